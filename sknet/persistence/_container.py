@@ -21,7 +21,21 @@ from sknet.exceptions import LoadError
 from sknet.persistence._atomic import write_atomically
 from sknet.persistence._compressed import compressed, uncompressed
 
-__all__ = ["FORMAT", "LITTLE", "PER_VALUE", "Contents", "damaged", "parse_json", "read_file", "write_file"]
+__all__ = [
+    "CODES",
+    "DTYPES",
+    "FORMAT",
+    "LITTLE",
+    "PER_VALUE",
+    "Contents",
+    "are_counts",
+    "damaged",
+    "parse_json",
+    "plain",
+    "read_file",
+    "without_other_booleans",
+    "write_file",
+]
 
 PLAIN, FORMAT = 1, 2  # with a document as it is, and with a compressed one
 DOCUMENT = {PLAIN: "content", FORMAT: "compressed"}
@@ -86,7 +100,7 @@ def write_file(path: Path, contents: Contents, *, compress: bool = False) -> Non
     TypeError
         If a file cannot hold an array's dtype; names the array.
     """
-    arrays = {name: _plain(name, array) for name, array in contents.arrays.items()}
+    arrays = {name: plain(name, array) for name, array in contents.arrays.items()}
     # The format allows no gaps; with the widest elements first, all arrays are aligned.
     arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
     n_bytes = sum(array.nbytes for array in arrays.values())
@@ -100,8 +114,8 @@ def write_file(path: Path, contents: Contents, *, compress: bool = False) -> Non
     write_atomically(path, [before, digest.hexdigest().encode(), after, *parts])
 
 
-def _plain(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array as stored in the file: contiguous and little-endian."""
+def plain(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array as stored in the file: contiguous, little-endian, or raise a TypeError."""
     if array.dtype.newbyteorder("=") not in CODES:
         raise TypeError(f"array {name!r} has dtype {array.dtype}: a file holds {', '.join(DTYPES.values())}")
     return np.require(array, array.dtype.newbyteorder("<"), "C")
@@ -282,9 +296,9 @@ def _checked_place(path: Path, name: str, value: Any) -> Place:
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
         raise refuse()
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in DTYPES or not _are_counts(shape) or len(shape) > MOST_AXES:
+    if not isinstance(dtype, str) or dtype not in DTYPES or not are_counts(shape):
         raise refuse()
-    if not _are_counts(offsets) or len(offsets) != 2:
+    if not are_counts(offsets) or len(offsets) != 2:
         raise refuse()
     place = Place(np.dtype(DTYPES[dtype]), tuple(shape), *offsets)
     if place.stop - place.start != math.prod(shape) * place.dtype.itemsize:
@@ -292,8 +306,10 @@ def _checked_place(path: Path, name: str, value: Any) -> Place:
     return place
 
 
-def _are_counts(values: Any) -> bool:
-    return isinstance(values, list) and all(type(n) is int and 0 <= n < MOST_BYTES for n in values)
+def are_counts(values: Any) -> bool:
+    """Tell whether a value is a list of numbers that a shape can consist of."""
+    is_short = isinstance(values, list) and len(values) <= MOST_AXES
+    return is_short and all(type(n) is int and 0 <= n < MOST_BYTES for n in values)
 
 
 def _read_array(path: Path, file: BinaryIO, name: str, place: Place) -> np.ndarray[Any, Any]:
@@ -303,8 +319,14 @@ def _read_array(path: Path, file: BinaryIO, name: str, place: Place) -> np.ndarr
         found = found.reshape(place.shape)
     except ValueError as error:
         raise damaged(path, f"array {name!r}: {error}") from None
-    if place.dtype != bool:
-        return found
+    try:
+        return without_other_booleans(found) if place.dtype == bool else found
+    except ValueError as error:
+        raise damaged(path, f"array {name!r} {error}") from None
+
+
+def without_other_booleans(found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array of bytes as booleans; raise a ValueError for others than 0 and 1."""
     if found.size and found.max() > 1:
-        raise damaged(path, f"array {name!r} holds {found.max()} as a boolean")
+        raise ValueError(f"holds {found.max()} as a boolean")
     return found.view(bool)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from sknet.exceptions import LoadError
+from sknet.persistence._arrays import Joined, Named, Stored
 from sknet.persistence._container import Contents, damaged, parse_json, read_file, write_file
 
 __all__ = ["read", "read_any", "write"]
 
 ARRAY, FLOAT = "$array", "$float"
 NOT_FINITE = ("nan", "inf", "-inf")
-RESERVED = "__metadata__"
 
 
 def write(path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool = False) -> None:
@@ -34,8 +34,9 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool =
     kind : str
         The kind of document, such as ``"checkpoint"``; `read` checks it.
     compress : bool, default=False
-        Whether the JSON text is compressed and arrays have numbers as names, for files that are hardly larger
-        than their arrays. Otherwise the text is readable, and an array has the name of its place in the tree.
+        Whether the JSON text is compressed, arrays of less than 16 KiB are joined, and others have numbers as
+        names, for files that are hardly larger than their arrays. Otherwise the text is readable, and an
+        array has the name of its place in the tree.
 
     Raises
     ------
@@ -53,10 +54,10 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool =
     ...     read(Path(folder, "a"), "example")
     {'weight': array([[1., 0.], [0., 1.]]), 'steps': [1, 2]}
     """
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-    described = _encoded(tree, "", arrays, named=not compress)
+    arrays = Joined() if compress else Named()
+    described = _encoded(tree, "", arrays)
     text = json.dumps(described, allow_nan=False, separators=(",", ":"))
-    write_file(Path(path), Contents(kind, text, arrays), compress=compress)
+    write_file(Path(path), Contents(kind, text, arrays.gathered()), compress=compress)
 
 
 def read(path: "str | PathLike[str]", kind: str) -> Any:
@@ -112,24 +113,20 @@ def read_any(path: "str | PathLike[str]") -> tuple[str, Any]:
     file = Path(path)
     contents = read_file(file)
     tree = parse_json(file, contents.text)
-    arrays = dict(contents.arrays)
+    arrays = Stored(contents.arrays)
     try:
         found = _decoded(tree, arrays)
     except (ValueError, RecursionError) as error:
         raise damaged(file, f"its document cannot be read ({error})") from None
-    if arrays:
-        raise damaged(file, f"its document does not mention the arrays {list(arrays)[:5]}")
+    if unused := arrays.unused():
+        raise damaged(file, f"its document does not mention the arrays {unused[:5]}")
     return contents.kind, found
 
 
-def _encoded(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]], *, named: bool) -> Any:
-    """Return a value as JSON; arrays are moved to `arrays`, named after their place or numbered."""
+def _encoded(value: Any, place: str, arrays: "Named | Joined") -> Any:
+    """Return a value as JSON; arrays are moved to `arrays`."""
     if isinstance(value, np.ndarray):
-        name = place if named else str(len(arrays))
-        while name in arrays or name == RESERVED:  # keys may contain the separator
-            name += "'"
-        arrays[name] = value
-        return {ARRAY: name}
+        return {ARRAY: arrays.added(place, value)}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
@@ -137,14 +134,14 @@ def _encoded(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]], *,
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, (list, tuple)):
-        return [_encoded(item, _below(place, n), arrays, named=named) for n, item in enumerate(value)]
+        return [_encoded(item, _below(place, n), arrays) for n, item in enumerate(value)]
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str) or key in (ARRAY, FLOAT):
                 raise TypeError(
                     f"a document's keys must be str, except {ARRAY!r} and {FLOAT!r}: got {key!r} in {place!r}"
                 )
-        return {key: _encoded(item, _below(place, key), arrays, named=named) for key, item in value.items()}
+        return {key: _encoded(item, _below(place, key), arrays) for key, item in value.items()}
     raise TypeError(
         f"a document holds numbers, texts, arrays, lists and dicts: got {type(value).__name__} in {place!r}"
     )
@@ -154,8 +151,8 @@ def _below(place: str, key: object) -> str:
     return f"{place}/{key}" if place else str(key)
 
 
-def _decoded(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """Return a value with its arrays, each of which is removed from `arrays`."""
+def _decoded(value: Any, arrays: Stored) -> Any:
+    """Return a value with its arrays, each of which is taken from `arrays`."""
     if isinstance(value, list):
         return [_decoded(item, arrays) for item in value]
     if not isinstance(value, dict):
@@ -165,11 +162,12 @@ def _decoded(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     return {key: _decoded(item, arrays) for key, item in value.items()}
 
 
-def _special(value: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+def _special(value: dict[str, Any], arrays: Stored) -> Any:
     """Return the array or number that a dict with a reserved key represents."""
     ((key, said),) = value.items() if len(value) == 1 else [("", None)]
     if key == FLOAT and said in NOT_FINITE:
         return float(said)
-    if key == ARRAY and isinstance(said, str) and said in arrays:
-        return arrays.pop(said)
+    found = arrays.taken(said) if key == ARRAY else None
+    if found is not None:
+        return found
     raise ValueError(f"{str(value)[:80]} is neither an array (used once) nor a number")
