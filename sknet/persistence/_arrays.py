@@ -68,7 +68,7 @@ class Stored:
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = dict(arrays)
-        self._start = 0
+        self._start: int | None = None  # of the next small array; None before the first
 
     def taken(self, said: Any) -> Array | None:
         """Return the array of which a document says so, or None if there is none (any more).
@@ -89,17 +89,18 @@ class Stored:
         dtype, joined = np.dtype(DTYPES[code]), self._arrays.get(JOINED)
         if joined is None or joined.dtype != np.uint8 or joined.ndim != 1 or not are_counts(shape):
             return None
-        stop = self._start + math.prod(shape) * dtype.itemsize
+        start = self._start or 0
+        stop = start + math.prod(shape) * dtype.itemsize
         if stop > joined.size:
             raise ValueError(f"a small array ends at byte {stop} of {joined.size}")
         is_bool = dtype.kind == "b"
         found = np.empty(shape, np.uint8 if is_bool else dtype)  # a copy, so that it is aligned
-        found.reshape(-1).view(np.uint8)[:] = joined[self._start : stop]
+        found.reshape(-1).view(np.uint8)[:] = joined[start:stop]
         self._start = stop
-        if stop == joined.size:
-            del self._arrays[JOINED]
         return without_other_booleans(found) if is_bool else found
 
     def unused(self) -> list[str]:
         """Return the names of arrays that were not taken, or not in full."""
-        return list(self._arrays)
+        joined = self._arrays.get(JOINED)
+        is_used = joined is not None and self._start == joined.size
+        return [name for name in self._arrays if name != JOINED or not is_used]

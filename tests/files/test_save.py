@@ -272,7 +272,6 @@ REFUSED = {
     ),
     "generator": (lambda: {"a": [iter([])]}, "list_iterator"),
     "itself": (itself, "refers to itself"),
-    "masked": (lambda: np.ma.masked_array([1.0], [True]), "MaskedArray"),
     "records": (lambda: {"a": np.zeros(2, "f4,i4")}, "a is an array of dtype .*, which a file cannot hold"),
     "method": (
         lambda: {"a": nn.Linear(2, 2).forward},

@@ -124,6 +124,7 @@ ARRAYS = (
     np.arange(6.0).reshape(2, 3).T,
     np.arange(5, dtype=">i4")[::-1],
     np.float32([np.nan, -0.0, np.inf]),
+    np.empty((0, 3)),
 )
 
 
