@@ -57,21 +57,23 @@ def assert_frozen_is(estimator, X):
     """Compare every method for every number of rows, and for two of them in copies: to the last bit."""
     frozen = estimator.freeze()
     copies = pickle.loads(pickle.dumps(frozen)), copy.deepcopy(frozen)
-    for predictor, numbers in ((frozen, ROWS), *[(other, (1, 7)) for other in copies]):
-        for method in METHODS:
-            assert hasattr(predictor, method) == hasattr(estimator, method)
-            if not hasattr(estimator, method):
-                continue
-            ours, theirs = getattr(predictor, method), getattr(estimator, method)
+    sparse = scipy.sparse.csr_array(X[:5])
+    for method in METHODS:
+        assert {hasattr(each, method) for each in (frozen, *copies)} == {hasattr(estimator, method)}
+        if not hasattr(estimator, method):
+            continue
+        theirs = getattr(estimator, method)
+        of_rows, of_sparse = {n: theirs(X[:n]) for n in ROWS}, theirs(sparse)
+        for predictor, numbers in ((frozen, ROWS), *[(other, (1, 7)) for other in copies]):
+            ours = getattr(predictor, method)
             for n in numbers:
-                for found, expected in pairs(ours(X[:n]), theirs(X[:n])):
+                for found, expected in pairs(ours(X[:n]), of_rows[n]):
                     assert found.dtype == expected.dtype
                     assert found.shape == expected.shape
                     np.testing.assert_array_equal(found, expected)
-            sparse = scipy.sparse.csr_array(X[:5])
             for found, expected in (
-                *pairs(ours(sparse), theirs(sparse)),
-                *pairs(ours(sparse.tocsc()), theirs(sparse)),
+                *pairs(ours(sparse), of_sparse),
+                *pairs(ours(sparse.tocsc()), of_sparse),
             ):
                 np.testing.assert_array_equal(found, expected)
 

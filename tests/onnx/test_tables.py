@@ -47,7 +47,14 @@ def fed(kind, column):
 
 def outputs(model, table):
     """Return the outputs of a model for a data frame by name."""
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return outputs_of(session_for(model), table)
+
+
+def session_for(model):
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+def outputs_of(session, table):
     if [each.name for each in session.get_inputs()] == ["X"] and "X" not in table:
         dtype = DTYPES[session.get_inputs()[0].type]
         given = {"X": np.hstack([fed(session.get_inputs()[0].type, table[c]) for c in table]).astype(dtype)}
@@ -97,10 +104,11 @@ def test_random_tables():
                 refused += 1
                 continue
             new = harmed(X, seed)
+            session = session_for(model)
             for table in (X, X[:1], new):
                 if not fitting(table, model):
                     continue
-                found = outputs(model, table)["variable"]
+                found = outputs_of(session, table)["variable"]
                 expected = dense(encoder.transform(table))
                 np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6, err_msg=f"seed {seed}")
                 compared += 1
@@ -153,11 +161,11 @@ def quiet(estimator, X, y=None):
 )
 def test_classifiers_with_an_encoder(labels, dtype):
     clf = quiet(sknet.MLPClassifier(encoder="table", **QUICK), FRAME, labels)
-    model = onnx.export(clf, dtype=dtype)
+    session = session_for(onnx.export(clf, dtype=dtype))
     for rows in (FRAME, FRAME[:1], FRAME.assign(city="Paris", size=1e9)):
         if dtype == "float16" and rows["size"].max() > 1e4:
             continue  # infinite in half precision
-        found = outputs(model, rows)
+        found = outputs_of(session, rows)
         close = CLOSE[dtype or "float32"]
         np.testing.assert_allclose(found["probabilities"], clf.predict_proba(rows), rtol=close, atol=close)
         if dtype != "float16":
@@ -169,9 +177,9 @@ def test_ensembles(case):
     model, y = CASES[case]
     model = quiet(model, TABLE, y)
     for ensemble in (model, model.freeze()):
-        exported = onnx.export(ensemble)
+        session = session_for(onnx.export(ensemble))
         for rows in (TABLE, TABLE[:1], TABLE[5:7]):
-            found = outputs(exported, rows)
+            found = outputs_of(session, rows)
             if isinstance(model, TabularRegressor):
                 expected = model.predict(rows).reshape(len(rows), -1)
                 np.testing.assert_allclose(found["variable"], expected, rtol=1e-5, atol=1e-5)
