@@ -5,6 +5,7 @@ import pickle
 import runpy
 import signal
 import threading
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -105,6 +106,7 @@ def mean(members, method, X, **given):
     return np.mean(found, axis=0)
 
 
+@cache
 def fitted_case(name):
     estimator, X, y, fitted = ALL[name]
     with quiet():
@@ -179,9 +181,8 @@ def test_decisions_agree_with_labels(name):
 
 def test_distances_are_averaged_where_there_are_no_probabilities():
     for task in ("binary", "multiclass"):
-        clf = ensemble(task, loss="hinge")
         X, y = TABLES[task]
-        clf.fit(X, y)
+        clf = ensemble(task, loss="hinge").fit(X, y)
         members = separate(clf, X, y, {})
         np.testing.assert_array_equal(clf.decision_function(X), mean(members, "decision_function", X))
         assert not hasattr(clf, "predict_proba")
@@ -396,7 +397,9 @@ def test_sequences_of_several_lengths(bootstrap):
     np.testing.assert_array_equal(clf.freeze().predict_proba(X, lengths=lengths), wanted)
 
 
-@parametrize_with_checks([MLPClassifier(n_members=2), MLPRegressor(n_members=2)])
+@parametrize_with_checks(
+    [kind((32,), optimizer=Adam(0.01), max_iter=50, n_members=2) for kind in (MLPClassifier, MLPRegressor)]
+)
 def test_scikit_learns_checks_pass(estimator, check):
     run_check(estimator, check)
 
