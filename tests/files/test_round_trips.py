@@ -16,6 +16,7 @@ from sknet import engine, losses, neural_network, nn, optim
 from sknet.callbacks import EarlyStopping, EpochScoring, GradientMonitor, TimeLimit
 from sknet.files._registry import all_known
 from sknet.optim import EMA, SGD, SWA, Adam, Groups, ScheduleFreeAdamW, schedules
+from sknet.tabular import Members
 from tests.estimators.data import TABLES, TASKS, estimator_for, quiet, same_state
 from tests.estimators.nets import LazyNet, Net, Normed, net_for, sequential
 from tests.fuzz.estimators import Both, Images, Table, Words
@@ -381,9 +382,11 @@ def test_partial_fit_that_stops_early(tmp_path):
         assert one.stopped_early_ == other.stopped_early_
 
 
+MEMBERS = {kind: Members(hidden_layer_sizes=[16]) for kind in ("smooth", "sharp")}
+TABULAR = {"n_folds": 2, "budget": 0.02, "random_state": 0, **MEMBERS}
 ROWS = {
-    "classifier": lambda: sknet.TabularClassifier(n_folds=2, budget=0.02, random_state=0).fit(*TEXTS),
-    "regressor": lambda: sknet.TabularRegressor(n_folds=2, budget=0.02, random_state=0).fit(X, X[:, 0]),
+    "classifier": lambda: sknet.TabularClassifier(**TABULAR).fit(*TEXTS),
+    "regressor": lambda: sknet.TabularRegressor(**TABULAR).fit(X, X[:, 0]),
     "encoder": lambda: sknet.TableEncoder(random_state=0).fit(*TEXTS),
 }
 
