@@ -1,4 +1,4 @@
-"""One cluster of four processes for all tests of fits over workers."""
+"""Clusters of four workers: in threads of this process, and, where that matters, in processes."""
 
 import os
 
@@ -7,24 +7,41 @@ import pytest
 from tests.project import ROOT
 
 CHECKOUT = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "SKNET_NATIVE": "never"}
+WORKERS = {"n_workers": 4, "threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
 
 
 @pytest.fixture(scope="session")
-def cluster():
+def threads():
+    from distributed import LocalCluster
+
+    with LocalCluster(processes=False, **WORKERS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def processes():
     import dask
     from distributed import LocalCluster
 
     environment = {**os.environ, **CHECKOUT}
     with (
         dask.config.set({"distributed.nanny.environ": environment}),
-        LocalCluster(n_workers=4, threads_per_worker=1, memory_limit=0, dashboard_address=":0") as cluster,
+        LocalCluster(**WORKERS) as cluster,
     ):
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def client(cluster):
+def client(threads):
     from distributed import Client
 
-    with Client(cluster) as client:
+    with Client(threads) as client:
+        yield client
+
+
+@pytest.fixture
+def client_of_processes(processes):
+    from distributed import Client
+
+    with Client(processes) as client:
         yield client

@@ -2,14 +2,17 @@ import importlib
 import os
 
 import dask.array as da
+import joblib
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, get_client
+from sklearn.model_selection import GridSearchCV as ScikitLearns
 
 from sknet import MLPClassifier, MLPRegressor
 from sknet.callbacks import Callback
 from sknet.dask import ExchangeError, WorkerExchange, fit
 from sknet.dask._cluster import Cluster, assigned
+from sknet.model_selection import GridSearchCV
 from sknet.optim import Adam
 
 # -- which worker has which partition -----------------------------------------------------------------
@@ -56,7 +59,7 @@ class EndWorker(Callback):
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_a_fit_goes_on_without_workers_that_die(client, tmp_path):
+def test_a_fit_goes_on_without_workers_that_die(client_of_processes, tmp_path):
     """One dies in the middle of a sum, another between two epochs: the result is that of a fit in peace."""
     X, y = rows()
     parts = da.from_array(X, chunks=(50, 6)), da.from_array(y, chunks=50)
@@ -108,6 +111,30 @@ def test_workers_without_sknet_are_told_apart():
         Cluster(Bare(), [], []).begin(None, None)
 
 
+# -- searches -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+@pytest.mark.parametrize("search", [ScikitLearns, GridSearchCV], ids=["scikit-learn", "sknet"])
+def test_searches_spread_over_a_cluster(client_of_processes, search):
+    def process(estimator, X, y):
+        return os.getpid()
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 4))
+    y = (X[:, 0] > X[:, 1]).astype(int)
+    clf = MLPClassifier((4,), max_iter=3, random_state=0, optimizer=Adam(lr=0.01))
+    options = {"cv": 2, "refit": "accuracy", "scoring": {"accuracy": "accuracy", "process": process}}
+    found = search(clf, {"optimizer__lr": [1e-3, 1e-1]}, **options).fit(X, y)
+    with joblib.parallel_config("dask"):
+        spread = search(clf, {"optimizer__lr": [1e-3, 1e-1]}, n_jobs=-1, **options).fit(X, y)
+    here, there = found.cv_results_, spread.cv_results_
+    np.testing.assert_array_equal(there["mean_test_accuracy"], here["mean_test_accuracy"])
+    assert os.getpid() in here["split0_test_process"]
+    workers = set(client_of_processes.run(os.getpid).values())
+    assert set(there["split0_test_process"]) | set(there["split1_test_process"]) <= workers
+
+
 # -- memory ------------------------------------------------------------------------------------------
 
 
@@ -116,7 +143,7 @@ MIB = 1 << 20
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_data_beyond_the_memory_of_each_worker():
-    """Each worker may take 200 MiB more than it begins with; the data have 240 MiB."""
+    """Each worker may take 220 MiB more than it begins with; the data have 240 MiB."""
     n_features, n_parts, part_rows = 1024, 48, 5 * MIB // 4096
 
     def block(block_info=None):
@@ -139,9 +166,9 @@ def test_data_beyond_the_memory_of_each_worker():
     X = da.map_blocks(block, **shape)
     y = X[:, 0] - X[:, 1]
     options = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
-    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=3, **options) as cluster, Client(cluster) as client:
         client.run(importlib.import_module, "sknet.dask._cluster")
-        client.run(limit, 200 * MIB)
+        client.run(limit, 220 * MIB)
         with pytest.raises(MemoryError):
             client.submit(whole).result()
         net = MLPRegressor((4,), batch_size=2048, max_iter=1, random_state=0, optimizer=Adam(0.01)).fit(X, y)

@@ -507,10 +507,10 @@ def is_large(x: Any) -> bool:
 
 def used(x: Any) -> None:
     """Use a loaded object as a user would; it may fail, since its content makes no sense."""
-    repr(x)
     if is_large(x):
         return
     for does in (
+        lambda: repr(x),
         lambda: x.predict(X),
         lambda: x(X.astype("float32")),
         lambda: x(X, {"scale": 2.0, "y": X[0]}),
