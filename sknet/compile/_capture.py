@@ -8,7 +8,6 @@ import numpy as np
 
 from sknet._scipy import issparse
 from sknet._tree import leaves, map_leaves, paths
-from sknet.compile._constant import same_bytes, snapshot
 from sknet.compile._graph import Equation, Graph, Operand, Variable
 from sknet.compile._signature import OutputIndex, Pure, Signature, pure_of
 from sknet.core import Primitive, Tensor, TracedArray, capturing, user_line
@@ -150,9 +149,9 @@ class Recorder:
         found = self._known.get(id(data))
         array = to_host(data)
         # The function may write to an array between two uses of it.
-        if found is None or not same_bytes(array, self.constants[found[0]]):
+        if found is None or not _same_bytes(array, self.constants[found[0]]):
             # A copy, so that later writes by the owner do not change the computation.
-            variable, value = Variable(data.shape, data.dtype), snapshot(array)
+            variable, value = Variable(data.shape, data.dtype), _snapshot(array)
             self.constants[variable] = value
             found = self._known[id(data)] = variable, data  # keeping the array keeps its id unique
         return found[0]
@@ -359,3 +358,22 @@ def _frozen(primitive: Primitive, value: Any) -> Any:
         value.flags.writeable = False
         return value
     return value.copy() if is_array(value) else value
+
+
+def _same_bytes(array: np.ndarray, snapshot: np.ndarray) -> bool:
+    if array.dtype.hasobject:
+        return False
+    if array.size > 1 and not any(snapshot.strides):
+        return bool(array.tobytes() == snapshot[(0,) * snapshot.ndim].tobytes() * array.size)
+    return bool(array.tobytes() == snapshot.tobytes())
+
+
+def _snapshot(array: np.ndarray) -> np.ndarray:
+    """Copy an array; one whose elements are all equal becomes a broadcast view of a single element."""
+    if array.size > 1:
+        first = array[(0,) * array.ndim]
+        if not any(array.strides) or array.tobytes() == first.tobytes() * array.size:
+            return np.broadcast_to(first, array.shape)
+    copy = np.array(array, order="C")
+    copy.flags.writeable = False
+    return copy

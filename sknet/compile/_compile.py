@@ -47,8 +47,9 @@ def compile(
         set to zero at once.
     exact : bool, default=False
         Keep the operations as they are, so that results equal those of an uncompiled call to the
-        last bit (except for the sign of a zero in a sum). Otherwise rounding may differ, but not
-        what is finite, infinite, NaN or zero.
+        last bit (except for the sign of a zero in a sum, and for products and sums of arguments and
+        constants that are not C-contiguous, which count as their copies). Otherwise rounding may differ,
+        but not what is finite, infinite, NaN or zero.
     slots : tuple of trees of arrays, default=None
         Arrays to use as slots, as for `Compiled.fresh`.
 

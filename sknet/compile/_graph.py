@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from sknet._late import above
-from sknet.compile._constant import constant_key
 from sknet.compile._evaluate import evaluated
 from sknet.compile._key import key_of
 from sknet.compile._signature import NO_VALUES, Signature
@@ -294,7 +293,7 @@ class Graph:
         for variable in (*self.inputs, *self.constants):
             numbers[variable] = len(numbers)
             heads.append((variable.shape, variable.dtype))
-        constants = tuple([constant_key(value) for value in self.constants.values()])
+        constants = tuple([key_of(value) for value in self.constants.values()])
         lines = []
         for equation in self.equations:
             operands = [numbers[x] if type(x) is Variable else key_of(x) for x in equation.operands]

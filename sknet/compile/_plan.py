@@ -92,6 +92,7 @@ class Plan:
         self.blank: set[Variable] = set()
         self._needs = scratch
         self._alignment = alignment
+        self._constants = self._constants_as_used()
         self._find_lifetimes()
         self._place_inputs()
         self._place_parts()
@@ -105,6 +106,24 @@ class Plan:
         for buffer in pinned:
             buffer.offset = self.arena_size + self.pinned_size
             self.pinned_size += buffer.aligned
+
+    def _constants_as_used(self) -> dict[Variable, np.ndarray]:
+        """Return the constants; broadcast ones that are an operand of a product or sum are materialised.
+
+        A product of an array with zero strides rounds differently from that of a C-contiguous one.
+        """
+        read = {
+            x
+            for equation in self.equations
+            if equation.primitive.expression is None and equation.primitive.view is None
+            for x in equation.variables
+        }
+        return {
+            x: np.array(value, order="C")
+            if x in read and value.size > 1 and not any(value.strides)
+            else value
+            for x, value in self.graph.constants.items()
+        }
 
     # -- lifetimes ----------------------------------------------------------------------------
 
@@ -364,7 +383,7 @@ class Plan:
             Views of `memory`, the slots, or constants.
         """
         found: dict[Variable, Any] = dict(zip(self.graph.inputs, slots, strict=True))
-        found.update(self.graph.constants if constants is None else constants)
+        found.update(self._constants if constants is None else constants)
         owners = {id(self.buffers[x]): array for x, array in found.items()}
         places, outputs = self._homes
         # One array for each place: NumPy looks for overlaps of different ones, as long as a sum takes.

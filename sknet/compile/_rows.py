@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.compile._capture import lines_of
-from sknet.compile._constant import is_broadcast, is_uniform
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.core.extend import shown
 from sknet.exceptions import CaptureError
@@ -55,13 +54,10 @@ class Filled(NamedTuple):
         The number.
     shape : tuple of int or Length
         Lengths of its axes.
-    is_broadcast : bool
-        Whether it is one element, broadcast, or an array in full: products with either round differently.
     """
 
     number: np.ndarray[Any, Any]
     shape: tuple[Any, ...]
-    is_broadcast: bool = True
 
 
 class Counted(NamedTuple):
@@ -184,9 +180,10 @@ class Rows:
                 raise CaptureError(
                     "a constant depends on the number of rows, so the function cannot be exported for any"
                 )
-            return Filled(np.array(first.flat[0]), shape) if is_broadcast(first) else first
-        if is_uniform(first) and all(v.tobytes() == first.flat[0].tobytes() * v.size for v in values):
-            return Filled(np.array(first.flat[0]), shape, is_broadcast(first))
+            repeats = first.size > 1 and not any(first.strides)
+            return Filled(np.array(first.flat[0]), shape) if repeats else first
+        if first.size and all(v.tobytes() == first.flat[0].tobytes() * v.size for v in values):
+            return Filled(np.array(first.flat[0]), shape)
         if all(v.ndim == 1 and (v == np.arange(len(v))).all() for v in values):
             return Counted(first.dtype, shape)
         raise CaptureError(

@@ -311,12 +311,7 @@ def resolved(value: Any, n: int) -> Any:
 
 def _array(constant: Any, n: int) -> np.ndarray[Any, Any]:
     if isinstance(constant, Filled):
-        shape = resolved(constant.shape, n)
-        return (
-            np.broadcast_to(constant.number, shape)
-            if constant.is_broadcast
-            else np.full(shape, constant.number)
-        )
+        return np.broadcast_to(constant.number, resolved(constant.shape, n))
     if isinstance(constant, Counted):
         return np.arange(*resolved(constant.shape, n), dtype=constant.dtype)
     return constant  # type: ignore[no-any-return]

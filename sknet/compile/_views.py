@@ -61,7 +61,7 @@ class Views:
 
     def is_contiguous(self, x: Variable) -> bool:
         """Tell whether `x` is C-contiguous."""
-        return bool(self.ghost(x).flags.c_contiguous)
+        return x not in self._sources or bool(self.ghost(x).flags.c_contiguous)
 
     def applied(self, equation: Equation, array: Any) -> Any:
         """Return the view of an array, on any device, that an equation takes; None if it takes a copy."""

@@ -154,10 +154,7 @@ def _constant(x: Any) -> Any:
         if type(x.number) is not np.ndarray or x.number.ndim:
             raise ValueError("a constant that is one number everywhere has several")
         _dtype(x.number.dtype)
-        shape = _shape(x.shape)
-        if type(x.is_broadcast) is not bool or not (x.is_broadcast or any(type(n) is Length for n in shape)):
-            raise ValueError("a constant of known shape that is no array in full says that it is one")
-        return Filled(x.number, shape, x.is_broadcast)
+        return Filled(x.number, _shape(x.shape))
     if isinstance(x, Counted):
         (length,) = _shape(x.shape)
         return Counted(_dtype(x.dtype), (length,))

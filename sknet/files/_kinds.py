@@ -233,7 +233,7 @@ BIT_GENERATORS: tuple[Any, ...] = (
 
 
 def _fields(cls: Any, values: list[Any]) -> Any:
-    return cls(*values)  # later fields have defaults
+    return cls._make(values)
 
 
 class Record(tuple[Any, ...]):

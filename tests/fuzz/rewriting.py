@@ -115,7 +115,6 @@ ops.permute_dims({m}, (1, 0)) * 1
 {a} @ ops.permute_dims({a}, (1, 0))
 ops.permute_dims({m}, (1, 0)) @ {k}
 {k} @ ops.permute_dims({m}, (1, 0))
-ops.broadcast_to({k}, {shape}) @ ops.permute_dims({m}, (1, 0))
 {a}.sum() / {c}
 ops.take_along_axis(ops.log_softmax({m}), {i}, -1)
 -ops.take_along_axis(ops.log_softmax({m}), {i}, -1).mean()
@@ -181,7 +180,7 @@ def made(number: int, seed: int = 0) -> Case:
     for i in range(2):
         value = operand(rng, fitting[rng.integers(len(fitting))], dtype, 0.5)
         is_uniform = value.size and rng.random() < 0.6
-        constants[f"k{i}"] = _laid_out(rng, np.full_like(value, value.flat[0]) if is_uniform else value)
+        constants[f"k{i}"] = np.full_like(value, value.flat[0]) if is_uniform else value
     writer = _Writer(rng, dtype, is_real, arrays, constants)
     lines = writer.lines()
     made_here = list(writer.values)[len(arrays) :]
@@ -189,14 +188,6 @@ def made(number: int, seed: int = 0) -> Case:
     last = writer.values[outputs[0]] if outputs else None
     gradient = bool(is_real and last is not None and last.dtype.kind == "f" and rng.random() < 0.3)
     return Case(tuple(lines), tuple(outputs or list(arrays)[:1]), gradient, arrays, constants)
-
-
-def _laid_out(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    """Return an array as it is, in another order of axes, or with its first row or number broadcast."""
-    if x.ndim < 2 or not x.size or rng.random() < 0.5:
-        return x
-    kinds = (x.T, np.asfortranarray(x), np.broadcast_to(x.flat[0], x.shape), np.broadcast_to(x[:1], x.shape))
-    return kinds[rng.integers(len(kinds))]
 
 
 class _Writer:

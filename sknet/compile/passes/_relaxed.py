@@ -284,18 +284,6 @@ def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
 # -- powers -----------------------------------------------------------------------------------
 
 
-@RELAXED.on("matmul")
-def factors_in_rows(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """A constant factor is C-contiguous: BLAS does not take a broadcast one."""
-    factors = [rewriter.constants.get(x) for x in equation.variables]
-    if all(value is None or value.flags.c_contiguous for value in factors):
-        return None
-    return rewriter.emit("matmul", *[
-        x if value is None else rewriter.constant(np.ascontiguousarray(value))
-        for x, value in zip(equation.variables, factors, strict=True)
-    ])  # fmt: skip
-
-
 @RELAXED.on("pow")
 def simple_power(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Powers of 2, and of 0.5 of what is never negative, have functions of their own.

@@ -5,7 +5,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sknet.compile._constant import constant_key, is_uniform
 from sknet.compile._graph import Equation, Graph, Operand, Variable
 from sknet.compile._key import key_of
 from sknet.core import PRIMITIVES, Primitive
@@ -116,7 +115,7 @@ class Rewriter:
 
     def constant(self, value: np.ndarray) -> Variable:
         """Return the variable of a computed constant."""
-        key = constant_key(value)
+        key = key_of(value)
         variable = self._known.get(key)
         if variable is None:
             variable = self._known[key] = Variable(value.shape, value.dtype)
@@ -181,7 +180,9 @@ def scalar_of(rewriter: Rewriter, x: Operand) -> bool | int | float | None:
     if type(x) is not Variable:
         return x  # type: ignore[no-any-return]
     value = rewriter.constants.get(x)
-    return value.flat[0].item() if value is not None and is_uniform(value) else None
+    if value is None or value.size == 0 or (value.size > 1 and any(value.strides)):
+        return None
+    return value.flat[0].item()  # type: ignore[no-any-return]
 
 
 def _key(equation: Equation) -> Any:

@@ -10,7 +10,6 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from sknet.compile._constant import is_broadcast
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._plan import Plan
 from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
@@ -116,7 +115,7 @@ class CupyProgram:
             self._writer.bound.update(zip(names, compiled, strict=True))
 
     def _placed(self, value: np.ndarray) -> Any:
-        if is_broadcast(value):
+        if value.size > 1 and not any(value.strides):
             xp = self._owner.xp
             return xp.broadcast_to(
                 self._owner.from_host(value.flat[0].reshape(()), self._device), value.shape
