@@ -109,8 +109,20 @@ def _slim(x: Any, include: str) -> Any:
         other = copy.copy(x)
         other.best_estimator_ = _slim(x.best_estimator_, include)
         return other
+    if _is_foreign(x):  # a pipeline, as the best estimator of a search
+        other = copy.copy(x)
+        vars(other).update({name: _slim_parts(part, include) for name, part in vars(x).items()})
+        return other
     is_fitted = hasattr(x, "model_") or hasattr(x, "members_")
     return x.slim() if is_fitted and hasattr(x, "slim") else x
+
+
+def _slim_parts(x: Any, include: str) -> Any:
+    if type(x) in (list, tuple):
+        return type(x)([_slim_parts(part, include) for part in x])
+    if type(x) is dict:
+        return {name: _slim_parts(part, include) for name, part in x.items()}
+    return _slim(x, include) if _is_foreign(x) or is_ours(x) else x
 
 
 def _versions() -> dict[str, str]:

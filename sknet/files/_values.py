@@ -382,7 +382,9 @@ class Decoder:
         """Return the date, time, span of time or bytes that a dict with one key represents."""
         ((name, content),) = tree.items()
         if name == "timedelta":
-            return datetime.timedelta(*[int(part) for part in content])
+            if not isinstance(content, list) or [type(part) for part in content] != [int] * 3:
+                raise ValueError(f"{content!r} is not a span of days, seconds and microseconds")
+            return datetime.timedelta(*content)
         return bytes.fromhex(content) if name == "bytes" else MOMENTS[name].fromisoformat(content)
 
     def _dict(self, content: Any) -> dict[str, Any]:

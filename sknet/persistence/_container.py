@@ -29,6 +29,7 @@ __all__ = [
     "PER_VALUE",
     "Contents",
     "are_counts",
+    "compressible",
     "damaged",
     "parse_json",
     "plain",
@@ -92,8 +93,7 @@ def write_file(path: Path, contents: Contents, *, compress: bool = False) -> Non
     contents : Contents
         Its contents.
     compress : bool, default=False
-        Whether the text is compressed, unless reading it could take more than half a MiB of memory and more
-        than the file's size.
+        Whether the text is compressed; it has to be `compressible`.
 
     Raises
     ------
@@ -103,15 +103,19 @@ def write_file(path: Path, contents: Contents, *, compress: bool = False) -> Non
     arrays = {name: plain(name, array) for name, array in contents.arrays.items()}
     # The format allows no gaps; with the widest elements first, all arrays are aligned.
     arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
-    n_bytes = sum(array.nbytes for array in arrays.values())
-    is_plain = not compress or _needed(contents.text) > max(LITTLE_TEXT, n_bytes)
-    before, after = _header(contents, PLAIN if is_plain else FORMAT, arrays)
+    before, after = _header(contents, FORMAT if compress else PLAIN, arrays)
     digest = hashlib.sha256(before)
     digest.update(after)
     parts = [array.reshape(-1).view(np.uint8) for array in arrays.values()]
     for part in parts:
         digest.update(part)  # type: ignore[arg-type]
     write_atomically(path, [before, digest.hexdigest().encode(), after, *parts])
+
+
+def compressible(contents: Contents) -> bool:
+    """Tell whether reading a text takes at most half a MiB of memory, or no more than the file's size."""
+    n_bytes = sum(array.nbytes for array in contents.arrays.values())
+    return _needed(contents.text) <= max(LITTLE_TEXT, n_bytes)
 
 
 def plain(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

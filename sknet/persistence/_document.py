@@ -10,7 +10,7 @@ import numpy as np
 
 from sknet.exceptions import LoadError
 from sknet.persistence._arrays import Joined, Named, Stored
-from sknet.persistence._container import Contents, damaged, parse_json, read_file, write_file
+from sknet.persistence._container import Contents, compressible, damaged, parse_json, read_file, write_file
 
 __all__ = ["read", "read_any", "write"]
 
@@ -35,8 +35,8 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool =
         The kind of document, such as ``"checkpoint"``; `read` checks it.
     compress : bool, default=False
         Whether the JSON text is compressed, arrays of less than 16 KiB are joined, and others have numbers as
-        names, for files that are hardly larger than their arrays. Otherwise the text is readable, and an
-        array has the name of its place in the tree.
+        names, for files that are hardly larger than their arrays; a text that is much larger than the arrays
+        is not. Otherwise the text is readable, and an array has the name of its place in the tree.
 
     Raises
     ------
@@ -54,10 +54,16 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool =
     ...     read(Path(folder, "a"), "example")
     {'weight': array([[1., 0.], [0., 1.]]), 'steps': [1, 2]}
     """
-    arrays = Joined() if compress else Named()
+    contents = _contents(tree, kind, Joined() if compress else Named())
+    if compress and not compressible(contents):
+        contents, compress = _contents(tree, kind, Named()), False
+    write_file(Path(path), contents, compress=compress)
+
+
+def _contents(tree: Any, kind: str, arrays: Joined | Named) -> Contents:
     described = _encoded(tree, "", arrays)
     text = json.dumps(described, allow_nan=False, separators=(",", ":"))
-    write_file(Path(path), Contents(kind, text, arrays.gathered()), compress=compress)
+    return Contents(kind, text, arrays.gathered())
 
 
 def read(path: "str | PathLike[str]", kind: str) -> Any:

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import loguniform, norm, randint
 from sklearn.metrics import fbeta_score, make_scorer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import sknet
 from sknet.exceptions import LoadError
@@ -82,7 +84,23 @@ WRONG = {
         3,
     ],
     "masked": [[1, 2, 3], [1], "x"],
+    "timedelta": ["123", [1.5], [1, 2], [1, 2, "3"], [True, 0, 0], 5],
 }
+
+
+def test_the_networks_of_a_best_pipeline_are_slim(tmp_path):
+    pipeline = make_pipeline(StandardScaler(), NET)
+    with quiet():
+        search = GridSearchCV(pipeline, {"mlpclassifier__alpha": [1e-3]}, cv=2).fit(X, Y)
+    sizes = {}
+    for include in ("all", "predict"):
+        sknet.save(search, tmp_path / "it", include)
+        sizes[include] = (tmp_path / "it").stat().st_size
+        found = sknet.load(tmp_path / "it", trusted=[Pipeline, StandardScaler])
+        np.testing.assert_array_equal(found.predict_proba(X), search.predict_proba(X))
+    own = sum(x.nbytes for x in search.best_estimator_[-1].model_.parameters.values())
+    assert sizes["predict"] < sizes["all"] - 1.5 * own  # without the optimizer's two averages
+    assert search.best_estimator_[-1].model_.state  # nothing is taken from the search itself
 
 
 @pytest.mark.parametrize(
