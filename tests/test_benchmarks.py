@@ -13,7 +13,7 @@ from examples.benchmarks._measured import Table, machine, read, write
 from tests.project import ROOT, benchmark
 
 SCRIPTS = {path.stem for path in (ROOT / "examples/benchmarks").glob("[!_]*.py")}
-OFF_THE_PAGE = {"early_stopping"}  # of docs/decisions.md
+OFF_THE_PAGE = {"early_stopping", "workers"}  # of docs/decisions.md, and of the guide
 
 # Prints what the tables of scripts look like, in a process of its own, since scripts set the environment.
 SCHEMAS = """
