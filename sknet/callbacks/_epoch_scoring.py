@@ -74,20 +74,24 @@ class EpochScoring(Callback):
     def on_fit_begin(self, fit: FitView) -> None:
         rows = fit.validation if self.on == "validation" else fit.training
         if rows is None:
-            raise ValueError(
-                f"EpochScoring(on={self.on!r}) found no {self.on} rows: "
-                + (
-                    "give the fit some (early_stopping=True holds some out), or score on='training'"
-                    if self.on == "validation" and fit.training is not None
-                    else "it needs the fit of an estimator"
-                )
-            )
+            raise ValueError(f"EpochScoring(on={self.on!r}) found no {self.on} rows: {self._instead(fit)}")
         self._rows, self._scorer = rows, _scorer(self.scoring)
         prefix = "validation_" if self.on == "validation" else ""
         self.name_ = self.name or f"{prefix}{_name_of(self.scoring)}"
         if self.name_ in fit.directions:
             raise ValueError(f"this fit already has a number {self.name_!r}: give EpochScoring another name=")
         fit.announce(self.name_, higher_is_better=self._direction())
+
+    def _instead(self, fit: FitView) -> str:
+        """Return what to do where there are no rows to score."""
+        if self.on == "training" or fit.training is None:
+            return "it needs the fit of an estimator"
+        if "validation_loss" in fit.directions:
+            return (
+                "in a fit over workers these hold them out. Monitor 'validation_loss' or 'validation_score', "
+                "or score on='training'"
+            )
+        return "give the fit some (early_stopping=True holds some out), or score on='training'"
 
     def _direction(self) -> bool:
         """Tell whether a higher score is better; raise a ValueError if that is unknown."""

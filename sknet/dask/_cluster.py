@@ -358,6 +358,12 @@ def _join(
     plan, model = shared
     exchange = make_exchange(worker, fit, rank, addresses)
     try:
+        if exchange.size != len(addresses):
+            raise ValueError(
+                f"the exchange is over {exchange.size} ranks, and {len(addresses)} workers have partitions "
+                "of this fit: divide X into at least as many partitions as there are ranks, and let all "
+                "ranks be workers of the cluster"
+            )
         found = run_here(plan, model.copy(), numbers, parts, exchange)
     except BaseException:
         exchange.close()

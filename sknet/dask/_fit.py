@@ -435,19 +435,23 @@ class WorkersSteps(StepsElsewhere):
 
     def _is_theirs(self) -> bool:
         """Tell whether the model here is still that of the workers: a callback may have changed it."""
-        model, (flat, shapes, optimizer, loss) = self._model, self._known
-        same = optimizer is model.optimizer and loss is model.loss_function
-        same = same and shapes == model.memory.layout.shapes
-        return same and np.array_equal(flat, model.memory.packed())
+        model, (flat, buffers, *others) = self._model, self._known
+        optimizer, loss, alpha, shapes = others
+        same = optimizer is model.optimizer and loss is model.loss_function and alpha == model.alpha
+        same = same and shapes == model.memory.layout.shapes and buffers.keys() == model.buffers.keys()
+        same = same and np.array_equal(flat, model.memory.packed())
+        return same and all(np.array_equal(buffers[name], x) for name, x in model.buffers.items())
 
     def _note(self) -> None:
         """Note what the workers have."""
         model = self._model
         self._known = (
             model.memory.packed(),
-            model.memory.layout.shapes,
+            {name: np.array(array) for name, array in model.buffers.items()},
             model.optimizer,
             model.loss_function,
+            model.alpha,
+            model.memory.layout.shapes,
         )
 
     def run(self, epoch: int, first: int, most: int) -> Sequence["tuple[float | None, int]"]:
@@ -457,10 +461,10 @@ class WorkersSteps(StepsElsewhere):
             count = min(max(count // every, 1) * every, self.n_batches - first)
         started = time.perf_counter()
         blocks: list[Block] = self._cluster.all_do("run", model, epoch, first, count, model.progress)
-        block = blocks[0]
+        # The exchange numbers its ranks in an order of its own: the state is that of its rank 0.
+        block, state = next((each, each.state) for each in blocks if each.state is not None)
         self._per_step = (time.perf_counter() - started) / len(block.rows)
-        assert block.state is not None  # the first worker sends it
-        model.load(block.state)
+        model.load(state)
         self._note()
         self.score.merge([each.score for each in blocks])
         losses = iter(block.losses.tolist())

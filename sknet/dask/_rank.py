@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet import nn
 from sknet.dask._exchange import Exchange
 from sknet.dask._order import Order, order_of
 from sknet.engine import Batches, Model, ModelState, Score
@@ -24,6 +25,10 @@ from sknet.optim.schedules import Progress
 __all__ = ["Block", "Plan", "Rank", "Rows", "Scored", "merged", "new_score"]
 
 PADDING = 16  # into how many steps the range of sizes is divided that have programs of their own
+ROW_WISE = frozenset(
+    {nn.Sequential, nn.Linear, nn.Dropout, nn.AlphaDropout, *nn.ACTIVATIONS.values()}
+    - {nn.Softmax, nn.LogSoftmax}
+)  # layers that compute a row of the output from that row of the input; others may take statistics of all
 TAIL = 3  # weight, loss and rows, behind a gradient
 
 
@@ -170,6 +175,8 @@ class Rank:
         self.model, self._alpha = model, model.alpha
         model.adopt(model.optimizer, model.loss_function, 0.0)  # the penalty is added once, after the sum
         self._step = SplitStep(model)
+        modules = list(model.module.modules())
+        self._is_row_wise = all(type(each) in ROW_WISE and each._hooks is None for each in modules)
         layout = model.memory.layout
         self._penalized = [layout.slices[name] for name, shape in layout.shapes.items() if len(shape) > 1]
         self._sum = np.zeros(layout.size + TAIL, model.dtype)
@@ -291,7 +298,7 @@ class Rank:
 
     def _padded(self, count: int) -> int:
         """Return of how many rows a program is for so many: with some of no weight, a few programs do."""
-        if self.model.memory.has_buffers:  # layers may take statistics of all rows
+        if not self._is_row_wise:
             return count
         apart = max(1, round(self._share * self.plan.batch_size) // PADDING)
         return -(-count // apart) * apart

@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV as ScikitLearns
 
 from sknet import MLPClassifier, MLPRegressor
 from sknet.callbacks import Callback
-from sknet.dask import ExchangeError, WorkerExchange, fit
+from sknet.dask import Exchange, ExchangeError, WorkerExchange, fit
 from sknet.dask._cluster import Cluster, assigned
 from sknet.model_selection import GridSearchCV
 from sknet.optim import Adam
@@ -98,6 +98,47 @@ def test_a_fit_whose_worker_always_dies_ends(client):
     X, y = rows(80)
     with pytest.raises(RuntimeError, match="workers were lost 5 times in the same steps of a fit"):
         fit(net(), da.from_array(X, chunks=(40, 6)), da.from_array(y, chunks=40), exchange=exchange)
+
+
+class OtherOrder(Exchange):
+    """Numbers the ranks as MPI may: not in the order of the addresses."""
+
+    def __init__(self, worker, fit, rank, addresses):
+        self.inner = WorkerExchange(worker, fit, rank, addresses)
+        self.size = len(addresses)
+        self.rank = self.size - 1 - rank
+
+    def all_reduce(self, buffer):
+        self.inner.all_reduce(buffer)
+
+    def close(self):
+        self.inner.close()
+
+
+class OfMoreRanks(WorkerExchange):
+    def __init__(self, worker, fit, rank, addresses):
+        super().__init__(worker, fit, rank, addresses)
+        self.size += 1
+
+
+def array_parts(n_rows=80, size=40):
+    X, y = rows(n_rows)
+    return da.from_array(X, chunks=(size, 6)), da.from_array(y, chunks=size)
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_an_exchange_numbers_ranks_as_it_likes(client):
+    expected = net().fit(*array_parts())
+    found = fit(net(), *array_parts(), exchange=OtherOrder)
+    for array, other in zip(found.coefs_, expected.coefs_, strict=True):
+        np.testing.assert_allclose(array, other, rtol=1e-5, atol=1e-6)
+
+
+def test_an_exchange_has_as_many_ranks_as_the_fit(client):
+    with pytest.raises(
+        ValueError, match=r"over 3 ranks, and 2 workers have partitions.*as many partitions as"
+    ):
+        fit(net(), *array_parts(), exchange=OfMoreRanks)
 
 
 def test_workers_without_sknet_are_told_apart():

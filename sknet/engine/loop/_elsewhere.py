@@ -63,6 +63,22 @@ class StepsElsewhere(ABC):
         """
 
 
+class _BatchesElsewhere:
+    """What callbacks see as the batches: how many there are, and an error for everything else."""
+
+    def __init__(self, n_batches: int) -> None:
+        self.n_batches = n_batches
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ValueError(
+            "a callback needs the batches themselves, which a fit over workers lacks in this process: "
+            "leave out GradientMonitor, LearningRateFinder and other callbacks that read fit.batches, or fit "
+            "what is in memory"
+        )
+
+
 class _EpochsElsewhere(Epochs):
     """Epochs of such steps."""
 
@@ -161,5 +177,6 @@ def train_elsewhere(
     total = model.progress.step + (settings.planned_steps or settings.max_iter * steps.n_batches)
     model.progress = model.progress._replace(total_steps=total, counts_epochs=True)
     fit = Fit(model, None, history, settings.max_iter, validation is not None, source)
+    fit.batches = _BatchesElsewhere(steps.n_batches)
     fit.state = _no_state
     return run_loop(Loop(fit, _EpochsElsewhere(fit, steps), new_score, validation), fit, callbacks)
