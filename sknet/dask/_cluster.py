@@ -3,9 +3,11 @@
 import asyncio
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import distributed
@@ -299,6 +301,8 @@ class Cluster:
 # -- on the workers ------------------------------------------------------------------------------------
 
 _ranks: dict[tuple[str, str], tuple[Rank, ThreadPoolExecutor]] = {}  # by fit and worker
+_left: deque[tuple[str, str]] = deque(maxlen=1000)  # that may have had tasks under way
+_registering = Lock()
 
 
 def _answer() -> bool:
@@ -368,8 +372,13 @@ def _join(
     except BaseException:
         exchange.close()
         raise
-    # Steps wait for other workers: in a thread of their own, so that no two fits can wait for each other.
-    _ranks[fit, worker.address] = found, ThreadPoolExecutor(1, thread_name_prefix="sknet-fit")
+    key = fit, worker.address
+    with _registering:
+        if key not in _left:
+            # Steps wait for other workers: a thread of their own, or two fits could wait for each other.
+            _ranks[key] = found, ThreadPoolExecutor(1, thread_name_prefix="sknet-fit")
+            return
+    exchange.close()  # the fit ended while this worker was reading its rows
 
 
 async def _do(fit: str, what: str, args: Sequence[Any], dask_worker: Any) -> Any:
@@ -387,7 +396,10 @@ async def _do(fit: str, what: str, args: Sequence[Any], dask_worker: Any) -> Any
 
 async def _leave(fit: str, dask_worker: Any) -> None:
     """Forget a fit."""
-    found = _ranks.pop((fit, dask_worker.address), None)
+    key = fit, dask_worker.address
+    with _registering:
+        _left.append(key)
+        found = _ranks.pop(key, None)
     if found is not None:
         found[0].exchange.close()
         found[1].shutdown(wait=False)

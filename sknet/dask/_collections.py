@@ -47,6 +47,12 @@ class Facts(NamedTuple):
         Of the arrays: their dtype, or those of the columns; or what they are, where that is not allowed.
     labels, counts : ndarray or None
         Labels that occur, and how often.
+    label_kind : str
+        Whether they are strings or numbers.
+    weight : float
+        Sum of the weights.
+    fault : str
+        What cannot be used in targets or weights; empty if everything can.
     """
 
     n_rows: int
@@ -56,6 +62,9 @@ class Facts(NamedTuple):
     kind: str
     labels: Any
     counts: Any
+    label_kind: str
+    weight: float
+    fault: str
 
 
 class Moments(NamedTuple):
@@ -109,6 +118,8 @@ def partitions_of(X: Any, y: Any, sample_weight: Any) -> list[Any]:
         For collections of other kinds.
     """
     lengths = _lengths(X)
+    number = sample_weight if sample_weight is not None and np.ndim(sample_weight) == 0 else None
+    sample_weight = sample_weight if number is None else None
     parts = [
         _aligned(collection, lengths, name)
         for name, collection in (("X", X), ("y", y), ("sample_weight", sample_weight))
@@ -122,8 +133,15 @@ def partitions_of(X: Any, y: Any, sample_weight: Any) -> list[Any]:
             f"X, y and sample_weight must be divided into the same partitions: {found}. Repartition them, or "
             "let Dask count rows that it does not know, with compute_chunk_sizes() of arrays"
         )
-    made = dask.delayed(Part, pure=True)
-    return [made(*blocks, *[None] * (3 - len(blocks))) for blocks in zip(*parts, strict=True)]
+    made = dask.delayed(_part, pure=True)
+    return [made(*blocks, *[number] * (3 - len(blocks))) for blocks in zip(*parts, strict=True)]
+
+
+def _part(X: Any, y: Any, weight: Any) -> Part:
+    """Return a part: the targets may be a column, and the weight one number for all rows."""
+    if np.shape(y)[1:] == (1,) and (hasattr(y, "iloc") or isinstance(y, np.ndarray)):
+        y = y.iloc[:, 0] if hasattr(y, "iloc") else y[:, 0]
+    return Part(X, y, np.full(X.shape[0], weight) if weight is not None and np.ndim(weight) == 0 else weight)
 
 
 def _lengths(X: Any) -> "tuple[int, ...] | None":
@@ -203,15 +221,47 @@ def facts_of(part: Part, counts_labels: bool) -> Facts:
     """
     X, y = part.X, part.y
     labels = counts = names = None
-    if counts_labels and len(y):
+    label_kind = ""
+    n_rows = int(X.shape[0])
+    fault = _fault_of_weights(part.weight, n_rows) or _fault_of_targets(y, counts_labels)
+    weight = float(n_rows if part.weight is None or fault else np.sum(np.asarray(part.weight, np.float64)))
+    if counts_labels and len(y) and not fault:
         targets = np.asarray(y)
         axis = None if targets.ndim == 1 else 0
         labels, counts = np.unique(targets, axis=axis, return_counts=True)
+        label_kind = "strings" if isinstance(labels.ravel().tolist()[0], str) else "numbers"
     if is_frame(X):
         names, kind = tuple(X.columns), " ".join(map(str, X.dtypes))
     else:
         kind = "sparse" if is_sparse(X) else str(X.dtype)
-    return Facts(int(X.shape[0]), len(y), tuple(X.shape[1:]), names, kind, labels, counts)
+    shape = tuple(X.shape[1:])
+    return Facts(n_rows, len(y), shape, names, kind, labels, counts, label_kind, weight, fault)
+
+
+def _fault_of_weights(weight: Any, n_rows: int) -> str:
+    """Return what is wrong with the weights of so many rows, or nothing."""
+    if weight is None:
+        return ""
+    values = np.asarray(weight, np.float64)
+    if values.shape != (n_rows,):
+        return f"sample_weight has shape {values.shape}, and X has {n_rows} rows"
+    wrong = values[~(np.isfinite(values) & (values >= 0))]
+    return f"sample_weight must be finite and not negative, got {wrong[0]}" if len(wrong) else ""
+
+
+def _fault_of_targets(y: Any, are_labels: bool) -> str:
+    """Return what is wrong with targets, or nothing."""
+    targets = np.asarray(y)
+    if targets.dtype.kind == "f" and not np.isfinite(targets).all():
+        return f"y contains {'NaN' if np.isnan(targets).any() else 'infinity'}"
+    if targets.dtype.kind != "O":
+        return ""
+    if np.asarray(y.isna() if hasattr(y, "isna") else [x is None or x != x for x in targets.ravel()]).any():
+        return "y contains missing values, NaN or None"
+    kinds = {type(x).__name__ for x in targets.ravel()}
+    if are_labels and "str" in kinds and len(kinds) > 1:
+        return f"y has labels of types {' and '.join(sorted(kinds))}: convert them to one"
+    return ""
 
 
 def first_rows(part: Part, most: int) -> tuple[Any, Any]:

@@ -202,16 +202,21 @@ def _check_agreement(facts: Sequence[Facts]) -> None:
             raise ValueError(
                 f"partition {number} has {fact.n_rows} rows of X and {fact.n_targets} of y: divide both alike"
             )
-        for what, mine, first in (
-            ("columns", fact.names, facts[0].names),
-            ("rows of shape", fact.shape, facts[0].shape),
-            ("dtype", fact.kind, facts[0].kind),
+        if fact.fault:
+            raise ValueError(f"partition {number}: {fact.fault}")
+        for name, what, mine, first in (
+            ("X", "columns", fact.names, facts[0].names),
+            ("X", "rows of shape", fact.shape, facts[0].shape),
+            ("X", "dtype", fact.kind, facts[0].kind),
+            ("y", "labels that are", fact.label_kind or facts[0].label_kind, facts[0].label_kind),
         ):
             if mine != first:
                 raise ValueError(
-                    f"the partitions of X do not agree: partition 0 has {what} {first}, and partition "
+                    f"the partitions of {name} do not agree: partition 0 has {what} {first}, and partition "
                     f"{number} has {what} {mine}"
                 )
+    if any(fact.n_rows for fact in facts) and not sum(fact.weight for fact in facts):
+        raise ValueError("sample_weight: at least one weight must be positive, got zeros only")
 
 
 def _with_all_labels(X: Any, facts: Sequence[Facts]) -> tuple[Any, Any]:

@@ -1,5 +1,6 @@
 import importlib
 import os
+from threading import Event
 
 import dask.array as da
 import joblib
@@ -11,7 +12,7 @@ from sklearn.model_selection import GridSearchCV as ScikitLearns
 from sknet import MLPClassifier, MLPRegressor
 from sknet.callbacks import Callback
 from sknet.dask import Exchange, ExchangeError, WorkerExchange, fit
-from sknet.dask._cluster import Cluster, assigned
+from sknet.dask._cluster import Cluster, _ranks, assigned
 from sknet.model_selection import GridSearchCV
 from sknet.optim import Adam
 
@@ -119,6 +120,31 @@ class OfMoreRanks(WorkerExchange):
     def __init__(self, worker, fit, rank, addresses):
         super().__init__(worker, fit, rank, addresses)
         self.size += 1
+
+
+ENDED, CLOSED = Event(), Event()
+
+
+class Late(WorkerExchange):
+    """Of a worker that is still reading when the first one fails."""
+
+    def __init__(self, worker, fit, rank, addresses):
+        if rank == 0:
+            raise ValueError("no exchange here")
+        super().__init__(worker, fit, rank, addresses)
+        ENDED.wait(10)
+
+    def close(self):
+        super().close()
+        CLOSED.set()
+
+
+def test_a_worker_that_joins_after_the_end_of_a_fit_is_not_in_it(client):
+    with pytest.raises(ValueError, match="no exchange here"):
+        fit(net(), *array_parts(), exchange=Late)
+    ENDED.set()
+    assert CLOSED.wait(10)
+    assert not _ranks
 
 
 def array_parts(n_rows=80, size=40):

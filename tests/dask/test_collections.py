@@ -66,7 +66,7 @@ def test_facts_of_arrays_and_frames():
     assert facts.labels.tolist(), facts.counts.tolist() == (["a", "b"], [1, 2])
     table = pd.DataFrame({"x": [1, 2], "z": [0.5, 1.0]})
     facts = facts_of(Part(table, np.zeros(2), None), counts_labels=False)
-    assert facts == (2, 2, (2,), ("x", "z"), "int64 float64", None, None)
+    assert facts == (2, 2, (2,), ("x", "z"), "int64 float64", None, None, "", 2.0, "")
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -360,6 +360,76 @@ def test_options_are_for_collections():
         fit(small(), *rows())
 
 
+def weighted(n_rows=60, size=20, weight=None, y=None):
+    """Return collections of three partitions, of which it is unknown how many rows they have."""
+    X, target = rows(n_rows)
+    target = target if y is None else y
+    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcdef")), npartitions=3)
+    return frame, dd.from_pandas(pd.Series(target), npartitions=3), weight
+
+
+def with_one(value, at=25, n_rows=60, dtype=float):
+    found = np.ones(n_rows, dtype)
+    found[at] = value
+    return found
+
+
+WRONG_ROWS = {
+    "NaN": ({"y": with_one(np.nan)}, "partition 1: y contains NaN"),
+    "infinity": ({"y": with_one(np.inf)}, "partition 1: y contains infinity"),
+    "None": ({"y": with_one(None, dtype=object)}, "partition 1: y contains missing values, NaN or None"),
+    "NaN weights": ({"weight": with_one(np.nan)}, "partition 1: sample_weight must be finite .*got nan"),
+    "negative": ({"weight": with_one(-2)}, "partition 1: sample_weight must be .* not negative, got -2"),
+    "zeros": ({"weight": np.zeros(60)}, "at least one weight must be positive, got zeros only"),
+    "no weights": (
+        {"weight": np.ones(57)},
+        r"partition 0: sample_weight has shape \(19,\), and X has 20 rows",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ROWS)
+@pytest.mark.parametrize("scaled", [False, True])
+def test_wrong_targets_and_weights_are_refused_before_training(client, case, scaled):
+    changes, message = WRONG_ROWS[case]
+    X, y, weight = weighted(**changes)
+    weight = None if weight is None else da.from_array(weight, chunks=len(weight) // 3)
+    net = small(MLPRegressor, scale_target=scaled)
+    with pytest.raises(ValueError, match=message):
+        net.fit(X, y, weight)
+    assert not hasattr(net, "model_")
+
+
+def test_one_weight_for_all_rows(client):
+    X, y, _ = weighted()
+    assert_alike(quiet(small(MLPRegressor), X, y, 2.0), quiet(small(MLPRegressor), X, y))
+
+
+LABELS = {
+    "None": (with_one(None, dtype=object), "partition 1: y contains missing values, NaN or None"),
+    "NaN": (with_one(np.nan), "partition 1: y contains NaN"),
+    "mixed": (with_one("a", dtype=object), "partition 1: y has labels of types int and str: convert them"),
+    "other": (
+        np.array([1] * 20 + ["a"] * 40, object),
+        "partition 0 has labels that are numbers, and partition 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_labels_that_cannot_be_compared_name_their_partition(client, case):
+    labels, message = LABELS[case]
+    X, _ = rows(60)
+    with pytest.raises(ValueError, match=message):
+        small().fit(da.from_array(X, chunks=(20, 6)), da.from_array(labels, chunks=20))
+
+
+def test_a_column_of_labels_is_one_label_a_row(client):
+    X, y, _ = weighted(y=(rows(60)[1] > 0).astype(int))
+    fits = [quiet(small(class_weight="balanced"), X, each) for each in (y, y.to_frame())]
+    assert_alike(*fits)
+
+
 def bad(X=None, y=None):
     """Return collections of three partitions, the second of which is this."""
     first, third = (np.ones((20, 6), "f4"), np.arange(20) % 2), (np.zeros((20, 6), "f4"), np.arange(20) % 2)
