@@ -4,8 +4,9 @@ import asyncio
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
@@ -20,7 +21,7 @@ from sknet.dask._rank import Plan, Rank, Rows
 from sknet.engine import Model
 from sknet.estimators.extend import Given, read_part
 
-__all__ = ["Cluster", "MakeExchange", "assigned", "current_client", "run_here"]
+__all__ = ["Cluster", "MakeExchange", "assigned", "outside_of_tasks", "run_here", "waiting_client"]
 
 MOST_LOST = 5  # times in a row that a fit goes on without having trained since
 PATIENCE = 60.0  # seconds to wait for a worker
@@ -41,8 +42,25 @@ class _Failure(NamedTuple):
     error: Exception
 
 
-def current_client() -> "distributed.Client":
-    """Return the client that is set.
+@contextmanager
+def outside_of_tasks() -> Iterator[None]:
+    """Let other tasks run on this worker, if this is a task: it waits for them."""
+    try:
+        distributed.get_worker()
+    except ValueError:
+        yield
+        return
+    with distributed.worker_client():
+        yield
+
+
+def waiting_client(client: "distributed.Client | None" = None) -> "distributed.Client":
+    """Return a client that waits for its workers.
+
+    Parameters
+    ----------
+    client : Client, default=None
+        The user's; None is the one that is set.
 
     Returns
     -------
@@ -52,17 +70,17 @@ def current_client() -> "distributed.Client":
     Raises
     ------
     ValueError
-        If there is none.
+        If there is none, or it is asynchronous.
     """
     try:
-        client: distributed.Client = distributed.get_client()
+        client = distributed.get_client() if client is None else client
     except ValueError:
         raise ValueError(
             "a fit of Dask collections needs workers, and no client is set: create one before, "
             "client = dask.distributed.Client(), which starts a cluster on this machine; or fit what is in "
             "memory, fit(X.compute(), y.compute())"
         ) from None
-    if client.asynchronous:
+    if getattr(client, "asynchronous", False):
         raise ValueError(
             "a fit of Dask collections waits for its workers, and the client is asynchronous: create it with "
             "Client(asynchronous=False)"

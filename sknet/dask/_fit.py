@@ -11,7 +11,7 @@ import numpy as np
 
 from sknet._frames import is_collection
 from sknet.callbacks import Callback
-from sknet.dask._cluster import Cluster, MakeExchange, current_client
+from sknet.dask._cluster import Cluster, MakeExchange, outside_of_tasks, waiting_client
 from sknet.dask._collections import Facts, Moments, facts_of, first_rows, moments_of, partitions_of
 from sknet.dask._exchange import WorkerExchange
 from sknet.dask._order import held_out_rows
@@ -96,6 +96,7 @@ def fit(
     return estimator._fit_collections(Given(X, y, sample_weight), callbacks=callbacks, **options)
 
 
+@outside_of_tasks()
 def fit_collections(
     estimator: Any,
     given: Given,
@@ -135,7 +136,7 @@ def fit_collections(
         As for `fit`.
     """
     _refuse(estimator, given, resume_from)
-    client = current_client() if client is None else client
+    client = waiting_client(client)
     parts = client.compute(partitions_of(given.X, given.y, given.sample_weight))
     counts_labels = not estimator._numeric_targets
     facts = client.gather([client.submit(facts_of, part, counts_labels) for part in parts])
@@ -322,12 +323,25 @@ class WorkersTrainer(Trainer):
         return {label: n_rows / (len(counts) * count) for label, count in counts.items()}
 
     def train(self, fit: Any, callbacks: Sequence[Callback]) -> Outcome:
+        self._check_blocks(callbacks)
         show_rows(fit.model, len(fit.y), fit.batches.inputs)
         steps = WorkersSteps(fit.model, self.cluster, self._plan)
         source = self.source(fit, self._given.rows)
         return train_elsewhere(
             fit.model, steps, fit.history, fit.settings, steps.new_score, fit.validation, callbacks, source
         )
+
+    def _check_blocks(self, callbacks: Sequence[Callback]) -> None:
+        """Raise a ValueError if a callback asks for shorter blocks than workers make on their own."""
+        most = min(self._plan.sync_every, self._plan.n_batches)
+        for callback in callbacks:
+            asked = callback.steps_per_block
+            if asked is not None and asked < most:
+                raise ValueError(
+                    f"{type(callback).__name__} asks for blocks of {asked} steps, and with sync_every="
+                    f"{self._sync_every} this process sees the model after {most} at the earliest: set "
+                    f"sync_every={asked}, or a larger steps_per_block"
+                )
 
 
 def _two_rows(moments: Moments) -> Any:

@@ -6,6 +6,7 @@ import pytest
 
 from sknet import MLPClassifier, NetClassifier, callbacks, nn
 from sknet.callbacks import Callback
+from sknet.dask import fit
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 
@@ -120,6 +121,28 @@ def test_buffers_that_a_callback_sets_are_those_of_the_next_epoch(client):
     changed.fit(*parts())
     assert changed.model_.buffers["norm.num_batches"] == 70 + 3
     assert (changed.model_.buffers["norm.running_mean"] > 30).all()
+
+
+class Blocks(Callback):
+    def __init__(self, steps_per_block):
+        self.steps_per_block = steps_per_block
+        self.lengths = []
+
+    def on_block_end(self, fit):
+        self.lengths.append(len(fit.losses))
+
+
+def test_blocks_are_no_longer_than_a_callback_asks_for(client):
+    """An epoch has 12 steps."""
+    for every, asked, expected in ((1, 1, 1), (1, 5, 5), (2, 2, 2), (4, 5, 4), (100, 12, 12)):
+        estimator = net(batch_size=10, max_iter=1)
+        fit(estimator, *parts(), sync_every=every, callbacks=[Blocks(asked)])
+        assert max(estimator.callbacks_[0].lengths) <= expected
+        assert sum(estimator.callbacks_[0].lengths) == 12
+    with pytest.raises(
+        ValueError, match=r"Blocks asks for blocks of 3 steps, and with sync_every=4 .* after 4"
+    ):
+        fit(net(batch_size=10), *parts(), sync_every=4, callbacks=[Blocks(3)])
 
 
 # -- statistics of batches ----------------------------------------------------------------------------

@@ -1,3 +1,4 @@
+import asyncio
 import importlib
 import os
 from threading import Event
@@ -176,6 +177,33 @@ def test_workers_without_sknet_are_told_apart():
 
     with pytest.raises(RuntimeError, match="the workers cannot import sknet: install the same sknet on all"):
         Cluster(Bare(), [], []).begin(None, None)
+
+
+# -- from where a fit can be asked for ------------------------------------------------------------------
+
+
+def fitted(n_rows=80):
+    X, y = rows(n_rows)
+    estimator = net().fit(da.from_array(X, chunks=(40, 6)), da.from_array(y, chunks=40))
+    return estimator.coefs_[0][0]
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_tasks_fit_on_the_cluster_that_runs_them(client):
+    """As many tasks as there are threads, each of which waits for tasks of its own."""
+    futures = [client.submit(fitted, pure=False) for _ in client.nthreads()]
+    expected = fitted()
+    for found in client.gather(futures, errors="raise", direct=False):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_client_that_does_not_wait_is_refused(client):
+    async def ask():
+        async with Client(client.scheduler.address, asynchronous=True, set_as_default=False) as other:
+            fit(net(), *array_parts(), client=other)
+
+    with pytest.raises(ValueError, match=r"the client is asynchronous: create it with.*asynchronous=False"):
+        asyncio.run(ask())
 
 
 # -- searches -------------------------------------------------------------------------------------------
