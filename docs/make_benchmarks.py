@@ -46,6 +46,7 @@ RUNS = {
     "busy": Run("busy.py"),
     "halving": Run("halving.py"),
     "tables": Run("tables.py", needs_data=True),
+    "large-tables": Run("large_tables.py"),
     "threads": Run("threads.py"),
     "validation": Run("validation.py"),
     "loops": Run("loops.py"),
