@@ -44,7 +44,7 @@ EXAMPLES = {
     **dict.fromkeys(("cumulative_prod", "cumulative_sum"), "[1.0, 2.0, 3.0]"),
     **dict.fromkeys(("softmax", "log_softmax"), "[[1.0, 2.0, 3.0]]"),
     **dict.fromkeys(("diagonal", "matrix_transpose", "trace", "tril", "triu"), X),
-    **dict.fromkeys(("full_like", "full"), "(2, 2), 7.0"),
+    "full": "(2, 2), 7.0",
     **dict.fromkeys(("ones", "zeros"), "(2, 3)"),
     **dict.fromkeys(("ones_like", "zeros_like"), X),
     "acosh": "[1.0, 2.0]",
@@ -54,7 +54,7 @@ EXAMPLES = {
     "bitwise_invert": "[0, 1, 5]",
     "broadcast_arrays": "[1.0, 2.0], [[3.0], [4.0]]",
     "broadcast_to": "[1.0, 2.0], (2, 2)",
-    "clip": "[-2.0, 0.5, 3.0], 0.0, 1.0",
+    "clip": "[-2.0, 0.5, 3.0], [[0.0], [0.5]], 1.0",
     "concat": f"[{X}, [[5.0, 6.0]]]",
     "copysign": "[1.0, -2.0], [-1.0, 3.0]",
     "count_nonzero": "[[0.0, 2.0], [3.0, 4.0]], axis=1",
@@ -230,8 +230,8 @@ def result(function: Callable[..., object]) -> str:
         return RESULTS[function.__name__]
     if "keepdims" in parameters:
         return "Without the axes over which it reduces, or with length 1 there."
-    shapes = [name for name in ("condition", "x", "y", "negative_slope") if name in parameters]
-    if len(shapes) > 1 and function.__name__ != "leaky_relu":
+    shapes = [name for name in ("condition", "x", "y", "min", "negative_slope") if name in parameters]
+    if len(shapes) > 1:
         return "Of the shape to which the operands are broadcast."
     return "Of x's shape."
 

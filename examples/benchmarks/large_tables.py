@@ -49,12 +49,15 @@ def drawn(rows):
     y = score + rng.standard_normal(rows) > 0
     numbers[rng.random(numbers.shape) < 0.1] = np.nan
     columns = {f"n{i}": numbers[:, i] for i in range(40)}
-    columns |= {f"c{i}": pd.Categorical.from_codes(levels[:, i], list("abcdefghijklmnopqrst")) for i in range(10)}
+    names = list("abcdefghijklmnopqrst")
+    columns |= {f"c{i}": pd.Categorical.from_codes(levels[:, i], names) for i in range(10)}
     return pd.DataFrame(columns), y
 
 name, rows = sys.argv[1], int(sys.argv[2])
-kinds = {"sknet": (TabularClassifier, {}), "HGB": (HistGradientBoostingClassifier, {"categorical_features": "from_dtype"})}
-kind, options = kinds[name]
+kind, options = {
+    "sknet": (TabularClassifier, {}),
+    "HGB": (HistGradientBoostingClassifier, {"categorical_features": "from_dtype"}),
+}[name]
 kind(random_state=0, **options).fit(*drawn(500))  # whatever is loaded by a first fit
 X, y = drawn(rows)
 before, start = peak(), time.perf_counter()

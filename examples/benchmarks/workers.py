@@ -4,7 +4,7 @@ A network of two million parameters is trained on batches of 8192 rows by the pr
 this machine. Three times of a step are measured on the workers: all of it; how long it waits for workers that
 are still computing; and the sum of the gradients by itself, once all are there.
 
-    python examples/benchmarks/workers.py [--workers 4] [--steps 20] [--json FILE]
+    python examples/benchmarks/workers.py [--workers 4] [--epochs 5] [--json FILE]
 """
 
 import argparse
@@ -85,24 +85,25 @@ def largest_difference(one: Any, other: Any) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=5, help="each of four steps")
     parser.add_argument("--json", help="write the figures to a file")
     arguments = parser.parse_args()
     per_epoch = 4
     X, y = data(per_epoch * BATCH)
-    sizes = [len(X) // arguments.workers] * arguments.workers
+    sizes = [len(part) for part in np.array_split(X, arguments.workers)]
+    steps = arguments.epochs * per_epoch
     with Client(n_workers=arguments.workers, threads_per_worker=1, dashboard_address=":0") as client:
         parts = da.from_array(X, chunks=(tuple(sizes), N_FEATURES)), da.from_array(y, chunks=(tuple(sizes),))
         net = MLPRegressor(
             HIDDEN,
             batch_size=BATCH,
-            max_iter=arguments.steps // per_epoch,
+            max_iter=arguments.epochs,
             optimizer=SGD(lr=RATE, momentum=0.9),
             random_state=0,
         )
         fit(net, *parts, exchange=Timed)
         timed = client.run(lambda dask_worker: dask_worker.timed)
-    model, local = of_one_process(X, y, sizes, arguments.steps)
+    model, local = of_one_process(X, y, sizes, steps)
     # The first step compiles.
     each = {
         name: float(np.mean([np.median(found[name][1:]) for found in timed.values()]))
@@ -119,9 +120,7 @@ def main() -> None:
     print(f"  exchange of gradients {each['sums'] * 1e3:7.0f} ms, {share:.1%} of the step")
     print(f"  all                   {each['total'] * 1e3:7.0f} ms")
     print(f"one process with one thread: {local * 1e3:.0f} ms")
-    print(
-        f"parameters after {arguments.steps} steps differ by {difference:.1e} of the largest of their array"
-    )
+    print(f"parameters after {steps} steps differ by {difference:.1e} of the largest of their array")
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump({**each, "computing": computing, "one_process": local, "difference": difference}, file)
