@@ -7,7 +7,15 @@ import numpy as np
 
 from sknet._hints import suggestion
 
-__all__ = ["FLOATS", "Frame", "is_collection", "is_frame", "read_frame", "with_columns"]
+__all__ = [
+    "FLOATS",
+    "Frame",
+    "is_collection",
+    "is_frame",
+    "read_frame",
+    "refuse_collection",
+    "with_columns",
+]
 
 FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
 """The dtypes that transformers preserve; all others are converted to the first."""
@@ -21,6 +29,28 @@ def is_frame(X: Any) -> bool:
 def is_collection(x: Any) -> bool:
     """Tell whether x is a Dask array, data frame, series or other collection, without importing Dask."""
     return hasattr(type(x), "__dask_graph__")
+
+
+def refuse_collection(X: Any, reader: str) -> None:
+    """Raise a TypeError for a Dask collection where only what is in memory can be read.
+
+    Parameters
+    ----------
+    X : object
+        What a user passed.
+    reader : str
+        Name of the class that cannot read it.
+
+    Raises
+    ------
+    TypeError
+        If X is a collection, which NumPy would compute without a word.
+    """
+    if is_collection(X):
+        raise TypeError(
+            f"{reader} reads what is in memory, got a Dask {type(X).__name__}: pass X.compute(), or go "
+            "partition by partition, by X.map_partitions or X.map_blocks"
+        )
 
 
 class Frame:

@@ -77,6 +77,8 @@ def fit(
     ------
     ValueError
         For what cannot be fitted in parts, and as `fit` of the estimator.
+    TypeError
+        For other estimators, and for inputs in memory.
 
     Examples
     --------
@@ -87,12 +89,20 @@ def fit(
         raise ValueError(
             f"The 'sync_every' parameter of fit must be an int >= 1. Got {sync_every!r} instead."
         )
+    if not hasattr(type(estimator), "_fit_collections"):
+        raise TypeError(
+            "fit takes MLPClassifier, MLPRegressor, NetClassifier, NetRegressor or an estimator of "
+            f"sknet.neural_network, got {type(estimator).__name__}: fit that of a pipeline on "
+            "collections that are transformed already, and all others on what is in memory, X.compute()"
+        )
     if not is_collection(X):
         raise TypeError(
             f"X must be a Dask collection, got {type(X).__name__}: fit what is in memory by "
             f"{type(estimator).__name__}.fit, or divide it, dask.array.from_array(X, chunks=...)"
         )
     options = {"sync_every": sync_every, "client": client, "exchange": exchange}
+    if hasattr(estimator, "_target"):  # of a transformer: X itself, or y
+        y = estimator._target(X, y)
     return estimator._fit_collections(Given(X, y, sample_weight), callbacks=callbacks, **options)
 
 
@@ -178,7 +188,8 @@ def _refuse(estimator: Any, given: Given, resume_from: Any) -> None:
         ("X_val", given.X_val is not None, "set early_stopping=True, which holds rows of each partition out"),
         ("groups", given.groups is not None, "set early_stopping=True, which holds rows out at random"),
         ("resume_from", resume_from is not None, "set warm_start=True to go on from the fitted weights"),
-        ("y=None", given.y is None or given.y is given.X, "fit what is in memory, fit(X.compute())"),
+        ("targets that are X", given.y is given.X, "fit what is in memory, fit(X.compute())"),
+        ("y=None", given.y is None, "give the targets, as a collection that is divided as X is"),
         (
             "scoring",
             params.get("scoring") not in (None, "loss"),

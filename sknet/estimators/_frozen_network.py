@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet._frames import is_frame, read_frame, with_columns
+from sknet._frames import is_frame, read_frame, refuse_collection, with_columns
 from sknet._single_rows import RowReader
 from sknet.core import Tensor
 from sknet.engine.extend import (
@@ -128,6 +128,8 @@ class Frozen:
 
     def _checked(self, X: Any) -> Any:
         """Return the input as a 2-D array or CSR matrix of finite numbers, or the inputs that it takes."""
+        if type(X) is not np.ndarray:
+            refuse_collection(X, type(self).__name__)
         if not isinstance(self._inputs, int):
             return self._inputs.read(None, X, [np.float32, np.float64])
         if isinstance(X, Sequences):

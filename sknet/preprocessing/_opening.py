@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._frames import is_frame
+from sknet._frames import is_frame, refuse_collection
 from sknet._scipy import issparse, scipy_sparse
 
 __all__ = ["opened"]
@@ -33,6 +33,7 @@ def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     ValueError, TypeError
         If it does not have two axes, has no rows or columns, or other features than in the fit.
     """
+    refuse_collection(X, type(estimator).__name__)
     X = _contained(X)
     _check_names(X)
     if len(X.shape) != 2:

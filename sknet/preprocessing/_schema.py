@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._frames import is_collection
 from sknet._hints import suggestion
 from sknet._scipy import issparse, scipy_sparse
 from sknet.preprocessing._columns import CATEGORY, DATE, NUMBER, Column, columns_of, not_a_level
@@ -203,7 +204,12 @@ class Schema:
 
     def _single_row(self, estimator: Any, X: Any) -> "Sequence[Any] | None":
         """Return the values of a one-row frame with the columns of the fit; otherwise None."""
-        if self.is_sparse or getattr(X, "shape", (0,))[0] != 1 or not hasattr(X, "columns"):
+        if (
+            self.is_sparse
+            or is_collection(X)
+            or getattr(X, "shape", (0,))[0] != 1
+            or not hasattr(X, "columns")
+        ):
             return None
         if list(X.columns) != self._names_of(estimator) or any(f.kind == DATE for f in self.features):
             return None

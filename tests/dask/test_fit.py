@@ -9,8 +9,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from sknet import MLPClassifier, MLPRegressor, Model, NetRegressor, neural_network, nn, ops
+from sknet import (
+    Autoencoder,
+    MLPClassifier,
+    MLPRegressor,
+    Model,
+    NetRegressor,
+    TabularClassifier,
+    neural_network,
+    nn,
+    ops,
+)
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import KeepState
 from sknet.dask import batch_rows, fit
@@ -428,6 +441,22 @@ def test_a_column_of_labels_is_one_label_a_row(client):
     X, y, _ = weighted(y=(rows(60)[1] > 0).astype(int))
     fits = [quiet(small(class_weight="balanced"), X, each) for each in (y, y.to_frame())]
     assert_alike(*fits)
+
+
+def test_other_estimators_are_refused_by_name(client):
+    for other in (LogisticRegression(), make_pipeline(StandardScaler(), small()), TabularClassifier()):
+        message = f"MLPRegressor, NetClassifier.*sknet.neural_network, got {type(other).__name__}.*compute"
+        with pytest.raises(TypeError, match=message):
+            fit(other, *parts())
+
+
+def test_targets_are_not_the_inputs(client):
+    X, y = parts()
+    for ask in (lambda: Autoencoder((2,)).fit(X, y), lambda: fit(Autoencoder((2,)), X, y)):
+        with pytest.raises(ValueError, match=r"Autoencoder does not support targets that are X.*compute\(\)"):
+            ask()
+    with pytest.raises(ValueError, match=r"MLPClassifier does not support y=None.*give the targets"):
+        fit(small(), X, None)
 
 
 def bad(X=None, y=None):

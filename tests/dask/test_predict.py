@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from sknet import MLPClassifier, MLPRegressor
+from sknet import MLPClassifier, MLPRegressor, TabularClassifier
 from sknet.losses import Quantile
 from sknet.optim import Adam
+from sknet.preprocessing import TableEncoder
 
 
 def rows(n_rows=50):
@@ -139,3 +140,34 @@ def test_a_fit_without_a_client_says_how_to_create_one():
         ValueError, match=r"no client is set.*Client\(\).*fit\(X.compute\(\), y.compute\(\)\)"
     ):
         MLPRegressor().fit(X, y)
+
+
+IN_MEMORY = {
+    "frozen classifier": lambda X, y: MLPClassifier((4,), max_iter=1).fit(X, y > 0).freeze().predict,
+    "frozen probabilities": lambda X, y: MLPClassifier((4,), max_iter=1).fit(X, y > 0).freeze().predict_proba,
+    "frozen regressor": lambda X, y: MLPRegressor((4,), max_iter=1).fit(X, y).freeze().predict,
+    "frozen encoder": lambda X, y: MLPRegressor((4,), max_iter=1, encoder="table").fit(X, y).freeze().predict,
+    "encoder": lambda X, y: TableEncoder().fit(X, y).transform,
+    "fit of an encoder": lambda X, y: TableEncoder().fit,
+    "fit of an ensemble for tables": lambda X, y: lambda lazy: TabularClassifier().fit(lazy, y > 0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+@pytest.mark.parametrize("kind", ["array", "frame"])
+@pytest.mark.parametrize("case", IN_MEMORY)
+def test_what_reads_only_what_is_in_memory_does_not_compute(case, kind):
+    X, y = rows()
+    method = IN_MEMORY[case](X, y)
+    table = pd.DataFrame(X, columns=list("abcd"))
+    lazy = da.from_array(X, chunks=(25, 4)) if kind == "array" else dd.from_pandas(table, npartitions=2)
+    with pytest.raises(TypeError, match=r"reads what is in memory, got a Dask \w+: pass X.compute\(\)"):
+        method(lazy)
+
+
+def test_ensembles_for_tables_predict_what_is_in_memory():
+    X, y = rows()
+    net = TabularClassifier(budget=0.01, random_state=0).fit(X, y > 0)
+    for predictor in (net, net.freeze()):
+        with pytest.raises(TypeError, match="reads what is in memory, got a Dask Array"):
+            predictor.predict(da.from_array(X, chunks=(25, 4)))
