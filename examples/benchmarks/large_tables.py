@@ -26,8 +26,6 @@ FITS = Table(
         "peak of a fit, MiB above the data": ".1f",
         "peak in frames": ".2f",
     },
-    drawn=("times the first size", "peak in frames"),
-    unit="times",
 )
 CHILD = """
 import json, sys, time, warnings
