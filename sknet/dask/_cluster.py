@@ -6,7 +6,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
@@ -45,13 +45,16 @@ class _Failure(NamedTuple):
 @contextmanager
 def outside_of_tasks() -> Iterator[None]:
     """Let other tasks run on this worker, if this is a task: it waits for them."""
+    with distributed.worker_client() if _is_in_task() else nullcontext():
+        yield
+
+
+def _is_in_task() -> bool:
     try:
         distributed.get_worker()
     except ValueError:
-        yield
-        return
-    with distributed.worker_client():
-        yield
+        return False
+    return True
 
 
 def waiting_client(client: "distributed.Client | None" = None) -> "distributed.Client":
@@ -359,7 +362,7 @@ def _rows(plan: Plan, model: Model, number: int, part: Part) -> Rows:
     try:
         whole = read_part(plan.estimator, plan.recipe, Given(*part), model.dtype, plan.dtypes)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"partition {number}: {error}") from error
+        raise type(error)(f"partition {plan.places[number]}: {error}") from error
     n_rows = whole.n_samples
     held_out = held_out_rows(n_rows, plan.fraction, seed=plan.seed, partition=number)
     training = np.setdiff1d(np.arange(n_rows), held_out)

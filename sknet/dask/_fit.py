@@ -151,15 +151,15 @@ def fit_collections(
     counts_labels = not estimator._numeric_targets
     facts = client.gather([client.submit(facts_of, part, counts_labels) for part in parts])
     _check_agreement(facts)
-    kept = [(part, fact) for part, fact in zip(parts, facts, strict=True) if fact.n_rows]
-    if not kept:
+    places = [number for number, fact in enumerate(facts) if fact.n_rows]
+    if not places:
         raise ValueError("X has no rows: all of its partitions are empty")
-    chosen, known = [part for part, _ in kept], [fact for _, fact in kept]
+    chosen, known = [parts[number] for number in places], [facts[number] for number in places]
     X, y = client.submit(first_rows, chosen[0], FIRST).result()
     if counts_labels:
         X, y = _with_all_labels(X, known)
     cluster = Cluster(client, chosen, [fact.n_rows for fact in known], exchange)
-    trainer = WorkersTrainer(cluster, known, given, sync_every)
+    trainer = WorkersTrainer(cluster, known, given, sync_every, places)
     try:
         fit_network(
             estimator,
@@ -254,11 +254,20 @@ class WorkersTrainer(Trainer):
         What the user gave.
     sync_every : int
         As for `fit`.
+    places : sequence of int
+        Which of all partitions these are.
     """
 
-    def __init__(self, cluster: Cluster, facts: Sequence[Facts], given: Given, sync_every: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        facts: Sequence[Facts],
+        given: Given,
+        sync_every: int,
+        places: Sequence[int],
+    ) -> None:
         self.cluster, self._facts, self._given = cluster, facts, given
-        self._sync_every = sync_every
+        self._sync_every, self._places = sync_every, places
         self._plan: Plan
 
     def take_rows(self, fit: Any) -> None:
@@ -315,6 +324,7 @@ class WorkersTrainer(Trainer):
             self._sync_every,
             fit.dtypes,
             standing,
+            self._places,
         )
 
     def _class_weight(self, fit: Any) -> Any:

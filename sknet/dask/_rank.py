@@ -56,6 +56,8 @@ class Plan:
         Of the inputs, as of a fit.
     standing : Batches or None
         Two rows whose targets vary as much as all, for scores that depend on that; None scores nothing.
+    places : sequence of int
+        Of the partitions that have rows, among those of the collections.
     """
 
     estimator: Any
@@ -68,6 +70,7 @@ class Plan:
     sync_every: int
     dtypes: Any
     standing: Batches | None
+    places: Sequence[int]
 
 
 class Block(NamedTuple):

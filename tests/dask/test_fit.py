@@ -1,6 +1,7 @@
 import pickle
 import subprocess
 import sys
+import traceback
 
 import dask
 import dask.array as da
@@ -491,6 +492,14 @@ def test_partitions_that_do_not_fit_are_named(client, case):
     changes, message = BAD[case]
     with pytest.raises(ValueError, match=message):
         small().fit(*bad(**changes))
+
+
+def test_partitions_are_counted_with_those_that_are_empty(client):
+    X, y = bad(X=np.ones((0, 6), "f4"), y=np.zeros(0, int))
+    wrong = X.map_blocks(lambda x: np.where(x == 0, np.float32(np.nan), x), dtype="f4")
+    with pytest.raises(ValueError, match="partition 2: Input X contains NaN") as caught:
+        small(batch_size=40).fit(wrong, y)
+    assert "No worker found" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_empty_partitions_are_left_out(client):
