@@ -18,7 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from examples.benchmarks._measured import Table, read
+from examples.benchmarks.measured import Table, read
 from tests.project import ROOT
 
 PAGE = ROOT / "docs/benchmarks.md"

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from sphinx.application import Sphinx
 
 from docs.make_benchmarks import MEASURED, tables
-from examples.benchmarks._measured import Table
+from examples.benchmarks.measured import Table
 
 __all__ = ["draw", "setup"]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from typing import Any
 
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 
 FITS = """
 import hashlib, json, sys, time, warnings

@@ -10,7 +10,7 @@ over splits and seeds.
 import warnings
 
 import numpy as np
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss

@@ -13,7 +13,7 @@ import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 
 from sknet import Model, nn
 

@@ -15,7 +15,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported
 import warnings
 from typing import Any
 
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 from sklearn.datasets import load_digits
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import HalvingGridSearchCV as Restarting

@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 
 CONTENDERS = {"sknet": "TabularClassifier", "HGB": "HistGradientBoostingClassifier"}
 FITS = Table(

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 
 import sknet
 from sknet import Tensor, nn, no_grad

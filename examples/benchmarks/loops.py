@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import numba
 import numpy as np
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 
 SIZES = ((256, 235_152), (512, 1_000_000), (1024, 1_860_000))  # rows of the matrices, parameters
 MULTIPLICATIONS = 2e9  # of one measurement

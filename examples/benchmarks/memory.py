@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 
 SIZES = {"fit": (784, 512, 10, 256, 20000), "first": (20, 100, 2, 32, 320)}
 CONTENDERS = {

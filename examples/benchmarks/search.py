@@ -25,8 +25,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from _measured import Table, parser_of, write
 from joblib import parallel_backend
+from measured import Table, parser_of, write
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP

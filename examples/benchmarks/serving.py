@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP

@@ -17,7 +17,7 @@ import numpy as np
 
 os.environ["SKNET_NATIVE"] = "never"  # before sknet is imported
 
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 from training import LONG, NETWORKS, SHORT, Network, data, fit_estimator, floor, seconds
 
 import sknet

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 from sklearn.datasets import load_digits, load_iris
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
 

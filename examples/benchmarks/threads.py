@@ -13,8 +13,8 @@ import time
 import warnings
 
 import numpy as np
-from _measured import Table, parser_of, write
 from joblib import Parallel, delayed
+from measured import Table, parser_of, write
 
 from sknet import MLPClassifier
 from sknet.optim import Adam

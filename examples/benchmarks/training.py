@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 import sklearn
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
 
 import sknet

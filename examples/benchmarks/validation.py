@@ -11,7 +11,7 @@ import statistics
 import warnings
 
 import numpy as np
-from _measured import Table, parser_of, write
+from measured import Table, parser_of, write
 from training import NETWORKS, Network, data, fit_estimator, seconds
 
 from sknet import MLPClassifier

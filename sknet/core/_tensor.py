@@ -196,7 +196,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
         values = (
             f"shape={self.shape}"
             if isinstance(self.data, MetaArray)
-            else np.array2string(to_host(self.data), separator=", ")
+            else np.array2string(to_host(self.data), separator=", ", prefix="Tensor(", suffix=",")
         )
         device = "" if self.device.kind == "cpu" else f", device='{self.device}'"
         gradient = ", requires_grad=True" if self.requires_grad else ""

@@ -99,6 +99,16 @@ class TestRepr:
         assert repr(Tensor([1], device=fake_device)) == "Tensor([1], dtype=int64, device='fake:0')"
         assert repr(Tensor([1.0], device="meta")) == "Tensor(shape=(1,), dtype=float64, device='meta')"
 
+    @pytest.mark.parametrize(
+        "shape", [(2,), (40,), (2, 2), (3, 40), (2, 2, 3), (2, 1, 2, 2), (60, 60), (0, 2)]
+    )
+    @pytest.mark.parametrize("dtype", ["float32", "int16", "bool"])
+    def test_rows_are_aligned_as_those_of_an_array(self, shape, dtype):
+        values = (1e3 * np.random.default_rng(0).normal(size=shape)).astype(dtype)
+        # NumPy begins with the name of the class, and says the dtype in its own way, where it has to.
+        named = repr(values.view(type("Tensor", (np.ndarray,), {}))).rpartition("]")[0]
+        assert repr(Tensor(values)) == f"{named}], dtype={dtype})"
+
 
 class TestSingleElements:
     def test_item(self):

@@ -516,7 +516,7 @@ class Softmax(Module):
     >>> from sknet import nn
     >>> nn.Softmax()([[0.0, 0.0], [1000.0, 0.0]])
     Tensor([[0.5, 0.5],
-     [1. , 0. ]], dtype=float64)
+            [1. , 0. ]], dtype=float64)
     """
 
     _parameter_constraints = {"axis": AXIS}
