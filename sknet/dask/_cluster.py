@@ -4,11 +4,12 @@ import asyncio
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from threading import Lock
+from functools import partial
+from threading import Lock, Thread
 from typing import Any, NamedTuple, TypeVar
 
 import distributed
@@ -216,9 +217,10 @@ class Cluster:
         """Return the addresses of the workers, once the scheduler knows which have died."""
         ends = time.monotonic() + PATIENCE
         while True:
-            answering = set(self._asked(_answer, on_error="ignore"))
-            if answering and answering == self._known():
-                return sorted(answering)
+            with suppress(_LostError):
+                answering = set(self._asked(_answer, self._known(), on_error="ignore"))
+                if answering and answering == self._known():
+                    return sorted(answering)
             if time.monotonic() > ends:
                 raise RuntimeError(
                     f"no workers after {PATIENCE:g} seconds: the fit needs at least one, see the logs of the "
@@ -248,9 +250,21 @@ class Cluster:
             if left:
                 time.sleep(ASIDE / 10)
 
-    def _asked(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def _asked(
+        self, function: Callable[..., Any], workers: Iterable[str], *args: Any, **options: Any
+    ) -> Mapping[str, Any]:
+        """Call a function on workers and return what each returns; raise a _LostError if one dies meanwhile.
+
+        The call itself would go on trying to connect to it, for half a minute by default.
+        """
+        told, answers = sorted(workers), Future[Mapping[str, Any]]()
+        call = partial(self.client.run, function, *args, workers=told, **options)
+        Thread(target=_answer_with, args=(answers, call), daemon=True).start()
+        while not wait([answers], WATCH).done:
+            if not self._known() >= set(told):
+                raise _LostError
         try:
-            return self.client.run(function, *args, **options)
+            return answers.result()
         except ModuleNotFoundError as error:
             raise RuntimeError(
                 f"the workers cannot import {error.name}: install the same sknet on all of them, for example "
@@ -285,9 +299,11 @@ class Cluster:
         raise RuntimeError(f"workers were lost {MOST_LOST} times in the same steps of a fit: see their logs")
 
     def _all_do(self, what: str, args: Sequence[Any]) -> list[Any]:
-        if not self._known() >= set(self._addresses):  # connecting to one that has died takes long
-            raise _LostError
-        found = self._watched(what, args)
+        try:
+            found = self._asked(_do, self._addresses, self._name, what, args, on_error="return")
+        except _LostError:
+            self.end()  # or the others would wait for it
+            raise
         results = [found[address] for address in self._addresses]
         errors = [result.error for result in results if isinstance(result, _Failure)]
         lost = [result for result in results if isinstance(result, Exception)]
@@ -301,22 +317,19 @@ class Cluster:
             raise _LostError
         return results
 
-    def _watched(self, what: str, args: Sequence[Any]) -> Mapping[str, Any]:
-        """Call a method on all workers; if one dies meanwhile, the others are told, who would wait for it."""
-        options = {"workers": self._addresses, "on_error": "return"}
-        with ThreadPoolExecutor(1) as thread:
-            answers = thread.submit(self._asked, _do, self._name, what, args, **options)
-            while not wait([answers], WATCH).done:
-                if not self._known() >= set(self._addresses):
-                    self._asked(_leave, self._name, on_error="ignore")
-            found: Mapping[str, Any] = answers.result()
-            return found
-
     def end(self) -> None:
         """Let the workers forget the fit."""
         if self._name:
-            self._asked(_leave, self._name, on_error="ignore")
+            with suppress(_LostError):
+                self._asked(_leave, self._known(), self._name, on_error="ignore")
         self._name = ""
+
+
+def _answer_with(answers: "Future[T]", call: Callable[[], T]) -> None:
+    try:
+        answers.set_result(call())
+    except BaseException as error:
+        answers.set_exception(error)
 
 
 # -- on the workers ------------------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""Clusters of four workers: in threads of this process, and, where that matters, in processes."""
+"""Clusters of four workers: in threads of this process, and, where that matters, in processes.
+
+They are closed after each file of tests, since even idle clusters take time from the tests beside them.
+"""
 
 import os
 
@@ -10,15 +13,15 @@ CHECKOUT = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "SKNET_NATIVE": "ne
 WORKERS = {"n_workers": 4, "threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
 
 
-@pytest.fixture(scope="session")
-def threads():
-    from distributed import LocalCluster
+@pytest.fixture(scope="module")
+def client():
+    from distributed import Client, LocalCluster
 
-    with LocalCluster(processes=False, **WORKERS) as cluster:
-        yield cluster
+    with LocalCluster(processes=False, **WORKERS) as cluster, Client(cluster) as client:
+        yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def processes():
     import dask
     from distributed import LocalCluster
@@ -29,14 +32,6 @@ def processes():
         LocalCluster(**WORKERS) as cluster,
     ):
         yield cluster
-
-
-@pytest.fixture(scope="module")
-def client(threads):
-    from distributed import Client
-
-    with Client(threads) as client:
-        yield client
 
 
 @pytest.fixture

@@ -170,7 +170,10 @@ def test_an_exchange_has_as_many_ranks_as_the_fit(client):
 
 def test_workers_without_sknet_are_told_apart():
     class Bare:
-        """A client whose workers cannot import what they are sent."""
+        """A client whose worker cannot import what it is sent."""
+
+        def nthreads(self):
+            return {"tcp://worker": 1}
 
         def run(self, *args, **options):
             raise ModuleNotFoundError("No module named 'sknet'", name="sknet")
