@@ -84,7 +84,22 @@ class GradientError(RuntimeError):
 
 
 class GraphError(RuntimeError):
-    """A captured graph that breaks its own rules: a defect of sknet, found before anything is computed."""
+    """A captured graph that breaks its own rules: a defect of sknet, found before anything is computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> graph = capture(ops.exp, np.zeros(2))
+    >>> graph.equations.clear()
+    >>> graph.verify()
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.GraphError: an output is never assigned, in
+    graph(v0: float64[2]):
+      return undefined
+    """
 
 
 class LoadError(ValueError):
@@ -139,16 +154,71 @@ class NonFiniteError(ValueError):
 
 
 class CallbackWarning(UserWarning):
-    """A callback failed, and the fit ended with what it had learned until then."""
+    """A callback failed, and the fit ended with what it had learned until then.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from sknet import MLPRegressor
+    >>> from sknet.callbacks import Callback
+    >>> class Notes(Callback):
+    ...     keeps_result = True
+    ...     def on_epoch_end(self, fit):
+    ...         raise OSError("the disk is full")
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = MLPRegressor((2,), callbacks=[Notes()]).fit([[0.0], [1.0]], [0.0, 1.0])
+    >>> caught[0].category.__name__
+    'CallbackWarning'
+    """
 
 
 class ContinuationWarning(UserWarning):
-    """Candidates of a search start again in each rung, because they cannot continue training."""
+    """Candidates of a search start again in each rung, because they cannot continue training.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from sknet import MLPRegressor
+    >>> from sknet.exceptions import ContinuationWarning
+    >>> from sknet.model_selection import HalvingGridSearchCV
+    >>> reg = MLPRegressor((2,), optimizer="lbfgs")
+    >>> search = HalvingGridSearchCV(reg, {"alpha": [0.1, 1.0]}, resource="max_iter", max_resources=4, cv=2)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = search.fit(np.arange(8.0).reshape(-1, 1), np.arange(8.0))
+    >>> ContinuationWarning in {warning.category for warning in caught}
+    True
+    """
 
 
 class DeviceWarning(UserWarning):
-    """A fitted model asks for a device that is not here; it computes on the CPU instead."""
+    """A fitted model asks for a device that is not here; it computes on the CPU instead.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from sknet.exceptions import DeviceWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", DeviceWarning)  # sknet.load raises instead of moving the model
+    """
 
 
 class FitInterruptedWarning(UserWarning):
-    """A fit was interrupted from the keyboard; what it had learned was kept."""
+    """A fit was interrupted from the keyboard; what it had learned was kept.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from sknet import MLPRegressor
+    >>> from sknet.callbacks import Callback
+    >>> class CtrlC(Callback):
+    ...     def on_epoch_end(self, fit):
+    ...         raise KeyboardInterrupt
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     reg = MLPRegressor((2,), callbacks=[CtrlC()]).fit([[0.0], [1.0]], [0.0, 1.0])
+    >>> caught[0].category.__name__, reg.n_iter_
+    ('FitInterruptedWarning', 1)
+    """

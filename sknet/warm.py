@@ -19,6 +19,13 @@ def main() -> int:
     -------
     int
         The exit status: 0, or 1 if Numba is not installed or no machine code can be kept.
+
+    Examples
+    --------
+    >>> from sknet.warm import main
+    >>> main()  # doctest: +SKIP
+    native code is in ...: 0.0 s
+    0
     """
     started = time.perf_counter()
     try:

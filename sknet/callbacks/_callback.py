@@ -201,6 +201,13 @@ def check_callbacks(callbacks: Any, caller: str) -> list[Callback]:
     ------
     InvalidParameterError
         If it is not a list, or an item is not a callback; names the item.
+
+    Examples
+    --------
+    >>> from sknet.callbacks import EarlyStopping
+    >>> from sknet.callbacks.extend import check_callbacks
+    >>> check_callbacks([EarlyStopping()], "MLPClassifier"), check_callbacks(None, "MLPClassifier")
+    ([EarlyStopping()], [])
     """
     if callbacks is None:
         return []
@@ -254,6 +261,15 @@ def fresh_callbacks(callbacks: Sequence[Callback], before: Sequence[Callback] = 
     -------
     list of Callback
         In the same order.
+
+    Examples
+    --------
+    >>> from sknet.callbacks import EarlyStopping
+    >>> from sknet.callbacks.extend import fresh_callbacks
+    >>> given = [EarlyStopping(patience=3)]
+    >>> fresh = fresh_callbacks(given)
+    >>> fresh, fresh[0] is given[0]
+    ([EarlyStopping(patience=3)], False)
     """
     from sklearn.base import clone  # of a fit, which has loaded it
 

@@ -33,6 +33,12 @@ class SavedFit(NamedTuple):
         Its path, for messages.
     state : dict
         The result of `FitView.state`; its values are not changed by what resumes from it.
+
+    Examples
+    --------
+    >>> from sknet.callbacks.extend import SavedFit
+    >>> SavedFit("fits/last.sknet", {"stopped_by": None}).state
+    {'stopped_by': None}
     """
 
     path: str
@@ -259,6 +265,18 @@ def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
         If the file is damaged or not a checkpoint; names it, and the previous one if there is one.
     FileNotFoundError
         If there is no file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sknet import Model, nn
+    >>> from sknet.callbacks import Checkpoint
+    >>> from sknet.callbacks.extend import read_checkpoint
+    >>> folder = tempfile.mkdtemp()
+    >>> model = Model(nn.Linear(1, 1), loss="squared_error", random_state=0)
+    >>> _ = model.fit([[0.0], [1.0]], [0.0, 1.0], epochs=2, callbacks=[Checkpoint(folder)])
+    >>> "parameters" in read_checkpoint(folder).state
+    True
     """
     file = Path(path)
     file = file / LAST if file.is_dir() else file
@@ -289,6 +307,16 @@ def saved_fit(
     -------
     SavedFit or None
         None for a new fit.
+
+    Examples
+    --------
+    >>> from sknet.callbacks import Checkpoint
+    >>> from sknet.callbacks.extend import SavedFit, saved_fit
+    >>> saved_fit([Checkpoint("fits")]) is None
+    True
+    >>> kept = SavedFit("memory", {})
+    >>> saved_fit([], kept) is kept
+    True
     """
     if isinstance(resume_from, SavedFit):
         return resume_from

@@ -129,6 +129,15 @@ def direction_of(scorer: Callable[..., Any]) -> bool | None:
     -------
     bool or None
         None if unknown.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import get_scorer
+    >>> from sknet.callbacks.extend import direction_of
+    >>> direction_of(get_scorer("neg_log_loss"))
+    True
+    >>> direction_of(lambda estimator, X, y: 0.0) is None
+    True
     """
     # scikit-learn's scorers negate losses, so that higher is always better
     if scorer is _own_score or getattr(scorer, "_sign", None) in (1, -1):

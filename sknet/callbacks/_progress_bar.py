@@ -103,6 +103,15 @@ def shared_bar(total: float, description: str, *, leave: bool = True) -> Any:
     ------
     ImportError
         If tqdm is not installed.
+
+    Examples
+    --------
+    >>> from sknet.callbacks.extend import shared_bar
+    >>> bar = shared_bar(10, "members", leave=False)
+    >>> _ = bar.update(4)
+    >>> bar.n, bar.total
+    (4, 10)
+    >>> bar.close()
     """
     if _is_in_worker():
         return None

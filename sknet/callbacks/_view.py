@@ -16,6 +16,13 @@ class Rows(NamedTuple):
     ----------
     X, y, sample_weight : array-like
         Inputs, targets, and weights or None.
+
+    Examples
+    --------
+    >>> from sknet.callbacks.extend import Rows
+    >>> rows = Rows(X=[[0.0], [1.0]], y=["a", "b"])
+    >>> rows.y, rows.sample_weight
+    (['a', 'b'], None)
     """
 
     X: Any
@@ -24,7 +31,20 @@ class Rows(NamedTuple):
 
 
 class FitState(Protocol):
-    """A loop's record of a fit, which callbacks see through a `FitView`."""
+    """A loop's record of a fit, which callbacks see through a `FitView`.
+
+    Examples
+    --------
+    >>> from sknet import Model, nn
+    >>> from sknet.callbacks import Callback
+    >>> class Count(Callback):
+    ...     def on_epoch_end(self, fit):
+    ...         print(fit.epoch, fit.step)
+    >>> model = Model(nn.Linear(1, 1), loss="squared_error", random_state=0)
+    >>> _ = model.fit([[0.0], [1.0]], [0.0, 1.0], epochs=2, callbacks=[Count()])
+    1 1
+    2 2
+    """
 
     epoch: int
     step: int

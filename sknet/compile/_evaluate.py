@@ -71,6 +71,15 @@ def flat_arguments(takes: Tree, args: tuple[Tree, ...]) -> list[Any]:
     ------
     CaptureError
         If anything differs from the examples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.extend import flat_arguments
+    >>> graph = capture(lambda pair: pair["a"] * pair["b"], {"a": np.zeros(2), "b": np.zeros(2)})
+    >>> flat_arguments(graph.called().args, ({"a": [1.0, 2.0], "b": [3.0, 4.0]},))
+    [array([1., 2.]), array([3., 4.])]
     """
     expected, got = paths(takes), paths(_like(takes, args))
     if expected != got:
@@ -123,6 +132,20 @@ def checked_inputs(graph: "Graph", given: Sequence[Any]) -> list[Tensor]:
     ------
     ShapeError, DtypeError
         If one does not fit; names it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.extend import checked_inputs
+    >>> graph = capture(ops.exp, np.zeros(2))
+    >>> checked_inputs(graph, [[0.0, 1.0]])
+    [Tensor([0., 1.], dtype=float64)]
+    >>> checked_inputs(graph, [[0.0, 1.0, 2.0]])
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.ShapeError: v0 must have shape (2,), got (3,)
     """
     found, names = [], graph.names()
     for variable, x in zip(graph.inputs, given, strict=True):
@@ -154,6 +177,15 @@ def outputs_of(graph: "Graph", inputs: Sequence[Tensor]) -> list[Tensor]:
     ------
     GradientError
         If an operation that has no gradient, since a pass has put it there, is to be differentiated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Tensor, ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.extend import outputs_of
+    >>> outputs_of(capture(ops.exp, np.zeros(2)), [Tensor([0.0, 1.0])])
+    [Tensor([1.        , 2.71828183], dtype=float64)]
     """
     known: dict[Any, Tensor] = dict(zip(graph.inputs, inputs, strict=True))
     device = inputs[0].device if inputs else None

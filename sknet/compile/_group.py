@@ -19,6 +19,17 @@ class Group(NamedTuple):
     fused : bool
         Whether one kernel computes all equations, element by element; values that no other group
         uses are never in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.passes import fuse
+    >>> graph = capture(lambda x: ops.tanh(ops.exp(x) + 1), np.zeros((1024, 1024)))
+    >>> group = fuse(graph)[0]
+    >>> group.rows, group.in_parts, len(group.internal)
+    (8, True, 3)
     """
 
     equations: list[Equation]

@@ -23,6 +23,12 @@ class Length(NamedTuple):
     ----------
     per_row, more : int
         The two numbers.
+
+    Examples
+    --------
+    >>> from sknet.compile.extend import Length
+    >>> print(Length(1, 0), Length(2, 1), Length(3, -1))
+    n 2*n+1 3*n-1
     """
 
     per_row: int
@@ -40,6 +46,16 @@ class Share(NamedTuple):
     ----------
     of : Length
         That length.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.extend import Share, SymbolicGraph
+    >>> symbolic = SymbolicGraph.of_rows(lambda n: capture(lambda x: x * (1 / len(x)), np.ones((n, 3))))
+    >>> [str(x.of) for line in symbolic.lines for x in line.operands if isinstance(x, Share)]
+    ['n']
     """
 
     of: Length
@@ -54,6 +70,14 @@ class Filled(NamedTuple):
         The number.
     shape : tuple of int or Length
         Lengths of its axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile.extend import Filled, Length
+    >>> zeros = Filled(np.array(0.0), (Length(1, 0), 3))
+    >>> [str(length) for length in zeros.shape]
+    ['n', '3']
     """
 
     number: np.ndarray[Any, Any]
@@ -69,6 +93,13 @@ class Counted(NamedTuple):
         Its dtype.
     shape : tuple of one Length
         How many numbers it has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile.extend import Counted, Length
+    >>> Counted(np.dtype("int64"), (Length(1, 0),)).shape[0].per_row
+    1
     """
 
     dtype: np.dtype[Any]
@@ -204,6 +235,16 @@ def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
     -------
     Rows
         The graph, with its dependence on the number of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.extend import graph_of_any_rows
+    >>> rows = graph_of_any_rows(lambda n: capture(lambda x: ops.sum(x, axis=1), np.zeros((n, 3))))
+    >>> [str(length) for length in rows.shape(rows.graph.outputs[0])]
+    ['n']
     """
     try:
         return Rows([captured(n) for n in ROWS])

@@ -48,6 +48,15 @@ class Signature(NamedTuple):
         Of all inputs; empty where a function without an object was captured.
     result : tree
         The result, with an `OutputIndex` in place of each array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> called = capture(lambda x, y: {"sum": x + y}, np.zeros(2), np.ones(2)).called()
+    >>> called.result
+    {'sum': 0}
     """
 
     values: Arrays

@@ -30,6 +30,13 @@ class Input(NamedTuple):
         Its dtype.
     name : str
         What it is called in the text and in messages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile.extend import Input, Length
+    >>> print(Input((Length(1, 0), 3), np.dtype("float64"), "X"))
+    X: float64[n,3]
     """
 
     shape: tuple[Any, ...]
@@ -51,6 +58,16 @@ class Line(NamedTuple):
         A `Position` for each variable; numbers, lengths and shares as they are.
     params : dict
         Static parameters, with a `Length` for each number that depends on the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.extend import SymbolicGraph
+    >>> symbolic = SymbolicGraph.of_rows(lambda n: capture(lambda x: ops.exp(x) * 2, np.ones((n, 3))))
+    >>> [line.primitive for line in symbolic.lines]
+    ['exp', 'multiply']
     """
 
     primitive: str

@@ -28,7 +28,19 @@ make_tensor: "Callable[[Any, Node | None], Tensor]" = cast(Any, None)
 
 
 def next_time() -> int:
-    """Return a time later than all returned before, for a node or a write."""
+    """Return a time later than all returned before, for a node or a write.
+
+    Returns
+    -------
+    int
+        Of all threads.
+
+    Examples
+    --------
+    >>> from sknet.core.extend import next_time
+    >>> next_time() < next_time()
+    True
+    """
     return next(_clock)
 
 
@@ -138,6 +150,13 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
     ------
     ShapeError, DtypeError, DeviceError, IndexError, ValueError
         If the operands do not fit; the message names the operation and the operands.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.core import PRIMITIVES, bind
+    >>> bind(PRIMITIVES["add"], (Tensor([1.0, 2.0]), 1), {})
+    Tensor([2., 3.], dtype=float64)
     """
     arrays = [x.data if isinstance(x, TensorType) else x for x in inputs]
     first = arrays[0]

@@ -56,6 +56,14 @@ def cargo_of(x: Tensor) -> dict[str, Any]:
     -------
     dict
         Empty if nothing was.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.core import carry, cargo_of
+    >>> x = carry(Tensor([1.0], requires_grad=True), {"penalty": 0.5})
+    >>> cargo_of(x * 2)
+    {'penalty': 0.5}
     """
     found: dict[str, Any] = {}
     for node in reversed(newest_first(x.node)) if x.node is not None else ():

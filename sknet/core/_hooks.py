@@ -40,7 +40,26 @@ HOOKED: dict[int, weakref.ref[Notes]] = {}
 
 
 def notes_of(node: Node) -> Notes:
-    """Return the notes of a node, made if need be."""
+    """Return the notes of a node, made if need be.
+
+    Parameters
+    ----------
+    node : Node
+        Any node.
+
+    Returns
+    -------
+    `Notes`
+        The same object in every call.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.core.extend import notes_of
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> notes_of(x.node) is notes_of(x.node)
+    True
+    """
     found: Notes | None = getattr(node, "notes", None)
     if found is None:
         found = node.notes = Notes()

@@ -38,18 +38,64 @@ modes = _Modes()
 
 
 def is_grad_enabled() -> bool:
-    """Tell whether operations in this thread are being recorded."""
+    """Tell whether operations in this thread are being recorded.
+
+    Returns
+    -------
+    bool
+        Whether they are.
+
+    Examples
+    --------
+    >>> from sknet import no_grad
+    >>> from sknet.core import is_grad_enabled
+    >>> with no_grad():
+    ...     print(is_grad_enabled())
+    False
+    """
     return modes.grad
 
 
 def is_capturing() -> bool:
-    """Tell whether a function is being captured in this thread: numbers drawn now would become constants."""
+    """Tell whether a function is being captured in this thread: numbers drawn now would become constants.
+
+    Returns
+    -------
+    bool
+        Whether it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import capture
+    >>> from sknet.core import is_capturing
+    >>> def shown(x):
+    ...     print(is_capturing())
+    ...     return x + 1
+    >>> _ = capture(shown, np.ones(2))
+    True
+    >>> is_capturing()
+    False
+    """
     return modes.capturing
 
 
 @contextmanager
 def capturing() -> Iterator[None]:
-    """Mark that a function is being captured in this thread, with gradients as by default."""
+    """Mark that a function is being captured in this thread, with gradients as by default.
+
+    Yields
+    ------
+    None
+        The block is the capture.
+
+    Examples
+    --------
+    >>> from sknet.core import capturing, is_capturing
+    >>> with capturing():
+    ...     print(is_capturing())
+    True
+    """
     before = modes.grad, modes.capturing, modes.inference
     modes.grad, modes.capturing, modes.inference = True, True, False
     try:
@@ -59,7 +105,24 @@ def capturing() -> Iterator[None]:
 
 
 class Context(ABC):
-    """A context, and a decorator that enters a context of its own for every call (threads may overlap)."""
+    """A context, and a decorator that enters a context of its own for every call (threads may overlap).
+
+    Examples
+    --------
+    >>> from sknet.core.extend import Context
+    >>> class Announced(Context):
+    ...     def _enter(self):
+    ...         print("enter")
+    ...     def _leave(self):
+    ...         print("leave")
+    >>> @Announced()
+    ... def compute():
+    ...     print("compute")
+    >>> compute()
+    enter
+    compute
+    leave
+    """
 
     @abstractmethod
     def _enter(self) -> None:

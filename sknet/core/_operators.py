@@ -15,7 +15,30 @@ __all__ = ["Operators", "as_operand"]
 
 
 def as_operand(x: Any) -> Any:
-    """Return tensors and scalars as they are; NumPy's scalars become Python's, so that they stay weak."""
+    """Return tensors and scalars as they are; NumPy's scalars become Python's, so that they stay weak.
+
+    Parameters
+    ----------
+    x : Tensor, number or array-like
+        An operand.
+
+    Returns
+    -------
+    Tensor, int, float or bool
+        A tensor, or a number, which takes the dtype of what it is combined with.
+
+    Raises
+    ------
+    DtypeError
+        If there is no tensor of such values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.core import as_operand
+    >>> as_operand(np.float64(2.0)), as_operand([1.0, 2.0])
+    (2.0, Tensor([1., 2.], dtype=float64))
+    """
     if isinstance(x, np.generic):
         x = x.item()
     return x if isinstance(x, (_bind.TensorType, float, int)) else _bind.TensorType(x)

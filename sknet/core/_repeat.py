@@ -31,6 +31,16 @@ def repeatable(source: Source) -> Source:
     -------
     callable
         The source.
+
+    Examples
+    --------
+    >>> from contextlib import contextmanager, nullcontext
+    >>> from sknet.core.extend import repeatable
+    >>> @contextmanager
+    ... def nothing():
+    ...     yield nullcontext
+    >>> repeatable(nothing) is nothing
+    True
     """
     SOURCES.append(source)
     return source
@@ -45,6 +55,13 @@ def first_run() -> Iterator[Callable[[Callable[[], Any]], Any]]:
     callable
         ``again(function)`` calls a function once more, with the context variables of the first run and
         the state of all sources.
+
+    Examples
+    --------
+    >>> from sknet.core.extend import first_run
+    >>> with first_run() as again:
+    ...     print(again(lambda: "as before"))
+    as before
     """
     with ExitStack() as stack:
         repetitions = [stack.enter_context(source()) for source in SOURCES]

@@ -193,14 +193,15 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
         return self.shape[0]
 
     def __repr__(self) -> str:
+        start = f"{type(self).__name__}("
         values = (
             f"shape={self.shape}"
             if isinstance(self.data, MetaArray)
-            else np.array2string(to_host(self.data), separator=", ", prefix="Tensor(", suffix=",")
+            else np.array2string(to_host(self.data), separator=", ", prefix=start, suffix=",")
         )
         device = "" if self.device.kind == "cpu" else f", device='{self.device}'"
         gradient = ", requires_grad=True" if self.requires_grad else ""
-        return f"Tensor({values}, dtype={self.dtype}{device}{gradient})"
+        return f"{start}{values}, dtype={self.dtype}{device}{gradient})"
 
     def __iter__(self) -> Iterator["Tensor"]:
         return (self[i] for i in range(len(self)))
@@ -389,7 +390,27 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
 
 
 def make_tensor(data: Any, node: Node | None) -> Tensor:
-    """Return a tensor of `data`, an array, that is the result of `node`; nothing is checked."""
+    """Return a tensor of `data`, an array, that is the result of `node`; nothing is checked.
+
+    Parameters
+    ----------
+    data : array
+        Of any device.
+    node : Node or None
+        The node of the operation that computed it; None for a constant.
+
+    Returns
+    -------
+    Tensor
+        It holds `data` itself, not a copy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.core.extend import make_tensor
+    >>> make_tensor(np.ones(2), None)
+    Tensor([1., 1.], dtype=float64)
+    """
     tensor = Tensor.__new__(Tensor)
     tensor.data = data
     tensor._grad = None
@@ -398,7 +419,26 @@ def make_tensor(data: Any, node: Node | None) -> Tensor:
 
 
 def leaf_node(tensor: Tensor) -> Node:
-    """Return a node for a leaf; it finds its tensor again (to fill `grad`) while that is alive."""
+    """Return a node for a leaf; it finds its tensor again (to fill `grad`) while that is alive.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        A tensor that was not computed from others; held weakly.
+
+    Returns
+    -------
+    Node
+        A node without parents.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.core import leaf_node
+    >>> x = Tensor([1.0])
+    >>> leaf_node(x).output() is x
+    True
+    """
     return Node(output=weakref.ref(tensor))
 
 

@@ -14,7 +14,20 @@ Line = tuple[str, int]
 
 
 def line_of() -> Line | None:
-    """Return file and line of the innermost frame that is not sknet's or a library's."""
+    """Return file and line of the innermost frame that is not sknet's or a library's.
+
+    Returns
+    -------
+    tuple of str and int, or None
+        Path and number; None if there is no such frame.
+
+    Examples
+    --------
+    >>> from sknet.core.extend import line_of
+    >>> path, number = line_of()
+    >>> number >= 1
+    True
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
@@ -30,7 +43,24 @@ def _is_users(path: str) -> bool:
 
 
 def shown(line: Line | None) -> str:
-    """Return a line for a message: file, number, and the line's text."""
+    """Return a line for a message: file, number, and the line's text.
+
+    Parameters
+    ----------
+    line : tuple of str and int, or None
+        Path and number, as `line_of` returns them.
+
+    Returns
+    -------
+    str
+        The line's text is left out if it cannot be read.
+
+    Examples
+    --------
+    >>> from sknet.core.extend import shown
+    >>> shown(("model.py", 12)), shown(None)
+    ('in model.py, line 12', 'in sknet itself')
+    """
     if line is None:
         return "in sknet itself"
     text = linecache.getline(*line).strip()
@@ -38,5 +68,17 @@ def shown(line: Line | None) -> str:
 
 
 def user_line() -> str:
-    """Return where the user's code is: file, line, and the line's text."""
+    """Return where the user's code is: file, line, and the line's text.
+
+    Returns
+    -------
+    str
+        For a message.
+
+    Examples
+    --------
+    >>> from sknet.core import user_line
+    >>> user_line().startswith("in ")
+    True
+    """
     return shown(line_of())

@@ -15,7 +15,17 @@ Array = np.ndarray[Any, Any]
 
 
 class ExchangeError(RuntimeError):
-    """A worker of a fit does not answer any more, or has given up."""
+    """A worker of a fit does not answer any more, or has given up.
+
+    Examples
+    --------
+    >>> from sknet.dask import ExchangeError
+    >>> try:
+    ...     raise ExchangeError("worker 1 does not answer")
+    ... except RuntimeError as error:
+    ...     print(error)
+    worker 1 does not answer
+    """
 
 
 class Exchange(ABC):
@@ -25,6 +35,16 @@ class Exchange(ABC):
     ----------
     rank, size : int
         The number of this worker, from 0, and how many there are.
+
+    Examples
+    --------
+    >>> from sknet.dask import Exchange
+    >>> class Alone(Exchange):
+    ...     rank, size = 0, 1
+    ...     def all_reduce(self, buffer):
+    ...         pass
+    >>> Alone().size
+    1
     """
 
     rank: int

@@ -144,6 +144,12 @@ def fit_collections(
         As for `fit`.
     exchange : callable, default=WorkerExchange
         As for `fit`.
+
+    Examples
+    --------
+    >>> from sknet.dask.extend import fit_collections
+    >>> from sknet.estimators.extend import Given
+    >>> fit_collections(clf, Given(X, y), sync_every=8)  # doctest: +SKIP
     """
     _refuse(estimator, given, resume_from)
     client = waiting_client(client)

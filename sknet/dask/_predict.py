@@ -31,6 +31,18 @@ def map_blocks(method: Callable[..., Any], estimator: Any, X: Any, *args: Any, *
     -------
     dask.array.Array of shape (n_samples, ...), or a tuple or list of those
         Divided as X is; how many rows a partition has is unknown where it is unknown of X.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from sknet import MLPRegressor
+    >>> from sknet.dask.extend import map_blocks
+    >>> X = np.arange(4.0).reshape(-1, 1)
+    >>> reg = MLPRegressor((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0])
+    >>> lazy = map_blocks(MLPRegressor.predict, reg, da.from_array(X, chunks=(2, 1)))
+    >>> lazy.numblocks, np.array_equal(lazy.compute(), reg.predict(X))
+    ((2,), True)
     """
     check_is_fitted(estimator)
     blocks = blocks_of(X)

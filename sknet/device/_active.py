@@ -27,12 +27,43 @@ def active(device: Device) -> AbstractContextManager[Any]:
     -------
     context manager
         For a ``with`` block; on the host it does nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import Device, active
+    >>> with active(Device("cpu")):
+    ...     print(np.ones(2))
+    [1. 1.]
     """
     return backend(device.kind).activate(device)
 
 
 def on_device(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate[Owner, P], R]:
-    """Let a method run with its object's `device` current."""
+    """Let a method run with its object's `device` current.
+
+    Parameters
+    ----------
+    method : callable
+        A method of a class whose objects have a `device`.
+
+    Returns
+    -------
+    callable
+        The method, with the same arguments and result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import Device, on_device
+    >>> class Ones:
+    ...     device = Device("cpu")
+    ...     @on_device
+    ...     def make(self, n):
+    ...         return np.ones(n)
+    >>> Ones().make(2)
+    array([1., 1.])
+    """
 
     @wraps(method)
     def placed(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -36,6 +36,13 @@ class Backend(ABC):
     some special functions by SciPy's names; ``add_rows_at(out, rows, values)``, which adds ``values[i]`` to
     row ``rows[i]`` of a contiguous matrix; and ``check_indices(indices, length)``, which raises an
     IndexError for integers that are negative or too large, on devices where that needs no synchronisation.
+
+    Examples
+    --------
+    >>> from sknet.device import backend
+    >>> host = backend("cpu")
+    >>> host.kind, host.array_type.__name__, host.xp.exp(0.0)
+    ('cpu', 'ndarray', np.float64(1.0))
     """
 
     kind: str
@@ -132,6 +139,11 @@ def register(kind: str, loader: Any) -> None:
     loader : callable
         Returns the `Backend`. Imports of optional packages belong inside it. If it has an attribute
         ``package``, arrays whose class is defined in that package make the backend load.
+
+    Examples
+    --------
+    >>> from sknet.device import register
+    >>> register("tpu", lambda: TpuBackend())  # doctest: +SKIP
     """
     _loaders[kind] = loader
     former = _backends.pop(kind, None)
@@ -156,6 +168,16 @@ def backend(kind: str) -> Backend:
     ------
     DeviceError
         If the kind is unknown, or its package is not installed.
+
+    Examples
+    --------
+    >>> from sknet.device import backend
+    >>> backend("cpu").kind
+    'cpu'
+    >>> backend("gpu")
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.DeviceError: unknown device 'gpu': expected one of ['cpu', 'cuda', ...]: use 'cuda'.
     """
     if kind not in _backends:
         if kind not in _loaders:
@@ -183,6 +205,16 @@ def available(spec: "str | Device") -> Device:
     ------
     DeviceError
         If there is no such device on this machine.
+
+    Examples
+    --------
+    >>> from sknet.device import available
+    >>> available("cpu")
+    Device(kind='cpu', index=0)
+    >>> available("cpu:1")
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.DeviceError: device 'cpu:1' requested, but there is only one 'cpu' device
     """
     device = Device.parse(spec)
     backend(device.kind).check(device)
@@ -219,6 +251,17 @@ def backend_of(array: Any) -> Backend:
     ------
     TypeError
         If the object is not an array of a known device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import backend_of
+    >>> backend_of(np.ones(2)).kind
+    'cpu'
+    >>> backend_of([1.0, 1.0])
+    Traceback (most recent call last):
+        ...
+    TypeError: expected an array of a known device ['cpu', 'cuda', ...], got list
     """
     found = _by_type.get(type(array)) or _load_owner(array)
     if found is None:
@@ -227,17 +270,81 @@ def backend_of(array: Any) -> Backend:
 
 
 def is_array(obj: Any) -> bool:
-    """Tell whether `obj` is an array of a known device."""
+    """Tell whether `obj` is an array of a known device.
+
+    Parameters
+    ----------
+    obj : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        False for lists and numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import is_array
+    >>> is_array(np.ones(2)), is_array([1.0, 1.0])
+    (True, False)
+    """
     return type(obj) in _by_type or _load_owner(obj) is not None
 
 
 def device_of(array: Any) -> Device:
-    """Return the device on which `array` lives."""
+    """Return the device on which `array` lives.
+
+    Parameters
+    ----------
+    array : array
+        Of any registered device, dense or sparse.
+
+    Returns
+    -------
+    Device
+        Kind and index.
+
+    Raises
+    ------
+    TypeError
+        If the object is not an array of a known device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import device_of
+    >>> device_of(np.ones(2))
+    Device(kind='cpu', index=0)
+    """
     return backend_of(array).device_of(array)
 
 
 def namespace(array: Any) -> Namespace:
-    """Return the array namespace (``numpy``, ``cupy``, ...) that computes with `array`."""
+    """Return the array namespace (``numpy``, ``cupy``, ...) that computes with `array`.
+
+    Parameters
+    ----------
+    array : array
+        Of any registered device, dense or sparse.
+
+    Returns
+    -------
+    Namespace
+        The `Backend.xp` of the array's backend.
+
+    Raises
+    ------
+    TypeError
+        If the object is not an array of a known device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import namespace
+    >>> namespace(np.ones(2)).exp(0.0)
+    np.float64(1.0)
+    """
     return backend_of(array).xp
 
 
@@ -253,6 +360,14 @@ def to_host(array: Any) -> Any:
     -------
     ndarray
         Its values on the host.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import to_host
+    >>> x = np.ones(2)
+    >>> to_host(x) is x
+    True
     """
     return array if type(array) is np.ndarray else backend_of(array).to_host(array)
 
@@ -271,6 +386,14 @@ def to_device(array: Any, device: Device) -> Any:
     -------
     array
         The same values on that device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import Device, to_device
+    >>> x = np.ones(2)
+    >>> to_device(x, Device("cpu")) is x
+    True
     """
     if device_of(array) == device:
         return array

@@ -9,7 +9,15 @@ Function = Callable[..., Any]
 
 
 class LinearAlgebra(Protocol):
-    """Equations and decompositions: ``linalg`` of an array namespace."""
+    """Equations and decompositions: ``linalg`` of an array namespace.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import backend
+    >>> backend("cpu").xp.linalg.det(np.diag([2.0, 3.0]))
+    np.float64(6.0)
+    """
 
     cholesky: Function
     det: Function
@@ -27,6 +35,16 @@ class Namespace(Protocol):
 
     The functions are NumPy's, with ``out=`` where NumPy has it. ``add_rows_at`` adds rows to rows of a matrix
     whose numbers may repeat; `xlogy` is SciPy's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import namespace
+    >>> xp, x = namespace(np.zeros(2)), np.zeros((2, 2))
+    >>> xp.add_rows_at(x, np.array([0, 0]), np.ones((2, 2)))
+    >>> x
+    array([[2., 2.],
+           [0., 0.]])
     """
 
     linalg: LinearAlgebra

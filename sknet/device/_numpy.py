@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from sknet._scipy import SPECIAL_FUNCTIONS, issparse, sparsetools, special
-from sknet.device._backend import Backend, register
+from sknet.device._backend import Backend, backend, register
 from sknet.device._device import Device
 from sknet.device._namespace import Namespace
 
@@ -111,3 +111,4 @@ class NumpyBackend(Backend):
 
 
 register("cpu", NumpyBackend)
+backend("cpu")  # NumPy is there already: its arrays, and SciPy's, are known before anything computes

@@ -28,6 +28,14 @@ def stream_key(random_state: np.random.RandomState) -> Key:
     -------
     tuple of two int
         128 bits of key.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import stream_key
+    >>> random_state = np.random.RandomState(0)
+    >>> stream_key(random_state) == stream_key(random_state)
+    True
     """
     low, high = twin_of(random_state).randint(0, 2**63, size=2, dtype=np.int64)
     return int(low), int(high)

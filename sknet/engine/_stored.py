@@ -32,6 +32,14 @@ def parts_of(model: Model) -> Parts:
         Module, loss, optimizer, random state, plain values, and under ``"slots"`` and ``"resting"`` the
         optimizer's state for trained and for frozen parameters, as host arrays by name; arrays of zeros,
         the initial state, are left out.
+
+    Examples
+    --------
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import parts_of
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> sorted(parts_of(model))[:4]
+    ['alpha', 'compile', 'device', 'dtype']
     """
     module = model._store.module
     found: Parts = {
@@ -71,6 +79,17 @@ def restored_model(parts: Mapping[str, Any]) -> Model:
     ------
     ValueError, TypeError
         If the parts do not match.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import parts_of, restored_model
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> again = restored_model(parts_of(model.copy()))
+    >>> X, y = np.ones((4, 2)), np.zeros((4, 1))
+    >>> again.step(X, y).loss == model.step(X, y).loss
+    True
     """
     random_state = check_random_state(parts["random_state"])
     drawn = random_state.get_state()
@@ -143,6 +162,18 @@ def slim_model(model: Model) -> Model:
     Model
         A model with its own module, whose parameters are those used for predictions: averages, if the
         optimizer keeps some.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import predict_raw, slim_model
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> X = np.ones((3, 2))
+    >>> _ = model.step(X, np.zeros((3, 1)))
+    >>> slim = slim_model(model)
+    >>> slim.progress.step, np.array_equal(predict_raw(slim, X), predict_raw(model, X))
+    (0, True)
     """
     if isinstance(model._store, Pending):
         return model.copy()

@@ -18,6 +18,21 @@ class Architecture(ABC):
     ----------
     is_foreign : bool
         Whether the code of the network is a user's, so that its outputs have to be checked.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.estimators.extend import Architecture
+    >>> class Line(Architecture):
+    ...     def build(self, inputs, n_outputs):
+    ...         return nn.Linear(inputs.shape[1], n_outputs)
+    ...     def label(self, network):
+    ...         return "a line"
+    ...     def parameters(self):
+    ...         return {}
+    >>> Line().build(np.ones((5, 3)), 2)
+    Linear(3, 2)
     """
 
     is_foreign = True
@@ -66,6 +81,17 @@ class Perceptron(Architecture):
         ``nn.GLU()``, decides how many inputs the next layer has.
     dropout : float, default=0.0
         Share of hidden units to drop in training.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.estimators.extend import Perceptron
+    >>> Perceptron((4,), "relu").build(np.ones((5, 3)), 2)
+    Sequential(
+      (0): Linear(3, 4)
+      (1): ReLU()
+      (2): Linear(4, 2)
+    )
     """
 
     hidden_layer_sizes: tuple[int, ...]

@@ -54,7 +54,15 @@ def goes_in_steps(estimator: "BaseNet") -> bool:
 
 
 class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLists, ABC):
-    """Abstract base of all estimators, independent of the names of their parameters."""
+    """Abstract base of all estimators, independent of the names of their parameters.
+
+    Examples
+    --------
+    >>> from sknet import Autoencoder, MLPClassifier
+    >>> from sknet.estimators.extend import BaseNet
+    >>> issubclass(MLPClassifier, BaseNet), issubclass(Autoencoder, BaseNet)
+    (True, True)
+    """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -92,6 +92,15 @@ def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
     float
         At most ``LARGEST``; 1.0, with a warning, where all rows are predicted right, which any lower one
         would do even better.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.estimators.extend import best_temperature
+    >>> from sknet.losses import LogLoss
+    >>> outputs = np.array([[3.0], [3.0], [-3.0], [-3.0]])
+    >>> round(best_temperature(LogLoss(), outputs, np.array([[1.0], [0.0], [0.0], [0.0]]), None), 2)
+    2.73
     """
     from scipy.optimize import minimize_scalar  # it takes long to load, and is seldom needed
 

@@ -34,7 +34,15 @@ __all__ = ["BaseClassifier"]
 
 
 class BaseClassifier(ClassifierMixin, BaseNet):
-    """Abstract base of the classifiers."""
+    """Abstract base of the classifiers.
+
+    Examples
+    --------
+    >>> from sknet import MLPClassifier
+    >>> from sknet.estimators.extend import BaseClassifier
+    >>> issubclass(MLPClassifier, BaseClassifier)
+    True
+    """
 
     _numeric_targets = False
 

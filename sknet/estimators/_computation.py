@@ -44,6 +44,17 @@ class Computation:
         What the integers of the output ``"label"`` count; None if they are the labels.
     encoders : sequence of FittedEncoder
         If the input is the concatenation of what these encoders make of a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPRegressor
+    >>> from sknet.estimators.extend import computation_of
+    >>> X = np.arange(8.0).reshape(-1, 1)
+    >>> reg = MLPRegressor((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0])
+    >>> computation = computation_of(reg)
+    >>> list(computation.inputs), list(computation.outputs)
+    (['X'], ['variable'])
     """
 
     module: Module
@@ -67,6 +78,14 @@ def is_estimator(model: Any) -> bool:
     -------
     bool
         True for estimators of networks, fitted or not, their layers, frozen predictors, and table encoders.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from sknet import MLPRegressor
+    >>> from sknet.estimators.extend import is_estimator
+    >>> is_estimator(MLPRegressor()), is_estimator(Ridge())
+    (True, False)
     """
     return isinstance(model, (BaseNet, LayerOutput, Frozen, TableEncoder))
 
@@ -96,6 +115,16 @@ def computation_of(estimator: Any, example: Any = None, *, raw_scores: bool = Fa
         If the estimator is not fitted.
     ValueError
         If the example is no input of the estimator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPClassifier
+    >>> from sknet.estimators.extend import computation_of
+    >>> X = np.arange(8.0).reshape(-1, 1)
+    >>> clf = MLPClassifier((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0] > 3)
+    >>> list(computation_of(clf).outputs)
+    ['label', 'probabilities']
     """
     layer: Any = None
     if isinstance(estimator, LayerOutput):
@@ -143,6 +172,17 @@ def outputs_of(frozen: Any, raw_scores: bool = False) -> tuple[dict[str, Head], 
         By name: from raw outputs to what is returned.
     labels : ndarray or None
         As of `Computation`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPClassifier
+    >>> from sknet.estimators.extend import outputs_of
+    >>> X = np.arange(8.0).reshape(-1, 1)
+    >>> clf = MLPClassifier((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0] > 3)
+    >>> outputs, labels = outputs_of(clf.freeze())
+    >>> list(outputs), labels
+    (['label', 'probabilities'], array([False,  True]))
     """
     loss, targets = frozen._loss, frozen._targets
     if frozen._kind == "regressor":

@@ -230,6 +230,17 @@ def fit_network(
         Called as well, and not the user's.
     trainer : Trainer, default=None
         What trains; None for this process, on the rows given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPRegressor
+    >>> from sknet.estimators.extend import Given, fit_network
+    >>> X = np.arange(8.0).reshape(-1, 1)
+    >>> reg = MLPRegressor((2,), tol=1e9, n_iter_no_change=1, random_state=0)
+    >>> fit_network(reg, Given(X, X[:, 0]))
+    >>> reg.n_iter_
+    3
     """
     recipe = recipe_of(estimator)
     continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
@@ -305,6 +316,21 @@ def read_part(estimator: Any, recipe: Recipe, given: Given, dtype: Any, dtypes: 
     ------
     ValueError
         If they do not fit the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPRegressor
+    >>> from sknet.engine.extend import Settings
+    >>> from sknet.estimators.extend import Given, Perceptron, Recipe, read_part
+    >>> from sknet.losses import SquaredError
+    >>> from sknet.optim import Adam
+    >>> X = np.arange(8.0).reshape(-1, 1)
+    >>> reg = MLPRegressor((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0])
+    >>> network, settings = Perceptron((2,), "relu"), Settings()
+    >>> recipe = Recipe(network, SquaredError(), Adam(), 1e-4, "auto", settings, False, 0.1, 0)
+    >>> read_part(reg, recipe, Given(X[:3], X[:3, 0]), "float64").n_samples
+    3
     """
     fit = Fit(estimator, recipe, incremental=False, continuing=True, given=given, dtypes=dtypes)
     fit.X, fit.labels = checked_inputs(fit, given.X, given.y)

@@ -37,6 +37,13 @@ def gives_probabilities(classifier: Any) -> bool:
     ------
     AttributeError
         If its loss has no probabilities.
+
+    Examples
+    --------
+    >>> from sknet import MLPClassifier
+    >>> from sknet.estimators.extend import gives_probabilities
+    >>> gives_probabilities(MLPClassifier())
+    True
     """
     loss = classifier._loss
     if loss is not None and not loss.has_probabilities:
@@ -64,6 +71,13 @@ def gives_deviations(regressor: Any) -> bool:
     ------
     AttributeError
         If its loss does not learn them.
+
+    Examples
+    --------
+    >>> from sknet import MLPRegressor
+    >>> from sknet.estimators.extend import gives_deviations
+    >>> gives_deviations(MLPRegressor(loss="gaussian_nll"))
+    True
     """
     return _learns(regressor, "predict_std", "standard deviations", "loss='gaussian_nll'")
 
@@ -85,6 +99,14 @@ def gives_quantiles(regressor: Any) -> bool:
     ------
     AttributeError
         If its loss does not learn them.
+
+    Examples
+    --------
+    >>> from sknet import MLPRegressor
+    >>> from sknet.estimators.extend import gives_quantiles
+    >>> from sknet.losses import Quantile
+    >>> gives_quantiles(MLPRegressor(loss=Quantile([0.1, 0.9])))
+    True
     """
     return _learns(regressor, "predict_quantiles", "quantiles", "loss=Quantile([0.1, 0.5, 0.9])")
 
@@ -106,6 +128,13 @@ def gives_intervals(regressor: Any) -> bool:
     ------
     AttributeError
         If its loss does not learn two bounds.
+
+    Examples
+    --------
+    >>> from sknet import MLPRegressor
+    >>> from sknet.estimators.extend import gives_intervals
+    >>> gives_intervals(MLPRegressor(loss="gaussian_nll"))
+    True
     """
     advice = "loss=Quantile([0.1, 0.5, 0.9]) or loss='gaussian_nll'"
     # Bounds are two numbers: a loss with one output for a target has no interval.
@@ -159,6 +188,16 @@ def probability_head(loss: Any, targets: ClassEncoder, temperature: Any, name: s
     -------
     callable
         From raw outputs to a column for each class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Tensor
+    >>> from sknet.estimators.extend import ClassTargets, probability_head
+    >>> from sknet.losses import LogLoss
+    >>> head = probability_head(LogLoss(), ClassTargets(np.array(["no", "yes"])), None)
+    >>> head(Tensor([[0.0]]))
+    Tensor([[0.5, 0.5]], dtype=float64)
     """
     return targets.probable(tempered(getattr(loss, name), loss, temperature), loss)
 
@@ -182,6 +221,16 @@ def interval_head(loss: Any, coverage: Any) -> Head:
     ------
     ValueError
         If `coverage` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Tensor
+    >>> from sknet.estimators.extend import interval_head
+    >>> from sknet.losses import GaussianNLL
+    >>> interval_head(GaussianNLL(), 0.9)(Tensor([[0.0, 0.0]]))
+    Tensor([[[-1.64485363],
+             [ 1.64485363]]], dtype=float64)
     """
     if not isinstance(coverage, Real) or not 0 < float(coverage) < 1:
         raise ValueError(f"coverage must be a number between 0 and 1, got {coverage!r}")

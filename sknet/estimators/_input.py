@@ -184,6 +184,13 @@ def check_y(
     -------
     ndarray of shape (n_samples,) or (n_samples, n_outputs)
         On the host.
+
+    Examples
+    --------
+    >>> from sknet import MLPRegressor
+    >>> from sknet.estimators.extend import check_y
+    >>> check_y(MLPRegressor(), [0.0, 1.0], 2, numeric=True)
+    array([0., 1.])
     """
     y = as_host(y)
     if y is None:
@@ -231,6 +238,13 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike, *, may_be_zeros:
     ------
     ValueError
         If they are not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.estimators.extend import check_weights
+    >>> check_weights([1, 2], np.eye(2), "float32")
+    array([1., 2.], dtype=float32)
     """
     if sample_weight is None:
         return None

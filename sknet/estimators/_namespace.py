@@ -39,6 +39,18 @@ def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
     ------
     ValueError
         Under ``array_api_dispatch``, if the estimator was fitted in another namespace than X's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.estimators.extend import follows_namespace
+    >>> class Doubler:
+    ...     @follows_namespace
+    ...     def predict(self, X):
+    ...         return 2 * X
+    >>> Doubler().predict(np.ones((2, 1)))
+    array([[2.],
+           [2.]])
     """
 
     @wraps(method)

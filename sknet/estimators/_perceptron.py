@@ -15,7 +15,15 @@ __all__ = ["PerceptronLayers"]
 
 
 class PerceptronLayers(BaseNet):
-    """Shows the linear layers of an estimator whose network is a `Perceptron`."""
+    """Shows the linear layers of an estimator whose network is a `Perceptron`.
+
+    Examples
+    --------
+    >>> from sknet import MLPClassifier, NetClassifier
+    >>> from sknet.estimators.extend import PerceptronLayers
+    >>> issubclass(MLPClassifier, PerceptronLayers), issubclass(NetClassifier, PerceptronLayers)
+    (True, False)
+    """
 
     _architecture: Perceptron
 

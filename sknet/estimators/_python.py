@@ -142,6 +142,12 @@ class Method(NamedTuple):
         What is made of ``found``, the result.
     coverage : float or None
         Of an interval.
+
+    Examples
+    --------
+    >>> from sknet.estimators.extend import Method
+    >>> Method("predict", "Return the numbers.", None).source
+    'X'
     """
 
     name: str
@@ -228,6 +234,16 @@ def methods_of(frozen: Any, kind: str, layer: Any, coverage: float | None) -> li
     -------
     list of Method
         In the order of the file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPRegressor
+    >>> from sknet.estimators.extend import methods_of
+    >>> X = np.arange(8.0).reshape(-1, 1)
+    >>> reg = MLPRegressor((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0])
+    >>> [method.name for method in methods_of(reg.freeze(), "regressor", None, None)]
+    ['predict']
     """
     found = list(KINDS[kind](frozen, coverage))
     if layer is None and kind == "transformer":
@@ -395,6 +411,16 @@ def head_source(source: PythonSource, method: Method, name: str, shape: tuple[in
     -------
     str
         Python.
+
+    Examples
+    --------
+    >>> from sknet import ops
+    >>> from sknet.compile.extend import PythonSource
+    >>> from sknet.estimators.extend import Method, head_source
+    >>> method = Method("predict", "Return the numbers.", ops.exp)
+    >>> text = head_source(PythonSource(), method, "_predict", (1,), "float64")
+    >>> text.splitlines()[-1].strip()
+    'return v1'
     """
     head, several = method.head, []
     assert head is not None
@@ -432,6 +458,17 @@ def label_facts(frozen: Any, source: PythonSource) -> list[str]:
     -------
     list of str
         Python; empty for other predictors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPClassifier
+    >>> from sknet.compile.extend import PythonSource
+    >>> from sknet.estimators.extend import label_facts
+    >>> X = np.arange(8.0).reshape(-1, 1)
+    >>> clf = MLPClassifier((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0] > 3)
+    >>> label_facts(clf.freeze(), PythonSource())
+    ["classes_ = np.array([False, True], '|b1')", 'LABELS = classes_']
     """
     if not hasattr(frozen, "classes_"):
         return []
@@ -485,6 +522,12 @@ def in_parts() -> str:
     -------
     str
         Python.
+
+    Examples
+    --------
+    >>> from sknet.estimators.extend import in_parts
+    >>> in_parts().splitlines()[0]
+    'def in_parts(function, given, most, in_powers):'
     """
     return IN_PARTS.format(few=FEW_ROWS, most=MOST_ROWS).strip()
 
@@ -513,6 +556,15 @@ def file_text(
     -------
     str
         Python.
+
+    Examples
+    --------
+    >>> from sknet.compile.extend import PythonSource
+    >>> from sknet.estimators.extend import file_text
+    >>> source = "def predict(X):" + chr(10) + "    return X"
+    >>> text = file_text("The identity.", {"predict": source}, [], "", PythonSource(), "")
+    >>> [line for line in text.splitlines() if line.startswith("def ")]
+    ['def predict(X):']
     """
     return FILE.format(
         title=title,

@@ -85,6 +85,17 @@ class Recipe:
         What reads tables, not fitted.
     n_members : int or None
         Networks of an ensemble; None for a single one.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import Settings
+    >>> from sknet.estimators.extend import Perceptron, Recipe
+    >>> from sknet.losses import SquaredError
+    >>> from sknet.optim import Adam
+    >>> network, settings = Perceptron((4,), "relu"), Settings(max_iter=20)
+    >>> recipe = Recipe(network, SquaredError(), Adam(), 1e-4, "auto", settings, False, 0.1, 0)
+    >>> recipe.settings.max_iter
+    20
     """
 
     architecture: Architecture
@@ -185,6 +196,13 @@ def settings_of(estimator: Any, **more: Any) -> Settings:
     -------
     Settings
         For ``sknet.engine.train``.
+
+    Examples
+    --------
+    >>> from sknet import MLPRegressor
+    >>> from sknet.estimators.extend import settings_of
+    >>> settings_of(MLPRegressor(max_iter=20), check_finite=False).max_iter
+    20
     """
     return Settings(
         max_iter=estimator.max_iter,
@@ -210,6 +228,12 @@ def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
     ------
     ValueError
         If a size is not a positive integer.
+
+    Examples
+    --------
+    >>> from sknet.estimators.extend import layer_sizes
+    >>> layer_sizes(10), layer_sizes([10, 5])
+    ((10,), (10, 5))
     """
     sizes = list(hidden_layer_sizes) if isinstance(hidden_layer_sizes, Iterable) else [hidden_layer_sizes]
     if not all(isinstance(size, Integral) and int(size) > 0 for size in sizes):

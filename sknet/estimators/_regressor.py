@@ -28,7 +28,15 @@ __all__ = ["BaseRegressor", "UncertainRegressor"]
 
 
 class BaseRegressor(RegressorMixin, BaseNet):
-    """Abstract base of the regressors."""
+    """Abstract base of the regressors.
+
+    Examples
+    --------
+    >>> from sknet import MLPRegressor
+    >>> from sknet.estimators.extend import BaseRegressor
+    >>> issubclass(MLPRegressor, BaseRegressor)
+    True
+    """
 
     _numeric_targets = True
 

@@ -35,6 +35,16 @@ class LayerRow(NamedTuple):
         Elements of its own parameters; shared ones count at their first occurrence.
     trained : int
         Those of them that are trained, and not frozen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPClassifier
+    >>> X = np.arange(8.0).reshape(-1, 1)
+    >>> clf = MLPClassifier((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0] > 3)
+    >>> row = clf.summary().layers[0]
+    >>> row.text, row.output_shape, row.parameters
+    ('Linear(1, 2)', (2,), 4)
     """
 
     path: str
@@ -62,6 +72,16 @@ class EstimatorSummary:
         The numbers of the fit, epoch by epoch; of an ensemble for tables, mean losses of each kind.
     best_epoch : int or None
         The epoch whose weights were restored.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPClassifier
+    >>> X = np.arange(8.0).reshape(-1, 1)
+    >>> clf = MLPClassifier((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0] > 3)
+    >>> summary = clf.summary()
+    >>> summary.total_parameters, summary.table()[0]
+    (7, ('(0): Linear(1, 2)', '(n, 2)', '4'))
     """
 
     title: str
@@ -219,6 +239,14 @@ def summary_rows(network: Module, shapes: dict[str, tuple[int, ...]]) -> Iterato
     ------
     LayerRow
         Parents before children.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.estimators.extend import summary_rows
+    >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    >>> [(row.path, row.parameters) for row in summary_rows(net, {"0": (3,)})]
+    [('0', 9), ('1', 0)]
     """
     owned: dict[str, list[Any]] = {}
     for name, parameter in network.named_parameters():
@@ -263,6 +291,13 @@ def with_values(part: Any) -> str:
     -------
     str
         In one line.
+
+    Examples
+    --------
+    >>> from sknet.estimators.extend import with_values
+    >>> from sknet.losses import Huber
+    >>> with_values(Huber())
+    'Huber(delta=1.0)'
     """
     values = part.get_params(deep=False)
     order = [name for name in inspect.signature(type(part)).parameters if values.get(name) is not None]

@@ -52,6 +52,12 @@ class Given:
         Rows to validate on.
     groups : array-like of shape (n_samples,) or None
         Groups of the rows of X, for the split.
+
+    Examples
+    --------
+    >>> from sknet.estimators.extend import Given
+    >>> Given([[0.0], [1.0]], ["a", "b"]).rows.y
+    ['a', 'b']
     """
 
     X: Any
@@ -93,6 +99,14 @@ class DataSet:
         Which of them count; None for all.
     dtypes : dtype, or dict of those, or None
         In which each input is computed with, where that is not told by X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.estimators.extend import DataSet
+    >>> y = np.array(["a", "b", "a"])
+    >>> DataSet(np.eye(3), y, None, (y == "b").astype(float), None, rows=np.array([0, 1])).n_samples
+    2
     """
 
     X: Any

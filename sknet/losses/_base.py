@@ -24,6 +24,13 @@ class Scaling(NamedTuple):
         The loss of targets and predictions that are s times as large is ``s**power`` times as large.
     adds_log : bool
         Whether log(s) is added to it for every target, as to the likelihood of a density.
+
+    Examples
+    --------
+    >>> from sknet.losses import SquaredError
+    >>> from sknet.losses.extend import Scaling
+    >>> SquaredError().scaling == Scaling(shifts=True, power=2)
+    True
     """
 
     shifts: bool

@@ -119,6 +119,14 @@ class SeesData(Protocol):
     """A module that takes part in the initialization from data; custom modules can, too.
 
     It calls `Parameter.await_data` of the parameters that are fitted.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import SeesData, takes_data
+    >>> layer: SeesData = nn.Linear(2, 1, init="data")
+    >>> takes_data(layer)
+    True
     """
 
     @property
@@ -149,6 +157,13 @@ def takes_data(layer: object) -> bool:
     -------
     bool
         Whether it has `see_data`.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import takes_data
+    >>> takes_data(nn.Linear(2, 1)), takes_data(nn.ReLU())
+    (True, False)
     """
     return callable(getattr(type(layer), "see_data", None))
 
@@ -168,6 +183,16 @@ def see_data(module: Module, inputs: "tuple[Any, ...] | dict[str, Any]", random_
         Arguments of the forward pass, by position or by name; of the module's dtype and device.
     random_state : RandomState
         What to draw from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import see_data, waits_for_data
+    >>> layer = nn.Linear(2, 1, init="data").initialize(0)
+    >>> see_data(layer, (np.random.default_rng(0).normal(size=(50, 2)),), np.random.RandomState(0))
+    >>> waits_for_data(layer)
+    False
     """
     if not waits_for_data(module):
         return
@@ -198,6 +223,13 @@ def waits_for_data(module: Module) -> bool:
     -------
     bool
         False where `see_data` would do nothing.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import waits_for_data
+    >>> waits_for_data(nn.Linear(2, 1, init="data").initialize(0)), waits_for_data(nn.Linear(2, 1))
+    (True, False)
     """
     return any(_waits(each) for each in module.modules())
 
@@ -225,6 +257,15 @@ def rows_to_see(module: Module, n_rows: int, random_state: RandomState) -> Array
     -------
     ndarray of int or None
         Their indices; None for all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import rows_to_see
+    >>> layer = nn.Linear(2, 1, init=nn.init.FromData(n_rows=3))
+    >>> rows_to_see(layer, 100, np.random.RandomState(0)).shape
+    (3,)
     """
     most = max(
         (getattr(each, "n_rows_seen", n_rows) for each in module.modules() if takes_data(each)),
@@ -302,6 +343,13 @@ def rows_of(x: Any, most: int, random_state: RandomState) -> Any:
     -------
     ndarray or CSR matrix of shape (n_rows, n_features), dtype=float64
         The rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.nn.extend import rows_of
+    >>> rows_of(np.ones((4, 5, 2), "float32"), 10, np.random.RandomState(0)).shape
+    (10, 2)
     """
     if is_sparse(x):
         found = x

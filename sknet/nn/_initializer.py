@@ -15,7 +15,18 @@ Shape = tuple[int, ...]
 
 
 class Initializer(ParameterObject, ABC):
-    """Base of the initializers: a scheme for the weights of a layer and their bias."""
+    """Base of the initializers: a scheme for the weights of a layer and their bias.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> class Alternating(nn.init.Initializer):
+    ...     def draw(self, random_state, shape, fan_in, fan_out):
+    ...         return (-1.0) ** np.arange(np.prod(shape)).reshape(shape)
+    >>> nn.Linear(3, 1, init=Alternating()).initialize(0).weight.tolist()
+    [[1.0], [-1.0], [1.0]]
+    """
 
     @abstractmethod
     def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
@@ -75,6 +86,14 @@ def draw_weight(init: Initializer, random_state: RandomState, **where: Any) -> A
     -------
     ndarray, dtype=float64
         The weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import draw_weight
+    >>> draw_weight(nn.init.Ones(), np.random.RandomState(0), shape=(3, 2), fan_in=3, fan_out=2).shape
+    (3, 2)
     """
     return init.draw(random_state, **where)
 
@@ -95,5 +114,13 @@ def draw_bias(init: Initializer, random_state: RandomState, **where: Any) -> Arr
     -------
     ndarray, dtype=float64
         The bias.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import draw_bias
+    >>> draw_bias(nn.init.HeNormal(), np.random.RandomState(0), shape=(2,), fan_in=3, fan_out=2)
+    array([0., 0.])
     """
     return init.draw_bias(random_state, **where)

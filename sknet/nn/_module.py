@@ -490,6 +490,15 @@ def copy_with(module: M, values: Mapping[Parameter, Any]) -> M:
     -------
     Module
         As `Module.copy` returns it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import copy_with
+    >>> layer = nn.Linear(2, 1).initialize(0)
+    >>> copy_with(layer, {layer.bias: np.array([7.0], "float32")}).bias
+    Parameter([7.], dtype=float32)
     """
     return _copy(module, {id(parameter): parameter.like(data) for parameter, data in values.items()})  # type: ignore[no-any-return]
 

@@ -311,7 +311,7 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         if self.is_drawn:
-            return super().__repr__().replace("Tensor", "Parameter", 1).replace(", requires_grad=True", "")
+            return super().__repr__().replace(", requires_grad=True", "")
         return f"Parameter(not drawn, shape={self.shape}, dtype={self.dtype})"
 
     # -- copies and pickles ---------------------------------------------------------------------
@@ -374,6 +374,15 @@ def convert(tensor: Tensor, dtype: DTypeLike | None, device: Device | None) -> N
         None, or an integer tensor: as it is.
     device : Device or None
         None: where it is.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import convert
+    >>> weight = nn.Linear(2, 1).initialize(0).weight
+    >>> convert(weight, "float64", None)
+    >>> weight.dtype
+    dtype('float64')
     """
     dtype = tensor.dtype if dtype is None or tensor.dtype.kind != "f" else np.dtype(dtype)
     device = tensor.device if device is None else device

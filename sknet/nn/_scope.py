@@ -120,6 +120,16 @@ def run(module: Callable[..., Any], scope: Scope, args: "tuple[Any, ...] | dict[
     -------
     object
         What the module returns; the buffers it set are in ``scope.updates``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Tensor, nn
+    >>> layer = nn.BatchNorm(2)
+    >>> scope = nn.Scope({}, training=True)
+    >>> _ = nn.run(layer.initialize(0), scope, (Tensor(np.eye(2, dtype="float32")),))
+    >>> [type(key).__name__ for key in scope.updates]
+    ['tuple', 'tuple', 'tuple']
     """
     scope.updates = {}
     scope.site = 0

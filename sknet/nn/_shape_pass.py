@@ -104,6 +104,14 @@ def shape_pass(
     ------
     DeviceError
         If the forward pass reads values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import shadows, shape_pass
+    >>> shape_pass(nn.Linear(1000, 10), (shadows((64, 1000), "float32"),)).shape
+    (64, 10)
     """
     scope = Scope(_StandIns(seen), training, (0, 0), Tensor(Shadow((), "int64", seen)))
     try:
@@ -130,6 +138,13 @@ def shadows(x: Any, dtype: DTypeLike, seen: Seen = ignore) -> Any:
     -------
     tree of Tensor
         A tensor of a shadow for every array and every shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.nn.extend import shadows
+    >>> shadows({"X": np.ones((5, 3)), "ids": (5, 7)}, "int64")["ids"].shape
+    (5, 7)
     """
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return Tensor(Shadow(tuple(x.shape), x.dtype, seen))

@@ -32,6 +32,12 @@ class Call(NamedTuple):
         The module's path.
     number : int
         How many calls of the same module come before it.
+
+    Examples
+    --------
+    >>> from sknet.nn.extend import Call
+    >>> Call("layers.0").number
+    0
     """
 
     path: str

@@ -31,6 +31,16 @@ def batched(primitive: Primitive, operands: Operands, mapped: Mapped, size: int,
     """Apply a primitive to every operand of a stack.
 
     `operands`, `mapped`, `size` and `params` are those of a rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Tensor
+    >>> from sknet.core import PRIMITIVES
+    >>> from sknet.ops.extend import batched
+    >>> rows = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> batched(PRIMITIVES["sum"], (rows,), (True,), 2, {"axis": (-1,), "keepdims": False})
+    Tensor([3., 7.], dtype=float64)
     """
     rule = RULES.get(primitive.name, aligned if primitive.expression is not None else one_by_one)
     return rule(primitive, operands, mapped, size, params)

@@ -265,6 +265,16 @@ def batch_norm_moments(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[T
     """Return x normalized by `batch_norm` with the batch's statistics, and these: mean and biased variance.
 
     `weight`, `bias` and `eps` are those of `batch_norm`; the statistics keep reduced axes with length 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Tensor
+    >>> from sknet.ops.extend import batch_norm_moments
+    >>> normalized, mean, variance = batch_norm_moments(Tensor([[1.0], [3.0]]), None, None, 0.0)
+    >>> normalized, mean, variance
+    (Tensor([[-1.],
+            [ 1.]], dtype=float64), Tensor([[2.]], dtype=float64), Tensor([[1.]], dtype=float64))
     """
     centered, center, variance = moments(x, (-x.ndim, *range(2 - x.ndim, 0)))
     normalized = centered / sqrt(variance + eps)

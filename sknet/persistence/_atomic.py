@@ -25,6 +25,16 @@ def write_atomically(path: Path, chunks: Iterable[Any]) -> None:
         The file; replaced if it exists.
     chunks : iterable of bytes-like
         The contents.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sknet.persistence import write_atomically
+    >>> path = Path(tempfile.mkdtemp()) / "notes"
+    >>> write_atomically(path, [b"epoch ", b"1"])
+    >>> path.read_text()
+    'epoch 1'
     """
     temporary = _temporary(path)
     if not path.parent.is_dir():
@@ -51,6 +61,17 @@ def keep_as(path: Path, other: Path) -> None:
         An existing file, which is kept.
     other : Path
         A name in the same folder; replaced if it exists.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sknet.persistence import keep_as
+    >>> last = Path(tempfile.mkdtemp()) / "last"
+    >>> _ = last.write_text("epoch 1")
+    >>> keep_as(last, last.with_name("previous"))
+    >>> last.with_name("previous").read_text()
+    'epoch 1'
     """
     temporary = _temporary(other)
     temporary.unlink(missing_ok=True)
@@ -70,6 +91,17 @@ def remove_leftovers(path: Path) -> None:
     ----------
     path : Path
         The file that they would have become.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sknet.persistence import remove_leftovers
+    >>> path = Path(tempfile.mkdtemp()) / "last"
+    >>> _ = path.write_text("epoch 1")
+    >>> remove_leftovers(path)
+    >>> path.exists()
+    True
     """
     for found in path.parent.glob(f".{path.name}.*.tmp"):
         named = LEFTOVER.search(found.name)

@@ -87,6 +87,16 @@ def read(path: "str | PathLike[str]", kind: str) -> Any:
         If the file is damaged (every byte is checked), was not written by `write`, or is of another kind.
     OSError
         If it cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sknet.persistence import read, write
+    >>> path = Path(tempfile.mkdtemp()) / "notes"
+    >>> write(path, {"epochs": 3}, "notes")
+    >>> read(path, "notes")
+    {'epochs': 3}
     """
     found, tree = read_any(path)
     if found != kind:
@@ -115,6 +125,16 @@ def read_any(path: "str | PathLike[str]") -> tuple[str, Any]:
         If the file is damaged (every byte is checked), or was not written by `write`.
     OSError
         If it cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sknet.persistence import read_any, write
+    >>> path = Path(tempfile.mkdtemp()) / "notes"
+    >>> write(path, {"epochs": 3}, "notes")
+    >>> read_any(path)
+    ('notes', {'epochs': 3})
     """
     file = Path(path)
     contents = read_file(file)

@@ -333,6 +333,19 @@ def fit_encoder(
     ------
     ValueError
         If nothing would be left of the table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sknet import TableEncoder
+    >>> from sknet.preprocessing.extend import Schema, fit_encoder, target_of
+    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
+    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
+    >>> target, asking = target_of([0.0, 1.0, 0.5], "auto"), TableEncoder().fit(frame, [0.0, 1.0, 0.5])
+    >>> fitted, _ = fit_encoder(TableEncoder(), asking, schema, table, target, np.random.RandomState(0))
+    >>> fitted.n_features_in_, fitted is asking
+    (2, False)
     """
     fitted: TableEncoder = clone(encoder)
     for name in ("n_features_in_", "feature_names_in_"):

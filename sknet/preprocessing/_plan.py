@@ -68,6 +68,18 @@ class Plan:
         Encodings of categories, in the order of the table.
     value_means : tuple of ValueMeans
         Further encodings of numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sknet import TableEncoder
+    >>> from sknet.preprocessing.extend import Options, Schema, fit_plan
+    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
+    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
+    >>> plan, _ = fit_plan(schema, table, None, Options(), np.random.RandomState(0))
+    >>> len(plan.categories), len(plan.names)
+    (1, 17)
     """
 
     numbers: Numbers
@@ -219,6 +231,18 @@ def fit_plan(
     ------
     ValueError
         If no column is informative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sknet import TableEncoder
+    >>> from sknet.preprocessing.extend import Options, Schema, fit_plan
+    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
+    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
+    >>> plan, _ = fit_plan(schema, table, None, Options(), np.random.RandomState(0))
+    >>> plan.names[:3]
+    ['age', 'age_quantile0', 'age_quantile1']
     """
     sample, of_sample = _sample(table, target, options, random_state)
     numbers = _fit_numbers(schema, table, sample, of_sample, options)

@@ -39,6 +39,14 @@ def columns_of(X: Any, count: int, names: Any) -> Any:
     -------
     ndarray of shape (n_samples, count)
         The columns in the order of the fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.preprocessing.extend import columns_of
+    >>> columns_of({"b": [1, 2], "a": [3, 4]}, 2, ("a", "b"))
+    array([[3, 1],
+           [4, 2]])
     """
     known = X.keys() if hasattr(X, "keys") else getattr(X, "columns", None)
     if names is not None and known is not None:
@@ -157,6 +165,13 @@ def table_facts(count: int, names: Any) -> str:
     -------
     str
         Assignments.
+
+    Examples
+    --------
+    >>> from sknet.preprocessing.extend import table_facts
+    >>> print(table_facts(2, ["age", "city"]))
+    N_COLUMNS = 2
+    NAMES = ('age', 'city')
     """
     names = None if names is None else tuple(map(str, names))
     return f"N_COLUMNS = {count}\nNAMES = {names!r}"
@@ -187,6 +202,20 @@ def encoding_call(source: PythonSource, schema: Schema, plan: Plan, dtype: str, 
     ------
     CaptureError
         If a level cannot be written.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sknet import TableEncoder
+    >>> from sknet.compile.extend import PythonSource
+    >>> from sknet.preprocessing.extend import Options, Schema, encoding_call, fit_plan
+    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
+    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
+    >>> plan, _ = fit_plan(schema, table, None, Options(), np.random.RandomState(0))
+    >>> text = encoding_call(PythonSource(), schema, plan, "float32", "city", "X")
+    >>> text.splitlines()[0]
+    'encoded('
     """
     columns = "".join(f"        {_column(feature)},\n" for feature in schema.features)
     levels = [source.array(x.values, f"{name}_{i}") for i, x in enumerate(plan.categories)]
@@ -300,6 +329,21 @@ def table_source(source: PythonSource, encoder: Any, before: Any) -> tuple[str, 
     -------
     definitions, expression : str
         Python.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sknet import TableEncoder
+    >>> from sknet.compile.extend import PythonSource
+    >>> from sknet.preprocessing.extend import FittedEncoder, Schema, table_source
+    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
+    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
+    >>> encoder = FittedEncoder(TableEncoder().fit(frame))
+    >>> definitions, expression = table_source(PythonSource(), encoder, None)
+    >>> print(definitions, expression, sep=chr(10))
+    N_COLUMNS = 2
+    NAMES = ('age', 'city')
+    columns_of(X, N_COLUMNS, NAMES)
     """
     if before is not None:
         return before.write(source, "transformed"), "transformed(X)"

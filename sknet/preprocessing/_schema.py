@@ -33,6 +33,16 @@ class Table:
         Indices of levels, or `MISSING` or `UNSEEN`.
     sparse : csr_array of shape (n_samples, n_sparse), float64, or None
         Numbers of a sparse matrix.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sknet import TableEncoder
+    >>> from sknet.preprocessing.extend import Schema
+    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
+    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
+    >>> table.numbers.ravel(), table.codes.ravel()
+    (array([30., 40., 50.]), array([1, 0, 1]))
     """
 
     numbers: np.ndarray
@@ -64,6 +74,12 @@ class Feature:
         Levels of a category, in order.
     periods : tuple of str
         Periods of a date that are encoded besides seconds.
+
+    Examples
+    --------
+    >>> from sknet.preprocessing.extend import Feature
+    >>> Feature("column 'city'", "city", "category", ("Bern", "Rome")).codes
+    {'Bern': 0, 'Rome': 1}
     """
 
     label: str
@@ -94,6 +110,16 @@ class Schema:
         The columns.
     is_sparse : bool
         Whether numbers are in a sparse matrix, and stay sparse.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sknet import TableEncoder
+    >>> from sknet.preprocessing.extend import Schema
+    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
+    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
+    >>> [feature.kind for feature in schema.features]
+    ['number', 'category']
     """
 
     features: tuple[Feature, ...]

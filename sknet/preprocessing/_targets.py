@@ -25,6 +25,13 @@ class Target:
         Indicators of classes, or real numbers.
     names : tuple of str
         Suffixes of column names for the numbers; a single one needs none.
+
+    Examples
+    --------
+    >>> from sknet.preprocessing.extend import target_of
+    >>> target = target_of(["no", "yes", "no"], "auto")
+    >>> target.is_classification, target.y
+    (True, array([0, 1, 0]))
     """
 
     is_classification: bool
@@ -56,6 +63,12 @@ def target_of(y: Any, target_type: str) -> Target:
     ------
     ValueError
         If they are neither labels nor numbers.
+
+    Examples
+    --------
+    >>> from sknet.preprocessing.extend import target_of
+    >>> target_of([0.5, 1.5], "auto").is_classification
+    False
     """
     y = np.asarray(y)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y

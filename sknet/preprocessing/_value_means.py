@@ -29,6 +29,14 @@ class ValueMeans:
         The values with a mean of their own, increasing.
     column : CategoryColumn
         The encoding of their indices; other values, and missing ones, are unseen levels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.preprocessing.extend import UNSEEN, ValueMeans
+    >>> means = ValueMeans(0, np.array([1.0, 5.0]), None)
+    >>> means.codes(np.array([[5.0], [2.0], [1.0]])), UNSEEN
+    (array([ 1, -2,  0]), -2)
     """
 
     number: int

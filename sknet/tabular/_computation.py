@@ -27,6 +27,13 @@ def is_ensemble(model: Any) -> bool:
     -------
     bool
         True for ensembles for tables, fitted or not, and for frozen ones.
+
+    Examples
+    --------
+    >>> from sknet import MLPClassifier, TabularClassifier
+    >>> from sknet.tabular.extend import is_ensemble
+    >>> is_ensemble(TabularClassifier()), is_ensemble(MLPClassifier())
+    (True, False)
     """
     return isinstance(model, (BaseTabular, FrozenTabular))
 
@@ -50,6 +57,16 @@ def ensemble_computation(ensemble: Any, *, raw_scores: bool = False) -> Computat
     ------
     NotFittedError
         If it is not fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import TabularRegressor
+    >>> from sknet.tabular.extend import ensemble_computation
+    >>> X = np.arange(40.0).reshape(-1, 1)
+    >>> reg = TabularRegressor(budget=0.02, random_state=0).fit(X, X[:, 0])
+    >>> list(ensemble_computation(reg).outputs)
+    ['variable']
     """
     if not isinstance(ensemble, FrozenTabular):
         check_is_fitted(ensemble)

@@ -90,6 +90,16 @@ class Member:
         The network.
     history : History
         The history of its training.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import TabularRegressor
+    >>> X = np.arange(40.0).reshape(-1, 1)
+    >>> reg = TabularRegressor(budget=0.02, random_state=0).fit(X, X[:, 0])
+    >>> member = reg.members_[0]
+    >>> member.kind, member.fold
+    ('sharp', 0)
     """
 
     kind: str

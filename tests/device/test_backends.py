@@ -34,6 +34,21 @@ except ImportError:
     cupy = None
 
 
+# Nothing but the device package has been imported, and no device has been asked for.
+FIRST = """
+import numpy as np
+import scipy.sparse
+from sknet.device import device_of, is_array
+arrays = [np.ones(2), scipy.sparse.eye_array(2, format="csr")]
+print([str(device_of(x)) for x in arrays if is_array(x)])
+"""
+
+
+def test_arrays_of_the_host_are_known_from_the_start():
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['cpu', 'cpu']"
+
+
 class TestDevice:
     @pytest.mark.parametrize(
         ("text", "kind", "index", "shown"),

@@ -171,6 +171,7 @@ def test_gradient():
 
 def test_repr():
     assert repr(nn.Parameter([1.0])) == "Parameter([1.], dtype=float64)"
+    assert repr(nn.Parameter([[1.0], [2.0]])) == "Parameter([[1.],\n           [2.]], dtype=float64)"
 
 
 @pytest.mark.parametrize("duplicate", [deepcopy, lambda p: pickle.loads(pickle.dumps(p)), nn.Parameter.copy])

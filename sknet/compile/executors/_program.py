@@ -23,6 +23,17 @@ class Program(Protocol):
         The operations, and the memory of their results.
     source : str
         The Python source.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.executors import program
+    >>> from sknet.device import Device
+    >>> source = program(capture(ops.exp, np.zeros(2)), {}, True, Device("cpu")).source
+    >>> print(source.splitlines()[1])
+    # arena: 64 bytes, of which 64 are needed at one time
     """
 
     plan: Plan
@@ -56,6 +67,21 @@ def program(graph: Graph, donated: Mapping[Variable, Variable], exact: bool, dev
     -------
     Program
         One that calls NumPy on the host, and one that launches generated kernels elsewhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.executors import program
+    >>> from sknet.device import Device
+    >>> graph = capture(ops.exp, np.zeros(2))
+    >>> of_graph = program(graph, {}, True, Device("cpu"))
+    >>> memory = np.empty(of_graph.plan.arena_size, np.uint8)
+    >>> step, arrays = of_graph.bind(memory, [np.array([0.0, 1.0])])
+    >>> step()
+    >>> arrays[graph.outputs[0]]
+    array([1.        , 2.71828183])
     """
     if device.kind == "cpu":
         return NumpyProgram.of(graph, donated, exact)

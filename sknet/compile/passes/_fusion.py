@@ -35,6 +35,16 @@ def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
     -------
     list of Group
         Every equation once, in an order in which each uses only what was computed before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.passes import fuse
+    >>> graph = capture(lambda x: ops.tanh(ops.exp(x) + 1), np.zeros((1024, 1024)))
+    >>> [[equation.primitive.name for equation in group.equations] for group in fuse(graph)]
+    [['exp', 'add', 'tanh']]
     """
     return [_finished(equations, block, cache) for equations in _chains(graph, block)]
 
@@ -56,6 +66,17 @@ def fuse_maps(graph: Graph, is_map: Callable[[Equation], bool], most: int = MOST
     list of Group
         Every equation once, in an order in which each uses only what was computed before. A map
         joins the last group of its output's shape, unless it needs something computed later.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.passes import fuse_maps
+    >>> graph = capture(lambda x: ops.sum(ops.exp(x) + 1), np.zeros(4))
+    >>> groups = fuse_maps(graph, lambda equation: equation.primitive.expression is not None)
+    >>> [[equation.primitive.name for equation in group.equations] for group in groups]
+    [['exp', 'add'], ['sum']]
     """
     groups: list[Group] = []
     home: dict[Variable, int] = {}

@@ -171,6 +171,16 @@ def rewrite(graph: Graph, rules: Rules) -> Graph:
     -------
     Graph
         With the same inputs and as many outputs; not verified.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.passes import RULES, rewrite
+    >>> graph = capture(lambda x: ops.exp(x) + ops.exp(x), np.zeros(2))
+    >>> len(graph.equations), len(rewrite(graph, RULES).equations)
+    (3, 2)
     """
     return Rewriter(graph, rules).run(graph)
 

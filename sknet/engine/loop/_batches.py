@@ -272,6 +272,14 @@ def take_rows(array: Any, chosen: Any) -> Any:
     -------
     array or CSR matrix
         A view if `chosen` is a slice and the array is dense.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import take_rows
+    >>> take_rows(np.arange(6).reshape(3, 2), np.array([2, 0]))
+    array([[4, 5],
+           [0, 1]])
     """
     if isinstance(chosen, slice) or ops.is_sparse(array):
         return array[chosen]

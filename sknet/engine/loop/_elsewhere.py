@@ -30,6 +30,24 @@ class StepsElsewhere(ABC):
     ----------
     n_batches : int
         Batches of an epoch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import StepsElsewhere
+    >>> class Here(StepsElsewhere):
+    ...     def __init__(self, model, batches):
+    ...         self.model, self.batches, self.n_batches = model, batches, len(batches)
+    ...     def follow(self):
+    ...         pass
+    ...     def run(self, epoch, first, most):
+    ...         block = self.batches[first : first + most]
+    ...         return [(self.model.step(X, y).loss, len(X)) for X, y in block]
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> steps = Here(model, [(np.eye(2), np.ones((2, 1)))])
+    >>> len(steps.run(1, 0, 10))
+    1
     """
 
     n_batches: int
@@ -172,6 +190,35 @@ def train_elsewhere(
     ------
     ValueError
         If a callback saves the state of the fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine import History, Score
+    >>> from sknet.engine.extend import Settings, StepsElsewhere, train_elsewhere
+    >>> class Here(StepsElsewhere):
+    ...     def __init__(self, model, batches):
+    ...         self.model, self.batches, self.n_batches = model, batches, len(batches)
+    ...     def follow(self):
+    ...         pass
+    ...     def run(self, epoch, first, most):
+    ...         block = self.batches[first : first + most]
+    ...         return [(self.model.step(X, y).loss, len(X)) for X, y in block]
+    >>> class NoScore(Score):
+    ...     reads_outputs = False
+    ...     def add(self, output, target, weight, rows=None):
+    ...         pass
+    ...     def result(self):
+    ...         return 0.0
+    ...     def state(self):
+    ...         return {}
+    ...     def load_state(self, state):
+    ...         pass
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> steps = Here(model, [(np.eye(2), np.ones((2, 1)))])
+    >>> train_elsewhere(model, steps, History(), Settings(max_iter=3), NoScore).n_iter
+    3
     """
     stepping_optimizer(model)
     total = model.progress.step + (settings.planned_steps or settings.max_iter * steps.n_batches)

@@ -76,6 +76,18 @@ def minimize(
     FitInterruptedWarning
         If Ctrl-C ended it; the parameters of the last complete iteration are kept. A second Ctrl-C raises,
         and so does the first in a fit that is one of a group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine import Batches
+    >>> from sknet.engine.extend import minimize
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", optimizer="lbfgs", random_state=0)
+    >>> batches = Batches(np.eye(2), np.ones((2, 1)), None, 2, model.dtype, model.device)
+    >>> n_iter, loss = minimize(model, batches, max_iter=50, tol=1e-6, verbose=False)
+    >>> loss < 1e-6
+    True
     """
     with active(model.device):
         X, y, weight = batches.take(slice(None))

@@ -125,6 +125,12 @@ def n_threads_for(n_jobs: int | None, n_fits: int) -> int:
     -------
     int
         At least 1.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import n_threads_for
+    >>> n_threads_for(4, 2), n_threads_for(1, 10)
+    (2, 1)
     """
     from joblib import effective_n_jobs  # predictors do without
     from joblib.parallel import get_active_backend

@@ -36,6 +36,12 @@ class Outcome:
         The callback that ended it; None for the limit of epochs or an interrupt.
     interrupted : bool
         Whether Ctrl-C ended it, or an error in a callback that keeps the result.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import Outcome
+    >>> Outcome(n_iter=20, stopped_by=None, interrupted=False).n_iter
+    20
     """
 
     n_iter: int

@@ -33,6 +33,15 @@ def model_state(model: "Model") -> Tree:
     -------
     dict
         The state, for a document.
+
+    Examples
+    --------
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import model_state
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> state = model_state(model)
+    >>> sorted(state["parameters"]), state["progress"]["step"]
+    (['bias', 'weight'], 0)
     """
     state = model.state
     slots = {name: model.memory.layout.views(to_host(flat)) for name, flat in state.optimizer.slots.items()}
@@ -70,6 +79,18 @@ def load_model_state(model: "Model", saved: Mapping[str, Any], path: str) -> Non
     ------
     StateError
         If network or optimizer differ; names layer and parameter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import load_model_state, model_state
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> saved = model_state(model)
+    >>> _ = model.step(np.ones((4, 2)), np.zeros((4, 1)))
+    >>> load_model_state(model, saved, "fits/last")
+    >>> model.progress.step
+    0
     """
     for difference in _of_networks(model, saved):
         raise other_network(path, difference)

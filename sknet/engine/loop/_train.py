@@ -48,6 +48,12 @@ class Settings:
         The total number of updates for schedules; None is `max_iter` epochs.
     is_part : bool
         Whether this is one of many parts of a training: what steps need is kept for the next.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import Settings
+    >>> Settings(max_iter=20).max_iter
+    20
     """
 
     max_iter: int = 200
@@ -198,6 +204,19 @@ def train(
         If `saved` is of another fit; names the differences.
     Exception
         Any error of a callback, unless it keeps the result: then there is a warning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine import Accuracy, Batches, History
+    >>> from sknet.engine.extend import Settings, train
+    >>> model = Model(nn.Linear(2, 1), loss="log_loss", random_state=0)
+    >>> batches = Batches(np.eye(2), np.array([[0.0], [1.0]]), None, 2, model.dtype, model.device)
+    >>> history = History()
+    >>> outcome = train(model, batches, history, Settings(max_iter=3), Accuracy)
+    >>> outcome.n_iter, len(history["loss"])
+    (3, 3)
     """
     stepping_optimizer(model.materialize(batches.X))
     show_rows(model, batches.n_samples, batches.inputs)

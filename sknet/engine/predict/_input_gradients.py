@@ -37,6 +37,15 @@ class Chosen:
         Maps raw outputs to those to differentiate, row by row.
     by : callable
         Computes the raw outputs: ``by(module, scope, args)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import Chosen
+    >>> chosen = Chosen(np.array([1, 0]), np.array([1.0, -1.0]))
+    >>> chosen.weights(np.array([0, 1]), (2, 3), "float64")
+    array([[ 0.,  1.,  0.],
+           [-1.,  0.,  0.]])
     """
 
     columns: Any
@@ -71,6 +80,17 @@ def input_gradients(model: "Model", X: Any, chosen: Chosen) -> Any:
     -------
     array or tree of arrays, of the shapes of X
         Dense, on the model's device; None for integer inputs, which have no gradient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import Chosen, input_gradients
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> first = Chosen(np.zeros(3, int), np.ones(3))
+    >>> gradient = input_gradients(model, np.ones((3, 2)), first)
+    >>> np.array_equal(gradient[0], model.parameters["weight"][:, 0])
+    True
     """
 
     def compute(rows: Any) -> list[Any]:
@@ -106,6 +126,18 @@ def integrated_gradients(model: "Model", X: Any, baseline: Any, chosen: Chosen, 
     Notes
     -----
     M. Sundararajan, A. Taly, Q. Yan, "Axiomatic attribution for deep networks", ICML 2017, equation 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import Chosen, integrated_gradients, predict_raw
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> X, baseline = np.ones((3, 2)), np.zeros((1, 2))
+    >>> shares = integrated_gradients(model, X, baseline, Chosen(np.zeros(3, int), np.ones(3)), 8)
+    >>> difference = predict_raw(model, X) - predict_raw(model, baseline)
+    >>> np.allclose(shares.sum(axis=1), difference[:, 0])
+    True
     """
     n_points = _points_at_once(model, X)
     n_rows = max(1, n_points // n_steps)

@@ -41,6 +41,16 @@ class Layer:
         The layer.
     shape : tuple of int
         Shape of the output for one row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import model_layer
+    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
+    >>> layer = model_layer(model, np.ones((4, 2)), 0)
+    >>> layer.name, layer.shape
+    ('layer 0:0', (3,))
     """
 
     call: Call
@@ -98,6 +108,17 @@ def find_layer(
     ------
     TypeError, ValueError
         If there is no such layer; the message lists the layers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import find_layer, predict_raw
+    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
+    >>> X = np.ones((4, 2))
+    >>> layout = model.memory.layout
+    >>> find_layer(-1, model.module, layout, X, model.dtype, lambda by: predict_raw(model, X[:1], by)).shape
+    (3,)
     """
     calls = _calls(module, layout, X, dtype, compute)
     call = calls.find(layer)
@@ -135,6 +156,15 @@ class Part:
     ----------
     path : str
         The module's path.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Tensor, nn
+    >>> from sknet.engine.extend import Part
+    >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    >>> Part("1")(net, nn.Scope({}), (Tensor([-1.0, 1.0]),))
+    Tensor([0., 1.], dtype=float64)
     """
 
     path: str
@@ -162,6 +192,15 @@ def part_rows(model: "Model", X: Any, path: str, head: Head | None = None) -> An
     -------
     array of shape (n_samples, ...)
         On the model's device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import part_rows
+    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)), loss="squared_error", random_state=0)
+    >>> part_rows(model, np.ones((5, 3)), "1").shape
+    (5, 1)
     """
     part = Part(path)
     kinds = each_input(lambda x: computed_dtype(x, model.dtype), X)
@@ -197,6 +236,15 @@ def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
     -------
     array of shape (n_samples, ...)
         On the model's device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import layer_rows
+    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
+    >>> layer_rows(model, np.ones((5, 2)), "0").shape
+    (5, 3)
     """
     meant = model_layer(model, X, layer)
     found = _by_programs(model, X, meant.name, None, meant, chunk_rows_of(model, X))
@@ -219,6 +267,15 @@ def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
     -------
     Layer
         A pass that stops there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import model_layer
+    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
+    >>> model_layer(model, np.ones((4, 2)), -1).call
+    Call(path='1', number=0)
     """
     return find_layer(layer, model.module, model.memory.layout, X, model.dtype, _on_one_row(model, X))
 
@@ -238,6 +295,15 @@ def output_shapes(model: "Model", X: Any) -> dict[str, tuple[int, ...]]:
     dict of str to tuple of int
         Without the axis of rows. A module that is called several times has the shape of its last call; one
         that is not called, or returns no array, is left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import output_shapes
+    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
+    >>> output_shapes(model, np.ones((4, 2)))
+    {'0': (3,), '1': (3,), '': (3,)}
     """
     calls = _calls(model.module, model.memory.layout, X, model.dtype, _on_one_row(model, X))
     last = sorted(calls.shapes.items(), key=lambda item: item[0].number)

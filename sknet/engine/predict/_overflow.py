@@ -22,6 +22,12 @@ def warn_of_overflow(result: Any, X: Any, who: str) -> None:
         The inputs; checked only if a prediction is not finite.
     who : str
         The name of the predictor in the message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import warn_of_overflow
+    >>> warn_of_overflow(np.array([1.0, np.nan]), np.array([[1.0], [np.inf]]), "the model")  # X has it, too
     """
     if _is_finite(result) or not all(map(_is_finite, _values_of(X))):
         return

@@ -26,14 +26,39 @@ __all__ = ["MOST_ROWS", "Head", "Pass", "Predictor", "rows_of_a_part"]
 
 
 class Head(Protocol):
-    """Maps raw outputs to predictions, in operations that can be captured."""
+    """Maps raw outputs to predictions, in operations that can be captured.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.engine.extend import Head, apply_head
+    >>> head: Head = ops.sigmoid
+    >>> apply_head(head, np.zeros((2, 1)))
+    array([[0.5],
+           [0.5]])
+    """
 
     def __call__(self, output: Tensor, /) -> Tensor:
         """Return the predictions, row by row."""
 
 
 class Pass(Protocol):
-    """A forward pass, or a part of one that ends at some layer; `sknet.nn.run` is one."""
+    """A forward pass, or a part of one that ends at some layer; `sknet.nn.run` is one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import Pass, predict_raw
+    >>> def doubled(module, scope, args):
+    ...     return 2 * nn.run(module, scope, args)
+    >>> by: Pass = doubled
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> X = np.ones((3, 2))
+    >>> np.array_equal(predict_raw(model, X, by), 2 * predict_raw(model, X))
+    True
+    """
 
     def __call__(self, module: Module, scope: Scope, args: Any, /) -> Any:
         """Run a module, or a part of it, in a scope on the arguments of its forward pass."""
@@ -56,6 +81,12 @@ def rows_of_a_part(n: int) -> int:
     -------
     int
         All of a few, or the largest power of two up to `n`.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import rows_of_a_part
+    >>> rows_of_a_part(5), rows_of_a_part(100)
+    (5, 64)
     """
     return n if n <= FEW_ROWS else 1 << (n.bit_length() - 1)
 

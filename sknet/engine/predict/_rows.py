@@ -61,6 +61,13 @@ def rows_at_once(module: Module, shape: Any, dtype: Any) -> int:
     -------
     int
         At least 1.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.engine.extend import rows_at_once
+    >>> rows_at_once(nn.Linear(2, 10), (2,), "float64") > rows_at_once(nn.Linear(2, 1000), (2,), "float64")
+    True
     """
     structure, named = structure_of(module), isinstance(shape, dict)
     key: Any = structure, *(map(str, (shape, dtype)) if named else (shape, str(dtype)))
@@ -100,6 +107,14 @@ def chunk_rows(model: "Model", shape: Any, dtype: Any = None) -> int:
     -------
     int
         At least 1.
+
+    Examples
+    --------
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import chunk_rows
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> chunk_rows(model, (2,)) > chunk_rows(model, (100, 2)) >= 1
+    True
     """
     known = _measured.setdefault(model.memory.layout, {})
     named = isinstance(shape, dict)
@@ -124,6 +139,15 @@ def chunk_rows_of(model: "Model", X: Any) -> int:
     -------
     int
         At least 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import chunk_rows, chunk_rows_of
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> chunk_rows_of(model, np.ones((5, 2))) == chunk_rows(model, (2,))
+    True
     """
     if not isinstance(X, dict) and X.dtype.kind == "f":
         return chunk_rows(model, tuple(X.shape[1:]))
@@ -150,6 +174,19 @@ def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, devi
     -------
     array of shape (n_samples, ...)
         On `device`; None if there are no rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import Device
+    >>> from sknet.engine.extend import in_chunks
+    >>> sizes = []
+    >>> def doubled(rows):
+    ...     sizes.append(len(rows))
+    ...     return 2 * rows
+    >>> found = in_chunks(doubled, np.ones((5, 1)), 2, np.dtype("float64"), Device("cpu"))
+    >>> found.shape, sizes
+    ((5, 1), [2, 2, 1])
     """
     n_samples, whole = n_rows(X), None
 
@@ -190,6 +227,17 @@ def predict_raw(model: "Model", X: Any, by: Pass = run) -> Any:
     -------
     array of shape (n_rows, n_outputs)
         On the model's device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import predict_raw
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> predict_raw(model, np.zeros((3, 2)))
+    array([[0.],
+           [0.],
+           [0.]])
     """
     X = each_input(lambda x: x if ops.is_sparse(x) else Tensor(x), X)
     with no_grad():
@@ -210,6 +258,15 @@ def apply_head(head: Head | None, output: Any) -> Any:
     -------
     array of shape (n_samples, ...)
         The predictions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.engine.extend import apply_head
+    >>> apply_head(ops.exp, np.zeros((2, 1)))
+    array([[1.],
+           [1.]])
     """
     if head is None:
         return output
@@ -237,6 +294,17 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
     -------
     array of shape (n_samples, ...)
         On the model's device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn, ops
+    >>> from sknet.engine.extend import predict_rows
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> predict_rows(model, np.zeros((3, 2)), "exp", ops.exp)
+    array([[1.],
+           [1.],
+           [1.]], dtype=float32)
     """
     few = X.shape[0] if type(X) is np.ndarray else n_rows(X) if are_arrays(X) else 0
     if few == 1 or (1 < few <= FEW_ROWS and model._predictors.has_seen(X, name, few)):

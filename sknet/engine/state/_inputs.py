@@ -35,6 +35,13 @@ def each_input(function: Callable[..., Any], X: Any, *others: Any) -> Any:
     -------
     object or dict
         The results, in the same structure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import each_input
+    >>> each_input(len, np.eye(2)), each_input(len, {"left": np.eye(2), "right": np.eye(3)})
+    (2, {'left': 2, 'right': 3})
     """
     if isinstance(X, dict):
         return {name: function(x, *(other[name] for other in others)) for name, x in X.items()}
@@ -53,6 +60,13 @@ def arguments(X: Any) -> Any:
     -------
     tuple or dict
         A tuple of one input; a dict as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import arguments
+    >>> type(arguments(np.eye(2))), arguments({"ids": 1})
+    (<class 'tuple'>, {'ids': 1})
     """
     return X if isinstance(X, dict) else (X,)
 
@@ -69,6 +83,12 @@ def first_input(X: Any) -> Any:
     -------
     array
         As it is.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import first_input
+    >>> first_input({"left": "L", "right": "R"})
+    'L'
     """
     return next(iter(X.values())) if isinstance(X, dict) else X
 
@@ -85,6 +105,13 @@ def n_rows(X: Any) -> int:
     -------
     int
         The number of rows of the first input.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import n_rows
+    >>> n_rows({"left": np.ones((5, 2)), "right": np.ones((5, 3))})
+    5
     """
     return int(first_input(X).shape[0])
 
@@ -101,6 +128,13 @@ def row_shapes(X: Any) -> Any:
     -------
     tuple of int, or dict of those
         Shapes without the axis of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import row_shapes
+    >>> row_shapes(np.ones((5, 2))), row_shapes({"ids": np.ones((5, 7))})
+    ((2,), {'ids': (7,)})
     """
     return each_input(lambda x: tuple(x.shape[1:]), X)
 
@@ -117,6 +151,14 @@ def any_sparse(X: Any) -> bool:
     -------
     bool
         Whether one of them is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse
+    >>> from sknet.engine.extend import any_sparse
+    >>> any_sparse({"dense": np.eye(2), "sparse": scipy.sparse.eye_array(2, format="csr")})
+    True
     """
     return any(map(ops.is_sparse, X.values())) if isinstance(X, dict) else ops.is_sparse(X)
 
@@ -133,6 +175,13 @@ def are_arrays(X: Any) -> bool:
     -------
     bool
         Whether all are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import are_arrays
+    >>> are_arrays(np.eye(2)), are_arrays([[1.0]])
+    (True, False)
     """
     return all(type(x) is np.ndarray for x in X.values()) if isinstance(X, dict) else type(X) is np.ndarray
 
@@ -151,5 +200,13 @@ def computed_dtype(x: Any, dtype: Any) -> Any:
     -------
     dtype
         One of the two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import computed_dtype
+    >>> single = np.dtype("float32")
+    >>> computed_dtype(np.ones(2), single), computed_dtype(np.arange(2), single)
+    (dtype('float32'), dtype('int64'))
     """
     return dtype if x.dtype.kind == "f" else x.dtype

@@ -110,6 +110,13 @@ class Weights(NamedTuple):
         Offsets of the parameters in `flat` and the slots; None for those of the model.
     frozen : mapping of str to array
         The arrays of frozen parameters, not copied: they change only after being unfrozen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import Weights
+    >>> Weights(np.zeros(3), {}, {}).flat.shape
+    (3,)
     """
 
     flat: Any
@@ -155,6 +162,15 @@ class StepResult(NamedTuple):
         The module's raw output before the update.
     data_loss, penalty : float
         The two terms of `loss`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> result = model.step(np.ones((4, 2)), np.zeros((4, 1)))
+    >>> result.loss == result.data_loss + result.penalty
+    True
     """
 
     loss: float

@@ -125,6 +125,15 @@ def mean_loss(model: "Model", output: Any, y: Any, sample_weight: Any = None) ->
         The mean.
     weight : float
         The total weight of all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import mean_loss
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> mean_loss(model, np.array([[1.0], [3.0]]), np.array([[0.0], [0.0]]))
+    (2.5, 2.0)
     """
     weight = None if sample_weight is None else as_operand(model, sample_weight)
     with no_grad():

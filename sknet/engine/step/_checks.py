@@ -89,6 +89,13 @@ def last_layer(module: Module) -> tuple[str, Module]:
         Its dotted path.
     layer : Module
         The layer, or the network itself.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.engine.extend import last_layer
+    >>> last_layer(nn.Sequential(nn.Linear(2, 3), nn.ReLU()))
+    ('1', ReLU())
     """
     path, last = "", module
     while children := list(last.named_children()):

@@ -114,6 +114,15 @@ def compiled_step(model: "Model", X: Any, y: Any, weight: Any = None) -> Compile
     ------
     CaptureError
         If the step cannot be captured.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine import compiled_step
+    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
+    >>> compiled_step(model, np.ones((4, 2)), np.zeros((4, 1)))
+    CompiledStep(X: float64[4,2], y: float64[4,1]; print its source)
     """
     step = CompiledStep(model, X, y, weight)
     step.captured()

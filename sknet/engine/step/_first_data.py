@@ -39,6 +39,18 @@ def show_rows(model: "Model", n_rows: int, take: Callable[[Any], Any]) -> None:
         Number of rows.
     take : callable
         Returns the inputs of the rows with given indices, or of all for None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine.extend import show_rows
+    >>> layer = nn.Linear(2, 1, init="data")
+    >>> X = np.random.default_rng(0).normal(size=(50, 2)).astype("float32")
+    >>> model = Model(layer, loss="squared_error", random_state=0)
+    >>> show_rows(model, len(X), lambda rows: X if rows is None else X[rows])
+    >>> model.module.awaits_data
+    False
     """
     memory = model.memory
     mark, layers = memory.take_data

@@ -17,6 +17,13 @@ class Batch(NamedTuple):
         Targets as the loss expects them.
     weight : array of shape (n_rows,) or None
         Sample weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import Batch
+    >>> Batch(np.ones((4, 2)), np.zeros((4, 1)), None).X.shape
+    (4, 2)
     """
 
     X: Any

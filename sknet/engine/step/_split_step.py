@@ -33,6 +33,13 @@ class Share(NamedTuple):
         The two terms of the objective, as they are reported.
     output : array of shape (n_rows, ...)
         Raw outputs, valid until the next gradient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import Share
+    >>> Share(loss=0.5, penalty=0.1, output=np.zeros((4, 1))).loss
+    0.5
     """
 
     loss: float
