@@ -12,7 +12,7 @@ import numpy as np
 import sknet.ops
 from sknet import ops
 
-__all__ = ["EXAMPLES", "OPTIONS", "RESULTS", "output", "result", "sections"]
+__all__ = ["EXAMPLES", "OPTIONS", "RESULTS", "SHAPES", "errors", "has_axes", "output", "result", "sections"]
 
 ARRAY = "Tensor or array-like"
 X, AXIS = "[[1.0, 2.0], [3.0, 4.0]]", "axis=1"
@@ -179,6 +179,56 @@ RESULTS = {
 }
 
 
+# When an operation raises a ShapeError, beside shapes that cannot be broadcast and axes that do not exist.
+SHAPES = {
+    **dict.fromkeys(("diagonal", "matrix_transpose", "trace", "tril", "triu"), "x has fewer than two axes"),
+    **dict.fromkeys(("cumulative_prod", "cumulative_sum"), "x has several axes and none is named"),
+    **dict.fromkeys(("concat", "stack"), "there is no operand, or their shapes differ"),
+    "attention_weights": "the shapes of queries and keys do not fit",
+    "broadcast_arrays": "the shapes cannot be broadcast",
+    "conv_transpose1d": "the shapes do not fit, or the result would be empty",
+    "glu": "the length of the axis is odd",
+    "instance_norm": "x has fewer than three axes",
+    "moveaxis": "there are not as many places as axes",
+    "outer": "an operand is not a vector",
+    "permute_dims": "an axis is missing",
+    "pinv": "the last two axes do not hold matrices",
+    "roll": "there are not as many shifts as axes",
+    "squeeze": "an axis is longer than 1",
+    "sum_squares": "there is no operand",
+    "tile": "a number of repetitions is negative",
+    "vecdot": "the lengths along the axis differ",
+}
+NO_FLOATS = ("DtypeError", "If x does not hold floating-point numbers.")
+OTHER_ERRORS = {
+    **dict.fromkeys(("full", "ones", "zeros"), ("DeviceError", "If there is no such device.")),
+    **dict.fromkeys(("attention_weights", "dropout", "instance_norm", "pinv"), NO_FLOATS),
+    "conv_transpose1d": ("ValueError", "If `output_padding` is not smaller than stride or dilation."),
+    "diff": ("ValueError", "If `n` is negative."),
+    "is_sparse": ("TypeError", "If x is not an array."),
+}
+AXES = ("axis", "axes", "source", "start")
+
+
+def errors(function: Callable[..., object]) -> Iterator[tuple[str, str]]:
+    """Yield the errors that an operation raises, and when."""
+    parameters, name = inspect.signature(function).parameters, function.__name__
+    several = [*parameters] == ["x", "y"] and name not in RESULTS
+    when = ["the shapes cannot be broadcast"] * several + ["there is no such axis"] * has_axes(function)
+    when += [SHAPES[name]] if name in SHAPES else []
+    if when:
+        yield "ShapeError", f"If {', or if '.join(when)}."
+    if has_axes(function):
+        yield "TypeError", "If an axis is not an integer."
+    if name in OTHER_ERRORS:
+        yield OTHER_ERRORS[name]
+
+
+def has_axes(function: Callable[..., object]) -> bool:
+    """Tell whether an operation is told axes."""
+    return any(name in AXES for name in inspect.signature(function).parameters)
+
+
 def sections(function: Callable[..., object], doc: str) -> Iterator[str]:
     """Yield the lines of the sections that the docstring of an operation lacks.
 
@@ -204,8 +254,13 @@ def sections(function: Callable[..., object], doc: str) -> Iterator[str]:
             yield from (f"{name} : {kind}{default}", f"    {meaning}")
     if "Returns\n---" not in doc:
         yield from ("", "Returns", "-------", kind_of_result(function), f"    {result(function)}")
-    if "Raises\n---" not in doc and is_binary(function):
-        yield from ("", "Raises", "------", "ShapeError", "    If the shapes cannot be broadcast.")
+    if "Raises\n---" not in doc and (found := list(errors(function))):
+        yield from (
+            "",
+            "Raises",
+            "------",
+            *(line for error, when in found for line in (error, f"    {when}")),
+        )
     example = EXAMPLES.get(function.__name__)
     if "Examples\n---" not in doc and example is not None:
         call = f"{function.__name__}({example})"
@@ -216,11 +271,6 @@ def kind_of_result(function: Callable[..., object]) -> str:
     """Return the type of what an operation returns."""
     shown = str(inspect.signature(function).return_annotation)
     return "bool" if "bool" in shown else "tuple of Tensor" if "tuple" in shown else "Tensor"
-
-
-def is_binary(function: Callable[..., object]) -> bool:
-    """Tell whether an operation has two operands that are broadcast."""
-    return [*inspect.signature(function).parameters] == ["x", "y"] and function.__name__ not in RESULTS
 
 
 def result(function: Callable[..., object]) -> str:
@@ -243,7 +293,7 @@ def output(call: str) -> str:
     --------
     >>> from docs.operations import output
     >>> print(output("exp([0.0, 1.0])"))
-    Tensor([1.        , 2.71828183])
+    Tensor([1.        , 2.71828183], dtype=float64)
     """
     with np.printoptions(precision=8):
         return repr(eval(f"ops.{call}", {"ops": ops}))

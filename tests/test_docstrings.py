@@ -1,27 +1,33 @@
 """Every public name has a numpydoc docstring that agrees with its signature.
 
 Required are: a one-line summary for everything; parameters, in the order of the signature and each with a
-type, for callables; the result, for functions that return something; an example for every class that users
-create. A method that overrides another inherits its docstring. For methods, ops, and names used only in
-extensions, prose that mentions every parameter (except the operand of an op) is enough: the class, the family
-or the type hints say the rest.
+type, for callables; the result, for functions that return something; the errors, for what raises some; an
+example. A method that overrides another inherits its docstring. For methods, prose that mentions every
+parameter is enough: the class says the rest. The docstring of an operation is completed by `docs.operations`,
+that of a class with constraints by `docs.extensions.docstrings`.
 """
 
-import enum
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from docs import operations
+from docs.extensions.docstrings import constrained
 from tests.project import is_protocol, public_objects
 
 SECTION = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}$", re.MULTILINE)
 FIELD = re.compile(r"^(\*{0,2}\w[\w, *]*?)(?: : (\S.*))?$", re.MULTILINE)
-PROSE = ("sknet.ops.", "sknet.core.", "sknet.device.")
-UNNAMED = {"x", "xs", "*args", "**kwargs"}
+UNNAMED = {"args", "kwargs"}
 NOTHING = (inspect.Signature.empty, None, "None", "NoReturn", "Never")
+NOT_OF_USERS = {"NotImplementedError", "AttributeError", "StopIteration"}  # Python's protocols
 PUBLIC = public_objects()
+OPERATIONS = [
+    value for path, value in PUBLIC.items() if path.startswith("sknet.ops.") and ".extend." not in path
+]
 
 
 def sections(doc: str) -> dict[str, str]:
@@ -72,8 +78,48 @@ def return_faults(doc: str, function: Callable) -> Iterator[str]:
 
 
 def may_be_prose(function: Callable) -> bool:
-    is_method = "." in function.__qualname__ and "<locals>" not in function.__qualname__
-    return is_method or function.__module__.startswith(PROSE)
+    return "." in function.__qualname__ and "<locals>" not in function.__qualname__
+
+
+def raised(function: Callable, *, calls: int) -> set[str]:
+    """Return the errors that a function raises, itself or by calls within its package, so many calls deep."""
+    found: set[str] = set()
+    for node in unguarded(ast.parse(source_of(function))):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            found |= {error.id} if isinstance(error, ast.Name) and error.id[0].isupper() else set()
+        elif calls and isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called = function.__globals__.get(node.func.id)
+            if inspect.isfunction(called) and package_of(called) == package_of(function):
+                found |= raised(inspect.unwrap(called), calls=calls - 1)
+    return found - NOT_OF_USERS
+
+
+def package_of(function: Callable) -> list[str]:
+    return function.__module__.split(".")[:2]
+
+
+def source_of(function: Callable) -> str:
+    """Return the source of a function, none if it was generated."""
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except OSError:
+        return ""
+
+
+def unguarded(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a tree but those in a ``try`` with handlers, and in functions that it defines."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        inner = isinstance(tree, (ast.FunctionDef, ast.Lambda)) and isinstance(node, ast.FunctionDef)
+        for part in [*node.handlers, *node.orelse] if isinstance(node, ast.Try) and node.handlers else [node]:
+            yield from () if inner or isinstance(node, ast.Lambda) else unguarded(part)
+
+
+def raising_faults(doc: str, function: Callable, *, calls: int) -> Iterator[str]:
+    function = inspect.unwrap(function)
+    if inspect.isfunction(function) and "Raises" not in sections(doc):
+        yield from (f"does not say that it raises {name}" for name in sorted(raised(function, calls=calls)))
 
 
 def function_faults(function: Callable) -> Iterator[str]:
@@ -82,10 +128,19 @@ def function_faults(function: Callable) -> Iterator[str]:
         yield "has no docstring"
         return
     yield from summary_faults(doc)
-    if may_be_prose(function) and "Parameters" not in sections(doc):
-        names = [name.lstrip("*") for name in signature_names(function) if name not in UNNAMED]
-        yield from (f"does not mention {name}" for name in names if not re.search(rf"\b{name}\b", doc))
-        return
+    if may_be_prose(function):
+        yield from raising_faults(doc, function, calls=0)
+        if "Parameters" not in sections(doc):
+            names = [name.lstrip("*") for name in signature_names(function)]
+            names = [name for name in names if name not in UNNAMED]
+            yield from (f"does not mention {name}" for name in names if not re.search(rf"\b{name}\b", doc))
+            return
+    else:
+        if function in OPERATIONS:
+            doc = "\n".join([doc, *operations.sections(function, doc)])
+        yield from raising_faults(doc, function, calls=1)
+        if ">>>" not in sections(doc).get("Examples", ""):
+            yield "has no example"
     yield from parameter_faults(doc, signature_names(function))
     yield from return_faults(doc, function)
 
@@ -94,24 +149,21 @@ def is_record(cls: type) -> bool:
     return hasattr(cls, "_fields") or hasattr(cls, "__dataclass_fields__")
 
 
-def needs_example(cls: type) -> bool:
-    """Tell whether users create objects of this class, rather than get or extend them."""
-    return not (is_record(cls) or inspect.isabstract(cls) or issubclass(cls, (Exception, enum.Enum)))
-
-
 def class_faults(cls: type) -> Iterator[str]:
     doc = inspect.cleandoc(cls.__doc__ or "")
     if not doc:
         yield "has no docstring"
         return
     yield from summary_faults(doc)
-    if is_protocol(cls):
-        return  # it is never instantiated
-    if not issubclass(cls, (Exception, enum.Enum)):
-        section = "Attributes" if is_record(cls) else "Parameters"
-        yield from parameter_faults(doc, signature_names(cls), section=section)
-    if needs_example(cls) and ">>>" not in sections(doc).get("Examples", ""):
+    if ">>>" not in sections(doc).get("Examples", ""):
         yield "has no example"
+    if is_protocol(cls) or issubclass(cls, Exception):
+        return  # it is never created by users
+    section = "Attributes" if is_record(cls) else "Parameters"
+    yield from parameter_faults(doc, signature_names(cls), section=section)
+    for name in ("__init__", "__post_init__"):
+        if name in vars(cls) and not constrained(cls, doc):
+            yield from raising_faults(doc, vars(cls)[name], calls=1)
 
 
 def faults(value: object) -> Iterator[str]:
@@ -161,6 +213,10 @@ def complete(a: int, *rest: int, b: float = 1.0) -> int:
     -------
     int
         The sum.
+
+    Examples
+    --------
+    >>> complete(1, 2)
     """
 
 
@@ -171,6 +227,10 @@ def without_types(a: int) -> None:
     ----------
     a
         First.
+
+    Examples
+    --------
+    >>> without_types(1)
     """
 
 
@@ -181,11 +241,42 @@ def with_old_names(a: int) -> None:
     ----------
     b : int
         First.
+
+    Examples
+    --------
+    >>> with_old_names(1)
     """
 
 
 def without_returns() -> int:
-    """Add up."""
+    """Add up.
+
+    Examples
+    --------
+    >>> without_returns()
+    """
+
+
+def without_example() -> None:
+    """Do nothing."""
+
+
+def without_errors() -> None:
+    """Fail.
+
+    Examples
+    --------
+    >>> without_errors()  # doctest: +SKIP
+    """
+    fail()
+    try:
+        int("one")
+    except TypeError:
+        raise KeyError("one") from None
+
+
+def fail() -> None:
+    raise ValueError("always")
 
 
 class WithoutExample:
@@ -197,6 +288,10 @@ class WithoutExample:
     def omits(self, size: int) -> int:
         """Return it."""
 
+    def fails(self) -> None:
+        """Fail."""
+        raise ValueError("always")
+
 
 @pytest.mark.parametrize(
     ("value", "expected"),
@@ -205,9 +300,12 @@ class WithoutExample:
         (without_types, ["gives no type for a"]),
         (with_old_names, ["describes the parameters ['b'], its signature says ['a']"]),
         (without_returns, ["does not say what it returns"]),
+        (without_example, ["has no example"]),
+        (without_errors, ["does not say that it raises KeyError", "does not say that it raises ValueError"]),
         (WithoutExample, ["has no example"]),
         (WithoutExample.mentions, []),
         (WithoutExample.omits, ["does not mention size"]),
+        (WithoutExample.fails, ["does not say that it raises ValueError"]),
         (lambda: None, ["has no docstring"]),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from docs import operations
-from docs.operations import EXAMPLES, OPTIONS, RESULTS
+from docs.operations import EXAMPLES, OPTIONS, RESULTS, SHAPES
 from sknet import Tensor, ops
 from sknet.exceptions import ShapeError
 from sknet.ops import linalg
@@ -87,6 +87,47 @@ def test_two_operands_that_do_not_broadcast_raise():
         x, y = ([1, 2], [1, 2, 3]) if name.startswith("bitwise") else ([1.0, 2.0], [1.0, 2.0, 3.0])
         with pytest.raises(ShapeError):
             getattr(ops, name)(x, y)
+
+
+# Arguments for which the pages promise a ShapeError, by operation, and by what they say.
+MATRIX = [[1.0, 2.0], [3.0, 4.0]]
+WRONG_SHAPES = {
+    "attention_weights": ([1.0], [1.0]),
+    "broadcast_arrays": ([1.0, 2.0], [1.0, 2.0, 3.0]),
+    "concat": ([],),
+    "conv_transpose1d": (np.ones((1, 1, 1)), np.ones((1, 1, 1)), None, 1, 3),
+    "cumulative_prod": (MATRIX,),
+    "cumulative_sum": (MATRIX,),
+    "glu": ([1.0, 2.0, 3.0],),
+    "instance_norm": (MATRIX,),
+    "moveaxis": (MATRIX, (0, 1), 0),
+    "outer": (MATRIX, MATRIX),
+    "permute_dims": (MATRIX, (0,)),
+    "pinv": ([1.0],),
+    "roll": (MATRIX, (1, 1, 1), (0, 1)),
+    "squeeze": (MATRIX, 0),
+    "stack": ([[1.0], [1.0, 2.0]],),
+    "sum_squares": (),
+    "tile": ([1.0], -1),
+    "vecdot": ([1.0, 2.0], [1.0, 2.0, 3.0]),
+    **dict.fromkeys(("diagonal", "matrix_transpose", "trace", "tril", "triu"), ([1.0],)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_that_the_pages_say_raise(name):
+    with pytest.raises(ShapeError):
+        OPERATIONS[name](*WRONG_SHAPES[name])
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if operations.has_axes(OPERATIONS[name])])
+@pytest.mark.parametrize(("axis", "error"), [(9, ShapeError), ("one", TypeError)])
+def test_wrong_axes_raise(name, axis, error):
+    x = arguments(name)[0][0]
+    named = next(each for each in operations.AXES if each in inspect.signature(OPERATIONS[name]).parameters)
+    others = {"moveaxis": {"destination": 0}, "roll": {"shift": 1}, "vecdot": {"y": x}}.get(name, {})
+    with pytest.raises(error):
+        OPERATIONS[name](x, **{named: (axis, 0) if named == "axes" else axis, **others})
 
 
 def test_axes_have_the_kinds_that_the_signatures_say():

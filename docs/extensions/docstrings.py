@@ -6,16 +6,19 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from docs import operations
+from sknet.nn import Module
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-__all__ = ["escaped", "escaped_line", "setup"]
+__all__ = ["constrained", "escaped", "escaped_line", "setup"]
 
 SPAN = re.compile(r"(``.*?``|:\w+:`[^`]*`|`[^`]*`)")
 FITTED = re.compile(r"(?<![\w.])(\w*[^\W_])_(?=[\s,.;:)\]}\"']|$)")  # coefs_ is not a link
 BARS = re.compile(r"\|(\w+)\|")  # |x| is no substitution
 INITIAL = re.compile(r"^(\s*\.\. \[\w+\] [A-Z])\. ")  # the initial of an author numbers no list
+# When parameters are checked, by package; layers check them when they are created, estimators in `fit`.
+WHEN = dict.fromkeys(("losses", "optim", "nn"), "When it is used")
 STARRED = re.compile(r"(?<=, )\*(?=\w)")  # nor is (..., *shape) emphasis
 
 
@@ -53,10 +56,27 @@ def escaped(lines: Iterable[str]) -> Iterator[str]:
             yield escaped_line(INITIAL.sub(r"\1\\. ", line))
 
 
+def constrained(cls: type, doc: str) -> list[str]:
+    """Return the section on errors that the docstring of a class lacks, whose parameters have constraints.
+
+    >>> from sknet.nn import Linear
+    >>> constrained(Linear, "A linear layer.")[3]
+    'InvalidParameterError'
+    """
+    constraints = getattr(cls, "_parameter_constraints", None)
+    if not constraints or "Raises\n---" in doc:
+        return []
+    when = "" if issubclass(cls, Module) else f"{WHEN.get(cls.__module__.split('.')[1], 'In `fit`')}, "
+    said = f"{when}if a parameter has a type or value that it must not have; the message names it."
+    return ["", "Raises", "------", "InvalidParameterError", f"    {said[0].upper()}{said[1:]}"]
+
+
 def process(app: "Sphinx", what: str, name: str, value: object, options: object, lines: list[str]) -> None:
     """Complete the docstring of an operation, and escape it, before numpydoc reads it."""
     if what == "function" and name.startswith("sknet.ops.") and ".extend." not in name and callable(value):
         lines += operations.sections(value, "\n".join(lines))
+    if what == "class" and isinstance(value, type):
+        lines += constrained(value, "\n".join(lines))
     lines[:] = list(escaped(lines))
 
 

@@ -35,7 +35,17 @@ PLAIN = {
         "str",
     ),
     *("GridSearchCV", "RandomizedSearchCV"),
-    *("compile", "dropout", "integrated_gradients", "minimize", "run", "summary", "take", "train"),
+    *(
+        "compile",
+        "dropout",
+        "integrated_gradients",
+        "map_blocks",
+        "minimize",
+        "run",
+        "summary",
+        "take",
+        "train",
+    ),
 }
 
 

@@ -77,12 +77,24 @@ class Function:
 
     @staticmethod
     def forward(ctx: Context, *inputs: Any) -> Any:
-        """Compute the value at `inputs`; a subclass defines it, and saves in `ctx` what `backward` needs."""
+        """Compute the value at `inputs`; a subclass defines it, and saves in `ctx` what `backward` needs.
+
+        Raises
+        ------
+        TypeError
+            If a class does not define it.
+        """
         raise TypeError("a Function must define a static method forward(ctx, *inputs)")
 
     @staticmethod
     def backward(ctx: Context, *gradients: Any) -> Any:
-        """Compute the inputs' gradients from the results' `gradients` and `ctx`; a subclass defines it."""
+        """Compute the inputs' gradients from the results' `gradients` and `ctx`; a subclass defines it.
+
+        Raises
+        ------
+        TypeError
+            If a class does not define it.
+        """
         raise TypeError("a Function must define a static method backward(ctx, *gradients)")
 
     @classmethod

@@ -308,6 +308,15 @@ def saved_fit(
     SavedFit or None
         None for a new fit.
 
+    Raises
+    ------
+    TypeError
+        If `resume_from` is neither a path nor a saved fit.
+    FileNotFoundError
+        If there is no such file.
+    LoadError
+        If it is damaged or not a checkpoint.
+
     Examples
     --------
     >>> from sknet.callbacks import Checkpoint

@@ -78,6 +78,11 @@ class Compiled:
     run : callable
         Computes the result from what the slots hold.
 
+    Raises
+    ------
+    DeviceError
+        If the device does not exist.
+
     Notes
     -----
     Memory is allocated, and the program bound to it, on first access to `slots`, `result` or `run`:

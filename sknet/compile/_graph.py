@@ -95,7 +95,13 @@ class Equation:
         return Equation, (self.primitive, self.operands, self.params, self.output)
 
     def check(self) -> None:
-        """Raise GraphError unless the output is what the primitive's shape rule says."""
+        """Raise GraphError unless the output is what the primitive's shape rule says.
+
+        Raises
+        ------
+        GraphError
+            If the primitive does not take the operands, or its output has another shape or dtype.
+        """
         if self.verified:
             return
         try:
@@ -191,7 +197,13 @@ class Graph:
         return self.replaced(signature=self.called()._replace(values=values))
 
     def called(self) -> Signature:
-        """Return the signature; raise a GraphError if there is none."""
+        """Return the signature; raise a GraphError if there is none.
+
+        Raises
+        ------
+        GraphError
+            If the graph was not captured from a function.
+        """
         if self.signature is None:
             raise GraphError("this graph was not captured from a function, so nothing says how it is called")
         return self.signature

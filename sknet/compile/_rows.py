@@ -236,6 +236,11 @@ def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
     Rows
         The graph, with its dependence on the number of rows.
 
+    Raises
+    ------
+    CaptureError
+        If the operations depend on the number of rows; names the first of them by line.
+
     Examples
     --------
     >>> import numpy as np

@@ -171,6 +171,13 @@ def pull_back(
     dict of Node to Tensor
         Without the nodes that no gradient reached.
 
+    Raises
+    ------
+    GradientError
+        If an operation has no gradient, if what it needs was freed, or if a hook returns no tensor.
+    ShapeError
+        If a hook returns a gradient of another shape.
+
     Examples
     --------
     >>> from sknet import Tensor

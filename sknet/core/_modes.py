@@ -217,6 +217,11 @@ class set_grad_enabled(_GradMode):
     mode : bool
         Whether to record.
 
+    Raises
+    ------
+    GradientError
+        If gradients are enabled inside of `inference_mode`.
+
     Examples
     --------
     >>> from sknet import Tensor, set_grad_enabled

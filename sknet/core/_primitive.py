@@ -108,6 +108,11 @@ class Primitive:
         ``scratch(*arrays, **params)`` lists shape and dtype of the temporary arrays that `forward` needs
         and, where memory is planned, takes as ``scratch=``; None if it needs none.
 
+    Raises
+    ------
+    ValueError
+        If a primitive of this name exists.
+
     Examples
     --------
     >>> from sknet.core import PRIMITIVES

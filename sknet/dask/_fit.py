@@ -145,6 +145,12 @@ def fit_collections(
     exchange : callable, default=WorkerExchange
         As for `fit`.
 
+    Raises
+    ------
+    ValueError
+        If no client is set, if the partitions do not agree, or for what needs all rows in one place; the
+        message says what to do instead.
+
     Examples
     --------
     >>> from sknet.dask.extend import fit_collections

@@ -32,6 +32,13 @@ def map_blocks(method: Callable[..., Any], estimator: Any, X: Any, *args: Any, *
     dask.array.Array of shape (n_samples, ...), or a tuple or list of those
         Divided as X is; how many rows a partition has is unknown where it is unknown of X.
 
+    Raises
+    ------
+    TypeError
+        If `X` is not a collection.
+    NotFittedError
+        If the estimator is not fitted.
+
     Examples
     --------
     >>> import dask.array as da

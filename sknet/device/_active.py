@@ -28,6 +28,11 @@ def active(device: Device) -> AbstractContextManager[Any]:
     context manager
         For a ``with`` block; on the host it does nothing.
 
+    Raises
+    ------
+    DeviceError
+        If the kind of device is unknown.
+
     Examples
     --------
     >>> import numpy as np

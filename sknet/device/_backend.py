@@ -68,7 +68,13 @@ class Backend(ABC):
         return Device(self.kind)
 
     def check(self, device: Device) -> None:
-        """Raise DeviceError if `device` does not exist here; by default, there is one of each kind."""
+        """Raise DeviceError if `device` does not exist here; by default, there is one of each kind.
+
+        Raises
+        ------
+        DeviceError
+            If it does not.
+        """
         if device.index:
             raise DeviceError(
                 f"device '{self.kind}:{device.index}' requested, but there is only one '{self.kind}' device"
@@ -99,7 +105,13 @@ class Backend(ABC):
             return self.xp.full(shape, value, dtype=dtype)
 
     def free_memory(self, device: Device) -> int:
-        """Return how many bytes of memory are free on `device`."""
+        """Return how many bytes of memory are free on `device`.
+
+        Raises
+        ------
+        DeviceError
+            If the device does not report it.
+        """
         raise DeviceError(f"device '{device}' does not report how much memory is free")
 
     def is_plain(self, array: Any, writeable: bool = True) -> bool:
@@ -116,6 +128,11 @@ class Backend(ABC):
         Each is called as ``kernel(grid, block, args)``, with two tuples of int and the arrays
         whose addresses it is given; it is launched on the current stream. Products and sums are
         rounded one by one (no fused multiply-add), so that kernels give the bits of single calls.
+
+        Raises
+        ------
+        DeviceError
+            If the device has no kernels.
         """
         raise DeviceError(f"device '{device}' cannot compile kernels")
 
@@ -361,6 +378,11 @@ def to_host(array: Any) -> Any:
     ndarray
         Its values on the host.
 
+    Raises
+    ------
+    TypeError
+        If the object is not an array of a known device.
+
     Examples
     --------
     >>> import numpy as np
@@ -386,6 +408,13 @@ def to_device(array: Any, device: Device) -> Any:
     -------
     array
         The same values on that device.
+
+    Raises
+    ------
+    DeviceError
+        If the kind of device is unknown.
+    TypeError
+        If the object is not an array of a known device.
 
     Examples
     --------

@@ -163,6 +163,11 @@ def slim_model(model: Model) -> Model:
         A model with its own module, whose parameters are those used for predictions: averages, if the
         optimizer keeps some.
 
+    Raises
+    ------
+    TypeError
+        If the module cannot be copied.
+
     Examples
     --------
     >>> import numpy as np

@@ -231,6 +231,15 @@ def fit_network(
     trainer : Trainer, default=None
         What trains; None for this process, on the rows given.
 
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter or a callback has a wrong type or value.
+    TypeError
+        If `resume_from` is neither a path nor a saved fit.
+    ValueError
+        If arguments do not fit each other, the estimator, or the fit that is continued.
+
     Examples
     --------
     >>> import numpy as np

@@ -185,6 +185,11 @@ def check_y(
     ndarray of shape (n_samples,) or (n_samples, n_outputs)
         On the host.
 
+    Raises
+    ------
+    ValueError
+        If there are no targets, or they are not as `check_X_y` wants them.
+
     Examples
     --------
     >>> from sknet import MLPRegressor

@@ -34,6 +34,11 @@ class GraphModule(Module):
     n_rows : int, default=1
         The number of rows for which `graph` is displayed.
 
+    Raises
+    ------
+    GraphError
+        If names, shapes or dtypes of the values are not those of the graph.
+
     Notes
     -----
     The graph was captured in evaluation mode, so `train` and `eval` change nothing. Training uses no dropout,

@@ -30,7 +30,23 @@ Rule = Callable[[Primitive, Operands, Mapped, int, Params], Tensor]
 def batched(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
     """Apply a primitive to every operand of a stack.
 
-    `operands`, `mapped`, `size` and `params` are those of a rule.
+    Parameters
+    ----------
+    primitive : Primitive
+        The operation.
+    operands : tuple
+        Stacked along the first axis, or the same for all.
+    mapped : tuple of bool
+        Which operands are stacked.
+    size : int
+        The length of the stack.
+    params : dict
+        Static parameters, as for one operand.
+
+    Returns
+    -------
+    Tensor
+        The results, stacked along the first axis.
 
     Examples
     --------

@@ -264,7 +264,21 @@ def batch_norm(
 def batch_norm_moments(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return x normalized by `batch_norm` with the batch's statistics, and these: mean and biased variance.
 
-    `weight`, `bias` and `eps` are those of `batch_norm`; the statistics keep reduced axes with length 1.
+    Parameters
+    ----------
+    x : Tensor of shape (n, channels, ...)
+        The operand.
+    weight, bias : Tensor of shape (channels,) or None
+        Factors and summands.
+    eps : float
+        Added to the variance.
+
+    Returns
+    -------
+    normalized : Tensor of shape (n, channels, ...)
+        The result.
+    mean, variance : Tensor of shape (1, channels, ...)
+        Of each channel; reduced axes have length 1.
 
     Examples
     --------

@@ -26,6 +26,11 @@ def write_atomically(path: Path, chunks: Iterable[Any]) -> None:
     chunks : iterable of bytes-like
         The contents.
 
+    Raises
+    ------
+    FileNotFoundError
+        If the folder does not exist.
+
     Examples
     --------
     >>> import tempfile

@@ -79,7 +79,13 @@ class FittedEncoder:
         return encoding_call(source, self._schema, self._plan, self._dtype, name, table)
 
     def check_columns(self, X: Any) -> None:
-        """Raise a ValueError if `X`, a table, has other columns than that of the fit."""
+        """Raise a ValueError if `X`, a table, has other columns than that of the fit.
+
+        Raises
+        ------
+        ValueError
+            If they do not.
+        """
         known = vars(self).get("feature_names_in_")
         given = list(X.columns) if hasattr(X, "columns") else None
         given = given if given and all(isinstance(name, str) for name in given) else None

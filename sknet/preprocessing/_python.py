@@ -40,6 +40,11 @@ def columns_of(X: Any, count: int, names: Any) -> Any:
     ndarray of shape (n_samples, count)
         The columns in the order of the fit.
 
+    Raises
+    ------
+    ValueError
+        If a column is missing, or there are no rows.
+
     Examples
     --------
     >>> import numpy as np

@@ -62,7 +62,13 @@ class InterruptGuard:
         self._pending = True
 
     def poll(self) -> None:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed since the last call, or the group is cancelled."""
+        """Raise KeyboardInterrupt if Ctrl-C was pressed since the last call, or the group is cancelled.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If Ctrl-C was pressed.
+        """
         group = current_group()
         if group is not None and group.is_cancelled:
             raise KeyboardInterrupt

@@ -195,6 +195,11 @@ class RSquared(Score):
     loss : Loss
         The loss, whose inverse link turns outputs into predictions.
 
+    Raises
+    ------
+    ShapeError
+        If there is not one weight per row.
+
     Examples
     --------
     >>> import numpy as np

@@ -54,7 +54,13 @@ class Chosen:
     by: Pass = run
 
     def weights(self, rows: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return weights (of `shape` and `dtype`) of the outputs of `rows`; their sum is differentiated."""
+        """Return weights (of `shape` and `dtype`) of the outputs of `rows`; their sum is differentiated.
+
+        Raises
+        ------
+        ShapeError
+            If the outputs of a row are not a vector.
+        """
         if len(shape) != 2:
             raise ShapeError(
                 f"gradients with respect to inputs need outputs of shape (n_samples, n_outputs), got {shape}"

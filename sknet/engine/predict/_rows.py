@@ -175,6 +175,11 @@ def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, devi
     array of shape (n_samples, ...)
         On `device`; None if there are no rows.
 
+    Raises
+    ------
+    DeviceError
+        If the kind of device is unknown.
+
     Examples
     --------
     >>> import numpy as np

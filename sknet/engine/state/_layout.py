@@ -66,7 +66,13 @@ class Layout:
             flat[part] = values[name].reshape(-1)
 
     def check(self, values: Mapping[str, Any]) -> None:
-        """Raise a StateError unless `values` has exactly the parameters, in their shapes."""
+        """Raise a StateError unless `values` has exactly the parameters, in their shapes.
+
+        Raises
+        ------
+        StateError
+            If names or shapes differ.
+        """
         if set(values) != set(self.shapes):
             raise StateError(f"expected arrays for exactly {sorted(self.shapes)}, got {sorted(values)}")
         for name, shape in self.shapes.items():

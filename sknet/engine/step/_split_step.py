@@ -60,6 +60,11 @@ class SplitStep:
     gradient : array of shape (layout.size,)
         Written by `compute`, read by `update`.
 
+    Raises
+    ------
+    GradientError
+        If the model has no trainable parameters.
+
     Examples
     --------
     >>> import numpy as np
