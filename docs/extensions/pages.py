@@ -80,6 +80,19 @@ def table(rows: list[tuple[nodes.Node, nodes.Node]]) -> nodes.table:
     return nodes.table("", group, classes=["names"])
 
 
+def break_at_dots(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """Let the title of a page of the reference, a dotted name, break after its dots in a narrow window."""
+    title = tree.next_node(nodes.title)
+    if not page.startswith("api/") or title is None:
+        return
+    first, *rest = title.astext().split(".")
+    parts: list[nodes.Node] = [nodes.Text(first)]
+    for part in rest:
+        parts += [nodes.Text("."), nodes.raw("", "<wbr>", format="html"), nodes.Text(part)]
+    title.children = []
+    title += parts
+
+
 def check(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn about every public name without a page."""
     for name in missing(set(env.get_domain("py").objects)):
@@ -87,8 +100,9 @@ def check(app: Sphinx, env: BuildEnvironment) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directive, and connect both."""
+    """Register the directive, and connect all."""
     app.add_directive("modules", Modules)
     app.connect("builder-inited", write)
+    app.connect("doctree-resolved", break_at_dots)
     app.connect("env-check-consistency", check)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -49,7 +49,7 @@ def notes_of(node: Node) -> Notes:
 
     Returns
     -------
-    `Notes`
+    notes : object
         The same object in every call.
 
     Examples

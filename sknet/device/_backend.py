@@ -348,7 +348,7 @@ def namespace(array: Any) -> Namespace:
     Returns
     -------
     Namespace
-        The `Backend.xp` of the array's backend.
+        The ``xp`` of the array's backend.
 
     Raises
     ------
