@@ -8,9 +8,10 @@ import numpy as np
 
 from sknet._scipy import issparse
 from sknet._tree import leaves, map_leaves, paths
+from sknet.compile._constant import axes_of, same_bytes, snapshot
 from sknet.compile._graph import Equation, Graph, Operand, Variable
 from sknet.compile._signature import OutputIndex, Pure, Signature, pure_of
-from sknet.core import Primitive, Tensor, TracedArray, capturing, user_line
+from sknet.core import PRIMITIVES, Primitive, Tensor, TracedArray, capturing, user_line
 from sknet.core.extend import line_of
 from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host
 from sknet.exceptions import CaptureError, DeviceError
@@ -91,6 +92,7 @@ class Recorder:
         self.equations: list[Equation] = []
         self.constants: dict[Variable, np.ndarray] = {}
         self._known: dict[int, tuple[Variable, Any]] = {}
+        self._bases: dict[int, tuple[Any, np.ndarray, tuple[int, ...] | None]] = {}
 
     def variable(self, leaf: Any) -> Variable:
         """Return the variable of a leaf of the result: that of a traced tensor, or a new constant."""
@@ -100,7 +102,8 @@ class Recorder:
         """Add one equation and return the traced array of its output."""
         if primitive.tape_only:
             return inputs[0].data  # type: ignore[no-any-return]
-        operands = tuple([self._operand(x) for x in inputs])
+        reads = self._laid_out if primitive.expression is None and primitive.view is None else self._operand
+        operands = tuple([reads(x) for x in inputs])
         params = {name: _frozen(primitive, value) for name, value in params.items()}
         equation = Equation(primitive, operands, params)
         if not self.is_open:
@@ -124,6 +127,28 @@ class Recorder:
         if isinstance(x, (bool, int, float)):
             return x
         raise CaptureError(f"an operand of type {type(x).__name__} cannot be captured, {user_line()}")
+
+    def _laid_out(self, x: Any) -> Operand:
+        """Return an operand; a constant that is not C-contiguous is recorded as a view of one that is.
+
+        Products and sums of transposed and of broadcast arrays round differently.
+        """
+        if not isinstance(x, Tensor) or x.requires_grad or isinstance(x.data, (_Traced, MetaArray)):
+            return self._operand(x)
+        array = to_host(x.data)
+        if array.flags.c_contiguous:
+            return self._constant(x.data)
+        _, base, axes = self._bases.setdefault(id(x.data), (x.data, *axes_of(array)))
+        found = self._constant(base)
+        if axes is not None:
+            found = self._view("permute_dims", found, axes=axes)
+        return found if found.shape == x.shape else self._view("broadcast_to", found, shape=x.shape)
+
+    def _view(self, name: str, x: Variable, **params: Any) -> Variable:
+        self.equations.append(Equation(PRIMITIVES[name], (x,), params))
+        if self.lines is not None:
+            self.lines.append(line_of())
+        return self.equations[-1].output
 
     def _variable(self, x: Tensor) -> Variable:
         data = x.data
@@ -149,9 +174,9 @@ class Recorder:
         found = self._known.get(id(data))
         array = to_host(data)
         # The function may write to an array between two uses of it.
-        if found is None or not _same_bytes(array, self.constants[found[0]]):
+        if found is None or not same_bytes(array, self.constants[found[0]]):
             # A copy, so that later writes by the owner do not change the computation.
-            variable, value = Variable(data.shape, data.dtype), _snapshot(array)
+            variable, value = Variable(data.shape, data.dtype), snapshot(array)
             self.constants[variable] = value
             found = self._known[id(data)] = variable, data  # keeping the array keeps its id unique
         return found[0]
@@ -358,22 +383,3 @@ def _frozen(primitive: Primitive, value: Any) -> Any:
         value.flags.writeable = False
         return value
     return value.copy() if is_array(value) else value
-
-
-def _same_bytes(array: np.ndarray, snapshot: np.ndarray) -> bool:
-    if array.dtype.hasobject:
-        return False
-    if array.size > 1 and not any(snapshot.strides):
-        return bool(array.tobytes() == snapshot[(0,) * snapshot.ndim].tobytes() * array.size)
-    return bool(array.tobytes() == snapshot.tobytes())
-
-
-def _snapshot(array: np.ndarray) -> np.ndarray:
-    """Copy an array; one whose elements are all equal becomes a broadcast view of a single element."""
-    if array.size > 1:
-        first = array[(0,) * array.ndim]
-        if not any(array.strides) or array.tobytes() == first.tobytes() * array.size:
-            return np.broadcast_to(first, array.shape)
-    copy = np.array(array, order="C")
-    copy.flags.writeable = False
-    return copy

@@ -47,9 +47,9 @@ def compile(
         set to zero at once.
     exact : bool, default=False
         Keep the operations as they are, so that results equal those of an uncompiled call to the
-        last bit (except for the sign of a zero in a sum, and for products and sums of arguments and
-        constants that are not C-contiguous, which count as their copies). Otherwise rounding may differ,
-        but not what is finite, infinite, NaN or zero.
+        last bit (except for the sign of a zero in a sum, and for products and sums of arguments that are
+        not C-contiguous, and of constants that are parts of larger arrays, which count as their copies).
+        Otherwise rounding may differ, but not what is finite, infinite, NaN or zero.
     slots : tuple of trees of arrays, default=None
         Arrays to use as slots, as for `Compiled.fresh`.
 
@@ -193,7 +193,7 @@ def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[
             )
         free.remove(fitting[0])
         pairs[fitting[0]] = donor
-    roots, copies = Views(graph, graph.equations), []
+    roots, copies = Views(graph.equations), []
     taken = set(pairs.values())
     for i, output in enumerate(outputs):
         unsafe = roots.root(output) in taken and output is not pairs.get(i)

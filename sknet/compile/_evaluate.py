@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sknet._tree import leaves, map_leaves, paths
+from sknet.compile._constant import as_read
 from sknet.compile._key import same_value
 from sknet.compile._signature import OutputIndex
 from sknet.core import PRIMITIVES, Tensor, as_tensor, bind, is_grad_enabled
@@ -189,7 +190,7 @@ def outputs_of(graph: "Graph", inputs: Sequence[Tensor]) -> list[Tensor]:
     """
     known: dict[Any, Tensor] = dict(zip(graph.inputs, inputs, strict=True))
     device = inputs[0].device if inputs else None
-    for variable, constant in graph.constants.items():
+    for variable, constant in as_read(graph.constants, reversed(graph.equations)).items():
         array = constant if device is None or device.kind in ("cpu", "meta") else to_device(constant, device)
         known[variable] = Tensor(array)
     for equation in graph.equations:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile import _internal as own
+from sknet.compile._constant import as_read
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._group import Group, is_elementwise
 from sknet.compile._layout import ALIGNMENT, Buffer, Place, assign_offsets
@@ -43,6 +44,8 @@ class Plan:
     ----------
     equations : list of Equation
         In execution order.
+    constants : dict of Variable to ndarray
+        The graph's constants, as its equations read them.
     views : Views
         Which variables are views of which.
     buffers : dict of Variable to Buffer
@@ -84,7 +87,7 @@ class Plan:
         self.graph = graph
         self.groups = groups
         self.equations = [equation for group in groups for equation in group.equations]
-        self.views = Views(graph, self.equations)
+        self.views = Views(self.equations)
         self.buffers: dict[Variable, Buffer] = {}
         self.scratch: dict[Equation, list[Buffer]] = {}
         self.copies: list[tuple[Variable, Variable]] = []
@@ -92,7 +95,7 @@ class Plan:
         self.blank: set[Variable] = set()
         self._needs = scratch
         self._alignment = alignment
-        self._constants = self._constants_as_used()
+        self.constants = as_read(graph.constants, reversed(self.equations))
         self._find_lifetimes()
         self._place_inputs()
         self._place_parts()
@@ -106,24 +109,6 @@ class Plan:
         for buffer in pinned:
             buffer.offset = self.arena_size + self.pinned_size
             self.pinned_size += buffer.aligned
-
-    def _constants_as_used(self) -> dict[Variable, np.ndarray]:
-        """Return the constants; broadcast ones that are an operand of a product or sum are materialised.
-
-        A product of an array with zero strides rounds differently from that of a C-contiguous one.
-        """
-        read = {
-            x
-            for equation in self.equations
-            if equation.primitive.expression is None and equation.primitive.view is None
-            for x in equation.variables
-        }
-        return {
-            x: np.array(value, order="C")
-            if x in read and value.size > 1 and not any(value.strides)
-            else value
-            for x, value in self.graph.constants.items()
-        }
 
     # -- lifetimes ----------------------------------------------------------------------------
 
@@ -383,7 +368,7 @@ class Plan:
             Views of `memory`, the slots, or constants.
         """
         found: dict[Variable, Any] = dict(zip(self.graph.inputs, slots, strict=True))
-        found.update(self._constants if constants is None else constants)
+        found.update(self.constants if constants is None else constants)
         owners = {id(self.buffers[x]): array for x, array in found.items()}
         places, outputs = self._homes
         # One array for each place: NumPy looks for overlaps of different ones, as long as a sum takes.

@@ -1,10 +1,11 @@
 """Views: equations that compute nothing; their arrays are made once, when memory is assigned."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._graph import Equation, Variable
 from sknet.device import backend_of
 
 __all__ = ["Views"]
@@ -15,22 +16,22 @@ class Views:
 
     Parameters
     ----------
-    graph : Graph
-        The graph.
-    equations : list of Equation
-        Its equations, in order of execution.
+    equations : iterable of Equation
+        Those of a graph, in order of execution.
     """
 
-    def __init__(self, graph: Graph, equations: list[Equation]) -> None:
+    def __init__(self, equations: Iterable[Equation] = ()) -> None:
         self._sources: dict[Variable, Variable] = {}
         self._whole: dict[Variable, bool] = {}
         # Arrays with the right strides, whose memory is never accessed.
-        self._ghosts: dict[Variable, np.ndarray] = dict(graph.constants)
+        self._ghosts: dict[Variable, np.ndarray] = {}
         for equation in equations:
-            if equation.primitive.view is not None:
-                self._look_at(equation)
+            self.add(equation)
 
-    def _look_at(self, equation: Equation) -> None:
+    def add(self, equation: Equation) -> None:
+        """Take in the equation after those known so far."""
+        if equation.primitive.view is None:
+            return
         x: Variable = equation.operands[0]
         after = self.applied(equation, self.ghost(x))
         if after is None:

@@ -282,7 +282,7 @@ def test_aligned_memory():
 def test_views():
     x = np.arange(6.0).reshape(2, 3)
     compiled = compile(lambda x: (ops.matrix_transpose(x)[1:], x.reshape(-1)[3]), (x,))
-    views = Views(compiled.graph, compiled.graph.equations)
+    views = Views(compiled.graph.equations)
     assert all(views.is_view(e) for e in compiled.graph.equations)
     first, second = compiled(x)
     np.testing.assert_array_equal(first, [[1, 4], [2, 5]])

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet.compile._constant import as_read, is_repeated
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.passes._rewrite import Rewriter, Rules, scalar_of
 from sknet.device import backend, result_dtype
@@ -19,19 +20,21 @@ CONSTANTS = Rules()
 @CONSTANTS.on("*")
 def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Compute an equation whose operands are all constant."""
-    values = []
-    for x in equation.operands:
-        value = rewriter.constants.get(x) if type(x) is Variable else x
-        if value is None:
-            return None
-        values.append(value)
+    constants = rewriter.constants
+    if any(type(x) is Variable and x not in constants for x in equation.operands):
+        return None
     if any(isinstance(x, SparseSlot) for x in equation.params.values()):
         return None  # the slot's contents change
     if equation.output.size > LARGEST and equation.primitive.view is None:
         return None
+    known = as_read({x: constants[x] for x in equation.variables}, [equation])
+    values = [known[x] if type(x) is Variable else x for x in equation.operands]
     forward = equation.primitive.forward_on(backend("cpu"))
     with np.errstate(all="ignore"):
-        return rewriter.constant(np.asarray(forward(*values, **equation.params)))
+        value = np.asarray(forward(*values, **equation.params))
+    if equation.output.size > LARGEST and not (is_repeated(value) or value.flags.c_contiguous):
+        return None  # constants are C-contiguous
+    return rewriter.constant(value)
 
 
 @CONSTANTS.on("*")

@@ -41,5 +41,5 @@ def optimize(graph: Graph, *, exact: bool = False) -> Graph:
     """
     rules = EXACT_RULES if exact else ALL_RULES
     graph = without_dead_code(graph).verify()
-    graph = without_dead_code(rewrite(graph, rules)).verify()
-    return without_dead_code(rewrite(graph, SIGNS)).verify()
+    graph = without_dead_code(rewrite(graph, rules, exact)).verify()
+    return without_dead_code(rewrite(graph, SIGNS, exact)).verify()

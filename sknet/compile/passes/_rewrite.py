@@ -1,12 +1,15 @@
 """Rewriting a graph: one walk over the equations, each offered to the rules for its primitive."""
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
+from sknet.compile._constant import read_as_laid_out
 from sknet.compile._graph import Equation, Graph, Operand, Variable
 from sknet.compile._key import key_of
+from sknet.compile._views import Views
 from sknet.core import PRIMITIVES, Primitive
 
 __all__ = ["Rewriter", "Rule", "Rules", "rewrite", "scalar_of"]
@@ -69,9 +72,11 @@ class Rewriter:
         What is read.
     rules : Rules
         What is applied.
+    exact : bool, default=False
+        Whether what products and sums read keeps its strides, on which their rounding depends.
     """
 
-    def __init__(self, graph: Graph, rules: Rules) -> None:
+    def __init__(self, graph: Graph, rules: Rules, exact: bool = False) -> None:
         self.constants = dict(graph.constants)
         self.definitions: dict[Variable, Equation] = {}
         self._rules = rules
@@ -84,27 +89,26 @@ class Rewriter:
                 self._uses[x] = self._uses.get(x, 0) + 1
         for x in graph.outputs:
             self._uses[x] = self._uses.get(x, 0) + 1
-        self._read_as_laid_out: set[Variable] = set()
-        for equation in reversed(graph.equations):
-            primitive = equation.primitive
-            if primitive.view is not None:
-                is_reading = equation.output in self._read_as_laid_out
-            else:
-                is_reading = primitive.expression is None
-            if is_reading:
-                self._read_as_laid_out.update(equation.variables)
+        self._read_as_laid_out = read_as_laid_out(reversed(graph.equations))
+        self._keeps_bits = exact
+        self._before = graph.equations
+        self._views = Views()
+        self._n_viewed = 0
 
     def run(self, graph: Graph) -> Graph:
         """Walk over the equations; return the new graph."""
         renamed = self._renamed
         for equation in graph.equations:
+            output = equation.output
             operands = tuple([renamed.get(x, x) if type(x) is Variable else x for x in equation.operands])
             if operands != equation.operands:
-                equation = Equation(equation.primitive, operands, equation.params, equation.output)
+                equation = Equation(equation.primitive, operands, equation.params, output)
             found = self._add(equation)
-            if found is not equation.output:
-                renamed[equation.output] = found
-                self._uses[found] = self._uses.get(found, 0) + self._uses.get(equation.output, 0)
+            if self._keeps_bits and found is not output and not self._rounds_alike(found, output):
+                found = self._appended(equation)
+            if found is not output:
+                renamed[output] = found
+                self._uses[found] = self._uses.get(found, 0) + self._uses.get(output, 0)
         outputs = [renamed.get(x, x) for x in graph.outputs]
         return graph.replaced(constants=self.constants, equations=self._equations, outputs=outputs)
 
@@ -115,6 +119,8 @@ class Rewriter:
 
     def constant(self, value: np.ndarray) -> Variable:
         """Return the variable of a computed constant."""
+        if any(value.strides):
+            value = np.ascontiguousarray(value)
         key = key_of(value)
         variable = self._known.get(key)
         if variable is None:
@@ -146,18 +152,57 @@ class Rewriter:
                 return found
         return self._written(equation)
 
+    def _rounds_alike(self, found: Variable, output: Variable) -> bool:
+        """Tell whether products and sums round alike if they read a variable in place of another.
+
+        They do if it has the same strides. NumPy multiplies a matrix by its own transpose in another way
+        than two different ones, so two factors of a product must not become the same.
+        """
+        if output not in self._read_as_laid_out:
+            return True
+        now, then = self._views_now(), self._views_before
+        if now.ghost(found).strides != then.ghost(output).strides:
+            return False
+        root, others = now.root(found), self._factors.get(output, ())
+        return all(now.root(self._renamed.get(x, x)) is not root for x in others)
+
+    def _views_now(self) -> Views:
+        for equation in self._equations[self._n_viewed :]:
+            self._views.add(equation)
+        self._n_viewed = len(self._equations)
+        return self._views
+
+    @cached_property
+    def _views_before(self) -> Views:
+        return Views(self._before)
+
+    @cached_property
+    def _factors(self) -> dict[Variable, set[Variable]]:
+        """What each variable is multiplied by, directly or as a view."""
+        found: dict[Variable, set[Variable]] = {}
+        for equation in self._before:
+            if equation.primitive is PRIMITIVES["matmul"]:
+                x, y = (self._views_before.root(operand) for operand in equation.variables)
+                if x is not y:
+                    found.setdefault(x, set()).add(y)
+                    found.setdefault(y, set()).add(x)
+        return found
+
     def _written(self, equation: Equation) -> Variable:
         """Append an equation unless an identical one exists; return its output."""
         key = _key(equation)
         found = self._known.get(key)
         if found is None:
-            self._equations.append(equation)
-            self.definitions[equation.output] = equation
-            found = self._known[key] = equation.output
+            found = self._known[key] = self._appended(equation)
         return found
 
+    def _appended(self, equation: Equation) -> Variable:
+        self._equations.append(equation)
+        self.definitions[equation.output] = equation
+        return equation.output
 
-def rewrite(graph: Graph, rules: Rules) -> Graph:
+
+def rewrite(graph: Graph, rules: Rules, exact: bool = False) -> Graph:
     """Return the graph after one walk with some rules; common subexpressions are merged.
 
     Parameters
@@ -166,6 +211,8 @@ def rewrite(graph: Graph, rules: Rules) -> Graph:
         Any graph.
     rules : Rules
         What is applied.
+    exact : bool, default=False
+        As for `Rewriter`.
 
     Returns
     -------
@@ -182,7 +229,7 @@ def rewrite(graph: Graph, rules: Rules) -> Graph:
     >>> len(graph.equations), len(rewrite(graph, RULES).equations)
     (3, 2)
     """
-    return Rewriter(graph, rules).run(graph)
+    return Rewriter(graph, rules, exact).run(graph)
 
 
 def scalar_of(rewriter: Rewriter, x: Operand) -> bool | int | float | None:

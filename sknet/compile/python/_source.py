@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from sknet.compile._constant import read_as_laid_out
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._rows import Length, Rows, graph_of_any_rows
+from sknet.compile._views import Views
 from sknet.compile.passes import optimize
 from sknet.compile.python._functions import Functions
 from sknet.exceptions import CaptureError
@@ -213,6 +215,9 @@ class _Body:
     ) -> None:
         self._source, self._rows, self._names, self._layers = source, rows, names, layers
         self._known = rows.graph.names()
+        equations = rows.graph.equations
+        self._views, self._read = Views(equations), read_as_laid_out(reversed(equations))
+        self._turned: set[Variable] = set()  # what may not be C-contiguous
 
     def operand(self, x: Variable) -> str:
         """Return the name of a variable, or the expression of a constant."""
@@ -230,11 +235,29 @@ class _Body:
         ]
         params = self._rows.params(equation)
         write = LINES.get(equation.primitive.name, _plain)
-        text = write(self, equation, operands, params)
+        text = self._laid_out(equation, write(self, equation, operands, params))
         name = self._names[equation.output] = self._known[equation.output]
         said = [self._layers[x] for x in operands if x in self._layers]
         about = ": ".join([*dict.fromkeys(said), equation.primitive.name, self._shape(equation.output)])
         return f"{f'{name} = {text}':<60}# {about}"
+
+    def _laid_out(self, equation: Equation, text: str) -> str:
+        """Make a result C-contiguous where a product or sum reads it, as calls and programs do.
+
+        NumPy's results for transposed operands are transposed, and products and sums of such arrays round
+        differently.
+        """
+        output, primitive = equation.output, equation.primitive
+        is_turned = not self._turned.isdisjoint(equation.variables)
+        if primitive.view is not None:
+            is_turned = is_turned or not self._views.ghost(output).flags.c_contiguous
+        elif output.ndim < 2 or (output.ndim == 2 and primitive.name == "matmul"):
+            is_turned = False
+        elif is_turned and output in self._read:
+            return f"np.ascontiguousarray({text})"
+        if is_turned:
+            self._turned.add(output)
+        return text
 
     def _shape(self, x: Variable) -> str:
         inside = ", ".join(map(str, self._rows.shape(x)))

@@ -66,7 +66,7 @@ class CupyProgram:
         module = self._module()
         with self._owner.activate(device):
             self._compile(module)
-            self._constants = {x: self._placed(value) for x, value in plan.graph.constants.items()}
+            self._constants = {x: self._placed(value) for x, value in plan.constants.items()}
         head = f"# device: {device}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
         self.source = self._writer.source(head)
         self._bind = executed(self.source, self)
