@@ -186,15 +186,14 @@ def test_fashion_mnist_is_read_as_it_is_published(fashion, part_of, tmp_path):
         np.testing.assert_array_equal(published[name], archived[name])
 
 
-def test_cnn_fashion_mnist(fashion, tmp_path):
+def test_cnn_fashion_mnist(fashion, tmp_path, run_here):
     few = {name: array[:240] for name, array in fashion.items()}
     plot, data = tmp_path / "loss.png", save_npz(few, tmp_path)
     arguments = ["--data", data, "--epochs", 2, "--plot", plot, "--checkpoint", tmp_path / "saved"]
-    done = run("cnn_fashion_mnist.py", *arguments)
-    printed = done.stdout
+    printed, progress = run_here("cnn_fashion_mnist.py", *arguments)
     assert "220 to train on, 20 to validate on, 100 to test on" in printed
     assert len(re.findall(r"^\d+ channels, lr 0.00\d: accuracy 0.\d+$", printed, re.MULTILINE)) == 4
-    assert "100%" in done.stderr
+    assert "100%" in progress
     assert number_after("test accuracy", printed) > 0.2
     assert plot.exists() or "matplotlib is not installed" in printed
     assert {"last.safetensors", "best.safetensors"} <= {path.name for path in (tmp_path / "saved").iterdir()}

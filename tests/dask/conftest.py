@@ -1,4 +1,4 @@
-"""Clusters of four workers: in threads of this process, and, where that matters, in processes.
+"""Clusters: of four workers in threads of this process, and, where that matters, of three processes.
 
 They are closed after each file of tests, since even idle clusters take time from the tests beside them.
 """
@@ -29,7 +29,7 @@ def processes():
     environment = {**os.environ, **CHECKOUT}
     with (
         dask.config.set({"distributed.nanny.environ": environment}),
-        LocalCluster(**WORKERS) as cluster,
+        LocalCluster(**WORKERS | {"n_workers": 3}) as cluster,
     ):
         yield cluster
 
