@@ -125,11 +125,11 @@ def run(module: Callable[..., Any], scope: Scope, args: "tuple[Any, ...] | dict[
     --------
     >>> import numpy as np
     >>> from sknet import Tensor, nn
-    >>> layer = nn.BatchNorm(2)
-    >>> scope = nn.Scope({}, training=True)
-    >>> _ = nn.run(layer.initialize(0), scope, (Tensor(np.eye(2, dtype="float32")),))
-    >>> [type(key).__name__ for key in scope.updates]
-    ['tuple', 'tuple', 'tuple']
+    >>> layer, scope = nn.BatchNorm(2).initialize(0), nn.Scope({}, training=True)
+    >>> nn.run(layer, scope, (Tensor(np.eye(2, dtype="float32")),)).shape
+    (2, 2)
+    >>> len(scope.updates), layer.running_mean.tolist()  # the layer still has its own
+    (3, [0.0, 0.0])
     """
     scope.updates = {}
     scope.site = 0
