@@ -188,7 +188,7 @@ def check_y(
     Raises
     ------
     ValueError
-        If there are no targets, or they are not as `check_X_y` wants them.
+        If there are no targets, or scikit-learn's checks refuse them.
 
     Examples
     --------
