@@ -11,6 +11,7 @@ import ast
 import inspect
 import re
 import textwrap
+import traceback
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -24,6 +25,7 @@ FIELD = re.compile(r"^(\*{0,2}\w[\w, *]*?)(?: : (\S.*))?$", re.MULTILINE)
 UNNAMED = {"args", "kwargs"}
 NOTHING = (inspect.Signature.empty, None, "None", "NoReturn", "Never")
 NOT_OF_USERS = {"NotImplementedError", "AttributeError", "StopIteration"}  # Python's protocols
+POSITIONAL = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 PUBLIC = public_objects()
 OPERATIONS = [
     value for path, value in PUBLIC.items() if path.startswith("sknet.ops.") and ".extend." not in path
@@ -195,6 +197,40 @@ def public_members() -> Iterator[tuple[str, object]]:
 def test_docstrings():
     found = [f"{path} {fault}" for path, value in public_members() for fault in faults(value)]
     assert not found, "\n".join(found)
+
+
+class Wrong:
+    """An argument that nothing takes."""
+
+
+def error_of(cls: type, arguments: list[object]) -> Exception | None:
+    """Return the error that a constructor of sknet raises, rather than Python for it."""
+    try:
+        cls(*arguments)
+    except Exception as error:
+        *_, last = traceback.extract_tb(error.__traceback__)
+        return error if "/sknet/" in last.filename and (last.line or "").startswith("raise ") else None
+    return None
+
+
+def created_by_users(value: object) -> bool:
+    is_class = isinstance(value, type) and not issubclass(value, Exception)
+    return is_class and not (inspect.isabstract(value) or is_protocol(value))
+
+
+def test_errors_of_wrong_arguments_are_described():
+    silent, errors = [], {}
+    for path, cls in PUBLIC.items():
+        parameters = inspect.signature(cls).parameters.values() if created_by_users(cls) else ()
+        required = [p for p in parameters if p.default is p.empty and p.kind in POSITIONAL]
+        error = error_of(cls, [Wrong() for _ in required]) if required else None
+        if error is not None and type(error).__name__ not in NOT_OF_USERS:
+            doc = errors[path] = inspect.cleandoc(cls.__doc__ or "")
+            silent += (
+                [f"{path}: {error!r}"] if "Raises" not in sections(doc) and not constrained(cls, doc) else []
+            )
+    assert len(errors) > 50
+    assert not silent, "\n".join(silent)
 
 
 def complete(a: int, *rest: int, b: float = 1.0) -> int:

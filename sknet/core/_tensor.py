@@ -478,6 +478,11 @@ def as_tensor(x: Any) -> Tensor:
     Tensor
         The same values, not copied where that can be.
 
+    Raises
+    ------
+    DtypeError
+        If there is no tensor of such values.
+
     Examples
     --------
     >>> as_tensor([1, 2]).shape

@@ -167,6 +167,11 @@ class ModuleList(Indexed):
     *modules : Module
         They are named "0", "1", ... Or one mapping of names to modules, in its order.
 
+    Raises
+    ------
+    TypeError
+        If an entry is not a `Module`; names it.
+
     Examples
     --------
     >>> import numpy as np
@@ -191,6 +196,11 @@ class ParameterList(Indexed):
     ----------
     *parameters : Parameter
         They are named "0", "1", ... Or one mapping of names to parameters, in its order.
+
+    Raises
+    ------
+    TypeError
+        If an entry is not a `Parameter`; names it.
 
     Examples
     --------
@@ -287,6 +297,11 @@ class ModuleDict(_Named):
     entries : mapping of str to Module, default=None
         In their order.
 
+    Raises
+    ------
+    TypeError
+        If an entry is not a `Module`; names it.
+
     Examples
     --------
     >>> from sknet import nn
@@ -305,6 +320,11 @@ class ParameterDict(_Named):
     ----------
     entries : mapping of str to Parameter, default=None
         In their order.
+
+    Raises
+    ------
+    TypeError
+        If an entry is not a `Parameter`; names it.
 
     Examples
     --------

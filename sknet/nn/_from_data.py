@@ -344,6 +344,11 @@ def rows_of(x: Any, most: int, random_state: RandomState) -> Any:
     ndarray or CSR matrix of shape (n_rows, n_features), dtype=float64
         The rows.
 
+    Raises
+    ------
+    TypeError
+        If it is not an array of a known device.
+
     Examples
     --------
     >>> import numpy as np

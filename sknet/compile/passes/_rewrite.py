@@ -212,7 +212,7 @@ def rewrite(graph: Graph, rules: Rules, exact: bool = False) -> Graph:
     rules : Rules
         What is applied.
     exact : bool, default=False
-        As for `Rewriter`.
+        As for `optimize`.
 
     Returns
     -------

@@ -23,6 +23,11 @@ def warn_of_overflow(result: Any, X: Any, who: str) -> None:
     who : str
         The name of the predictor in the message.
 
+    Raises
+    ------
+    TypeError
+        If the predictions are not an array of a known device.
+
     Examples
     --------
     >>> import numpy as np

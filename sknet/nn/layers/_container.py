@@ -25,6 +25,11 @@ class Sequential(Indexed):
     *layers : Module
         They are named "0", "1", ... Or one mapping of names to modules, in its order.
 
+    Raises
+    ------
+    TypeError
+        If an entry is not a `Module`; names it.
+
     Examples
     --------
     >>> import numpy as np
@@ -68,6 +73,11 @@ class Residual(Module):
         What is learned besides the identity.
     projection : Module, default=None
         What the shortcut does if the module's output has another shape; None passes x on.
+
+    Raises
+    ------
+    TypeError
+        If it is not a `Module`.
 
     Notes
     -----
@@ -121,6 +131,11 @@ class Parallel(Indexed):
         How the outputs are combined; all but "concat" need outputs of one shape.
     axis : int, default=-1
         Along which axis "concat" joins, or which axis of the result "stack" makes.
+
+    Raises
+    ------
+    TypeError
+        If an entry is not a `Module`; names it.
 
     Examples
     --------
