@@ -15,6 +15,7 @@ from sknet.exceptions import DeviceError
 
 __all__ = ["CupyBackend"]
 
+OLDEST = 14  # the major version of CuPy; CuPy 13 refuses `matmul` of vectors with `out=`
 INSTALL = "install CuPy with pip install 'sknet[cuda12]' or 'sknet[cuda13]', or use device='cpu'"
 
 
@@ -36,6 +37,11 @@ class CupyBackend(Backend):
             raise DeviceError(
                 f"device 'cuda' needs CuPy, which cannot be imported ({error}): {INSTALL}"
             ) from error
+        if int(cupy.__version__.partition(".")[0]) < OLDEST:
+            raise DeviceError(
+                f"device 'cuda' needs CuPy {OLDEST} or later, and CuPy {cupy.__version__} is installed: "
+                f"{INSTALL}"
+            )
         self._cupy = cupy
         self._sparse = cupyx.scipy.sparse
         functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}

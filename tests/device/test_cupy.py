@@ -2,15 +2,17 @@
 
 import contextlib
 import sys
+import tomllib
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
 from sknet.device import Device
-from sknet.device._cupy import CupyBackend
+from sknet.device._cupy import OLDEST, CupyBackend
 from sknet.device._numpy import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
+from tests.project import ROOT
 
 
 class FakeRuntimeError(RuntimeError):
@@ -47,6 +49,7 @@ def count(monkeypatch):
     cuda = SimpleNamespace(runtime=runtime, Device=lambda index: contextlib.nullcontext(index))
     module(
         "cupy",
+        __version__="14.0.0",
         ndarray=type("ndarray", (), {}),
         cuda=cuda,
         asarray=lambda x: ("on the GPU", x),
@@ -119,3 +122,27 @@ def test_not_installed(monkeypatch):
         match=r"needs CuPy, which cannot be imported .*: install CuPy with pip install 'sknet\[cuda12\]'",
     ):
         CupyBackend()
+
+
+@pytest.mark.parametrize("version", ["14.0.0", "14.2.0rc1", "15.0.0a1", "100.0"])
+def test_versions_that_are_taken(count, monkeypatch, version):
+    monkeypatch.setattr(sys.modules["cupy"], "__version__", version)
+    assert CupyBackend().kind == "cuda"
+
+
+@pytest.mark.parametrize("version", ["13.6.0", "9.0.0", "13.0.0b1"])
+def test_older_versions_are_refused(count, monkeypatch, version):
+    monkeypatch.setattr(sys.modules["cupy"], "__version__", version)
+    message = (
+        rf"device 'cuda' needs CuPy 14 or later, and CuPy {version} is installed: install CuPy with pip "
+        r"install 'sknet\[cuda12\]' or 'sknet\[cuda13\]', or use device='cpu'"
+    )
+    with pytest.raises(DeviceError, match=message):
+        CupyBackend()
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_the_extras_install_what_the_backend_takes(version):
+    """A wheel of CuPy without `ctk` has no cuBLAS."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras[f"cuda{version}"] == [f"cupy-cuda{version}x[ctk]>={OLDEST}"]
