@@ -7,7 +7,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # `docs` and `tests` of this checkout
 
 import sknet  # noqa: E402
-from docs.extensions.links import short_names  # noqa: E402
+from docs.extensions.names import NOT_LINKED, short_names  # noqa: E402
 
 project = "sknet"
 author = "The sknet developers"
@@ -33,10 +33,9 @@ exclude_patterns = ["_build", "README.md", "inventories", "measured"]
 default_role = "py:obj"
 add_module_names = False
 toc_object_entries = False
-nitpicky = True  # docs.extensions.links knows parameters and attributes, which have no page of their own
-nitpick_ignore = [  # of libraries whose sites are not linked
-    ("py:obj", "joblib.parallel_config"),
-    ("py:obj", "sklearn.callback"),
+nitpicky = True  # docs.extensions.names knows parameters and attributes, which have no page of their own
+nitpick_ignore = [
+    *(("py:obj", name) for name in NOT_LINKED),
     ("py:data", "python:True"),
     ("py:data", "python:False"),
 ]

@@ -18,11 +18,13 @@ import pytest
 
 from docs import operations
 from docs.extensions.docstrings import constrained
+from docs.extensions.names import is_known
 from tests.project import is_protocol, public_objects
 
 SECTION = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}$", re.MULTILINE)
 FIELD = re.compile(r"^(\*{0,2}\w[\w, *]*?)(?: : (\S.*))?$", re.MULTILINE)
 UNNAMED = {"args", "kwargs"}
+NOT_NAMES = re.compile(r":\w+:`[^`]*`|``.*?``|^ *(?:>>>|\.\.\.) [^\n]*$", re.MULTILINE | re.DOTALL)
 NOTHING = (inspect.Signature.empty, None, "None", "NoReturn", "Never")
 NOT_OF_USERS = {"NotImplementedError", "AttributeError", "StopIteration"}  # Python's protocols
 POSITIONAL = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
@@ -197,6 +199,19 @@ def public_members() -> Iterator[tuple[str, object]]:
 def test_docstrings():
     found = [f"{path} {fault}" for path, value in public_members() for fault in faults(value)]
     assert not found, "\n".join(found)
+
+
+def test_names_in_single_backquotes_are_known():
+    """As in a build of the site, where they become links."""
+    unknown = []
+    for path, value in public_members():
+        has_page = callable(value) or isinstance(value, property)
+        if not has_page or str(getattr(value, "__module__", "")).startswith("sklearn"):
+            continue
+        text = NOT_NAMES.sub("", inspect.getdoc(value) or "")
+        page = f"api/names/{path if path in PUBLIC else path.rpartition('.')[0]}"
+        unknown += [f"{path}: `{name}`" for name in re.findall("`(.+?)`", text) if not is_known(name, page)]
+    assert not unknown, "\n".join(unknown)
 
 
 class Wrong:

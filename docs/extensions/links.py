@@ -1,9 +1,6 @@
 """Names in code font become links: to the page of a public name, or to the site of another library."""
 
-import inspect
-import re
 from collections.abc import Iterator
-from functools import cache
 
 from docutils import nodes
 from docutils.nodes import Element
@@ -13,9 +10,9 @@ from sphinx.environment import BuildEnvironment
 from sphinx.ext.intersphinx import InventoryAdapter
 from sphinx.util.nodes import make_refnode
 
-from docs import reference
+from docs.extensions.names import paths, words_of_page
 
-__all__ = ["setup", "short_names"]
+__all__ = ["setup"]
 
 # Words that are names of sknet, and more often something else where they stand in code font.
 PLAIN = {
@@ -49,29 +46,6 @@ PLAIN = {
 }
 
 
-@cache
-def short_names() -> dict[str, str]:
-    """Map names as prose writes them (``Linear``, ``nn.Linear``) to public ones, unless ambiguous."""
-    found: dict[str, list[str]] = {}
-    for module, names in reference.entries().items():
-        for name in names:
-            parts = [*module.split("."), name]
-            for start in range(len(parts)):
-                short = ".".join(parts[start:])
-                found.setdefault(short, []).append(f"{module}.{name}")
-    shortest = {short: sorted(paths, key=depth) for short, paths in found.items()}
-    return {
-        short: first
-        for short, (first, *others) in shortest.items()
-        if not others or depth(first) < depth(others[0])
-    }
-
-
-def depth(path: str) -> int:
-    """Return how many parts a name has; names for extensions come after all others."""
-    return path.count(".") + 10 * (".extend." in path)
-
-
 def resolve(env: BuildEnvironment, target: str) -> tuple[str, str] | None:
     """Return (page, anchor) of a public name, or (address, "") of one of another library."""
     target = target.removesuffix("()")
@@ -88,53 +62,6 @@ def resolve(env: BuildEnvironment, target: str) -> tuple[str, str] | None:
         if len(longer) == 1 and target[:1].isupper():
             return known[longer[0]].uri, ""
     return None
-
-
-def paths(target: str) -> Iterator[str]:
-    """Yield the full names that may be meant; of a member that has no place of its own, that of its class."""
-    yield target
-    known = short_names()
-    if target in known:
-        yield known[target]
-    owner, _, member = target.rpartition(".")
-    path = known.get(owner, owner)
-    if member in words_of(path):
-        yield f"{path}.{member}"
-        yield path
-
-
-SPOKEN_OF = ("sknet.MLPClassifier", "sknet.MLPRegressor", "sknet.callbacks.Callback")  # on all pages
-FIELD = re.compile(r"^ *(\*{0,2}\w[\w, *]*?) : ", re.MULTILINE)  # a parameter or an attribute in a docstring
-
-
-@cache
-def words_of(path: str) -> frozenset[str]:
-    """Return the words that single backquotes may hold in a docstring: parameters, attributes and members."""
-    module, _, name = path.rpartition(".")
-    value = reference.entries().get(module, {}).get(name)
-    members = [value]
-    if isinstance(value, type):
-        members += [
-            getattr(member, "__func__", member) for base in value.__mro__ for member in vars(base).values()
-        ]
-    words = set(dir(value)) if isinstance(value, type) else set()
-    for member in members:
-        fields = ",".join(FIELD.findall(inspect.getdoc(member) or ""))
-        words |= {name.strip(" *") for name in fields.split(",")}
-        try:
-            words |= set(inspect.signature(member).parameters)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            continue
-    return frozenset(words)
-
-
-@cache
-def words_of_page(page: str) -> frozenset[str]:
-    """Return the words that a page of the reference may hold: of its module's names, and of estimators."""
-    name = page.removeprefix("api/").removeprefix("names/")
-    module = name if name in reference.entries() else name.rpartition(".")[0]
-    known = [f"{module}.{name}" for name in reference.entries().get(module, {})]
-    return frozenset(reference.entries().get(module, {})).union(*map(words_of, (*known, *SPOKEN_OF)))
 
 
 def is_a_word(app: Sphinx, domain: object, node: pending_xref) -> bool | None:
