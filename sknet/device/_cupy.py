@@ -18,6 +18,8 @@ __all__ = ["CupyBackend"]
 OLDEST = 14  # the major version of CuPy; CuPy 13 refuses `matmul` of vectors with `out=`
 INSTALL = "install CuPy with pip install 'sknet[cuda12]' or 'sknet[cuda13]', or use device='cpu'"
 
+KERNEL_OPTIONS = ("--fmad=false",)  # of NVRTC, in addition to CuPy's own
+
 
 def _check_nothing(indices: Any, length: int) -> None:
     """Do nothing: a check would synchronise with the device."""
@@ -95,7 +97,7 @@ class CupyBackend(Backend):
     def kernels(self, source: str, names: Sequence[str], device: Device) -> list[Kernel]:
         # CuPy caches compiled code on disk, by source and options.
         with self.activate(device):
-            module = self._cupy.RawModule(code=source, options=("--fmad=false",), backend="nvrtc")
+            module = self._cupy.RawModule(code=source, options=KERNEL_OPTIONS, backend="nvrtc")
             return [module.get_function(name) for name in names]
 
     def is_sparse(self, array: Any) -> bool:

@@ -15,14 +15,15 @@ import shutil
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["compiled", "guarded"]
+__all__ = ["compiled", "guarded", "recorded"]
 
 GUARD = 4096  # bytes on either side of an array
 ALIGNMENT = 256
@@ -76,6 +77,7 @@ void launch_{name}(unsigned int grid, unsigned int block, bool backwards, void *
 HEAD = re.compile(r"__global__ void (\w+)\(([^)]*)\)")
 _arrays: dict[int, tuple[int, int]] = {}  # where, in the memory at an address, the array starts and stops
 _launches = itertools.count()
+_recorded: dict[str, None] | None = None  # the text of modules, while it is all that is wanted
 
 
 @cache
@@ -87,8 +89,26 @@ def compiler() -> str:
     return found
 
 
+@contextmanager
+def recorded() -> Iterator[dict[str, None]]:
+    """Collect the text of modules instead of compiling them; their kernels cannot be launched."""
+    global _recorded
+    before, _recorded = _recorded, {}
+    try:
+        yield _recorded
+    finally:
+        _recorded = before
+
+
+def _refuse(*args: Any) -> None:
+    raise RuntimeError("this kernel's text was only recorded")
+
+
 def compiled(source: str, names: Sequence[str]) -> list[Callable[..., None]]:
     """Compile a module; return the kernels of these names, called with grid, block and NumPy arrays."""
+    if _recorded is not None:
+        _recorded[source] = None
+        return [_refuse for _ in names]
     library = ctypes.CDLL(_library(source))
     return [_kernel(getattr(library, f"launch_{name}")) for name in names]
 

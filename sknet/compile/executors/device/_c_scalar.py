@@ -150,15 +150,32 @@ class _Translator:
         if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
             return f"{OPERATORS[type(node.op)]}{self.text(node.operand)}"
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in OPERATORS:
-            return f"{self.text(node.left)} {OPERATORS[type(node.ops[0])]} {self.text(node.comparators[0])}"
+            return self._comparison(node.left, OPERATORS[type(node.ops[0])], node.comparators[0])
         if isinstance(node, ast.BoolOp):
             return f" {OPERATORS[type(node.op)]} ".join(map(self.text, node.values))
         if isinstance(node, ast.IfExp):
-            return f"{self.text(node.test)} ? {self.text(node.body)} : {self.text(node.orelse)}"
+            return self._choice(node)
         raise UntranslatableError(ast.unparse(node))
+
+    def _choice(self, node: ast.IfExp) -> str:
+        test = self.text(node.test)
+        if test in ("(true)", "(false)"):
+            return self.text(node.body if test == "(true)" else node.orelse)
+        return f"{test} ? {self.text(node.body)} : {self.text(node.orelse)}"
+
+    def _comparison(self, left: ast.expr, operator: str, right: ast.expr) -> str:
+        first, second = self.text(left), self.text(right)
+        if self._dtype.kind == "u":  # never negative, of which CUDA's compiler warns
+            if (first, operator) == ("0", ">") or (operator, second) == ("<", "0"):
+                return "false"
+            if (first, operator) == ("0", "<=") or (operator, second) == (">=", "0"):
+                return "true"
+        return f"{first} {operator} {second}"
 
     def _call(self, name: str, arguments: list[ast.expr]) -> str:
         texts = [self.text(x) for x in arguments]
+        if name == "abs" and self._dtype.kind == "u":
+            return texts[0]
         found = SCALAR_FUNCTIONS[name].in_c(texts, self._dtype)
         if found is None:
             raise UntranslatableError(f"{name} in {self._dtype}")

@@ -2,7 +2,7 @@
 
 It runs on every device whose backend compiles kernels. A whole step is issued on the current
 stream; nothing is copied from or to the host, and no memory is allocated except by the calls that
-`_calls` names.
+`_calls` names, and by CuPy's reductions and products of vectors, from its pool.
 """
 
 from collections.abc import Callable, Mapping, Sequence

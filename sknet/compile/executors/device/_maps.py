@@ -7,6 +7,7 @@ output may overwrite an operand that is read at the same position only.
 """
 
 import math
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -112,22 +113,51 @@ def written(name: str, group: Group, plan: Plan) -> Map:
         Its source, ready to be compiled.
     """
     writer = _MapWriter(group, plan)
+    lines, used = _live([*writer.loads, *writer.lines], writer.stores)
+    arguments = [x for x in writer.arguments if writer.names[x] in used]
     size = group.equations[0].output.size
     parameters = ", ".join(
-        f"{'' if x in writer.stored else 'const '}{type_of(x.dtype)} *{writer.names[x]}"
-        for x in writer.arguments
+        f"{'' if x in writer.stored else 'const '}{type_of(x.dtype)} *{writer.names[x]}" for x in arguments
     )
     kind = "unsigned int" if writer.is_narrow else "unsigned long long"
     start = "blockIdx.x * blockDim.x + threadIdx.x" if writer.is_narrow else (
         "(unsigned long long)blockIdx.x * blockDim.x + threadIdx.x"
     )  # fmt: skip
-    body = "\n".join(f"        {line}" for line in (*writer.loads, *writer.lines, *writer.stores))
+    body = "\n".join(f"        {line}" for line in (*lines, *writer.stores))
     text = (
         f'extern "C" __global__ void {name}({parameters})\n{{\n'
         f"    for ({kind} i = {start}; i < {size}; i += gridDim.x * blockDim.x) {{\n{body}\n    }}\n}}\n"
     )
     blocks = min(-(-size // BLOCK), MOST_BLOCKS)
-    return Map(name, text, frozenset(writer.helpers), writer.arguments, blocks)
+    return Map(name, text, frozenset(writer.helpers), arguments, blocks)
+
+
+class Line(NamedTuple):
+    """A constant of a kernel's body: one element of an operand or of a result."""
+
+    kind: str
+    name: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"const {self.kind} {self.name} = {self.value};"
+
+
+NAME = re.compile(r"\b[a-z]\d+(?:_row)?\b")
+
+
+def _live(lines: list[Line], stores: list[str]) -> tuple[list[Line], set[str]]:
+    """Return the lines that the stores depend on, and all names in them and in the stores.
+
+    The others compute or read operands of which only the shape matters, as those of `ones_like`.
+    """
+    used = {name for store in stores for name in NAME.findall(store)}
+    kept = []
+    for line in reversed(lines):
+        if line.name in used:
+            used.update(NAME.findall(line.value))
+            kept.append(line)
+    return kept[::-1], used
 
 
 def position(
@@ -189,8 +219,10 @@ class _MapWriter:
         Arrays that are read or written.
     stored : set of Variable
         Those that are written.
-    loads, lines, stores : list of str
-        The body.
+    loads, lines : list of Line
+        What is read, and what is computed.
+    stores : list of str
+        The end of the body.
     helpers : set of str
         Functions that it calls.
     is_narrow : bool
@@ -202,8 +234,8 @@ class _MapWriter:
         self.shape = group.equations[0].output.shape
         self.arguments: list[Variable] = []
         self.stored: set[Variable] = set()
-        self.loads: list[str] = []
-        self.lines: list[str] = []
+        self.loads: list[Line] = []
+        self.lines: list[Line] = []
         self.stores: list[str] = []
         self.helpers: set[str] = set()
         self._plan = plan
@@ -227,7 +259,7 @@ class _MapWriter:
         else:
             value = special(self, equation)
         name = self._name(output)
-        self.lines.append(f"const {type_of(output.dtype)} {name} = {value};")
+        self.lines.append(Line(type_of(output.dtype), name, value))
         self._elements[output, "i"] = name
         if output in self._plan.buffers:
             self.arguments.append(output)
@@ -245,7 +277,7 @@ class _MapWriter:
         if known is None:
             known = self._name(x) if index == "i" else f"{self._name(x)}_row"
             self._elements[x, index] = known
-            self.loads.append(f"const {type_of(x.dtype)} {known} = {self.at(x, within, index)};")
+            self.loads.append(Line(type_of(x.dtype), known, self.at(x, within, index)))
         return known
 
     def _name(self, x: Variable) -> str:
@@ -263,7 +295,8 @@ class _MapWriter:
         if text == index:
             text = text.strip("()")
         if is_signed:
-            text = f"({'int' if self.is_narrow else 'long long'})({text})"
+            signed = f"({'int' if self.is_narrow else 'long long'}){index}"
+            text, _ = position(x.shape, strides, within, signed)
         return f"{self.names[x]}[{text}]"
 
 

@@ -1,6 +1,7 @@
 """The device executor on a fake device, whose arrays NumPy cannot read and whose kernels are C."""
 
 import itertools
+import operator
 
 import numpy as np
 import pytest
@@ -343,17 +344,29 @@ def test_a_device_without_kernels(monkeypatch):
         backend("cpu").free_memory(Device("cpu"))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
-def test_integers_at_their_limits(dtype, fake_device):
-    """Numbers that a dtype cannot hold are compared, not converted; arithmetic wraps around."""
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+
+
+def at_limits(dtype):
+    """Return a function that computes with, and compares to, the largest and smallest numbers of a dtype."""
     info = np.iinfo(dtype)
-    x = np.array([0, 1, 2, info.max // 2, info.max - 1, info.max, info.min, info.min + 1], dtype)
     numbers = [-1, 0, 300, info.max, info.min, 2**31, 2**63]
 
     def function(x):
-        found = [x + x, -(2 * x), x - (-x), -(x * x), ops.where(x > 1, 0, x)]
-        return [*found, *[x < n for n in numbers], *[x >= n for n in numbers], *[x == n for n in numbers]]
+        found = [x + x, -(2 * x), x - (-x), -(x * x), ops.where(x > 1, 0, x), ops.abs(x), ops.sign(x)]
+        return [*found, *[compared(x, n) for compared in COMPARISONS for n in numbers]]
 
+    return function
+
+
+COMPARISONS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_at_their_limits(dtype, fake_device):
+    """Numbers that a dtype cannot hold are compared, not converted; arithmetic wraps around."""
+    info, function = np.iinfo(dtype), at_limits(dtype)
+    x = np.array([0, 1, 2, info.max // 2, info.max - 1, info.max, info.min, info.min + 1], dtype)
     compiled = compile(function, (to_device(x, fake_device),))
     for found, expected in zip(off(compiled(to_device(x, fake_device))), function(Tensor(x)), strict=True):
         assert found.dtype == expected.dtype

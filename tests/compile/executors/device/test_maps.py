@@ -1,23 +1,19 @@
 """The source of generated kernels: readable, with short indices, and accepted by CUDA's compiler."""
 
 import math
-import shutil
-import subprocess
+import re
 
 import numpy as np
 import pytest
 
-from sknet import Model, ops
+from sknet import ops
 from sknet.compile import Equation, Graph, Plan, Variable, compile
 from sknet.compile.executors.device._c_scalar import literal
 from sknet.compile.executors.device._maps import is_map, position, written
 from sknet.compile.passes import fuse_maps
-from sknet.core import PRIMITIVES
-from sknet.device import to_device
-from sknet.engine import Batches
-from sknet.engine.loop._device_steps import DeviceSteps
+from sknet.core import PRIMITIVES, Tensor
+from sknet.device import to_device, to_host
 from sknet.exceptions import DtypeError
-from tests.engine.loop.test_device_steps import LAYERS, SIZE, data
 from tests.project import ROOT
 
 
@@ -143,20 +139,36 @@ def test_a_map_joins_the_last_group_that_it_can():
     assert groups == [[first, second], [other], [summed], [third]]
 
 
-NVCC = shutil.which("nvcc")
+# Accepted by CUDA's compiler without warnings: tests/gpu_check compiles the text of all kernels.
 
 
-@pytest.mark.skipif(NVCC is None, reason="needs CUDA's compiler, nvcc, which is not installed")
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_cudas_compiler_takes_the_kernels_of_a_training_step(dtype, fake_device, tmp_path):
-    sources = []
-    for name in ("dropout", "batch norm", "gelu"):
-        model = Model(LAYERS[name](), "log_loss", alpha=0.1, dtype=dtype, device=fake_device, random_state=0)
-        steps = DeviceSteps(model, Batches(*data(), None, SIZE, model.dtype, model.device), True)
-        sources.append(steps.program_for(SIZE).source.split('"""')[1])
-    for i, source in enumerate(sources):
-        (tmp_path / f"module{i}.cu").write_text(source)
-    files = [str(path) for path in tmp_path.iterdir()]
-    command = [str(NVCC), "-arch=sm_75", "-ptx", "--fmad=false", "-Werror", "all-warnings", *files]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert not done.returncode, done.stderr
+def text_of(function, device, *arrays):
+    source = compile(function, tuple(to_device(x, device) for x in arrays)).source
+    return source.split('"""')[1]
+
+
+def test_operands_whose_shape_alone_matters_are_not_read(fake_device):
+    x, y = np.ones((4, 3)), np.ones((4, 3))
+    text = text_of(lambda x, y, z: ops.ones_like(x * y) + z, fake_device, x, y, np.ones(3))
+    assert "const double *v0" not in text
+    assert "const double *v1" not in text
+    assert "const double *v2" in text
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_unsigned_numbers_are_not_compared_with_zero_to_tell_their_sign(dtype, fake_device):
+    def function(x):
+        return ops.abs(x), ops.sign(x), ops.less(x, 0), ops.greater_equal(x, 0), ops.greater(0, x), x <= 0
+
+    x = np.array([0, 1, 200], dtype)
+    text = text_of(function, fake_device, x)
+    assert not re.search(r"x0 (<|>=) 0\b|\b0 (>|<=) x0", text)
+    assert "x0 <= 0" in text
+    there = to_device(x, fake_device)
+    for found, expected in zip(compile(function, (there,))(there), function(Tensor(x)), strict=True):
+        np.testing.assert_array_equal(to_host(found), expected.numpy())
+
+
+def test_offsets_that_count_backwards_are_signed(fake_device):
+    text = text_of(lambda x: ops.exp(x[::-1, ::2] * 2.0), fake_device, np.ones((5, 6)))
+    assert re.findall(r"v\d+\[(.*-.*?)\]", text) == ["(int)i / 3 * -6 + (int)i % 3 * 2"]

@@ -1,0 +1,202 @@
+"""The text of all kernels that the device executor writes for the tables of the contract tests.
+
+Programs are compiled for the fake device, which records their modules. Kernels that differ in nothing but the
+names of variables are one.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet import Model, nn
+from sknet._tree import map_leaves
+from sknet.compile import compile
+from sknet.compile.executors.device._c_scalar import TYPES
+from sknet.device import Device, to_device
+from sknet.engine import Batches
+from sknet.engine.loop._device_steps import DeviceSteps
+from sknet.losses import SquaredError
+from sknet.optim import SGD, Adam
+from tests.compile.executors.device.test_executor import INTEGERS, at_limits, is_elementwise, layouts
+from tests.compile.test_ops import arrays_of, function_of, is_captured
+from tests.compile.test_plan import SHAPE, random_function
+from tests.contracts import test_executors as elementwise
+from tests.contracts.checks import FLOATS
+from tests.contracts.rows import ROWS
+from tests.contracts.test_training_step import LOSS_CASES, OPTIMIZERS, Shaped, headed, rows_of
+from tests.devices import fake, kernels
+from tests.engine.loop.test_device_steps import LAYERS as NETWORKS
+from tests.engine.loop.test_device_steps import data
+from tests.engine.test_optimizers import AVERAGING, BY_NAME
+from tests.engine.test_optimizers import ELEMENTWISE as COMBINED
+from tests.nn.layers.test_contract import ROWS as LAYERS
+from tests.optim.helpers import with_eps
+
+__all__ = ["PROGRAMS", "Kernel", "gathered"]
+
+DEVICE = Device(fake.FakeBackend.kind)
+Programs = Iterator[tuple[str, Callable[[], object]]]
+
+
+class Kernel(NamedTuple):
+    """The text of a kernel, that of the functions it may call, and the first program that has it."""
+
+    text: str
+    helpers: str
+    program: str
+
+    def named(self, name: str) -> str:
+        """Return the text with another name, so that kernels of many modules can be compiled as one."""
+        return HEAD.sub(rf"\g<1>{name}(", self.text, count=1)
+
+
+HEAD = re.compile(r'(extern "C" __global__ void )(\w+)\(')
+VARIABLE = re.compile(r"\b[a-z]\d+(?=\b|_row\b)")
+
+
+def _on_device(tree: Any) -> Any:
+    return map_leaves(lambda x: to_device(x, DEVICE) if isinstance(x, np.ndarray) else x, tree)
+
+
+def _compiled(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], object]:
+    return lambda: compile(function, _on_device(args))
+
+
+# -- programs ---------------------------------------------------------------------------------
+
+
+def of_ops() -> Programs:
+    """Every case of every op, with its gradients, in both precisions; a program for each op."""
+    for row in ROWS:
+        for dtype in FLOATS:
+            cases = [case for case in row.cases if is_captured(row, case)]
+            if cases:
+                functions = [function_of(row, case) for case in cases]
+                args = tuple(arrays_of(case, dtype, 0) for case in cases)
+                yield f"{row.op} in {dtype}", _compiled(_each(functions), args)
+
+
+def _each(functions: list[Callable[..., Any]]) -> Callable[..., list[Any]]:
+    return lambda *operands: [f(*given) for f, given in zip(functions, operands, strict=True)]
+
+
+def of_records() -> Programs:
+    """Every elementwise record in every dtype that C has, and ops of integers."""
+    for dtype in TYPES:
+        for applied in elementwise.applications(dtype):
+            name = f"the record {applied.primitive.name} in {dtype}"
+            yield name, _compiled(elementwise.function_of([applied]), tuple(applied.arrays))
+    for row in ROWS:
+        for number, case in enumerate(row.cases):
+            if is_elementwise(row, case):
+                args = tuple(arrays_of(case, "int64", 1))
+                yield f"case {number} of {row.op} in int64", _compiled(function_of(row, case), args)
+    for dtype in INTEGERS:
+        yield f"limits of {dtype}", _compiled(at_limits(dtype), (np.zeros(3, dtype),))
+
+
+def _step(name: str, module: nn.Module, X: Any, y: Any, weight: Any = None, **settings: Any) -> Programs:
+    def steps() -> DeviceSteps:
+        model = Model(module.copy(), random_state=0, device=DEVICE, **settings)
+        batches = Batches(X, y, weight, settings.get("size", len(X)), model.dtype, model.device)
+        model.materialize(batches.X)
+        return DeviceSteps(model, batches, True)
+
+    yield f"a step of {name} in {settings['dtype']}", steps
+
+
+def of_layers() -> Programs:
+    """A training step of every layer, and of networks of several."""
+    for dtype in FLOATS:
+        for row in LAYERS:
+            module, x, y = headed(row, dtype)
+            yield from _step(
+                row, module, x, y, loss=SquaredError(), optimizer=SGD(1e-3, 0.9), alpha=0.1, dtype=dtype
+            )
+        for name, make in NETWORKS.items():
+            X, y = data(dtype=dtype)
+            yield from _step(f"the network {name}", make(), X, y, loss="log_loss", alpha=1e-3, dtype=dtype)
+
+
+def of_losses() -> Programs:
+    """A training step of every loss, with weights of samples and without."""
+    for dtype in FLOATS:
+        for case, shape in (each.values for each in LOSS_CASES):
+            X, target, _ = rows_of(case, shape, dtype)
+            settings = {"loss": case.loss, "optimizer": SGD(1e-3), "alpha": 0.01, "dtype": dtype}
+            for weight in (None, np.linspace(0.5, 2.0, shape[0]).astype(dtype)):
+                weighted = "" if weight is None else ", weighted"
+                name = f"{case.loss!r} of {shape}{weighted}"
+                yield from _step(name, Shaped(shape[1:]), X, target, weight, **settings)
+
+
+def of_optimizers() -> Programs:
+    """A training step of every optimizer and combinator."""
+    rng = np.random.default_rng(0)
+    for dtype in FLOATS:
+        X, y = rng.normal(size=(8, 4)).astype(dtype), rng.normal(size=(8, 3)).astype(dtype)
+        for optimizer in [*(case.optimizer for case in OPTIMIZERS), *COMBINED, *BY_NAME, *AVERAGING]:
+            module = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm(6), nn.Tanh(), nn.Linear(6, 3))
+            settings = {"loss": SquaredError(), "optimizer": with_eps(optimizer, 1e-8), "dtype": dtype}
+            yield from _step(repr(optimizer), module, X, y, alpha=1e-3, **settings)
+
+
+SIZES = {4096: (54, 512, 512, 7), 8192: (784, 1024, 1024, 10), 256: (20, 100, 2)}
+
+
+def of_sizes() -> Programs:
+    """Steps of the sizes that fits have, where indices and numbers of blocks are large."""
+    for rows, widths in SIZES.items():
+        pairs = list(pairwise(widths))
+        layers = [part for pair in pairs for part in (nn.Linear(*pair), nn.ReLU())][:-1]
+        X, y = np.zeros((rows, widths[0]), np.float32), np.arange(rows) % widths[-1]
+        settings = {"loss": "log_loss", "optimizer": Adam(), "alpha": 1e-4, "dtype": "float32"}
+        yield from _step("-".join(map(str, widths)), nn.Sequential(*layers), X, y, **settings)
+
+
+def of_graphs() -> Programs:
+    """Random graphs, and views of every kind."""
+    for seed in range(20):
+        yield f"random graph {seed}", _compiled(random_function(seed), (np.empty(SHAPE),) * 3)
+    shapes = (np.empty((5, 6)), np.empty(6), np.empty((5, 1)))
+    yield "views of every kind", _compiled(layouts, shapes)
+
+
+PROGRAMS = {
+    "ops": of_ops, "records": of_records, "layers": of_layers, "losses": of_losses,
+    "optimizers": of_optimizers, "sizes": of_sizes, "graphs": of_graphs,
+}  # fmt: skip
+
+
+# -- texts ------------------------------------------------------------------------------------
+
+
+def gathered(programs: Programs) -> tuple[dict[str, str], dict[str, Kernel]]:
+    """Return the modules of some programs, by text the program; and their kernels, by text without names."""
+    modules: dict[str, str] = {}
+    with kernels.recorded() as texts, np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of losses that are near their limits
+        for name, make in programs:
+            make()
+            modules.update((text, name) for text in texts if text not in modules)
+    found: dict[str, Kernel] = {}
+    for module, name in modules.items():
+        for kernel in _kernels(module, name):
+            found.setdefault(_anonymous(kernel), kernel)
+    return modules, found
+
+
+def _kernels(module: str, program: str) -> list[Kernel]:
+    starts = [match.start() for match in HEAD.finditer(module)]
+    ends = [*starts[1:], len(module)]
+    helpers = module[: starts[0]]
+    return [Kernel(module[start:end], helpers, program) for start, end in zip(starts, ends, strict=True)]
+
+
+def _anonymous(kernel: Kernel) -> str:
+    names: dict[str, str] = {}
+    return VARIABLE.sub(lambda found: names.setdefault(found[0], f"n{len(names)}_"), kernel.named("kernel"))
