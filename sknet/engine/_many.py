@@ -9,8 +9,8 @@ import numpy as np
 from sknet._random import check_random_state
 from sknet.callbacks.extend import check_callbacks, fresh_callbacks
 from sknet.engine._model import Model
-from sknet.engine.loop import History, run_together, take_rows
-from sknet.engine.state import each_input
+from sknet.engine.loop import History, are_sent, run_together, take_rows
+from sknet.engine.state import each_input, take_over
 
 __all__ = ["fit_many"]
 
@@ -30,6 +30,9 @@ def fit_many(
 
     Models train in threads, in native code that runs on all cores at once. Models of the same structure share
     programs and working memory, so that a fit begins at once: learning rates, seeds and rows may differ.
+
+    Inside of ``joblib.parallel_config("dask")``, or of another backend of processes, models train there and
+    come back with the same bits.
 
     Parameters
     ----------
@@ -59,16 +62,17 @@ def fit_many(
     ------
     TypeError, ValueError
         If these are not models, one is there twice, two have the same `RandomState`, or there are not as many
-        `rows` as models.
+        `rows` as models; and if one cannot be sent to another process.
     Exception
-        The first error of a fit. The others then end after their current steps; models keep what they have
-        learned.
+        The first error of a fit, with a note that says which. The others then end after their current steps;
+        models keep what they have learned, unless they train in other processes: then none has changed.
     KeyboardInterrupt
         On Ctrl-C; likewise.
 
     Notes
     -----
-    Models with ``random_state=None`` draw from NumPy's global state, in the order of threads.
+    Models with ``random_state=None`` draw from NumPy's global state, in the order of threads; in other
+    processes from states with seeds from it.
 
     While several threads train, each has one core for its products of matrices. Products so large that BLAS
     would divide them among cores may be rounded differently there.
@@ -89,12 +93,26 @@ def fit_many(
     _check(models, rows)
     given = check_callbacks(callbacks, "fit_many")
     parts = [None] * len(models) if rows is None else list(rows)
-    # Cloned here, since the objects may be shared with other threads.
+    trained = [_to_send(model) for model in models] if are_sent() else models
+    # Callbacks are cloned here, since the objects may be shared with other threads.
     fits = [
         partial(_fit, model, X, y, sample_weight, part, callbacks=fresh_callbacks(given), **options)
-        for model, part in zip(models, parts, strict=True)
+        for model, part in zip(trained, parts, strict=True)
     ]
-    return run_together(fits, n_jobs)
+    found = run_together(fits, n_jobs)
+    for model, (fitted, _) in zip(models, found, strict=True):
+        take_over(model, fitted)
+    return [history for _, history in found]
+
+
+def _to_send(model: Model) -> Model:
+    """Return a model to train elsewhere, where NumPy's global state is another."""
+    drawn = check_random_state(None)
+    if model.random_state is not drawn:
+        return model
+    twin = model.copy()
+    twin.random_state = np.random.RandomState(drawn.randint(1 << 32, dtype=np.uint32))
+    return twin
 
 
 def _check(models: Sequence[Any], rows: "Sequence[Any] | None") -> None:
@@ -124,11 +142,13 @@ def _check(models: Sequence[Any], rows: "Sequence[Any] | None") -> None:
         )
 
 
-def _fit(model: Model, X: Any, y: Any, sample_weight: Any, rows: Any, **options: Any) -> History:
-    """Train one model."""
+def _fit(
+    model: Model, X: Any, y: Any, sample_weight: Any, rows: Any, **options: Any
+) -> tuple[Model, History]:
+    """Train one model, and return it as well."""
     if rows is not None:
         rows = np.asarray(rows)
         X = each_input(lambda x: take_rows(x, rows), X)
         y = take_rows(y, rows)
         sample_weight = None if sample_weight is None else take_rows(sample_weight, rows)
-    return model.fit(X, y, sample_weight, **options)
+    return model, model.fit(X, y, sample_weight, **options)

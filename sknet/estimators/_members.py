@@ -60,7 +60,7 @@ def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) 
     seeds = random_state.randint(SEEDS, size=estimator.n_members).tolist()
     counts = _counts(estimator, given, random_state)
     members = [_member(estimator, *each) for each in zip(seeds, counts, strict=True)]
-    run_together(
+    members = run_together(
         [
             partial(
                 member.fit,

@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +19,6 @@ from sklearn.model_selection._validation import (
     _warn_or_raise_about_fit_failures,
 )
 from sklearn.utils import indexable
-from sklearn.utils.parallel import delayed
 from sklearn.utils.validation import _check_method_params
 
 from sknet._params import same
@@ -162,10 +162,10 @@ class Evaluations:
         def run(pairs: Sequence[tuple[int, int]], leads: bool) -> None:
             for are_grouped in (True, False):
                 chosen = [pair for pair in pairs if grouped[pair[0]] is are_grouped]
-                tasks = [delayed_task(c, s, leads) for c, s in chosen]
+                tasks = [task_of(c, s, leads) for c, s in chosen]
                 found.update(zip(chosen, self._fits.run(tasks, are_grouped), strict=True))
 
-        def delayed_task(c: int, s: int, leads: bool) -> Any:
+        def task_of(c: int, s: int, leads: bool) -> partial[Evaluated]:
             steps = None if keys[c] is None else _looked_up(self._steps, keys[c])
             task = Task(
                 candidates[c],
@@ -174,7 +174,7 @@ class Evaluations:
                 None if steps is None else steps[s],
                 shares=leads,
             )
-            return self._delayed(task, splits[s], (c, s), (len(candidates), n_splits), contexts)
+            return self._evaluation(task, splits[s], (c, s), (len(candidates), n_splits), contexts)
 
         leaders = self._leaders(keys)
         if leaders:
@@ -207,9 +207,9 @@ class Evaluations:
     def _context(self, context: Any, number: int) -> Any:
         return context and context.subcontext(task_name="candidate-split-evaluation", task_id=number)
 
-    def _delayed(
+    def _evaluation(
         self, task: Task, split: Any, at: tuple[int, int], of: tuple[int, int], contexts: dict[Any, Any]
-    ) -> Any:
+    ) -> partial[Evaluated]:
         arguments = {
             **self._arguments,
             "train": split[0],
@@ -219,7 +219,7 @@ class Evaluations:
         }
         if HAS_CALLBACKS:
             arguments |= {"caller": self._search, "callback_ctx": contexts[at]}
-        return delayed(evaluate)(clone(self._estimator), self._X, self._y, task, arguments)
+        return partial(evaluate, clone(self._estimator), self._X, self._y, task, arguments)
 
 
 def _without(candidate: dict[str, Any], name: str | None) -> dict[str, Any]:

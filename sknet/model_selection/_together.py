@@ -1,23 +1,24 @@
 """Runs fits of networks in threads of one group, with joblib, for searches and cross-validation."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from joblib import effective_n_jobs, parallel_config
 from joblib.parallel import ThreadingBackend, get_active_backend
 from sklearn.base import clone
-from sklearn.utils.parallel import Parallel
+from sklearn.utils.parallel import Parallel, delayed
 
-from sknet.engine.extend import grouped
+from sknet.engine.extend import are_sent, grouped, in_common, in_group_of, new_group, on_the_cluster
 from sknet.estimators.extend import BaseNet
 
 __all__ = ["Fits", "fits_networks", "together"]
 
+Result = TypeVar("Result")
 ON_THE_HOST = ("auto", "cpu")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -140,7 +141,7 @@ def together(n_jobs: int | None) -> Iterator[None]:
 
 
 class Fits:
-    """Runs tasks with joblib: those of networks in threads of one group, all others with its own backend.
+    """Runs tasks with joblib: those of networks as fits of one group, all others with its own backend.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ class Fits:
 
     def __init__(self, n_jobs: int | None, pre_dispatch: Any) -> None:
         self._options = {"n_jobs": n_jobs, "pre_dispatch": pre_dispatch}
-        self._n_jobs, self._open = n_jobs, ExitStack()
+        self._n_jobs, self._name, self._open = n_jobs, new_group(), ExitStack()
         self._others: Any = None
 
     def __enter__(self) -> Self:
@@ -162,14 +163,20 @@ class Fits:
     ) -> None:
         self._open.__exit__(kind, value, trace)
 
-    def run(self, tasks: Iterable[Any], are_grouped: bool) -> list[Any]:
-        """Run delayed functions; return their results in the same order."""
-        tasks = list(tasks)
+    def run(self, tasks: "Sequence[partial[Result]]", are_grouped: bool) -> list[Result]:
+        """Run tasks; return their results in the same order."""
         if not tasks:
             return []
         if are_grouped:
-            with together(self._n_jobs), Parallel(**self._options) as parallel:
-                return list(parallel(tasks))
+            with together(self._n_jobs), on_the_cluster(in_common(tasks)), Parallel(**self._options) as run:
+                return list(run(map(self._of_the_group if are_sent() else _delayed, tasks)))
         if self._others is None:  # starting processes takes time
             self._others = self._open.enter_context(Parallel(**self._options))
-        return list(self._others(tasks))
+        return list(self._others(map(_delayed, tasks)))
+
+    def _of_the_group(self, task: "partial[Any]") -> Any:
+        return delayed(in_group_of)(self._name, task.func, *task.args)
+
+
+def _delayed(task: "partial[Any]") -> Any:
+    return delayed(task.func)(*task.args)

@@ -34,7 +34,16 @@ latest = Marks()
 
 
 def note_structure() -> None:
-    """Note that parameters, buffers or modules were added, removed, frozen or unfrozen."""
+    """Note that parameters, buffers or modules were added, removed, frozen or unfrozen.
+
+    Examples
+    --------
+    >>> from sknet.nn.extend import latest, note_structure
+    >>> before = latest.structure
+    >>> note_structure()
+    >>> latest.structure is before
+    False
+    """
     latest.structure = object()
     latest.settings = object()
 

@@ -3,7 +3,7 @@
 `sknet.engine` is written with these names. They change with it, and more often than `sknet.nn`.
 """
 
-from sknet.nn._changes import latest
+from sknet.nn._changes import latest, note_structure
 from sknet.nn._from_data import SeesData, rows_of, rows_to_see, see_data, takes_data, waits_for_data
 from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._module import copy_with
@@ -25,6 +25,7 @@ __all__ = [
     "draw_bias",
     "draw_weight",
     "latest",
+    "note_structure",
     "rows_of",
     "rows_to_see",
     "run_to",

@@ -5,7 +5,7 @@ from sknet.engine.loop._elsewhere import StepsElsewhere, train_elsewhere
 from sknet.engine.loop._fit import Source
 from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._gathered import Gathered
-from sknet.engine.loop._group import grouped, n_threads_for, run_together
+from sknet.engine.loop._group import grouped, n_threads_for
 from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._kept import KeptSteps
@@ -13,6 +13,7 @@ from sknet.engine.loop._loop import Outcome
 from sknet.engine.loop._model_fit import Options, fit_rows
 from sknet.engine.loop._model_state import load_model_state, model_state
 from sknet.engine.loop._scores import Accuracy, RSquared, Score
+from sknet.engine.loop._sent import are_sent, in_common, in_group_of, new_group, on_the_cluster, run_together
 from sknet.engine.loop._stream import fit_batches
 from sknet.engine.loop._train import Settings, train
 from sknet.engine.loop._validation import Validation
@@ -32,13 +33,18 @@ __all__ = [
     "Source",
     "StepsElsewhere",
     "Validation",
+    "are_sent",
     "fit_batches",
     "fit_rows",
     "grouped",
+    "in_common",
+    "in_group_of",
     "load_model_state",
     "minimize",
     "model_state",
     "n_threads_for",
+    "new_group",
+    "on_the_cluster",
     "run_together",
     "take_rows",
     "train",

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Group", "current_group", "grouped", "n_threads_for", "run_together"]
+__all__ = ["Group", "current_group", "grouped", "inside", "n_threads_for", "note_which", "run_in_threads"]
 
 Result = TypeVar("Result")
 KEPT = 32  # idle objects, each with the memory of a step
@@ -169,50 +169,44 @@ def grouped(n_threads: int) -> Iterator[Group]:
 
     cores = max(1, int(effective_n_jobs(-1)) // n_threads)
     group = Group(n_threads, current_group())
+    with inside(group), threadpool_limits(cores, "blas") if n_threads > 1 else nullcontext():
+        yield group
+
+
+@contextmanager
+def inside(group: Group) -> Iterator[None]:
+    """Return a context in which fits are those of a group."""
     token = _current.set(group)
     try:
-        with threadpool_limits(cores, "blas") if n_threads > 1 else nullcontext():
-            yield group
+        yield
     finally:
         _current.reset(token)
 
 
-def run_together(fits: Sequence[Callable[[], Result]], n_jobs: int | None = None) -> list[Result]:
-    """Run fits together.
+@contextmanager
+def note_which(number: int, count: int) -> Iterator[None]:
+    """Return a context whose errors say which of several fits they belong to."""
+    try:
+        yield
+    except Exception as error:
+        if count > 1:
+            error.add_note(f"in fit {number} of {count}, counted from 0")
+        raise
 
-    Parameters
-    ----------
-    fits : sequence of callable
-        Each does a fit, with models and callbacks that no other uses.
-    n_jobs : int or None, default=None
-        The number of threads, as for joblib; None is one for each core. Inside of work that is parallel
-        already there is one.
 
-    Returns
-    -------
-    list
-        The results, in the order of the fits. They do not depend on the number of threads.
-
-    Raises
-    ------
-    Exception
-        The first error of a fit; all others have then ended after the current block of steps.
-    KeyboardInterrupt
-        On Ctrl-C; likewise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> X, y = np.eye(4, dtype="float32"), np.array([0.0, 1.0, 1.0, 0.0])
-    >>> models = [Model(nn.Linear(4, 1), random_state=seed) for seed in range(3)]
-    >>> found = run_together([lambda model=model: model.fit(X, y, epochs=2) for model in models])
-    >>> [len(history["loss"]) for history in found]
-    [2, 2, 2]
-    """
+def run_in_threads(fits: Sequence[Callable[[], Result]], n_jobs: int | None = None) -> list[Result]:
+    """Run fits together, in threads of this process: see `run_together`."""
     n_threads = n_threads_for(n_jobs, len(fits))
     with grouped(n_threads) as group:
-        return [fit() for fit in fits] if n_threads == 1 else _in_threads(fits, group)
+        return _in_turns(fits) if n_threads == 1 else _in_threads(fits, group)
+
+
+def _in_turns(fits: Sequence[Callable[[], Result]]) -> list[Result]:
+    found = []
+    for number, fit in enumerate(fits):
+        with note_which(number, len(fits)):
+            found.append(fit())
+    return found
 
 
 def _in_threads(fits: Sequence[Callable[[], Result]], group: Group) -> list[Result]:
@@ -281,7 +275,8 @@ class _Threads(Generic[Result]):
         if number is None:
             return False
         try:
-            found = self._fits[number]()
+            with note_which(number, len(self._fits)):
+                found = self._fits[number]()
         except BaseException as error:
             with self._lock:
                 # The first is the cause; those after it say that the group is cancelled.

@@ -21,7 +21,7 @@ from sknet.engine.state._inputs import (
 )
 from sknet.engine.state._layout import Gradient, Layout
 from sknet.engine.state._memory import Memory
-from sknet.engine.state._methods import rollback_of
+from sknet.engine.state._methods import rollback_of, take_over
 from sknet.engine.state._ownership import check_free, copy_of
 from sknet.engine.state._pending import Pending, begin, give_shapes
 from sknet.engine.state._state import ModelState, StepResult, Weights, copied_random_state, is_seeded
@@ -58,4 +58,5 @@ __all__ = [
     "row_shapes",
     "stepping_optimizer",
     "structure_of",
+    "take_over",
 ]

@@ -4,17 +4,20 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING, TypeVar
 
+from sknet._random import check_random_state
 from sknet.device import active, on_device
 from sknet.engine.state._hyper import averaging
 from sknet.engine.state._layout import Arrays
 from sknet.engine.state._memory import Memory
 from sknet.engine.state._state import ModelState, Weights, copied_random_state
+from sknet.nn import Module
+from sknet.nn.extend import note_structure
 from sknet.optim import OptimizerState
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["copy", "load", "replace", "restore_weights", "rollback_of", "weights"]
+__all__ = ["copy", "load", "replace", "restore_weights", "rollback_of", "take_over", "weights"]
 
 Owner = TypeVar("Owner", bound="Model")
 
@@ -151,6 +154,43 @@ def copy(self: Owner) -> Owner:
     True
     """
     return twin_of(self, deepcopy(self.memory))
+
+
+def take_over(model: "Model", trained: "Model") -> None:
+    """Let a model become like a copy of it that was trained elsewhere, and that is not used afterwards.
+
+    Parameters
+    ----------
+    model : Model
+        Changed in place: its module and all modules below it remain the same objects, except for those that
+        the training has replaced; so does its random state.
+    trained : Model
+        May be the model itself, which does nothing.
+    """
+    if trained is model:
+        return
+    random_state = model.random_state
+    if random_state is not check_random_state(None):
+        random_state.set_state(trained.random_state.get_state())
+    memory = trained.memory
+    memory.module = _become(model._store.module, memory.module, {})
+    vars(model).update(vars(trained), random_state=random_state)
+    note_structure()
+    model.recompile()
+
+
+def _become(module: Module, other: Module, done: dict[int, Module]) -> Module:
+    """Let a module have the state of another, if it is of the same class, or else return the other."""
+    if id(other) in done:
+        return done[id(other)]
+    if type(module) is not type(other):
+        return done.setdefault(id(other), other)
+    done[id(other)] = module
+    for name, child in other._children.items():
+        if name in module._children:
+            other._children[name] = vars(other)[name] = _become(module._children[name], child, done)
+    object.__setattr__(module, "__dict__", vars(other))  # the same dict, should anything refer to the other
+    return module
 
 
 def twin_of(model: Owner, memory: Memory) -> Owner:

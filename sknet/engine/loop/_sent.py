@@ -1,0 +1,290 @@
+"""Fits that run elsewhere: in the processes, or on the cluster, that `joblib.parallel_config` names."""
+
+import io
+import pickle
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from sknet._config import config_context, get_config
+from sknet.engine.loop._group import Group, current_group, inside, note_which, run_in_threads
+from sknet.nn import Module
+
+__all__ = ["are_sent", "in_common", "in_group_of", "new_group", "on_the_cluster", "run_together"]
+
+Result = TypeVar("Result")
+PARALLEL = 2  # threads of a group in which nothing else starts threads
+
+
+def run_together(fits: Sequence[Callable[[], Result]], n_jobs: int | None = None) -> list[Result]:
+    """Run fits together: in threads, or where `joblib.parallel_config` says.
+
+    Parameters
+    ----------
+    fits : sequence of callable
+        Each runs a fit, with models and callbacks that no other uses, and returns all that it changes. Arrays
+        that several take as arguments, of a ``functools.partial``, are sent once.
+    n_jobs : int or None, default=None
+        The number of threads, as for joblib; None is one for each core. Inside of work that is parallel
+        already there is one.
+
+    Returns
+    -------
+    list
+        The results, in the order of the fits; copies, where fits do not run in this process. They do not
+        depend on the number of threads, or on where fits run.
+
+    Raises
+    ------
+    Exception
+        The first error of a fit, with a note that says which fit. All others have then ended after the
+        current block of steps.
+    KeyboardInterrupt
+        On Ctrl-C; likewise.
+    TypeError, ValueError
+        If a fit cannot be sent to where it should run: something cannot be pickled, or a module has hooks,
+        which pickles leave out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from functools import partial
+    >>> from sknet import Model, nn
+    >>> X, y = np.eye(4, dtype="float32"), np.array([0.0, 1.0, 1.0, 0.0])
+    >>> models = [Model(nn.Linear(4, 1), random_state=seed) for seed in range(3)]
+    >>> found = run_together([partial(model.fit, X, y, epochs=2) for model in models])
+    >>> [len(history["loss"]) for history in found]
+    [2, 2, 2]
+    """
+    return _sent(fits, n_jobs) if fits and are_sent() else run_in_threads(fits, n_jobs)
+
+
+def are_sent() -> bool:
+    """Tell whether fits run elsewhere: `joblib.parallel_config` names a backend without shared memory.
+
+    Returns
+    -------
+    bool
+        False without such a choice, and inside of fits that run beside others.
+
+    Examples
+    --------
+    >>> import joblib
+    >>> from sknet.engine.extend import are_sent
+    >>> with joblib.parallel_config("loky"):
+    ...     are_sent()
+    True
+    >>> are_sent()
+    False
+    """
+    from joblib.parallel import get_active_backend  # predictors do without
+
+    group = current_group()
+    if group is not None and group.is_parallel:
+        return False
+    backend, _ = get_active_backend(prefer="threads")
+    return not backend.nesting_level and not getattr(backend, "supports_sharedmem", False)
+
+
+def _sent(fits: Sequence[Callable[[], Result]], n_jobs: int | None) -> list[Result]:
+    from joblib.parallel import get_active_backend
+    from sklearn.utils.parallel import Parallel, delayed
+
+    if n_jobs is None:
+        configured = get_active_backend()[1]
+        n_jobs = -1 if configured is None else configured
+    shared, name = in_common(fits), new_group()
+    packets = [_packet(fit, shared, f"fit {i} of {len(fits)}") for i, fit in enumerate(fits)]
+    with on_the_cluster(shared):
+        found = Parallel(n_jobs=n_jobs)(
+            delayed(in_group_of)(name, _run, packet, (i, len(fits)), get_config(), *shared)
+            for i, packet in enumerate(packets)
+        )
+    return [_opened(packet, shared) for packet in found]
+
+
+@contextmanager
+def on_the_cluster(shared: Sequence[Any]) -> Iterator[None]:
+    """Return a context in which a Dask cluster has what tasks of joblib share, until it ends.
+
+    joblib itself puts it on one worker, and waits for ever if that one dies. Here it is the result of a task,
+    which Dask repeats. Other backends need nothing.
+
+    Parameters
+    ----------
+    shared : sequence of array or frame
+        Arguments of tasks.
+
+    Returns
+    -------
+    context manager
+        Without a value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import on_the_cluster
+    >>> with on_the_cluster([np.eye(3)]):
+    ...     pass
+    """
+    from joblib.parallel import get_active_backend
+
+    backend, _ = get_active_backend()
+    futures = getattr(backend, "data_futures", None)  # what `parallel_config("dask", scatter=...)` has sent
+    if futures is None:
+        yield
+        return
+    left = [each for each in shared if id(each) not in futures]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph")
+        futures.update({id(each): backend.client.submit(_same, each, pure=False) for each in left})
+    try:
+        yield
+    finally:
+        for each in left:
+            del futures[id(each)]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# -- what is sent --------------------------------------------------------------------------------------
+
+
+def in_common(fits: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Return arrays and frames that several fits take as arguments.
+
+    Parameters
+    ----------
+    fits : sequence of callable
+        Of which those that are a ``functools.partial`` are read.
+
+    Returns
+    -------
+    list
+        Each once; of a single fit all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from functools import partial
+    >>> from sknet.engine.extend import in_common
+    >>> X = np.eye(3)
+    >>> [each.shape for each in in_common([partial(print, X, n) for n in range(5)])]
+    [(3, 3)]
+    """
+    partials = [fit for fit in fits if isinstance(fit, partial)]
+    taken = [each for fit in partials for each in _arrays((*fit.args, *fit.keywords.values()))]
+    counts, known = Counter(map(id, taken)), {id(each): each for each in taken}
+    return [each for key, each in known.items() if counts[key] > 1 or len(fits) == 1]
+
+
+def _arrays(arguments: Sequence[Any]) -> Iterator[Any]:
+    for each in arguments:
+        if isinstance(each, Mapping):
+            yield from _arrays(tuple(each.values()))
+        elif hasattr(each, "shape"):
+            yield each
+
+
+def _packet(value: Any, shared: Sequence[Any], what: str) -> bytes:
+    """Return a pickle of a value, in which shared objects are numbers."""
+    try:
+        from cloudpickle import Pickler
+    except ImportError:  # joblib before 1.6 has a copy of its own
+        from joblib.externals.cloudpickle import Pickler
+
+    numbers = {id(each): number for number, each in enumerate(shared)}
+
+    class Packer(Pickler):
+        def persistent_id(self, value: Any) -> int | None:
+            if isinstance(value, Module) and value._hooks is not None and any(value._hooks.by_kind.values()):
+                raise ValueError(
+                    f"{what} cannot run in another process: {type(value).__name__} has hooks, which are not "
+                    "pickled. Remove them, or let it run here, without joblib.parallel_config"
+                )
+            return numbers.get(id(value))
+
+    file = io.BytesIO()
+    try:
+        Packer(file).dump(value)
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise TypeError(
+            f"{what} cannot run in another process, since part of it cannot be pickled ({error}): change "
+            "that, or let it run here, without joblib.parallel_config"
+        ) from error
+    return file.getvalue()
+
+
+def _opened(packet: bytes, shared: Sequence[Any]) -> Any:
+    class Unpacker(pickle.Unpickler):
+        def persistent_load(self, number: int) -> Any:
+            return shared[number]
+
+    return Unpacker(io.BytesIO(packet)).load()
+
+
+# -- where it runs -------------------------------------------------------------------------------------
+
+
+def new_group() -> str:
+    """Return a name for a group that has fits in several processes.
+
+    Returns
+    -------
+    str
+        For `in_group_of`.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import new_group
+    >>> new_group() == new_group()
+    False
+    """
+    return uuid4().hex
+
+
+@lru_cache(maxsize=1)  # so that what the last group shares is all that is kept
+def _group_of(name: str) -> Group:
+    return Group(PARALLEL)
+
+
+def in_group_of(name: str, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+    """Call a function in this process's part of a group.
+
+    Parameters
+    ----------
+    name : str
+        Of the group: fits that come to the same process one after the other share programs.
+    function : callable
+        What runs a fit.
+    *args : object
+        Its arguments.
+    **kwargs : object
+        Further ones, by name.
+
+    Returns
+    -------
+    object
+        What it returns.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import in_group_of
+    >>> in_group_of("a", max, 1, 2)
+    2
+    """
+    with inside(_group_of(name)):
+        return function(*args, **kwargs)
+
+
+def _run(packet: bytes, which: tuple[int, int], config: Any, *shared: Any) -> bytes:
+    """Run a fit; return a packet with what it returns."""
+    number, count = which
+    with note_which(number, count), config_context(**config):
+        return _packet(_opened(packet, shared)(), shared, f"the result of fit {number} of {count}")
