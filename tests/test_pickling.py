@@ -53,9 +53,11 @@ from sknet.losses import LogLoss
 from sknet.nn.extend import Calls
 from sknet.onnx._writer import Node
 from sknet.preprocessing.extend import (
+    Crossed,
     EncodedTable,
     Feature,
     FittedEncoder,
+    NativeRows,
     OneRow,
     Options,
     Schema,
@@ -178,6 +180,11 @@ def communicator():
     return types.SimpleNamespace(**ranks, loop=loop, handlers={})
 
 
+def native_rows():
+    encoder = sknet.TableEncoder(piecewise=None).fit(X)
+    return NativeRows(encoder.plan, encoder.read(X), {})
+
+
 def predictor():
     made = model()
     return extend.Predictor(made.module, made.memory.layout, made.memory.flat)
@@ -248,6 +255,7 @@ SPECIAL = {
     Feature: lambda: planned()[0].features[0],
     FittedEncoder: lambda: FittedEncoder(sknet.TableEncoder().fit(X)),
     ValueMeans: lambda: coded().plan.value_means[0],
+    Crossed: lambda: Crossed(np.array([[0.5], [1.0], [2.0]]), np.array([0, -1], np.int32)),
     OneRow: lambda: OneRow([sknet.TableEncoder().fit(X).plan]),
     Member: lambda: Member("smooth", 0, sknet.TableEncoder().fit(X), model(), engine.History()),
     ClassTargets: lambda: ClassTargets(np.array(["a", "b", "a"])),
@@ -347,6 +355,7 @@ BOUND = {
     "sknet.dask.NCCLExchange": lambda: NCCLExchange(communicator()),
     "sknet.dask.WorkerExchange": lambda: WorkerExchange(communicator(), "a fit", 0, ["here"]),
     "sknet.engine.extend.Predictor": predictor,
+    "sknet.preprocessing.extend.NativeRows": native_rows,
     "sknet.engine.extend.SplitStep": lambda: extend.SplitStep(model()),
     "sknet.nn.HookHandle": lambda: Tensor(1.0, requires_grad=True).register_hook(print),
     "sknet.nn.Scope": lambda: nn.Scope({}),

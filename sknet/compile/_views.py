@@ -1,5 +1,7 @@
 """Views: equations that compute nothing; their arrays are made once, when memory is assigned."""
 
+import math
+import mmap
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +11,19 @@ from sknet.compile._graph import Equation, Variable
 from sknet.device import backend_of
 
 __all__ = ["Views"]
+
+SMALL = 1 << 16  # bytes; above, an array that nobody reads should take no memory
+
+
+def _untouched(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return an array with arbitrary values, in pages that the system provides only if they are accessed.
+
+    NumPy's own would reuse memory that was freed, and hold it as long as the program is cached.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size <= SMALL:
+        return np.empty(shape, dtype)
+    return np.frombuffer(mmap.mmap(-1, size), dtype).reshape(shape)
 
 
 class Views:
@@ -45,7 +60,7 @@ class Views:
         """Return an array with arbitrary values and the memory layout of `x`."""
         found = self._ghosts.get(x)
         if found is None:
-            found = self._ghosts[x] = np.empty(x.shape, x.dtype)
+            found = self._ghosts[x] = _untouched(x.shape, x.dtype)
         return found
 
     def is_view(self, equation: Equation) -> bool:

@@ -2,6 +2,7 @@
 
 from sknet.engine._stored import parts_of, restored_model, slim_model
 from sknet.engine.loop import (
+    ComputedRows,
     Gathered,
     InterruptGuard,
     Outcome,
@@ -74,6 +75,7 @@ __all__ = [
     "PARTS",
     "Batch",
     "Chosen",
+    "ComputedRows",
     "Gathered",
     "Head",
     "InterruptGuard",

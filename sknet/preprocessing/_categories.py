@@ -10,7 +10,7 @@ from sknet._scipy import scipy_sparse
 from sknet.preprocessing._schema import MISSING, UNSEEN
 from sknet.preprocessing._targets import Target
 
-__all__ = ["CategoryColumn", "fit_levels", "fit_means"]
+__all__ = ["FIRST", "CategoryColumn", "Crossed", "fit_levels", "fit_means"]
 
 FIRST = -UNSEEN
 """The row for code 0 in a table of levels, after those for unseen levels and missing values."""
@@ -44,6 +44,34 @@ class CategoryColumn:
         """Approximate share of nonzero outputs."""
         levels = self.values[FIRST:]
         return np.count_nonzero(levels) / max(levels.size, 1)
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """The outputs of rows of a fit, each by the means of other folds than its own.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_folds * (n_levels + 2), n_outputs)
+        The table of levels of every fold.
+    codes : ndarray of shape (n_samples,), int32
+        Of the rows, as codes of levels are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.preprocessing.extend import Crossed
+    >>> Crossed(np.array([[0.0], [0.0], [0.25]]), np.array([0, -2], np.int32)).take([0])
+    array([[0.25]])
+    """
+
+    values: np.ndarray
+    codes: np.ndarray
+
+    def take(self, rows: Any) -> np.ndarray:
+        """Return the outputs of some rows, of shape (n_rows, n_outputs)."""
+        found: np.ndarray = self.values[self.codes[rows] + FIRST]
+        return found
 
 
 def fit_levels(
@@ -93,7 +121,7 @@ def fit_means(
     target: Target,
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
     smoothing: float,
-) -> tuple[CategoryColumn, np.ndarray]:
+) -> tuple[CategoryColumn, Crossed]:
     """Encode levels by the means of their targets, shrunk towards the overall mean.
 
     Parameters
@@ -115,20 +143,24 @@ def fit_means(
     -------
     column : CategoryColumn
         Means over all rows.
-    fitted : ndarray of shape (n_samples, n_outputs)
+    fitted : Crossed
         Outputs for these rows, cross-fitted.
     """
     numbers, rows = target.numbers, codes + FIRST
-    crossed = np.empty_like(numbers)
-    for others, own in folds:
-        crossed[own] = _means(rows[others], numbers[others], n_levels, smoothing)[rows[own]]
     values = _means(rows, numbers, n_levels, smoothing)
-    if not len(folds):
-        crossed = values[rows]
+    tables, places = [values], rows
+    if len(folds):
+        tables, places = [], np.empty_like(rows)
+        for others, own in folds:
+            places[own] = rows[own] + len(tables) * len(values)
+            tables.append(_means(rows[others], numbers[others], n_levels, smoothing))
+    table = np.concatenate(tables)
+    crossed = table[places]
     center, scale = crossed.mean(axis=0), crossed.std(axis=0)
     scale[scale == 0] = 1.0
     names = tuple(f"{name}_target{'_' * bool(each)}{each}" for each in target.names)
-    return CategoryColumn(names, (values - center) / scale), (crossed - center) / scale
+    fitted = Crossed((table - center) / scale, (places - FIRST).astype(np.int32))
+    return CategoryColumn(names, (values - center) / scale), fitted
 
 
 def _means(rows: np.ndarray, numbers: np.ndarray, n_levels: int, smoothing: float) -> np.ndarray:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_consistent_l
 
 from sknet._params import ParameterObject
 from sknet._validation import Interval, RealNotInt, StrOptions
+from sknet.preprocessing._categories import Crossed
 from sknet.preprocessing._plan import Options, Plan, fit_plan
 from sknet.preprocessing._schema import Schema, Table
 from sknet.preprocessing._targets import Target, target_of
@@ -188,7 +189,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         table, fitted = self._learn(X, y)
         return self._encoded(table, fitted)
 
-    def _learn(self, X: Any, y: Any) -> "tuple[Table, dict[int, np.ndarray]]":
+    def _learn(self, X: Any, y: Any) -> "tuple[Table, dict[int, Crossed]]":
         self.validate()
         state = self.__dict__
         before = dict(state)
@@ -204,10 +205,15 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return table, fitted
 
     def _fit_table(
-        self, schema: Schema, table: Table, target: Target | None, random_state: np.random.RandomState
-    ) -> "dict[int, np.ndarray]":
+        self,
+        schema: Schema,
+        table: Table,
+        target: Target | None,
+        random_state: np.random.RandomState,
+        rows: Any = None,
+    ) -> "dict[int, Crossed]":
         chosen = {name: getattr(self, name) for name in Options.__dataclass_fields__}
-        self._plan, fitted = fit_plan(schema, table, target, Options(**chosen), random_state)
+        self._plan, fitted = fit_plan(schema, table, target, Options(**chosen), random_state, rows)
         self._schema, self.n_features_out_ = schema, self._plan.width
         return fitted
 
@@ -236,14 +242,14 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         """Read `X`, a table with the columns of the fit; pass the result to `encode`."""
         return self._schema.read(self, X)
 
-    def encode(self, table: Table, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
+    def encode(self, table: Table, fitted: "dict[int, Crossed] | None" = None) -> Any:
         """Encode a table that has been read with the schema of the fit; for estimators that read it once.
 
         Parameters
         ----------
         table : Table
             Rows.
-        fitted : dict of int to ndarray, default=None
+        fitted : dict of int to Crossed, default=None
             The result of `fit_encoder` for these rows.
 
         Returns
@@ -253,7 +259,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         """
         return self._encoded(table, fitted)
 
-    def _encoded(self, table: Table, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
+    def _encoded(self, table: Table, fitted: "dict[int, Crossed] | None" = None) -> Any:
         encode = self._plan.csr if self._is_sparse() else self._plan.dense
         return encode(table, np.dtype(self.dtype), fitted)
 
@@ -306,7 +312,8 @@ def fit_encoder(
     table: Table,
     target: Target | None,
     random_state: np.random.RandomState,
-) -> "tuple[TableEncoder, dict[int, np.ndarray]]":
+    rows: Any = None,
+) -> "tuple[TableEncoder, dict[int, Crossed]]":
     """Return a fitted copy of an encoder, for an estimator that has read its table itself.
 
     Parameters
@@ -321,12 +328,14 @@ def fit_encoder(
         Targets of the same rows.
     random_state : RandomState
         Draws folds and the subsample.
+    rows : ndarray of shape (n_samples,), default=None
+        Indices of the rows to learn from; None for all.
 
     Returns
     -------
     fitted : TableEncoder
         The copy.
-    outputs : dict of int to ndarray
+    outputs : dict of int to Crossed
         For `TableEncoder.encode` of the same rows: none of these depends on the row's own target.
 
     Raises
@@ -351,4 +360,4 @@ def fit_encoder(
     for name in ("n_features_in_", "feature_names_in_"):
         if name in vars(estimator):
             setattr(fitted, name, getattr(estimator, name))
-    return fitted, fitted._fit_table(schema, table, target, random_state)
+    return fitted, fitted._fit_table(schema, table, target, random_state, rows)

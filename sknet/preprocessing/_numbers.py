@@ -11,15 +11,21 @@ from sknet.preprocessing._edges import edges_of
 from sknet.preprocessing._targets import Target
 from sknet.preprocessing._values import HUGE
 
-__all__ = ["CHUNK", "NumberColumn", "Numbers", "encode_numbers", "fit_number", "smoothly_clipped"]
+__all__ = ["NumberColumn", "Numbers", "chunk_of", "encode_numbers", "fit_number", "smoothly_clipped"]
 
-# Rows whose bins are computed at a time, so that temporaries stay in the cache.
-CHUNK = 1024
+# Bins that are computed at a time, so that temporaries stay in the cache.
+CHUNK = 2**17
+
+
+def chunk_of(n_bins: int) -> int:
+    """Return how many rows with so many bins are encoded at a time."""
+    return max(64, min(1024, CHUNK // max(n_bins, 1)))
 
 
 def smoothly_clipped(z: np.ndarray) -> np.ndarray:
     """Return ``z / sqrt(1 + (z / 3)**2)``: about z for small z, never beyond 3."""
-    result: np.ndarray = z / np.hypot(1.0, z / 3.0)
+    third = z / 3.0
+    result: np.ndarray = z / np.sqrt(1.0 + third * third)
     return result
 
 
@@ -212,5 +218,6 @@ class Numbers:
 
     def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
         """Encode numbers of shape (n_samples, n_numbers) into `out`, of shape (n_samples, n_outputs)."""
-        for start in range(0, len(numbers), CHUNK):
-            encode_numbers(numbers[start : start + CHUNK], out[start : start + CHUNK], *self.parts)
+        size = chunk_of(len(self.bins[0]))
+        for start in range(0, len(numbers), size):
+            encode_numbers(numbers[start : start + size], out[start : start + size], *self.parts)

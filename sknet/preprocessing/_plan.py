@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet._scipy import scipy_sparse
-from sknet.preprocessing._categories import CategoryColumn, fit_levels, fit_means
+from sknet.preprocessing._categories import CategoryColumn, Crossed, fit_levels, fit_means
 from sknet.preprocessing._numbers import Numbers, fit_number
 from sknet.preprocessing._one_row import OneRow
 from sknet.preprocessing._schema import Feature, Schema, Table
@@ -19,6 +19,7 @@ from sknet.preprocessing._value_means import ValueMeans, fit_value_means, values
 __all__ = ["Options", "Plan", "fit_plan"]
 
 Folds = Sequence[tuple[np.ndarray, np.ndarray]]
+BLOCK = 4096  # rows that are looked at together
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Plan:
         values = (kept, np.zeros(len(kept)), self.sparse.scales)
         return np.zeros(n_numbers), values, none, (none, *(np.zeros(0) for _ in range(4))), flags
 
-    def dense(self, table: Table, dtype: Any, fitted: "dict[int, np.ndarray] | None" = None) -> np.ndarray:
+    def dense(self, table: Table, dtype: Any, fitted: "dict[int, Crossed] | None" = None) -> np.ndarray:
         """Return the outputs of a table as an array of shape (n_samples, width).
 
         Parameters
@@ -128,7 +129,7 @@ class Plan:
             Read with the schema of the fit.
         dtype : dtype
             Dtype of the outputs.
-        fitted : dict of int to ndarray, default=None
+        fitted : dict of int to Crossed, default=None
             Known outputs by the index of the category; those of `value_means` come behind the last category.
 
         Returns
@@ -148,13 +149,13 @@ class Plan:
         for i, (column, codes) in enumerate(self._coded(table)):
             part = out[:, at : at + len(column.names)]
             if fitted is not None and i in fitted:
-                part[:] = fitted[i]
+                part[:] = fitted[i].take(slice(None))
             elif column.names:
                 column.encode(codes, part)
             at += len(column.names)
         return out
 
-    def csr(self, table: Table, dtype: Any, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
+    def csr(self, table: Table, dtype: Any, fitted: "dict[int, Crossed] | None" = None) -> Any:
         """Return the outputs as a CSR array; `table`, `dtype` and `fitted` are as for `dense`."""
         parts: list[Any] = []
         if self.numbers.names:
@@ -165,7 +166,7 @@ class Plan:
             parts.append(self.sparse.encode(table.sparse))
         for i, (column, codes) in enumerate(self._coded(table)):
             if fitted is not None and i in fitted:
-                parts.append(scipy_sparse().csr_array(fitted[i]))
+                parts.append(scipy_sparse().csr_array(fitted[i].take(slice(None))))
             elif column.names:
                 parts.append(column.sparse(codes))
         return scipy_sparse().hstack(parts, format="csr", dtype=dtype)
@@ -203,8 +204,8 @@ def _different(names: list[str]) -> list[str]:
 
 
 def fit_plan(
-    schema: Schema, table: Table, target: Target | None, options: Options, random_state: Any
-) -> tuple[Plan, dict[int, np.ndarray]]:
+    schema: Schema, table: Table, target: Target | None, options: Options, random_state: Any, rows: Any = None
+) -> tuple[Plan, dict[int, Crossed]]:
     """Fit the encoding of every column.
 
     Parameters
@@ -219,12 +220,14 @@ def fit_plan(
         The user's options.
     random_state : RandomState
         Draws rows and folds.
+    rows : ndarray of shape (n_samples,), default=None
+        Indices of the rows to learn from; None for all. The table is not copied.
 
     Returns
     -------
     plan : Plan
         The encoding.
-    fitted : dict of int to ndarray of shape (n_samples, n_outputs)
+    fitted : dict of int to Crossed
         Cross-fitted outputs of these rows for target-encoded categories.
 
     Raises
@@ -244,41 +247,52 @@ def fit_plan(
     >>> plan.names[:3]
     ['age', 'age_quantile0', 'age_quantile1']
     """
-    sample, of_sample = _sample(table, target, options, random_state)
-    numbers = _fit_numbers(schema, table, sample, of_sample, options)
+    n_rows = table.n_rows if rows is None else len(rows)
+    sample, of_sample = _sample(table, target, options, random_state, rows, n_rows)
+    numbers = _fit_numbers(schema, table, sample, of_sample, options, rows)
     sparse_names = [f.name for f in schema.features if f.kind == "number"] if schema.is_sparse else []
-    sparse = None if table.sparse is None else fit_sparse(sparse_names, table.sparse)
+    sparse = None if table.sparse is None else fit_sparse(sparse_names, _of(table.sparse, rows))
     telling = _telling(numbers, sample, of_sample, options)
-    folds = _folds(schema.categories, bool(telling), table.n_rows, options, random_state)
-    categories, fitted = _fit_categories(schema.categories, table, target, options, folds)
-    means, of_means = _fit_value_means(numbers, telling, table, target, options, folds)
+    several = any(len(feature.levels) > options.max_levels for feature in schema.categories)
+    if target is not None and (telling or several):
+        target = target.take(slice(None) if rows is None else rows)
+    folds = _folds(bool(telling) or several, n_rows, options, random_state)
+    categories, fitted = _fit_categories(schema.categories, table, target, options, folds, rows)
+    means, of_means = _fit_value_means(numbers, telling, table, target, options, folds, rows)
     fitted.update(enumerate(of_means, len(categories)))
     plan = Plan(numbers, sparse, categories, means)
     if not plan.width:
         labels = ", ".join(feature.label for feature in schema.features[:5])
         more = ", ..." if len(schema.features) > 5 else ""
         raise ValueError(
-            f"nothing can be learned from X, n_samples = {table.n_rows}: each of its columns "
+            f"nothing can be learned from X, n_samples = {n_rows}: each of its columns "
             f"({labels}{more}) is constant, is missing everywhere, or has no level that occurs "
             f"{options.min_count} times"
         )
     return plan, fitted
 
 
+def _of(array: Any, rows: Any) -> Any:
+    """Return some rows of an array, or the array itself for None."""
+    return array if rows is None else array[rows]
+
+
 def _sample(
-    table: Table, target: Target | None, options: Options, random_state: Any
+    table: Table, target: Target | None, options: Options, random_state: Any, rows: Any, n_rows: int
 ) -> tuple[np.ndarray, Target | None]:
     """Return the numbers that medians and edges are found from, and the targets of their rows."""
-    if options.subsample is None or table.n_rows <= options.subsample:
+    if options.subsample is not None and n_rows > options.subsample:
+        drawn = np.sort(random_state.choice(n_rows, options.subsample, replace=False))
+        rows = drawn if rows is None else rows[drawn]
+    if rows is None:
         return table.numbers, target
-    rows = np.sort(random_state.choice(table.n_rows, options.subsample, replace=False))
     return table.numbers[rows], None if target is None else target.take(rows)
 
 
 def _fit_numbers(
-    schema: Schema, table: Table, sample: np.ndarray, target: Target | None, options: Options
+    schema: Schema, table: Table, sample: np.ndarray, target: Target | None, options: Options, rows: Any
 ) -> Numbers:
-    missing = np.isnan(table.numbers).any(axis=0)
+    missing = _have_missing(table.numbers, rows)
     names = [] if schema.is_sparse else schema.names
     columns = []
     for i, name in enumerate(names):
@@ -287,6 +301,15 @@ def _fit_numbers(
         )
         columns.append(fit.with_flag(bool(missing[i])))
     return Numbers(tuple(columns))
+
+
+def _have_missing(numbers: np.ndarray, rows: Any) -> np.ndarray:
+    """Return a mask of the columns with a missing value, found block by block."""
+    found = np.zeros(numbers.shape[1], dtype=bool)
+    for start in range(0, len(numbers) if rows is None else len(rows), BLOCK):
+        block = slice(start, start + BLOCK)
+        found |= np.isnan(numbers[block if rows is None else rows[block]]).any(axis=0)
+    return found
 
 
 def _telling(numbers: Numbers, sample: np.ndarray, target: Target | None, options: Options) -> list[int]:
@@ -304,22 +327,26 @@ def _telling(numbers: Numbers, sample: np.ndarray, target: Target | None, option
 
 
 def _fit_value_means(
-    numbers: Numbers, telling: list[int], table: Table, target: Target | None, options: Options, folds: Folds
-) -> tuple[tuple[ValueMeans, ...], list[np.ndarray]]:
+    numbers: Numbers,
+    telling: list[int],
+    table: Table,
+    target: Target | None,
+    options: Options,
+    folds: Folds,
+    rows: Any,
+) -> tuple[tuple[ValueMeans, ...], list[Crossed]]:
     if target is None:
         return (), []
-    found = [
-        fit_value_means(numbers.columns[i].name, i, table.numbers[:, i], target, folds, options.smoothing)
-        for i in telling
-    ]
+    found = []
+    for i in telling:
+        name, values = numbers.columns[i].name, _of(table.numbers[:, i], rows)
+        found.append(fit_value_means(name, i, values, target, folds, options.smoothing))
     return tuple(means for means, _ in found), [crossed for _, crossed in found]
 
 
-def _folds(
-    features: list[Feature], has_means: bool, n_rows: int, options: Options, random_state: Any
-) -> Folds:
+def _folds(is_needed: bool, n_rows: int, options: Options, random_state: Any) -> Folds:
     """Return the folds of target encoding: rows to learn from and rows to encode; none if none are needed."""
-    if n_rows < 2 or not (has_means or any(len(feature.levels) > options.max_levels for feature in features)):
+    if n_rows < 2 or not is_needed:
         return []
     from sklearn.model_selection import KFold  # it loads half of scikit-learn
 
@@ -328,11 +355,16 @@ def _folds(
 
 
 def _fit_categories(
-    features: list[Feature], table: Table, target: Target | None, options: Options, folds: Folds
-) -> tuple[tuple[CategoryColumn, ...], dict[int, np.ndarray]]:
+    features: list[Feature],
+    table: Table,
+    target: Target | None,
+    options: Options,
+    folds: Folds,
+    rows: Any,
+) -> tuple[tuple[CategoryColumn, ...], dict[int, Crossed]]:
     categories, fitted = [], {}
     for i, feature in enumerate(features):
-        codes, levels = table.codes[:, i], feature.levels
+        codes, levels = _of(table.codes[:, i], rows), feature.levels
         if len(levels) <= options.max_levels:
             column = fit_levels(feature.name, levels, codes, options.min_count)
         elif target is None:

@@ -12,7 +12,7 @@ from sknet.exceptions import CaptureError
 from sknet.preprocessing._categories import FIRST
 from sknet.preprocessing._columns import CATEGORY, DATE, DATE_UNIT
 from sknet.preprocessing._dates import phases, seconds
-from sknet.preprocessing._numbers import CHUNK, encode_numbers
+from sknet.preprocessing._numbers import chunk_of, encode_numbers
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Schema
 from sknet.preprocessing._value_means import ValueMeans, value_codes
@@ -145,8 +145,9 @@ def encoded(
     levels = [*categories, *(values for _, _, values in value_means)]
     out = np.empty((len(X), width), dtype)
     at = width - sum(values.shape[1] for values in levels)
-    for start in range(0, len(out), CHUNK):
-        encode_numbers(table[start : start + CHUNK], out[start : start + CHUNK, :at], *numbers)
+    size = chunk_of(out.shape[1])
+    for start in range(0, len(out), size):
+        encode_numbers(table[start : start + size], out[start : start + size, :at], *numbers)
     for values, places in zip(levels, codes, strict=True):
         out[:, at : at + values.shape[1]] = values[places + FIRST]
         at += values.shape[1]

@@ -29,7 +29,7 @@ class Table:
     ----------
     numbers : ndarray of shape (n_samples, n_numbers), float64
         NaN where missing; a date is several numbers.
-    codes : ndarray of shape (n_samples, n_categories), int64
+    codes : ndarray of shape (n_samples, n_categories), int32
         Indices of levels, or `MISSING` or `UNSEEN`.
     sparse : csr_array of shape (n_samples, n_sparse), float64, or None
         Numbers of a sparse matrix.
@@ -167,7 +167,7 @@ class Schema:
     def read(self, estimator: Any, X: Any) -> Table:
         """Read another table, `X`; `estimator` holds number and names of the features."""
         if self._is_plain(estimator, X):
-            return Table(_bounded(X.astype(np.float64)), np.empty((len(X), 0), np.int64))
+            return Table(_bounded(X.astype(np.float64)), np.empty((len(X), 0), np.int32))
         row = self._single_row(estimator, X)
         if row is not None:
             return self._of_row(row)
@@ -198,17 +198,23 @@ class Schema:
 
     def _read(self, X: Any, columns: Sequence[Column]) -> Table:
         pairs = list(zip(self.features, columns, strict=True)) if columns else []
-        codes = [_codes(feature, column) for feature, column in pairs if feature.kind == CATEGORY]
         n_rows = X.shape[0]
-        coded = np.stack(codes, axis=1) if codes else np.empty((n_rows, 0), dtype=np.int64)
+        # Filled column by column, so that no other copy of the table is needed.
+        coded = np.empty((n_rows, len(self.categories)), np.int32)
+        for i, pair in enumerate(pair for pair in pairs if pair[0].kind == CATEGORY):
+            coded[:, i] = _codes(*pair)
         if self.is_sparse:
             kept = [i for i, feature in enumerate(self.features) if feature.kind == NUMBER]
             X = X[:, kept] if len(kept) < X.shape[1] else X
             sparse = scipy_sparse().csr_array(X, dtype=np.float64, copy=True)
             sparse.data = _bounded(sparse.data)
             return Table(np.empty((n_rows, 0)), coded, sparse)
-        numbers = [x for f, column in pairs if f.kind != CATEGORY for x in _numbers(f, column)]
-        return Table(_bounded(np.stack(numbers, axis=1)) if numbers else np.empty((n_rows, 0)), coded)
+        numbers, at = np.empty((n_rows, len(self.names))), 0
+        for feature, column in pairs:
+            for values in [] if feature.kind == CATEGORY else _numbers(feature, column):
+                numbers[:, at] = values
+                at += 1
+        return Table(_bounded(numbers), coded)
 
     # -- fast paths ------------------------------------------------------------------------------------
 
@@ -261,7 +267,7 @@ class Schema:
                     codes.append(feature.codes.get(value, UNSEEN))
                 except TypeError:
                     raise not_a_level(feature.label, value, 0) from None
-        return Table(_bounded(np.array([numbers], np.float64)), np.array([codes], np.int64))
+        return Table(_bounded(np.array([numbers], np.float64)), np.array([codes], np.int32))
 
 
 def _bounded(numbers: np.ndarray) -> np.ndarray:
@@ -342,7 +348,7 @@ def _codes(feature: Feature, column: Column) -> np.ndarray:
     """Return the codes of a column; unseen levels are not an error."""
     codes, levels = column.coded()
     found = [feature.codes.get(level, UNSEEN) for level in levels]
-    numbered: np.ndarray = np.array([*found, MISSING], dtype=np.int64)[codes]
+    numbered: np.ndarray = np.array([*found, MISSING], dtype=np.int32)[codes]
     return numbered
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.preprocessing._categories import FIRST, CategoryColumn, fit_means
+from sknet.preprocessing._categories import FIRST, CategoryColumn, Crossed, fit_means
 from sknet.preprocessing._edges import edges_of, has_several
 from sknet.preprocessing._schema import UNSEEN
 from sknet.preprocessing._targets import Target
@@ -157,7 +157,7 @@ def fit_value_means(
     target: Target,
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
     smoothing: float,
-) -> tuple[ValueMeans, np.ndarray]:
+) -> tuple[ValueMeans, Crossed]:
     """Encode the values of a number, or the most frequent of them, by the means of their targets.
 
     Parameters
@@ -173,7 +173,7 @@ def fit_value_means(
     -------
     means : ValueMeans
         Means over all rows.
-    fitted : ndarray of shape (n_samples, n_outputs)
+    fitted : Crossed
         Outputs for these rows, cross-fitted.
     """
     levels, counts = np.unique(values[~np.isnan(values)], return_counts=True)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
+from sknet.preprocessing._categories import Crossed
 from sknet.preprocessing._fitted import FittedEncoder
 from sknet.preprocessing._one_row import OneRow
 from sknet.preprocessing._plan import Options, Plan, fit_plan
@@ -13,6 +14,7 @@ from sknet.preprocessing._values import HUGE
 
 if TYPE_CHECKING:
     from sknet.preprocessing._encoder import fit_encoder
+    from sknet.preprocessing._native import NativeRows, native_rows
     from sknet.preprocessing._python import (
         EncodedTable,
         columns_of,
@@ -25,9 +27,11 @@ __all__ = [
     "HUGE",
     "MISSING",
     "UNSEEN",
+    "Crossed",
     "EncodedTable",
     "Feature",
     "FittedEncoder",
+    "NativeRows",
     "OneRow",
     "Options",
     "Plan",
@@ -39,6 +43,7 @@ __all__ = [
     "encoding_call",
     "fit_encoder",
     "fit_plan",
+    "native_rows",
     "table_facts",
     "table_source",
     "target_of",
@@ -48,6 +53,7 @@ if not TYPE_CHECKING:
     __getattr__ = _Names(
         {
             "sknet.preprocessing._encoder": ("fit_encoder",),
+            "sknet.preprocessing._native": ("NativeRows", "native_rows"),
             "sknet.preprocessing._python": (
                 *("EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"),
             ),

@@ -309,7 +309,6 @@ class BaseTabular(Predicts, Summarized):
     def _trained(self, task: Task, job: Job, progress: Progress | None = None) -> list[Trained]:
         """Train the members of one kind in one fold, on rows encoded for that fold."""
         setting, (training, held_out) = task.settings[job.kind], job.rows
-        rows, target = task.table.take(training), task.target.take(training)
         random_state = np.random.RandomState(job.seeds[0])
         unfitted = TableEncoder(
             self.categorical_features,
@@ -318,8 +317,14 @@ class BaseTabular(Predicts, Summarized):
             target_type="regression" if self._numeric_targets else "classification",
             sparse_output=task.schema.is_sparse,
         )
-        encoder, fitted = fit_encoder(unfitted, self, task.schema, rows, target, random_state)
-        inputs = encoded_rows(encoder, rows, fitted), encoded_rows(encoder, task.table.take(held_out))
+        encoder, fitted = fit_encoder(
+            unfitted, self, task.schema, task.table, task.target, random_state, training
+        )
+        passes = setting.epochs * setting.per_fold
+        inputs = (
+            encoded_rows(encoder, task.table, training, fitted, passes),
+            encoded_rows(encoder, task.table, held_out, passes=passes),
+        )
         own, others = (
             Rows(X, task.y[chosen], None if task.weight is None else task.weight[chosen])
             for X, chosen in zip(inputs, job.rows, strict=True)

@@ -10,10 +10,13 @@ from sknet.core import Tensor
 from sknet.engine.extend import Predictor, detached, flattened
 from sknet.preprocessing.extend import OneRow, Table
 from sknet.tabular._mixing import Mix
-from sknet.tabular._rows import MOST_ROWS, blocks_of
+from sknet.tabular._rows import encoded_rows
 from sknet.tabular._training import Member
 
 __all__ = ["Blend", "Counted", "OfOneRow", "blended", "counted", "spans_of"]
+
+# Rows that all members predict together, so that no more of their outputs are in memory.
+MOST_ROWS = 8192
 
 Counted = tuple[Member, float]
 """A member, and by what its outputs are multiplied."""
@@ -55,12 +58,13 @@ def blended(members: Sequence[Counted], table: Table) -> np.ndarray:
         The weighted sum.
     """
     if table.n_rows > MOST_ROWS:
-        return np.concatenate([blended(members, table.take(block)) for block in blocks_of(table.n_rows)])
+        blocks = [slice(start, start + MOST_ROWS) for start in range(0, table.n_rows, MOST_ROWS)]
+        return np.concatenate([blended(members, table.take(block)) for block in blocks])
     total: Any = 0.0
     encoder, inputs = None, None
     for member, factor in members:
         if member.encoder is not encoder:
-            encoder, inputs = member.encoder, member.encoder.encode(table)
+            encoder, inputs = member.encoder, encoded_rows(member.encoder, table)
         total = total + np.float32(factor) * member.outputs(inputs)
     found: np.ndarray = total
     return found

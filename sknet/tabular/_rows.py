@@ -1,39 +1,42 @@
-"""Rows that are encoded when they are read, for tables whose encoded rows would need much memory."""
+"""Rows of a table that are encoded when they are read, so that only the table itself is in memory."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet.preprocessing.extend import Table
+from sknet.engine.extend import ComputedRows
+from sknet.preprocessing.extend import Crossed, NativeRows, Table, native_rows
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
+    from sknet.preprocessing.extend import FittedEncoder
 
-__all__ = ["MOST_ROWS", "EncodedRows", "blocks_of", "encoded_rows"]
+__all__ = ["EncodedRows", "encoded_rows"]
 
-# Rows whose outputs are computed at a time.
-MOST_ROWS = 8192
-
-# Encoded rows that take more bytes are encoded batch by batch, in every epoch anew: a tenth more time.
+# Encoded rows of up to so many bytes are kept: they stay in the cache, and a batch of them is only copied.
+KEPT_BYTES = 2**24
+# Without native code, encoding anew in every epoch takes longer, so more is kept.
 MOST_BYTES = 2**28
+# Seconds for an output by NumPy, roughly.
+PER_OUTPUT = 4e-9
 
 
-def blocks_of(n_rows: int) -> list[slice]:
-    """Return slices of at most `MOST_ROWS` rows, which make up all of them."""
-    return [slice(start, start + MOST_ROWS) for start in range(0, n_rows, MOST_ROWS)]
-
-
-class EncodedRows:
-    """Rows of a table, which behaves like an array of their encodings, but holds only the table.
+class EncodedRows(ComputedRows):
+    """Rows of a table, which behave like an array of their encodings, but hold only which rows they are.
 
     Parameters
     ----------
-    encoder : TableEncoder
+    encoder : TableEncoder or FittedEncoder
         Fitted, with dense outputs.
     table : Table
-        The rows.
-    fitted : dict of int to ndarray, default=None
+        The table.
+    rows : ndarray of int, default=None
+        Indices of the rows; None for all.
+    fitted : mapping of int to Crossed, default=None
         Outputs of these rows that are known, as `fit_encoder` returns them.
+    passes : int, default=1
+        How often all rows will be read, roughly.
 
     Attributes
     ----------
@@ -44,37 +47,57 @@ class EncodedRows:
     """
 
     def __init__(
-        self, encoder: "TableEncoder", table: Table, fitted: dict[int, np.ndarray] | None = None
+        self,
+        encoder: "TableEncoder | FittedEncoder",
+        table: Table,
+        rows: "np.ndarray | None" = None,
+        fitted: "Mapping[int, Crossed] | None" = None,
+        passes: int = 1,
     ) -> None:
-        self._encoder, self._table, self._fitted = encoder, table, fitted
-        self.shape = table.n_rows, encoder.n_features_out_
-        self.dtype = np.dtype(encoder.dtype)
-        self.ndim = 2
+        n_rows = table.n_rows if rows is None else len(rows)
+        super().__init__((n_rows, encoder.n_features_out_), np.dtype(encoder.dtype))
+        self._encoder, self._table, self._fitted = encoder, table, dict(fitted or {})
+        self._rows = None if rows is None else np.ascontiguousarray(rows, np.int64)
+        self._seconds = passes * self.nbytes / self.dtype.itemsize * PER_OUTPUT
+        self._native: NativeRows | None = None
 
-    def __len__(self) -> int:
-        return self.shape[0]
+    @property
+    def runner(self) -> Any:
+        """What encodes rows in native code; None if there is none, or not yet."""
+        is_dense = self._table.sparse is None and self.dtype == np.float32
+        return native_rows(self._seconds) if is_dense else None
 
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        """Return the outputs of some rows, given by a slice or an array of int."""
-        fitted = {i: outputs[rows] for i, outputs in (self._fitted or {}).items()}
-        found: np.ndarray = self._encoder.encode(self._table.take(rows), fitted)
-        return found
+    def write(self, rows: np.ndarray, out: np.ndarray) -> None:
+        chosen = np.ascontiguousarray(rows, np.int64)
+        runner = self.runner if out.flags.c_contiguous and out.dtype == np.float32 else None
+        is_inside = not len(chosen) or (chosen.min() >= 0 and chosen.max() < len(self))
+        if runner is None or not is_inside:
+            out[...] = self._by_numpy(rows)
+            return
+        if self._native is None:
+            self._native = NativeRows(self._encoder.plan, self._table, self._fitted)
+        places = chosen if self._rows is None else self._rows[chosen]
+        self._native.encode(runner.steps, chosen, places, out)
 
-    def take(self, rows: np.ndarray, axis: int = 0, out: Any = None, mode: str = "raise") -> np.ndarray:
-        """Return the outputs of some rows, or write them into `out`, as NumPy's arrays do."""
-        found = self[rows]
-        if out is None:
-            return found
-        out[...] = found
-        return found
+    def _by_numpy(self, rows: np.ndarray) -> np.ndarray:
+        places = rows if self._rows is None else self._rows[rows]
+        table = self._table.take(places)
+        fitted = {i: Crossed(each.values, each.codes[rows]) for i, each in self._fitted.items()}
+        return np.asarray(self._encoder.encode(table, *([fitted] if fitted else [])))
 
 
-def encoded_rows(encoder: "TableEncoder", table: Table, fitted: dict[int, np.ndarray] | None = None) -> Any:
-    """Return the encoded rows of a table: an array, a CSR array, or `EncodedRows` if an array is too large.
+def encoded_rows(
+    encoder: "TableEncoder | FittedEncoder",
+    table: Table,
+    rows: "np.ndarray | None" = None,
+    fitted: "Mapping[int, Crossed] | None" = None,
+    passes: int = 1,
+) -> Any:
+    """Return encoded rows of a table: an array, a CSR array, or `EncodedRows` if an array is too large.
 
     Parameters
     ----------
-    encoder, table, fitted
+    encoder, table, rows, fitted, passes
         As for `EncodedRows`.
 
     Returns
@@ -82,7 +105,9 @@ def encoded_rows(encoder: "TableEncoder", table: Table, fitted: dict[int, np.nda
     ndarray, CSR array or EncodedRows
         Of shape (n_samples, n_outputs).
     """
-    n_bytes = table.n_rows * encoder.n_features_out_ * np.dtype(encoder.dtype).itemsize
-    if encoder.sparse_output is False and n_bytes > MOST_BYTES:
-        return EncodedRows(encoder, table, fitted)
-    return encoder.encode(table, fitted)
+    if table.sparse is not None:
+        table = table if rows is None else table.take(rows)
+        return encoder.encode(table, *([dict(fitted)] if fitted else []))
+    found = EncodedRows(encoder, table, rows, fitted, passes)
+    is_large = found.nbytes > (MOST_BYTES if found.runner is None else KEPT_BYTES)
+    return found if is_large else found[:]

@@ -10,12 +10,12 @@ from sknet import nn
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.device import to_host
 from sknet.engine import Batches, History, Model, Score
-from sknet.engine.extend import Settings, Validation, predict_rows, train
+from sknet.engine.extend import Settings, Validation, chunk_rows_of, predict_rows, train
 from sknet.losses import LogLoss, Loss
 from sknet.ops import is_sparse
 from sknet.tabular._members import Setting
 from sknet.tabular._network import TabularNet
-from sknet.tabular._rows import EncodedRows, blocks_of
+from sknet.tabular._rows import EncodedRows
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Member", "Rows", "train_member"]
 
 
-# Rows that the first weights are fitted to.
-ROWS_SEEN = 2000
+# Elements of the inputs that are looked at together.
+MOST_ELEMENTS = 2**20
+# Rows that the first weights are fitted to, and that are predicted at a time; fewer if they are wide.
+ROWS_SEEN, MOST_ROWS = 2000, 4096
 
 
 class NoScore(Score):
@@ -69,6 +71,11 @@ class Rows:
         """The number of rows."""
         return int(self.X.shape[0])
 
+    @property
+    def chunk(self) -> int:
+        """The number of rows to predict at a time: fewer of wide rows, whose arrays would be large."""
+        return int(max(64, min(MOST_ROWS, MOST_ELEMENTS // self.X.shape[1])))
+
     def batches(self, model: Model, size: int) -> Batches:
         """Return the rows as batches for the training loop."""
         return Batches(self.X, self.y, self.weight, size, model.dtype, model.device)
@@ -111,7 +118,9 @@ class Member:
     def outputs(self, X: Any) -> np.ndarray:
         """Return raw outputs of shape (n_samples, n_outputs) for the encoded rows `X`."""
         if isinstance(X, EncodedRows):
-            return np.concatenate([self.outputs(X[block]) for block in blocks_of(len(X))])
+            size = chunk_rows_of(self.model, X)
+            starts = range(0, len(X), size)
+            return np.concatenate([self.outputs(X[start : start + size]) for start in starts])
         found: np.ndarray = to_host(predict_rows(self.model, X))
         return found
 
@@ -166,12 +175,11 @@ def train_member(
     scales = not is_sparse(training.X)
     network = TabularNet(training.X.shape[1], n_outputs, setting.hidden_layer_sizes, setting.dropout, scales)
     network.initialize(random_state)
-    seen = (
-        training.X[:] if isinstance(training.X, EncodedRows) and training.n_rows <= ROWS_SEEN else training.X
-    )
-    if training.n_rows > ROWS_SEEN:
-        seen = seen[np.sort(random_state.choice(training.n_rows, ROWS_SEEN, replace=False))]
-    nn.init.from_data(network, seen, random_state=random_state)
+    seen: Any = slice(None)
+    most = min(ROWS_SEEN, max(ROWS_SEEN // 8, MOST_ELEMENTS // training.X.shape[1]))
+    if training.n_rows > most:
+        seen = np.sort(random_state.choice(training.n_rows, most, replace=False))
+    nn.init.from_data(network, training.X[seen], random_state=random_state)
     size = min(setting.batch_size, training.n_rows)
     n_steps = setting.epochs * -(-training.n_rows // size)
     model = Model(
@@ -184,7 +192,7 @@ def train_member(
     )
     keeps_best = setting.keep == "best"
     stopping = [EarlyStopping("validation_loss", patience=np.inf, tol=0.0)] if keeps_best else []
-    validation = Validation(held_out.batches(model, 4096), NoScore) if keeps_best else None
+    validation = Validation(held_out.batches(model, held_out.chunk), NoScore) if keeps_best else None
     history = History()
     settings = Settings(max_iter=setting.epochs)
     train(

@@ -1,6 +1,7 @@
 """Training loops: batches, epochs, scores, history, and when to stop."""
 
 from sknet.engine.loop._batches import Batches, take_rows
+from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.loop._elsewhere import StepsElsewhere, train_elsewhere
 from sknet.engine.loop._fit import Source
 from sknet.engine.loop._full_batch import minimize
@@ -21,6 +22,7 @@ from sknet.engine.loop._validation import Validation
 __all__ = [
     "Accuracy",
     "Batches",
+    "ComputedRows",
     "Gathered",
     "History",
     "InterruptGuard",

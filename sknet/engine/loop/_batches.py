@@ -7,6 +7,7 @@ import numpy as np
 
 from sknet import ops
 from sknet.device import Device, MetaArray, namespace, to_device, to_host
+from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.state import computed_dtype, each_input, n_rows
 from sknet.engine.step import Batch
 
@@ -21,7 +22,7 @@ class Batches:
 
     Parameters
     ----------
-    X : array or CSR matrix of shape (n_rows, ...), or dict of those
+    X : array, CSR matrix or ComputedRows of shape (n_rows, ...), or dict of arrays and matrices
         Inputs; several by the names of the network's arguments.
     y : array of shape (n_rows, ...)
         Targets, encoded as the loss expects them.
@@ -281,6 +282,6 @@ def take_rows(array: Any, chosen: Any) -> Any:
     array([[4, 5],
            [0, 1]])
     """
-    if isinstance(chosen, slice) or ops.is_sparse(array):
+    if isinstance(chosen, slice) or ops.is_sparse(array) or isinstance(array, ComputedRows):
         return array[chosen]
     return array.take(namespace(array).asarray(chosen), axis=0)

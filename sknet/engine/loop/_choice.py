@@ -7,6 +7,7 @@ import numpy as np
 
 from sknet._config import native_setting
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
 from sknet.engine.state import any_sparse
@@ -72,7 +73,7 @@ def _compiled_steps(
     model: "Model", batches: Batches, check_finite: bool, planned: int, buffers: Any
 ) -> CompiledSteps:
     inputs = batches.X.values() if isinstance(batches.X, dict) else [batches.X]
-    if native_setting() != "never" and all(isinstance(x, np.ndarray) for x in inputs):
+    if native_setting() != "never" and all(isinstance(x, (np.ndarray, ComputedRows)) for x in inputs):
         # Importing sknet should not take the time to load a compiler that may not be needed.
         from sknet.compile.executors.native import UnsupportedError
         from sknet.engine.loop._native_steps import NativeSteps

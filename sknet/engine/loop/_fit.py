@@ -10,6 +10,7 @@ from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._history import History
+from sknet.exceptions import StateError
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -152,10 +153,18 @@ class Fit:
         found: Rows | None = getattr(self.source, which)()
         return found
 
+    def end(self) -> None:
+        """Let go of what saves the state: in a cycle with it, the rows would stay in memory for long."""
+        self.state = _has_ended
+
     def close_epoch(self, values: Mapping[str, float]) -> None:
         """Record the numbers of a finished epoch."""
         self.history.append(**values)
         self.record = Record(values, self.history)
+
+
+def _has_ended() -> dict[str, Any]:
+    raise StateError("the fit has ended: its state can be saved up to on_fit_end")
 
 
 def _no_state() -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from sknet._config import native_setting
 from sknet.compile.executors import native
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._computed import ComputedRows, Window
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import SECONDS, Block, CompiledSteps
 from sknet.engine.step import advance, follow_schedules, per_output
@@ -53,6 +54,9 @@ class NativeSteps(CompiledSteps):
         self._took, self._blocks = 0.0, 0  # seconds and blocks of steps by NumPy's plan
         self._order: Any = None
         self._orders: tuple[np.ndarray, np.ndarray] | None = None
+        self._rows: Any = None  # in the order of an epoch, for the window
+        computed = isinstance(batches.X, ComputedRows)
+        self._window = Window(batches.X, batches.size) if computed else None
         self._runner = native.runner()
         self._always = native_setting() == "always"
         if self._always:
@@ -83,7 +87,7 @@ class NativeSteps(CompiledSteps):
             parts = native.Parts(
                 self.program_for(n_rows), programs.update, programs.gradient, programs.numbers
             )
-            data = batches.X, batches.y, batches.weight
+            data = self._window.room if self._window else batches.X, batches.y, batches.weight
             try:
                 run = native.NativeRun(parts, data, self.check_finite, min(batches.n_batches, MOST_STEPS))
             except native.UnsupportedError:
@@ -134,12 +138,15 @@ class NativeSteps(CompiledSteps):
 
     def _native(self, run: "NativeRun", order: Any, first: int, steps: int, room: Any) -> Block | None:
         model, batches = self.model, self.batches
+        orders = self._orders_of(order)
+        if self._window is not None:
+            steps = self._window.compute(self._rows, first, steps)
         untrained = self.program_for(run.rows).slots.untrained
         for name, array in model.buffers.items():
             untrained[name][...] = array
         hyper = self._optimizer.hyper_table(model.progress, steps)
         started = time.perf_counter()
-        done = run.run(self._orders_of(order), first * batches.size, hyper, model.progress.step, room)
+        done = run.run(orders, first * batches.size, hyper, model.progress.step, room)
         if not done:
             return None
         self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
@@ -157,5 +164,7 @@ class NativeSteps(CompiledSteps):
             self._order = order
             places = rows if chosen is None else np.asarray(chosen)[rows]
             of_inputs, of_targets = (np.ascontiguousarray(x, np.int64) for x in (places, rows))
+            if self._window is not None:
+                self._rows, of_inputs = of_inputs, self._window.places(len(rows))
             self._orders = of_inputs, of_targets
         return self._orders

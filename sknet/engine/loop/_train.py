@@ -237,6 +237,8 @@ def train(
             keeper.warn_of_environment(saved)
 
     outcome = run_loop(loop, fit, callbacks, begin)
+    fit.end()
+    del epochs.sums  # which refer to the epochs
     if settings.is_part:
         epochs.keep_steps()
     else:

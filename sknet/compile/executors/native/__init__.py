@@ -6,18 +6,33 @@ Importing this package loads only what decides whether native code is worthwhile
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
-from sknet.compile.executors.native._loaded import Runner, UnsupportedError, has_numba, runner
+from sknet.compile.executors.native._loaded import (
+    Runner,
+    UnsupportedError,
+    has_numba,
+    row_runner,
+    runner,
+)
 
 if TYPE_CHECKING:
     from sknet.compile.executors.native._run import NativeRun, Parts
+    from sknet.compile.executors.native._table_rows import Codes, Field
 else:
-    __getattr__ = _Names({"sknet.compile.executors.native._run": ("NativeRun", "Parts")}).into(globals())
+    __getattr__ = _Names(
+        {
+            "sknet.compile.executors.native._run": ("NativeRun", "Parts"),
+            "sknet.compile.executors.native._table_rows": ("Codes", "Field"),
+        }
+    ).into(globals())
 
 __all__ = [
+    "Codes",
+    "Field",
     "NativeRun",
     "Parts",
     "Runner",
     "UnsupportedError",
     "has_numba",
+    "row_runner",
     "runner",
 ]

@@ -25,6 +25,7 @@ __all__ = [
     "directory_of",
     "has_numba",
     "is_placed_by_hand",
+    "row_runner",
     "runner",
 ]
 
@@ -58,8 +59,27 @@ def is_placed_by_hand() -> bool:
     return platform.machine() == "x86_64" and platform.system() in ("Linux", "FreeBSD")
 
 
+def of_steps() -> tuple[str, int]:
+    """Return the source of the function that executes instructions, and how many arguments it has."""
+    from sknet.compile.executors.native._runner import ARGUMENTS, RUNNER
+
+    return RUNNER, ARGUMENTS
+
+
+def of_rows() -> tuple[str, int]:
+    """Return the source of the function that encodes rows of tables, and how many arguments it has."""
+    from sknet.compile.executors.native._table_rows import ARGUMENTS, ROWS
+
+    return ROWS, ARGUMENTS
+
+
 class Runner:
-    """The function that executes instructions, shared by all runs of this process.
+    """A function in native code, shared by all of this process; by default that which executes instructions.
+
+    Parameters
+    ----------
+    written : callable, default=None
+        Returns the source of a module with a function ``steps`` of integers, and their number.
 
     Attributes
     ----------
@@ -67,16 +87,16 @@ class Runner:
         ``steps(address, length, scratch, count, counter)``; None until it has been loaded or compiled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, written: Callable[[], tuple[str, int]] | None = None) -> None:
         self.steps: Callable[..., int] | None = None
+        self._written = written or of_steps
         self._spent = 0.0
 
     @cached_property
     def _function(self) -> "Function":
         from sknet.compile.executors.native._cache import Function
-        from sknet.compile.executors.native._runner import ARGUMENTS, RUNNER
 
-        return Function(RUNNER, ARGUMENTS)
+        return Function(*self._written())
 
     @property
     def file(self) -> "Path | None":
@@ -112,7 +132,7 @@ class Runner:
 
 
 _first = threading.Lock()  # without it, threads that ask at the same time would each get a runner
-_runners: list[Runner] = []  # at most one
+_runners: dict[Callable[[], tuple[str, int]], Runner] = {}
 
 
 def runner() -> Runner:
@@ -123,9 +143,24 @@ def runner() -> Runner:
     UnsupportedError
         If Numba is missing.
     """
+    return _the_one(of_steps)
+
+
+def row_runner() -> Runner:
+    """Return what encodes rows of tables in this process, see `_table_rows`.
+
+    Raises
+    ------
+    UnsupportedError
+        If Numba is missing.
+    """
+    return _the_one(of_rows)
+
+
+def _the_one(written: Callable[[], tuple[str, int]]) -> Runner:
     if not has_numba():
         raise UnsupportedError("Numba is not installed")
     with _first:
-        if not _runners:
-            _runners.append(Runner())
-        return _runners[0]
+        if written not in _runners:
+            _runners[written] = Runner(written)
+        return _runners[written]

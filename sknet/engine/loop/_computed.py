@@ -1,0 +1,144 @@
+"""Rows that are computed when they are read, and a window of them for native code."""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ComputedRows", "Window"]
+
+WINDOW_BYTES = 1 << 20  # of rows that are computed together: they stay in the cache until they are read
+
+
+class ComputedRows(ABC):
+    """Abstract base of rows that behave like an array, but are computed when they are read.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the array.
+    dtype : dtype
+        Of the array.
+
+    Attributes
+    ----------
+    shape, dtype : tuple of int, dtype
+        As the parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import ComputedRows
+    >>> class Squares(ComputedRows):
+    ...     def write(self, rows, out):
+    ...         out[:, 0] = rows**2
+    >>> rows = Squares((4, 1), np.dtype("float32"))
+    >>> rows[1:3].tolist(), rows.take([3, 0]).tolist()
+    ([[1.0], [4.0]], [[9.0], [0.0]])
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
+
+    @abstractmethod
+    def write(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write some rows into an array.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Indices.
+        out : ndarray of shape (n_rows, ...)
+            What is written to.
+        """
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all rows would take."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Return some rows, given by a slice or an array of int."""
+        chosen = np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)
+        out = np.empty((len(chosen), *self.shape[1:]), self.dtype)
+        self.write(chosen, out)
+        return out
+
+    def take(self, rows: Any, axis: int = 0, out: Any = None, mode: str = "raise") -> np.ndarray:
+        """Return some rows, or write them into an array, as the method of NumPy's arrays does.
+
+        Parameters
+        ----------
+        rows : array-like of int
+            Indices.
+        axis : int, default=0
+            As the method of an array is called.
+        out : ndarray of shape (n_rows, ...), default=None
+            What is written to.
+        mode : str, default="raise"
+            As `axis`; rows out of range are an error.
+
+        Returns
+        -------
+        ndarray
+            The rows, or `out`.
+        """
+        if out is None:
+            return self[rows]
+        self.write(np.asarray(rows), out)
+        found: np.ndarray = out
+        return found
+
+
+class Window:
+    """Memory for the rows of a few batches, from which native code reads them.
+
+    Parameters
+    ----------
+    rows : ComputedRows
+        All rows.
+    size : int
+        Rows of a batch.
+
+    Attributes
+    ----------
+    room : ndarray of shape (n_rows, ...)
+        The rows of the batches that were computed last.
+    """
+
+    def __init__(self, rows: ComputedRows, size: int) -> None:
+        self._rows, self._size = rows, size
+        per_batch = max(1, size * rows.nbytes // max(1, len(rows)))
+        self._batches = max(1, WINDOW_BYTES // per_batch)
+        self.room = np.empty((self._batches * size, *rows.shape[1:]), rows.dtype)
+
+    def places(self, n_samples: int) -> np.ndarray:
+        """Return where each row of an epoch is in `room` once its batch was computed, as int64."""
+        found: np.ndarray = np.arange(n_samples, dtype=np.int64) % len(self.room)
+        return found
+
+    def compute(self, order: np.ndarray, first: int, most: int) -> int:
+        """Compute the rows of some batches, and return how many: at least one, and up to `most`.
+
+        Parameters
+        ----------
+        order : ndarray of shape (n_samples,), int64
+            The rows of an epoch in their order.
+        first, most : int
+            Index of the first batch, and the most batches.
+
+        Returns
+        -------
+        int
+            Number of batches.
+        """
+        at = first % self._batches
+        done = max(1, min(most, self._batches - at))
+        rows = order[first * self._size : (first + done) * self._size]
+        start = at * self._size
+        self._rows.write(rows, self.room[start : start + len(rows)])
+        return done

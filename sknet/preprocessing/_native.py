@@ -1,0 +1,153 @@
+"""Rows of a table, encoded by native code, a batch at a time."""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from sknet._config import native_setting
+from sknet.compile.executors.native import Codes, Field, Runner, UnsupportedError, row_runner
+from sknet.preprocessing._categories import Crossed
+from sknet.preprocessing._plan import Plan
+from sknet.preprocessing._schema import Table
+
+__all__ = ["NativeRows", "native_rows"]
+
+
+class NativeRows:
+    """Encodes rows of a dense table to float32, with the bits of `Plan.dense`.
+
+    Parameters
+    ----------
+    plan : Plan
+        The encoding.
+    table : Table
+        The rows, in C-contiguous arrays.
+    fitted : mapping of int to Crossed
+        As for `Plan.dense`, of the rows that may be chosen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import TableEncoder
+    >>> from sknet.preprocessing.extend import NativeRows
+    >>> X = np.arange(12.0).reshape(6, 2)
+    >>> encoder = TableEncoder(piecewise=None).fit(X)
+    >>> NativeRows(encoder.plan, encoder.read(X), {}).width
+    2
+    """
+
+    def __init__(self, plan: Plan, table: Table, fitted: Mapping[int, Crossed]) -> None:
+        self._alive: list[np.ndarray] = []
+        self.width = plan.width
+        numbers = plan.numbers
+        kept, middles, scales = numbers.values
+        number, low, inverse, smallest, largest = numbers.bins
+        is_phase = np.zeros(len(kept), np.uint8)
+        is_phase[numbers.phases] = 1
+        columns = self._columns(plan, table, fitted)
+        described = {
+            Field.NUMBERS: self._address(table.numbers),
+            Field.STRIDE: table.numbers.strides[0],
+            Field.N_NUMBERS: table.numbers.shape[1],
+            Field.CENTERS: self._address(numbers.centers),
+            Field.N_VALUES: len(kept),
+            Field.KEPT: self._address(kept.astype(np.int64)),
+            Field.MIDDLES: self._address(middles),
+            Field.SCALES: self._address(scales),
+            Field.IS_PHASE: self._address(is_phase),
+            Field.N_BINS: len(number),
+            Field.BIN_NUMBERS: self._address(number.astype(np.int64)),
+            Field.LOW: self._address(low),
+            Field.INVERSE: self._address(inverse),
+            Field.SMALLEST: self._address(smallest),
+            Field.LARGEST: self._address(largest),
+            Field.N_FLAGS: len(numbers.flags),
+            Field.FLAGS: self._address(numbers.flags.astype(np.int64)),
+            Field.N_COLUMNS: len(columns),
+            Field.COLUMNS: self._address(np.array(columns, np.int64)),
+            Field.WIDTH: plan.width,
+        }
+        self._n_numbers = table.numbers.shape[1]
+        self._fields = np.array([described[field] for field in Field], np.int64)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("it holds addresses of this process, and cannot be pickled or copied: make it again")
+
+    def _address(self, array: np.ndarray) -> int:
+        self._alive.append(array)
+        return array.ctypes.data
+
+    def _columns(self, plan: Plan, table: Table, fitted: Mapping[int, Crossed]) -> list[list[int]]:
+        """Return the numbers that describe each column of levels."""
+        found = []
+        levels = [*plan.categories, *(means.column for means in plan.value_means)]
+        for i, column in enumerate(levels):
+            values, source = column.values, [Codes.OF_TABLE, 0, 0, 0]
+            if i in fitted:
+                crossed = fitted[i]
+                values = crossed.values
+                source = [Codes.OF_CHOSEN, self._address(crossed.codes), crossed.codes.strides[0], 0]
+            elif i < len(plan.categories):
+                codes = table.codes[:, i]
+                source = [Codes.OF_TABLE, self._address(codes), codes.strides[0], 0]
+            else:
+                means = plan.value_means[i - len(plan.categories)]
+                known = np.ascontiguousarray(means.levels, np.float64)
+                source = [Codes.OF_NUMBER, self._address(known), len(known), means.number]
+            given = np.ascontiguousarray(values, np.float32)
+            found.append([int(source[0]), self._address(given), given.shape[1], *source[1:]])
+        return found
+
+    def encode(self, run: Any, chosen: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
+        """Write the outputs of some rows.
+
+        Parameters
+        ----------
+        run : callable
+            What ``native_rows(...).steps`` is.
+        chosen, places : ndarray of int64
+            The rows among those that may be chosen, and in the table; C-contiguous, all in range.
+        out : ndarray of shape (n_rows, width), dtype=float32
+            C-contiguous.
+        """
+        room = np.empty(self._n_numbers)
+        arrays = self._fields, chosen, places, out, room
+        fields, *addresses = (array.ctypes.data for array in arrays)
+        run(fields, len(places), *addresses)
+
+
+def native_rows(seconds: float) -> "Runner | None":
+    """Return what encodes rows in native code; None if there is none, or not yet.
+
+    Parameters
+    ----------
+    seconds : float
+        That the encodings to come would take by NumPy, which decides whether it is loaded or compiled.
+
+    Returns
+    -------
+    Runner or None
+        Whose ``steps`` are loaded.
+
+    Examples
+    --------
+    >>> import sknet
+    >>> from sknet.preprocessing.extend import native_rows
+    >>> with sknet.config_context(native="never"):
+    ...     native_rows(60.0) is None
+    True
+    """
+    setting = native_setting()
+    if setting == "never":
+        return None
+    try:
+        found = row_runner()
+    except UnsupportedError:
+        return None
+    if setting == "always":
+        try:
+            found.wait()
+        except Exception:  # whatever is wrong with Numba or its cache: a fit that needs it warns
+            return None
+    return found if found.is_ready(seconds) else None
