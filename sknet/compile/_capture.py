@@ -31,7 +31,8 @@ class _Traced(TracedArray):
     __slots__ = ("recorder", "variable")
 
     def __init__(self, recorder: "Recorder", variable: Variable) -> None:
-        super().__init__(variable.shape, variable.dtype, recorder.device)
+        # What the initializer would convert, a variable has converted already.
+        self.shape, self.dtype, self.device = variable.shape, variable.dtype, recorder.device
         self.recorder = recorder
         self.variable = variable
 

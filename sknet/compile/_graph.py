@@ -272,13 +272,18 @@ class Graph:
         """
         assigned: set[Variable] = set()
         for variable in (*self.inputs, *self.constants):
-            _assign(variable, assigned, "an input or constant")
+            if variable in assigned:
+                raise _twice("an input or constant")
+            assigned.add(variable)
         for number, equation in enumerate(self.equations):
-            where = f"equation {number}, {equation.primitive.name},"
             if not assigned.issuperset(equation.variables):
-                raise GraphError(f"{where} uses a variable before it is assigned, in\n{self}")
+                raise GraphError(
+                    f"{_place(number, equation)} uses a variable before it is assigned, in\n{self}"
+                )
             equation.check()
-            _assign(equation.output, assigned, where)
+            if equation.output in assigned:
+                raise _twice(_place(number, equation))
+            assigned.add(equation.output)
         if not assigned.issuperset(self.outputs):
             raise GraphError(f"an output is never assigned, in\n{self}")
         return self
@@ -358,10 +363,12 @@ class Graph:
         return names
 
 
-def _assign(variable: Variable, assigned: set[Variable], where: str) -> None:
-    if variable in assigned:
-        raise GraphError(f"{where} assigns a variable that is assigned already")
-    assigned.add(variable)
+def _place(number: int, equation: Equation) -> str:
+    return f"equation {number}, {equation.primitive.name},"
+
+
+def _twice(where: str) -> GraphError:
+    return GraphError(f"{where} assigns a variable that is assigned already")
 
 
 def _shown(value: Any) -> str:

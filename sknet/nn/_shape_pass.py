@@ -36,16 +36,23 @@ class Shadow(TracedArray):
         ``seen(primitive, operands, result)`` is called for every operation.
     """
 
-    __slots__ = ("ghost", "memory", "scratch", "seen")
+    __slots__ = ("_ghost", "memory", "scratch", "seen")
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, seen: Seen) -> None:
         super().__init__(shape, dtype, META)
         self.seen = seen
         self.memory: object = self  # of a view: the array whose memory it would share
         self.scratch = 0  # elements of the memory that its operation works in
-        # Its strides, which view rules read; it has no memory of its own.
-        strides = np.cumprod((1, *shape[:0:-1]))[::-1] if shape else ()
-        self.ghost = as_strided(np.empty(1, np.int8), shape, tuple(map(int, strides)))
+        self._ghost: np.ndarray | None = None
+
+    @property
+    def ghost(self) -> np.ndarray:
+        """An array with its strides, which view rules read; it has no memory of its own."""
+        if self._ghost is None:
+            shape = self.shape
+            strides = np.cumprod((1, *shape[:0:-1]))[::-1] if shape else ()
+            self._ghost = as_strided(np.empty(1, np.int8), shape, tuple(map(int, strides)))
+        return self._ghost
 
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
         arrays = [x.data if isinstance(x, Tensor) else x for x in inputs]
@@ -57,7 +64,7 @@ class Shadow(TracedArray):
         if primitive.view is not None and isinstance(arrays[0], Shadow):
             ghost = primitive.view(NUMPY, arrays[0].ghost, **params)
             if ghost is not None:
-                result.memory, result.ghost = arrays[0].memory, ghost
+                result.memory, result._ghost = arrays[0].memory, ghost
         self.seen(primitive, arrays, result)
         return result
 

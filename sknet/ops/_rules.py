@@ -33,6 +33,8 @@ ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
 def broadcast(name: str, *operands: Any) -> tuple[int, ...]:
     """Return the common shape of the operands."""
     shapes = [tuple(x.shape) for x in operands if hasattr(x, "shape")]
+    if shapes and shapes.count(shapes[0]) == len(shapes):  # mostly; NumPy's function takes long
+        return shapes[0]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:

@@ -21,8 +21,9 @@ CONSTANTS = Rules()
 def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Compute an equation whose operands are all constant."""
     constants = rewriter.constants
-    if any(type(x) is Variable and x not in constants for x in equation.operands):
-        return None
+    for x in equation.variables:
+        if x not in constants:
+            return None
     if any(isinstance(x, SparseSlot) for x in equation.params.values()):
         return None  # the slot's contents change
     if equation.output.size > LARGEST and equation.primitive.view is None:
@@ -42,10 +43,11 @@ def number(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Replace a constant array of one repeated number by the number, if shape and dtype stay the same."""
     if equation.primitive.expression is None or len(equation.operands) < 2:
         return None
-    operands = [_number_or_self(rewriter, x) for x in equation.operands]
     condition = equation.primitive.condition
-    if condition is not None:
-        operands[condition] = equation.operands[condition]
+    operands = list(equation.operands)
+    for i, x in enumerate(equation.operands):
+        if x in rewriter.constants and i != condition:
+            operands[i] = _number_or_self(rewriter, x)
     if all(a is b for a, b in zip(operands, equation.operands, strict=True)):
         return None
     if not _fits(operands, equation):

@@ -40,6 +40,7 @@ def optimize(graph: Graph, *, exact: bool = False) -> Graph:
       return v2
     """
     rules = EXACT_RULES if exact else ALL_RULES
-    graph = without_dead_code(graph).verify()
-    graph = without_dead_code(rewrite(graph, rules, exact)).verify()
-    return without_dead_code(rewrite(graph, SIGNS, exact)).verify()
+    graph = without_dead_code(rewrite(without_dead_code(graph), rules, exact))
+    if exact or SIGNS.apply_to(graph):  # an exact walk may have kept views that the next one merges
+        graph = without_dead_code(rewrite(graph, SIGNS, exact))
+    return graph.verify()

@@ -50,6 +50,10 @@ class Rules:
         """Return the rules for one primitive."""
         return self._table.get(name, ())
 
+    def apply_to(self, graph: Graph) -> bool:
+        """Tell whether there is a rule for any equation of a graph."""
+        return any(equation.primitive.name in self._table for equation in graph.equations)
+
     @property
     def names(self) -> frozenset[str]:
         """The names of all rules."""
@@ -244,5 +248,7 @@ def scalar_of(rewriter: Rewriter, x: Operand) -> bool | int | float | None:
 
 def _key(equation: Equation) -> Any:
     operands = tuple([x if type(x) is Variable else key_of(x) for x in equation.operands])
+    if not equation.params:
+        return equation.primitive, operands
     params = tuple([(name, key_of(value)) for name, value in equation.params.items()])
     return equation.primitive, operands, params
