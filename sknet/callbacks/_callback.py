@@ -56,6 +56,9 @@ class Callback(ParameterObject):
         What it does with a single fit, and what to do instead for an ensemble (`n_members`), which refuses
         it with these words: for callbacks whose clones write to one place. None for those that can serve
         fits at the same time.
+    needs : {"batches", "state"} or None
+        What it reads of the `FitView` that a fit over workers has not in this process: such a fit refuses it
+        at the beginning.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class Callback(ParameterObject):
     pauses: ClassVar[bool] = False
     order: ClassVar[int] = 0
     of_one_fit: ClassVar[str | None] = None
+    needs: ClassVar[Literal["batches", "state"] | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

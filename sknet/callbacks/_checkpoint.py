@@ -98,6 +98,7 @@ class Checkpoint(Callback):
     """
 
     order = 1
+    needs = "state"
     of_one_fit = "saves the fit of one network: sknet.save the ensemble after the fit, or set n_members=1"
     may_warn = False
     _parameter_constraints = {

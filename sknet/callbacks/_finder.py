@@ -60,6 +60,7 @@ class LearningRateFinder(Callback):
     True
     """
 
+    needs = "batches"
     _parameter_constraints = {
         "min_lr": [POSITIVE],
         "max_lr": [POSITIVE],

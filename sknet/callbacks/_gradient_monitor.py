@@ -49,6 +49,7 @@ class GradientMonitor(Callback):
     """
 
     order = -1
+    needs = "batches"
     _parameter_constraints = {"every": [Interval(Integral, 1, None, closed="left")]}
 
     def __init__(self, every: int = 1) -> None:

@@ -33,6 +33,7 @@ class KeepState(Callback):
     """
 
     order = 1
+    needs = "state"
     may_warn = False
     saved_: SavedFit | None = None
 

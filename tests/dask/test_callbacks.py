@@ -55,15 +55,27 @@ REFUSED = {
 }
 
 
+class Trained(Callback):
+    """Counts blocks of steps of all fits."""
+
+    blocks = 0
+
+    def on_block_end(self, fit):
+        Trained.blocks += 1
+
+
 @pytest.mark.parametrize("name", sorted(set(callbacks.__all__) - {"FitView"}))
 def test_callbacks_work_or_say_why_not(client, tmp_path, name):
-    estimator = net(callbacks=[MADE[name](tmp_path)])
+    estimator = net(callbacks=[MADE[name](tmp_path), Trained()])
+    Trained.blocks = 0
     if name not in REFUSED:
         assert estimator.fit(*parts()).n_iter_ == 2
+        assert Trained.blocks
         return
     with pytest.raises(ValueError, match=REFUSED[name]):
         estimator.fit(*parts())
     assert not hasattr(estimator, "model_")
+    assert not Trained.blocks
 
 
 def test_a_bar_counts_the_batches_of_all_workers(client, capsys):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -55,12 +56,13 @@ def begun(estimator, X):
     return model, int(model.random_state.randint(2**31))
 
 
-def local_twin(estimator, X, targets, sizes, batch_size):
-    """Train a model in this process on the batches of a fit over workers."""
+def local_twin(estimator, X, targets, sizes, batch_size, order=lambda rows: rows):
+    """Train a model in this process on the batches of a fit over workers, with rows in some order."""
     model, seed = begun(estimator, X)
     losses = []
     for epoch in range(1, estimator.max_iter + 1):
         batches = batch_rows(sizes, batch_size, seed=seed, epoch=epoch, shuffle=estimator.shuffle)
+        batches = [order(rows) for rows in batches]
         found = [(model.step(X[rows], targets[rows]).loss, len(rows)) for rows in batches]
         losses.append(np.average([loss for loss, _ in found], weights=[n for _, n in found]))
     return model, losses
@@ -90,6 +92,36 @@ def test_it_is_the_local_fit_on_the_same_batches(client, case, sizes):
         scale = np.abs(array).max()
         np.testing.assert_allclose(estimator.model_.parameters[name], array, rtol=RTOL, atol=RTOL * scale)
     np.testing.assert_allclose(estimator.loss_curve_, losses, rtol=RTOL)
+
+
+def mean_difference(parameters, others):
+    """Return the mean over all parameters, each relative to the largest of its array."""
+    parts = [np.abs(parameters[name] - x).ravel() / np.abs(x).max() for name, x in others.items()]
+    return np.concatenate(parts).mean()
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+@pytest.mark.parametrize("optimizer", [Adam(lr=1e-3), SGD(lr=0.02, momentum=0.9)], ids=["Adam", "SGD"])
+def test_the_difference_is_that_of_rows_in_another_order(client, optimizer):
+    """Adam divides by the root of the squared gradient: one that is rounding alone makes a full step."""
+    sizes = [512] * 4
+    estimator = MLPRegressor((64, 48), batch_size=512, max_iter=5, optimizer=optimizer, random_state=0)
+    draws = np.random.default_rng(1)
+
+    def fits(dtype, n_orders):
+        X, y = rows(2048, dtype=dtype)
+        y = y.astype(dtype)
+        over_workers = clone(estimator).fit(*collections(X, y, sizes)).model_.parameters
+        orders = [lambda rows: rows, *[draws.permutation] * n_orders]
+        local = [local_twin(estimator, X, y[:, None], sizes, 512, order)[0].parameters for order in orders]
+        return over_workers, local
+
+    over_workers, (local, *_) = fits("float64", 0)
+    for name, array in local.items():
+        np.testing.assert_allclose(over_workers[name], array, rtol=1e-9, atol=1e-12 * np.abs(array).max())
+    over_workers, (local, *permuted) = fits("float32", 5)
+    typical = max(mean_difference(each, local) for each in permuted)
+    assert 0 < mean_difference(over_workers, local) < 3 * typical
 
 
 # -- what workers know of each other's rows -------------------------------------------------------------

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["StepsElsewhere", "train_elsewhere"]
 
 
+LACKS = {
+    "batches": "a callback needs the batches themselves, which a fit over workers lacks in this process: "
+    "leave out GradientMonitor, LearningRateFinder and other callbacks that read fit.batches, or fit what is "
+    "in memory",
+    "state": "a fit whose steps are made by other processes has no state to save in between: leave out "
+    "Checkpoint and other callbacks that save it. The estimator can be saved after fit, and after each "
+    "partial_fit",
+}
+
+
 class StepsElsewhere(ABC):
     """Steps that are made elsewhere, on a model whose state comes back after each block of them.
 
@@ -90,11 +100,7 @@ class _BatchesElsewhere:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise ValueError(
-            "a callback needs the batches themselves, which a fit over workers lacks in this process: "
-            "leave out GradientMonitor, LearningRateFinder and other callbacks that read fit.batches, or fit "
-            "what is in memory"
-        )
+        raise ValueError(LACKS["batches"])
 
 
 class _EpochsElsewhere(Epochs):
@@ -144,10 +150,7 @@ def _no_targets(part: slice) -> tuple[Any, Any, Any]:
 
 
 def _no_state() -> NoReturn:
-    raise ValueError(
-        "a fit whose steps are made by other processes has no state to save in between: leave out Checkpoint "
-        "and other callbacks that save it. The estimator can be saved after fit, and after each partial_fit"
-    )
+    raise ValueError(LACKS["state"])
 
 
 def train_elsewhere(
@@ -189,7 +192,7 @@ def train_elsewhere(
     Raises
     ------
     ValueError
-        If a callback saves the state of the fit.
+        If a callback saves the state of the fit, or reads its batches.
 
     Examples
     --------
@@ -221,6 +224,9 @@ def train_elsewhere(
     3
     """
     stepping_optimizer(model)
+    for callback in callbacks:
+        if callback.needs is not None:
+            raise ValueError(LACKS[callback.needs])
     total = model.progress.step + (settings.planned_steps or settings.max_iter * steps.n_batches)
     model.progress = model.progress._replace(total_steps=total, counts_epochs=True)
     fit = Fit(model, None, history, settings.max_iter, validation is not None, source)
