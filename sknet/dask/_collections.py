@@ -9,6 +9,7 @@ import numpy as np
 
 from sknet._frames import is_collection, is_frame
 from sknet.dask._order import held_out_rows
+from sknet.device import device_of, is_array
 from sknet.ops import is_sparse
 
 __all__ = ["Facts", "Moments", "Part", "blocks_of", "facts_of", "first_rows", "moments_of", "partitions_of"]
@@ -139,9 +140,15 @@ def partitions_of(X: Any, y: Any, sample_weight: Any) -> list[Any]:
 
 def _part(X: Any, y: Any, weight: Any) -> Part:
     """Return a part: the targets may be a column, and the weight one number for all rows."""
-    if np.shape(y)[1:] == (1,) and (hasattr(y, "iloc") or isinstance(y, np.ndarray)):
+    if _shape(y)[1:] == (1,) and (hasattr(y, "iloc") or isinstance(y, np.ndarray)):
         y = y.iloc[:, 0] if hasattr(y, "iloc") else y[:, 0]
-    return Part(X, y, np.full(X.shape[0], weight) if weight is not None and np.ndim(weight) == 0 else weight)
+    is_number = weight is not None and not _shape(weight)
+    return Part(X, y, np.full(X.shape[0], weight) if is_number else weight)
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    """Return a shape, also of an array on a device, which NumPy cannot read."""
+    return tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
 
 
 def _lengths(X: Any) -> "tuple[int, ...] | None":
@@ -223,7 +230,11 @@ def facts_of(part: Part, counts_labels: bool) -> Facts:
     labels = counts = names = None
     label_kind = ""
     n_rows = int(X.shape[0])
-    fault = _fault_of_weights(part.weight, n_rows) or _fault_of_targets(y, counts_labels)
+    fault = (
+        _fault_of_places(part)
+        or _fault_of_weights(part.weight, n_rows)
+        or _fault_of_targets(y, counts_labels)
+    )
     weight = float(n_rows if part.weight is None or fault else np.sum(np.asarray(part.weight, np.float64)))
     if counts_labels and len(y) and not fault:
         targets = np.asarray(y)
@@ -236,6 +247,17 @@ def facts_of(part: Part, counts_labels: bool) -> Facts:
         kind = "sparse" if is_sparse(X) else str(X.dtype)
     shape = tuple(X.shape[1:])
     return Facts(n_rows, len(y), shape, names, kind, labels, counts, label_kind, weight, fault)
+
+
+def _fault_of_places(part: Part) -> str:
+    """Return which of X, targets and weights is not in the memory of the host, or nothing."""
+    for name, array in zip(("X", "y", "sample_weight"), part, strict=True):
+        if is_array(array) and device_of(array).kind != "cpu":
+            return (
+                f"{name} is on {device_of(array)}, and a fit of Dask collections computes on the CPU: copy "
+                f"it to the host first, {name}.map_blocks(sknet.device.to_host)"
+            )
+    return ""
 
 
 def _fault_of_weights(weight: Any, n_rows: int) -> str:
