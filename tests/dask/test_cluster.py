@@ -10,12 +10,17 @@ import pytest
 from distributed import Client, LocalCluster, get_client
 from sklearn.model_selection import GridSearchCV as ScikitLearns
 
-from sknet import MLPClassifier, MLPRegressor
-from sknet.callbacks import Callback
+from sknet import MLPClassifier, MLPRegressor, Model, nn
+from sknet.callbacks import Callback, EarlyStopping
 from sknet.dask import Exchange, ExchangeError, WorkerExchange, fit
 from sknet.dask._cluster import Cluster, _ranks, assigned
+from sknet.engine import fit_many
+from sknet.engine.loop._group import current_group
 from sknet.model_selection import GridSearchCV
-from sknet.optim import Adam
+from sknet.optim import SGD, Adam
+from tests.dask.test_many import both, estimator
+from tests.engine.test_many import LABELS, WEIGHT, Own, network, trace
+from tests.engine.test_many import X as ROWS
 
 # -- which worker has which partition -----------------------------------------------------------------
 
@@ -231,6 +236,94 @@ def test_searches_spread_over_a_cluster(client_of_processes, search):
     assert os.getpid() in here["split0_test_process"]
     workers = set(client_of_processes.run(os.getpid).values())
     assert set(there["split0_test_process"]) | set(there["split1_test_process"]) <= workers
+
+
+# -- many fits --------------------------------------------------------------------------------
+
+
+def test_processes_train_models_of_several_structures(client_of_processes):
+    kinds = [lambda: network(nn.ReLU()), Own, lambda: network(nn.BatchNorm(8))]
+    rows = [np.arange(i, 90, 2) for i in range(6)]
+    stopping = [EarlyStopping("loss", patience=2)]
+
+    def make(i):
+        return Model(kinds[i % 3](), "log_loss", SGD(0.1 if i % 2 else 1e-12), random_state=i)
+
+    wanted, found, here, there = both(
+        make, ROWS, LABELS, WEIGHT, n=6, rows=rows, epochs=6, callbacks=stopping
+    )
+    assert found == wanted
+    assert sorted({model.progress.epoch for model in there}) != [6]
+    for models in (here, there):  # what goes on afterwards, here
+        for model in models:
+            model.step(ROWS[:20], LABELS[:20])
+    again = [trace(models, fit_many(models, ROWS, LABELS, epochs=1)) for models in (here, there)]
+    assert again[0] == again[1]
+
+
+class Notes(Callback):
+    """Notes at the module, which comes back, in which process and group a fit is, and where its rows are."""
+
+    def on_fit_begin(self, fit):
+        inputs = fit.batches.X
+        inputs = inputs["x"] if isinstance(inputs, dict) else inputs
+        fit.model.module.noted = os.getpid(), id(current_group()), inputs.ctypes.data
+
+
+class Named(nn.Module):
+    def __init__(self):
+        self.inner = network(nn.ReLU())
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_fits_in_one_process_share_rows_and_programs(client_of_processes, as_dict):
+    models = [Model(Named(), "log_loss", random_state=i) for i in range(12)]
+    with joblib.parallel_config("dask"):
+        fit_many(models, {"x": ROWS} if as_dict else ROWS, LABELS, callbacks=[Notes()])
+    noted = {model.module.noted for model in models}
+    processes = {process for process, *_ in noted}
+    assert len({(process, group) for process, group, _ in noted}) == len(processes)
+    assert len(noted) <= 2 * len(processes) < 12  # Dask may drop rows where it thinks that nobody needs them
+    assert processes <= set(client_of_processes.run(os.getpid).values())
+
+
+class DiesOnce(Callback):
+    """Ends the process of the first fit that gets there."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def on_epoch_end(self, fit):
+        if fit.epoch == 2 and not os.path.exists(self.marker):
+            open(self.marker, "w").close()
+            os._exit(1)
+
+
+def test_fits_of_a_worker_that_dies_are_made_by_others(client_of_processes, tmp_path):
+    def models():
+        return [Model(network(nn.ReLU()), "log_loss", random_state=i) for i in range(6)]
+
+    here, there, marker = models(), models(), tmp_path / "has died"
+    wanted = trace(here, fit_many(here, ROWS, LABELS, epochs=3))
+    with joblib.parallel_config("dask"):
+        found = trace(there, fit_many(there, ROWS, LABELS, epochs=3, callbacks=[DiesOnce(str(marker))]))
+    assert marker.exists()
+    assert found == wanted
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_searches_go_on_without_a_worker_that_dies(client_of_processes, tmp_path):
+    grid, marker = {"alpha": [0.0, 0.1, 1.0]}, tmp_path / "has died"
+    wanted = GridSearchCV(estimator(MLPClassifier), grid, cv=2).fit(ROWS, LABELS)
+    mortal = estimator(MLPClassifier, callbacks=[DiesOnce(str(marker))])
+    with joblib.parallel_config("dask"):
+        found = GridSearchCV(mortal, grid, cv=2, n_jobs=-1, refit=False).fit(ROWS, LABELS)
+    assert marker.exists()
+    for name in ("split0_test_score", "split1_test_score"):
+        np.testing.assert_array_equal(found.cv_results_[name], wanted.cv_results_[name])
 
 
 # -- memory ------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Many fits over a cluster: the bits of fits in this process."""
 
-import os
 import pickle
 import threading
+import warnings
 
 import joblib
 import numpy as np
@@ -10,12 +10,11 @@ import pytest
 from sklearn.model_selection import GridSearchCV as ScikitLearns
 
 from sknet import MLPClassifier, MLPRegressor, Model, nn
-from sknet.callbacks import Callback, EarlyStopping
+from sknet.callbacks import Callback
 from sknet.engine import fit_many
-from sknet.engine.loop._group import current_group
 from sknet.model_selection import GridSearchCV, cross_validate
 from sknet.optim import SGD, Adam
-from tests.engine.test_many import FAMILIES, LABELS, WEIGHT, Own, X, given, network, trace
+from tests.engine.test_many import FAMILIES, LABELS, X, given, network, trace
 
 
 def both(make, A, y, *args, n=4, **options):
@@ -33,24 +32,6 @@ def test_each_is_its_own_fit_to_the_bit(client, name):
     A, y, options = given(options)
     wanted, found, *_ = both(make, A, y, **options)
     assert found == wanted
-
-
-def test_processes_train_models_of_several_structures(client_of_processes):
-    kinds = [lambda: network(nn.ReLU()), Own, lambda: network(nn.BatchNorm(8))]
-    rows = [np.arange(i, 90, 2) for i in range(6)]
-    stopping = [EarlyStopping("loss", patience=2)]
-
-    def make(i):
-        return Model(kinds[i % 3](), "log_loss", SGD(0.1 if i % 2 else 1e-12), random_state=i)
-
-    wanted, found, here, there = both(make, X, LABELS, WEIGHT, n=6, rows=rows, epochs=6, callbacks=stopping)
-    assert found == wanted
-    assert sorted({model.progress.epoch for model in there}) != [6]
-    for models in (here, there):  # what goes on afterwards, here
-        for model in models:
-            model.step(X[:20], LABELS[:20])
-    again = [trace(models, fit_many(models, X, LABELS, epochs=1)) for models in (here, there)]
-    assert again[0] == again[1]
 
 
 # -- what comes back ----------------------------------------------------------------------------------
@@ -187,10 +168,10 @@ def test_members_of_ensembles_are_fitted_on_the_cluster(client, name):
 @pytest.mark.parametrize("kind", [ScikitLearns, GridSearchCV], ids=["scikit-learn", "sknet"])
 def test_ensembles_in_searches_are_fitted_on_the_cluster(client, kind):
     """More fits than threads, each of which has fits of its own."""
-    search = kind(estimator(MLPClassifier, n_members=2), {"alpha": [0.0, 0.1, 1.0]}, cv=2, n_jobs=-1)
+    search = kind(estimator(MLPClassifier, n_members=2), {"alpha": [0.0, 0.1, 1.0]}, cv=2)
     wanted = search.fit(X, LABELS).cv_results_["mean_test_score"]
     with joblib.parallel_config("dask"):
-        found = search.fit(X, LABELS).cv_results_["mean_test_score"]
+        found = search.set_params(n_jobs=-1).fit(X, LABELS).cv_results_["mean_test_score"]
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -205,72 +186,16 @@ def test_cross_validation_and_searches_have_the_same_results(client):
         np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
 
 
-# -- how they are sent --------------------------------------------------------------------------------
-
-
-class Notes(Callback):
-    """Notes at the module, which comes back, in which process and group a fit is, and where its rows are."""
-
-    def on_fit_begin(self, fit):
-        inputs = fit.batches.X
-        inputs = inputs["x"] if isinstance(inputs, dict) else inputs
-        fit.model.module.noted = os.getpid(), id(current_group()), inputs.ctypes.data
-
-
-class Named(nn.Module):
-    def __init__(self):
-        self.inner = network(nn.ReLU())
-
-    def forward(self, x):
-        return self.inner(x)
-
-
-@pytest.mark.parametrize("as_dict", [False, True])
-def test_fits_in_one_process_share_rows_and_programs(client_of_processes, as_dict):
-    models = [Model(Named(), "log_loss", random_state=i) for i in range(12)]
-    with joblib.parallel_config("dask"):
-        fit_many(models, {"x": X} if as_dict else X, LABELS, callbacks=[Notes()])
-    noted = {model.module.noted for model in models}
-    processes = {process for process, *_ in noted}
-    assert len({(process, group) for process, group, _ in noted}) == len(processes)
-    assert len(noted) <= 2 * len(processes) < 12  # Dask may drop rows where it thinks that nobody needs them
-    assert processes <= set(client_of_processes.run(os.getpid).values())
-
-
-class DiesOnce(Callback):
-    """Ends the process of the first fit that gets there."""
-
-    def __init__(self, marker):
-        self.marker = marker
-
-    def on_epoch_end(self, fit):
-        if fit.epoch == 2 and not os.path.exists(self.marker):
-            open(self.marker, "w").close()
-            os._exit(1)
-
-
-def test_fits_of_a_worker_that_dies_are_made_by_others(client_of_processes, tmp_path):
-    def models():
-        return [Model(network(nn.ReLU()), "log_loss", random_state=i) for i in range(6)]
-
-    here, there, marker = models(), models(), tmp_path / "has died"
-    wanted = trace(here, fit_many(here, X, LABELS, epochs=3))
-    with joblib.parallel_config("dask"):
-        found = trace(there, fit_many(there, X, LABELS, epochs=3, callbacks=[DiesOnce(str(marker))]))
-    assert marker.exists()
-    assert found == wanted
-
-
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_searches_go_on_without_a_worker_that_dies(client_of_processes, tmp_path):
-    grid, marker = {"alpha": [0.0, 0.1, 1.0]}, tmp_path / "has died"
-    wanted = GridSearchCV(estimator(MLPClassifier), grid, cv=2).fit(X, LABELS)
-    mortal = estimator(MLPClassifier, callbacks=[DiesOnce(str(marker))])
-    with joblib.parallel_config("dask"):
-        found = GridSearchCV(mortal, grid, cv=2, n_jobs=-1, refit=False).fit(X, LABELS)
-    assert marker.exists()
-    for name in ("split0_test_score", "split1_test_score"):
-        np.testing.assert_array_equal(found.cv_results_[name], wanted.cv_results_[name])
+def test_large_rows_and_models_are_sent_without_a_warning(client):
+    """Dask warns of graphs beyond 10 MB."""
+    rows = np.zeros((30_000, 100), "f4")
+    wide = nn.Sequential(nn.Linear(100, 30_000), nn.Linear(30_000, 1))
+    models = [Model(wide, optimizer=SGD(0.1), random_state=i) for i in range(2)]
+    with warnings.catch_warnings(record=True) as found, joblib.parallel_config("dask"):
+        warnings.simplefilter("always")
+        fit_many(models, rows, rows[:, 0], rows=[np.arange(8)] * 2, epochs=1)
+    assert not found
+    assert all(model.progress.step == 1 for model in models)
 
 
 # -- what goes wrong ----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from sknet.nn import Module
 __all__ = ["are_sent", "in_common", "in_group_of", "new_group", "on_the_cluster", "run_together"]
 
 Result = TypeVar("Result")
+LARGE = 1 << 20  # bytes of a fit that are a task of their own on a cluster
 PARALLEL = 2  # threads of a group in which nothing else starts threads
 
 
@@ -99,7 +100,7 @@ def _sent(fits: Sequence[Callable[[], Result]], n_jobs: int | None) -> list[Resu
         n_jobs = -1 if configured is None else configured
     shared, name = in_common(fits), new_group()
     packets = [_packet(fit, shared, f"fit {i} of {len(fits)}") for i, fit in enumerate(fits)]
-    with on_the_cluster(shared):
+    with on_the_cluster([*shared, *(each for each in packets if len(each) > LARGE)]):
         found = Parallel(n_jobs=n_jobs)(
             delayed(in_group_of)(name, _run, packet, (i, len(fits)), get_config(), *shared)
             for i, packet in enumerate(packets)
@@ -116,7 +117,7 @@ def on_the_cluster(shared: Sequence[Any]) -> Iterator[None]:
 
     Parameters
     ----------
-    shared : sequence of array or frame
+    shared : sequence of object
         Arguments of tasks.
 
     Returns
