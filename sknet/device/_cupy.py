@@ -1,7 +1,8 @@
 """CUDA devices: CuPy arrays. CuPy is imported when such a device is requested, never before."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,6 +20,28 @@ OLDEST = 14  # the major version of CuPy; CuPy 13 refuses `matmul` of vectors wi
 INSTALL = "install CuPy with pip install 'sknet[cuda12]' or 'sknet[cuda13]', or use device='cpu'"
 
 KERNEL_OPTIONS = ("--fmad=false",)  # of NVRTC, in addition to CuPy's own
+
+REDUCTIONS = ("all", "any", "argmax", "argmin", "max", "min", "prod", "sum")
+
+
+def _reduction(function: Callable[..., Any], takes_out: bool) -> Callable[..., Any]:
+    """Return one of CuPy's reductions with an `out=` that is written as NumPy writes it.
+
+    Of an array in Fortran order, CUB writes the result in that order too, and CuPy changes the strides of
+    `out`: others that know the same memory, such as kernels and views, would read elements at wrong places.
+    And `cupy.min` confuses `out` with the dtype. In these cases the result is made first and then copied.
+    """
+
+    @wraps(function)
+    def reduced(x: Any, *args: Any, out: Any = None, **options: Any) -> Any:
+        if out is None:
+            return function(x, *args, **options)
+        if takes_out and (x.flags.c_contiguous or not x.flags.f_contiguous):
+            return function(x, *args, out=out, **options)
+        out[...] = function(x, *args, **options)
+        return out
+
+    return reduced
 
 
 def _check_nothing(indices: Any, length: int) -> None:
@@ -48,8 +71,9 @@ class CupyBackend(Backend):
         self._sparse = cupyx.scipy.sparse
         functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
         special = {name: getattr(cupyx.scipy.special, name) for name in SPECIAL_FUNCTIONS}
+        reductions = {name: _reduction(functions[name], name != "min") for name in REDUCTIONS}
         own = {"add_rows_at": self._add_rows_at, "check_indices": _check_nothing}
-        self.xp = cast(Namespace, SimpleNamespace(**functions | special | own))
+        self.xp = cast(Namespace, SimpleNamespace(**functions | special | reductions | own))
 
     def _add_rows_at(self, out: Any, rows: Any, values: Any) -> None:
         if (

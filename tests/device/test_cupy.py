@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sknet.device import Device
-from sknet.device._cupy import OLDEST, CupyBackend
+from sknet.device._cupy import OLDEST, REDUCTIONS, CupyBackend
 from sknet.device._numpy import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
 from tests.project import ROOT
@@ -25,6 +25,24 @@ class FakeModule:
 
     def get_function(self, name):
         return name, self.arguments
+
+
+def quirky(name):
+    """Return a reduction that writes its result as CuPy does: of F-ordered arrays in that order."""
+
+    def reduced(x, axis=None, out=None, keepdims=False):
+        result = getattr(np, name)(x, axis=axis, keepdims=keepdims)
+        if out is None:
+            return result
+        if name == "min":
+            raise TypeError(
+                "operand type(s) all returned NotImplemented"
+            )  # of the dtype that `out` is taken for
+        is_turned = x.flags.f_contiguous and not x.flags.c_contiguous
+        np.ndarray(out.shape, out.dtype, out, order="F" if is_turned else "C")[...] = result
+        return out
+
+    return reduced
 
 
 @pytest.fixture
@@ -54,6 +72,7 @@ def count(monkeypatch):
         cuda=cuda,
         asarray=lambda x: ("on the GPU", x),
         exp=np.exp,
+        **{name: quirky(name) for name in REDUCTIONS},
         RawModule=FakeModule,
         get_default_memory_pool=lambda: SimpleNamespace(free_bytes=lambda: 24),
     )
@@ -70,6 +89,21 @@ def test_uses_cupys_functions(count):
     assert owner.kind == "cuda"
     assert owner.array_type is sys.modules["cupy"].ndarray
     assert owner.from_host([1.0], Device("cuda", 1)) == ("on the GPU", [1.0])
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("order", ["C", "F", "A"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_write_their_result_in_the_order_of_out(count, name, order, axis, keepdims):
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    x = x.swapaxes(0, 1) if order == "A" else np.array(x, order=order)
+    expected = getattr(np, name)(x, axis=axis, keepdims=keepdims)
+    reduced = getattr(CupyBackend().xp, name)
+    out = np.empty(expected.shape, expected.dtype)
+    assert reduced(x, axis=axis, out=out, keepdims=keepdims) is out
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(reduced(x, axis, keepdims=keepdims), expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])

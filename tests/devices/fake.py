@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partialmethod
+from functools import partial, partialmethod
 from types import ModuleType
 from typing import Any
 
@@ -102,6 +102,10 @@ class FakeArray:
     def fill(self, value: Any) -> None:
         _launch(np.ndarray.fill, self, value)
 
+    def take(self, indices: Any, axis: int | None = None, out: Any = None) -> "FakeArray":
+        """Take elements; indices wrap around, and there is no `mode`, as in CuPy."""
+        return _launch(partial(np.take, mode="wrap"), self, indices, axis=axis, out=out)
+
     def sort(self, axis: int = -1) -> None:
         if not self._values.flags.c_contiguous:
             raise NotImplementedError("Sorting non-contiguous array is not supported.")
@@ -126,7 +130,7 @@ class FakeArray:
         return f"FakeArray({self.shape}, {self.dtype}, index={self.index})"
 
 
-for _name in ("all", "any", "dot", "item", "sum", "take"):
+for _name in ("all", "any", "dot", "item", "sum"):
     setattr(
         FakeArray,
         _name,

@@ -15,6 +15,7 @@ import numpy as np
 from sknet import Model, nn
 from sknet._tree import map_leaves
 from sknet.compile import compile
+from sknet.compile._recalled import forget_programs
 from sknet.compile.executors.device._c_scalar import TYPES
 from sknet.device import Device, to_device
 from sknet.engine import Batches
@@ -178,6 +179,7 @@ PROGRAMS = {
 def gathered(programs: Programs) -> tuple[dict[str, str], dict[str, Kernel]]:
     """Return the modules of some programs, by text the program; and their kernels, by text without names."""
     modules: dict[str, str] = {}
+    forget_programs()  # what an earlier test has compiled would not be written again
     with kernels.recorded() as texts, np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of losses that are near their limits
         for name, make in programs:

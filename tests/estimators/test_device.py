@@ -98,6 +98,25 @@ def test_heads(case, place):
     assert there.score(*given[:2]) == pytest.approx(here.score(X, y))
 
 
+@pytest.mark.parametrize("params", FITS.values(), ids=FITS)
+@pytest.mark.parametrize("task", TASKS)
+def test_the_host_computes_with_data_of_a_device(task, params, place):
+    """With ``device="cpu"``, wherever the data is; results are returned where the input is."""
+    X, y = TABLES[task]
+    given = [to_device(array, place) for array in (X, y, WEIGHTS)]
+    with quiet():
+        there = estimator_for(task, device="cpu", **params).fit(*given)
+        here = estimator_for(task, device="cpu", **params).fit(X, y, WEIGHTS)
+    assert there.model_.device == Device("cpu")
+    for mine, other in zip(there.coefs_, here.coefs_, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    for name in methods(here):
+        found = getattr(there, name)(given[0])
+        assert isinstance(found, FakeArray)
+        np.testing.assert_array_equal(to_host(found), getattr(here, name)(X))
+    assert there.score(*given) == here.score(X, y, WEIGHTS)
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_device_follows_the_data(task, place):
     X, y = TABLES[task]

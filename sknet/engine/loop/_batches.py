@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
-from sknet.device import Device, MetaArray, namespace, to_device, to_host
+from sknet.device import Device, MetaArray, is_array, namespace, to_device, to_host
 from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.state import computed_dtype, each_input, n_rows
 from sknet.engine.step import Batch
@@ -67,7 +67,8 @@ class Batches:
         rows: Any = None,
         dtypes: Any = None,
     ) -> None:
-        self.X = X
+        # A program of the host reads rows in its memory; a program of a device copies them there.
+        self.X = each_input(_on_host, X) if device.kind == "cpu" else X
         self.size, self.dtype, self.device = size, dtype, device
         self._chosen = rows
         self.n_samples = n_rows(X) if rows is None else len(rows)
@@ -243,6 +244,10 @@ class Batches:
 
     def _place_of(self, chosen: Any) -> Any:
         return chosen if self._chosen is None else self._chosen[chosen]
+
+
+def _on_host(x: Any) -> Any:
+    return to_host(x) if is_array(x) else x
 
 
 def _can_be_read(array: Any, dtype: Any) -> bool:
