@@ -9,6 +9,7 @@ import contextlib
 import doctest
 import gc
 import importlib
+import importlib.machinery
 import io
 import json
 import os
@@ -166,11 +167,23 @@ def load_others(wanted: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     return twice
 
 
+def read_code() -> None:
+    """Read the code of sknet once, which each child would otherwise read for itself; nothing is run."""
+    loader = importlib.machinery.SourceFileLoader
+    get_code = loader.get_code
+    paths = [str(path.resolve()) for path in Path("sknet").rglob("*.py")]
+    known = {path: get_code(loader("", path), "") for path in paths}
+    loader.get_code = lambda self, name: known.get(self.path) or get_code(self, name)  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Try the names listed on standard input."""
     wanted = json.load(sys.stdin)
     sys.stdout, out = io.StringIO(), sys.stdout
-    twice = load_others(wanted) if sum(map(len, wanted.values())) > 1 else {}
+    twice: dict[str, list[str]] = {}
+    if sum(map(len, wanted.values())) > 1:
+        twice = load_others(wanted)
+        read_code()
     gc.disable()  # a collection writes to all objects, and children share the memory
     jobs = [partial(run_module, *job, set(twice.get(job[0], ()))) for job in wanted.items()]
     found = all_of(jobs, os.cpu_count() or 1)
