@@ -1,13 +1,14 @@
 """Compile native code ahead of the first fit: ``python -m sknet.warm``, as when building a container image.
 
-Prints the file that the machine code was written to, and how long that took; the exit status is 1 if native
-code is not available. Later processes of this user load the file, on processors of the same kind.
+Prints the files that the machine code of training steps and of encoding tables was written to, and how long
+that took; the exit status is 1 if native code is not available. Later processes of this user load them, on
+processors of the same kind.
 """
 
 import sys
 import time
 
-from sknet.compile.executors.native import UnsupportedError, runner
+from sknet.compile.executors.native import UnsupportedError, row_runner, runner
 
 __all__ = ["main"]
 
@@ -24,25 +25,27 @@ def main() -> int:
     --------
     >>> from sknet.warm import main
     >>> main()  # doctest: +SKIP
-    native code is in ...: 0.0 s
+    native code is in ... and ...: 0.0 s
     0
     """
     started = time.perf_counter()
     try:
-        found = runner()
+        found = [runner(), row_runner()]
     except UnsupportedError as error:
         print(f'no native code: {error} (pip install "sknet[fast]")', file=sys.stderr)
         return 1
-    found.wait()
+    for each in found:
+        each.wait()
     seconds = time.perf_counter() - started
-    if found.file is None or not found.file.exists():
+    files = [each.file for each in found if each.file is not None and each.file.exists()]
+    if len(files) < len(found):
         print(
             "native code was compiled, but there is no directory to keep it in that only this user can write "
             "to: set SKNET_CACHE_DIR to one",
             file=sys.stderr,
         )
         return 1
-    print(f"native code is in {found.file}: {seconds:.1f} s")
+    print(f"native code is in {' and '.join(map(str, files))}: {seconds:.1f} s")
     return 0
 
 

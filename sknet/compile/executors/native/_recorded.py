@@ -47,7 +47,8 @@ def recorded(program: Any) -> list[Call]:
     def record(function: Callable[..., Any]) -> Callable[..., Call]:
         def called(*args: Any, **named: Any) -> Call:
             inner = [x for x in args if isinstance(x, Call)]
-            calls[:] = [call for call in calls if all(call is not x for x in inner)]
+            if inner:
+                calls[:] = [call for call in calls if all(call is not x for x in inner)]
             call = Call(function, args, named)
             calls.append(call)
             return call
