@@ -119,9 +119,9 @@ from sknet.compile.executors.native import Runner, runner
 
 make, barrier = Runner.__init__, threading.Barrier(8)
 
-def slowly(self):
+def slowly(self, *given):
     time.sleep(0.1)
-    make(self)
+    make(self, *given)
 
 def asked(_):
     barrier.wait()
