@@ -22,7 +22,7 @@ class NativeRows:
     plan : Plan
         The encoding.
     table : Table
-        The rows, in C-contiguous arrays.
+        The rows.
     fitted : mapping of int to Crossed
         As for `Plan.dense`, of the rows that may be chosen.
 
@@ -40,6 +40,7 @@ class NativeRows:
     def __init__(self, plan: Plan, table: Table, fitted: Mapping[int, Crossed]) -> None:
         self._alive: list[np.ndarray] = []
         self.width = plan.width
+        rows = np.ascontiguousarray(table.numbers, np.float64)
         numbers = plan.numbers
         kept, middles, scales = numbers.values
         number, low, inverse, smallest, largest = numbers.bins
@@ -47,8 +48,8 @@ class NativeRows:
         is_phase[numbers.phases] = 1
         columns = self._columns(plan, table, fitted)
         described = {
-            Field.NUMBERS: self._address(table.numbers),
-            Field.STRIDE: table.numbers.strides[0],
+            Field.NUMBERS: self._address(rows),
+            Field.STRIDE: rows.strides[0],
             Field.N_NUMBERS: table.numbers.shape[1],
             Field.CENTERS: self._address(numbers.centers),
             Field.N_VALUES: len(kept),

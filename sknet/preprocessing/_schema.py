@@ -167,7 +167,7 @@ class Schema:
     def read(self, estimator: Any, X: Any) -> Table:
         """Read another table, `X`; `estimator` holds number and names of the features."""
         if self._is_plain(estimator, X):
-            return Table(_bounded(X.astype(np.float64)), np.empty((len(X), 0), np.int32))
+            return Table(_bounded(X.astype(np.float64, order="C")), np.empty((len(X), 0), np.int32))
         row = self._single_row(estimator, X)
         if row is not None:
             return self._of_row(row)

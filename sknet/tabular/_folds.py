@@ -77,7 +77,7 @@ def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
         rows = [np.asarray(part) for part in (training, held_out)]
         rows = [np.flatnonzero(part) if part.dtype == bool else part for part in rows]
         for part in rows:
-            if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu" or part.max() >= len(y):
+            if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu" or not _are_in(part, len(y)):
                 raise ValueError(
                     f"cv must yield pairs of row indices, from 0 to {len(y) - 1}, got {part!r} in one of them"
                 )
@@ -89,3 +89,7 @@ def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
     if not found:
         raise ValueError(f"cv={cv!r} yields no folds")
     return found
+
+
+def _are_in(rows: np.ndarray, n_rows: int) -> bool:
+    return bool(rows.min() >= 0 and rows.max() < n_rows)

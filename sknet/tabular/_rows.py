@@ -58,6 +58,8 @@ class EncodedRows(ComputedRows):
         super().__init__((n_rows, encoder.n_features_out_), np.dtype(encoder.dtype))
         self._encoder, self._table, self._fitted = encoder, table, dict(fitted or {})
         self._rows = None if rows is None else np.ascontiguousarray(rows, np.int64)
+        if self._rows is not None and not _are_in(self._rows, table.n_rows):
+            raise IndexError(f"rows of a table of {table.n_rows} rows must be from 0 to {table.n_rows - 1}")
         self._seconds = passes * self.nbytes / self.dtype.itemsize * PER_OUTPUT
         self._native: NativeRows | None = None
 
@@ -68,12 +70,14 @@ class EncodedRows(ComputedRows):
         return native_rows(self._seconds) if is_dense else None
 
     def write(self, rows: np.ndarray, out: np.ndarray) -> None:
-        chosen = np.ascontiguousarray(rows, np.int64)
-        runner = self.runner if out.flags.c_contiguous and out.dtype == np.float32 else None
-        is_inside = not len(chosen) or (chosen.min() >= 0 and chosen.max() < len(self))
-        if runner is None or not is_inside:
+        rows = np.asarray(rows)
+        is_plain = out.flags.c_contiguous and out.dtype == np.float32 and rows.dtype.kind in "iu"
+        fits = out.shape == (*rows.shape, self.shape[1])
+        runner = self.runner if is_plain and fits and _are_in(rows, len(self)) else None
+        if runner is None:
             out[...] = self._by_numpy(rows)
             return
+        chosen = np.ascontiguousarray(rows, np.int64)
         if self._native is None:
             self._native = NativeRows(self._encoder.plan, self._table, self._fitted)
         places = chosen if self._rows is None else self._rows[chosen]
@@ -84,6 +88,11 @@ class EncodedRows(ComputedRows):
         table = self._table.take(places)
         fitted = {i: Crossed(each.values, each.codes[rows]) for i, each in self._fitted.items()}
         return np.asarray(self._encoder.encode(table, *([fitted] if fitted else [])))
+
+
+def _are_in(rows: np.ndarray, n_rows: int) -> bool:
+    """Tell whether all indices are those of rows, which native code does not check."""
+    return not len(rows) or bool(rows.min() >= 0 and rows.max() < n_rows)
 
 
 def encoded_rows(

@@ -55,6 +55,7 @@ def test_custom_folds(cv):
         ({"cv": []}, "yields no folds"),
         ({"cv": [([0, 1], [1, 2])]}, "same rows on both sides"),
         ({"cv": [([0, 1], [40])]}, "pairs of row indices, from 0 to 29"),
+        ({"cv": [([0, 1], [-1])]}, "pairs of row indices, from 0 to 29"),
         ({"groups": ["a"] * 30}, "at least 2 groups, got 1"),
         ({"groups": ["a", "b"]}, "one entry per row, 30 in all, got 2"),
     ],

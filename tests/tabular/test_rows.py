@@ -179,3 +179,45 @@ def test_a_fit_takes_little_more_memory_than_its_table():
         finally:
             tracemalloc.stop()
     assert peak < 6 * X.nbytes  # a matrix of all outputs alone takes 11 times as much
+
+
+LAYOUTS = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "columns chosen": lambda X: np.hstack([X, X])[:, list(range(X.shape[1]))],
+    "every other column": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "reversed": lambda X: X[::-1, ::-1].copy()[::-1, ::-1],
+    "broadcast": lambda X: np.broadcast_to(X[:, :1], X.shape),
+    "float32": lambda X: np.asfortranarray(X, np.float32),
+    "int": lambda X: np.asfortranarray(10 * X, int),
+}
+
+
+@pytest.mark.parametrize("native", NATIVE)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_of_an_array_does_not_matter(layout, native, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(120, 5)).round(2)
+    y = X[:, 0] - X[:, 1] * X[:, 4]
+    given = LAYOUTS[layout](X)
+    quick = {"n_folds": 2, "budget": 0.2, "sharp": None, "smooth": Members(hidden_layer_sizes=[8])}
+    monkeypatch.setattr(rows_module, "KEPT_BYTES", 0)
+    with sknet.config_context(native=native):
+        model = TabularRegressor(**quick, random_state=0).fit(given, y)
+        other = TabularRegressor(**quick, random_state=0).fit(np.array(given, order="C"), y)
+        expected = other.predict(np.array(given, order="C"))
+        np.testing.assert_array_equal(model.predict(given), expected)
+        np.testing.assert_allclose(other.predict(given[:7]), expected[:7], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("native", NATIVE)
+def test_rows_that_are_not_in_the_table_are_refused(table, native):
+    encoder, whole, _, expected, _ = table
+    with sknet.config_context(native=native):
+        for rows in ([0, -1], [2500], [-(10**9)]):
+            with pytest.raises(IndexError, match="rows of a table of 2500 rows must be from 0 to 2499"):
+                EncodedRows(encoder, whole, np.array(rows))
+        rows = EncodedRows(encoder, whole, np.arange(100))
+        with pytest.raises(ValueError, match="broadcast"):
+            rows.write(np.arange(4), np.empty((2, expected.shape[1]), np.float32))
+        with pytest.raises(IndexError):
+            rows[np.array([100])]
