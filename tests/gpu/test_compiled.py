@@ -7,10 +7,8 @@ from sknet import ops
 from sknet.compile import compile
 from sknet.core import Tensor
 from sknet.device import Device
-from tests.compile.executors.device.test_executor import check, layouts, off, on
-from tests.compile.test_ops import is_captured
+from tests.compile.executors.device.test_executor import CAPTURED, check, layouts, off, on
 from tests.contracts.checks import FLOATS
-from tests.contracts.rows import every_case
 from tests.engine.loop.test_device_steps import LAYERS, OPTIMIZERS, assert_same_training, data
 
 pytestmark = pytest.mark.gpu
@@ -18,13 +16,14 @@ pytestmark = pytest.mark.gpu
 CUDA = Device("cuda")
 
 
-@every_case(is_captured, exact=[True, False])
-def test_every_op(row, case, exact):
-    def compare(found, expected):
+@CAPTURED
+@pytest.mark.parametrize("exact", [True, False])
+def test_every_op(row, exact):
+    def compare(found, expected, said):
         tolerance = 1e-12 if expected.dtype == np.float64 else 1e-5
-        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=said)
 
-    check(row, case, CUDA, compare, exact=exact)
+    check(row, CUDA, compare, FLOATS, exact=exact)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
