@@ -61,3 +61,13 @@ def test_a_pickle_needs_no_gpu_and_continues_training():
     again = pickle.loads(text)
     np.testing.assert_allclose(again.predict_proba(X), there.predict_proba(X), rtol=RTOL)
     again.partial_fit(X, y)
+
+
+def test_the_host_computes_with_data_of_a_gpu():
+    X, y = TABLES["binary"]
+    with quiet():
+        there = estimator_for("binary", device="cpu").fit(to_device(X, CUDA), to_device(y, CUDA))
+        here = estimator_for("binary", device="cpu").fit(X, y)
+    assert there.model_.device == Device("cpu")
+    np.testing.assert_array_equal(there.coefs_[0], here.coefs_[0])
+    np.testing.assert_array_equal(to_host(there.predict(to_device(X, CUDA))), here.predict(X))
