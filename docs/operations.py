@@ -12,7 +12,19 @@ import numpy as np
 import sknet.ops
 from sknet import ops
 
-__all__ = ["EXAMPLES", "OPTIONS", "RESULTS", "SHAPES", "errors", "has_axes", "output", "result", "sections"]
+__all__ = [
+    "EXAMPLES",
+    "ITS_OWN",
+    "OPTIONS",
+    "OTHER_ERRORS",
+    "RESULTS",
+    "SHAPES",
+    "errors",
+    "has_axes",
+    "output",
+    "result",
+    "sections",
+]
 
 ARRAY = "Tensor or array-like"
 X, AXIS = "[[1.0, 2.0], [3.0, 4.0]]", "axis=1"
@@ -119,7 +131,7 @@ OPTIONS = {
     "mask": ("Tensor or array of bool, or None", "Which keys each query sees."),
     "max": (f"{ARRAY} or None", "The upper limit."),
     "min": (f"{ARRAY} or None", "The lower limit."),
-    "n": ("int", "How often, or the exponent."),
+    "n": ("int", "How many times."),
     "negative_slope": (ARRAY, "The slope to the left of 0."),
     "offset": ("int", "Which diagonal: 0 is the main one, 1 the one above it."),
     "output_padding": ("int", "What is added to one end of the result."),
@@ -134,7 +146,20 @@ OPTIONS = {
     "start": ("int", "The first of the axes that are joined."),
     "stride": ("int or None", "Steps from one window to the next."),
     "value": ("float", "Of all elements."),
-    "weight": ("Tensor or array", "The kernels, or one factor per channel."),
+    "weight": ("Tensor or array", "The kernels."),
+}
+ALONG_ONE = "Along which axis; a negative one counts from the end."
+# The same, where a name means something else in one operation.
+ITS_OWN = {
+    ("attention_weights", "k"): ("Tensor or array of shape (..., n_keys, depth)", "Keys."),
+    ("conv1d", "stride"): ("int", OPTIONS["stride"][1]),
+    ("conv_transpose1d", "stride"): ("int", "Steps from one kernel that is spread to the next."),
+    ("conv_transpose1d", "padding"): ("int", "How much is cut off at both ends."),
+    ("instance_norm", "bias"): ("Tensor or array of shape (channels,), or None", OPTIONS["bias"][1]),
+    ("instance_norm", "weight"): ("Tensor or array of shape (channels,), or None", "One factor per channel."),
+    ("matrix_power", "n"): ("int", "The exponent."),
+    ("outer", "x"): (f"{ARRAY} of shape (n,)", "The first vector."),
+    ("outer", "y"): (f"{ARRAY} of shape (m,)", "The second vector."),
 }
 KINDS_OF_AXIS = {
     int: "int",
@@ -150,7 +175,8 @@ RESULTS = {
     **dict.fromkeys(("avg_pool1d", "max_pool1d"), "Of shape (..., channels, windows)."),
     **dict.fromkeys(("conv1d", "conv_transpose1d"), FILTERS),
     **dict.fromkeys(("det", "slogdet"), "Of shape (...), for x of shape (..., n, n)."),
-    **dict.fromkeys(("diagonal", "trace"), "Without the last two axes of x; diagonals are the last axis."),
+    "diagonal": "Without the last two axes of x; diagonals are the last axis.",
+    "trace": "Without the last two axes of x.",
     **dict.fromkeys(
         ("eigvalsh", "svdvals"), "Of shape (..., k): one number for each row or column, the fewer."
     ),
@@ -183,7 +209,15 @@ RESULTS = {
 SHAPES = {
     **dict.fromkeys(("diagonal", "matrix_transpose", "trace", "tril", "triu"), "x has fewer than two axes"),
     **dict.fromkeys(("cumulative_prod", "cumulative_sum"), "x has several axes and none is named"),
-    **dict.fromkeys(("concat", "stack"), "there is no operand, or their shapes differ"),
+    **dict.fromkeys(
+        ("cholesky", "det", "eigh", "eigvalsh", "inv", "matrix_power", "slogdet"),
+        "the last two axes do not hold square matrices",
+    ),
+    **dict.fromkeys(("clip", "where"), "the shapes cannot be broadcast"),
+    "broadcast_to": "x cannot be broadcast to the shape",
+    "concat": "there is no operand, or their shapes differ along another axis",
+    "reshape": "the shape has another number of elements",
+    "stack": "there is no operand, or their shapes differ",
     "attention_weights": "the shapes of queries and keys do not fit",
     "broadcast_arrays": "the shapes cannot be broadcast",
     "conv_transpose1d": "the shapes do not fit, or the result would be empty",
@@ -202,12 +236,19 @@ SHAPES = {
 NO_FLOATS = ("DtypeError", "If x does not hold floating-point numbers.")
 OTHER_ERRORS = {
     **dict.fromkeys(("full", "ones", "zeros"), ("DeviceError", "If there is no such device.")),
-    **dict.fromkeys(("attention_weights", "dropout", "instance_norm", "pinv"), NO_FLOATS),
+    **dict.fromkeys(("dropout", "instance_norm"), NO_FLOATS),
+    "attention_weights": ("DtypeError", "If queries and keys do not hold floating-point numbers."),
+    **dict.fromkeys(
+        ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert"),
+        ("DtypeError", "If an operand does not hold integers or booleans."),
+    ),
+    **dict.fromkeys(
+        ("bitwise_left_shift", "bitwise_right_shift"), ("DtypeError", "If an operand does not hold integers.")
+    ),
     "conv_transpose1d": ("ValueError", "If `output_padding` is not smaller than stride or dilation."),
     "diff": ("ValueError", "If `n` is negative."),
-    "is_sparse": ("TypeError", "If x is not an array."),
 }
-AXES = ("axis", "axes", "source", "start")
+AXES = ("axis", "axes", "source")
 
 
 def errors(function: Callable[..., object]) -> Iterator[tuple[str, str]]:
@@ -226,7 +267,7 @@ def errors(function: Callable[..., object]) -> Iterator[tuple[str, str]]:
 
 def has_axes(function: Callable[..., object]) -> bool:
     """Tell whether an operation is told axes."""
-    return any(name in AXES for name in inspect.signature(function).parameters)
+    return function is ops.flatten or any(name in AXES for name in inspect.signature(function).parameters)
 
 
 def sections(function: Callable[..., object], doc: str) -> Iterator[str]:
@@ -248,8 +289,10 @@ def sections(function: Callable[..., object], doc: str) -> Iterator[str]:
         yield from ("", "Parameters", "----------")
         for parameter in inspect.signature(function).parameters.values():
             name = str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
-            kind, meaning = OPTIONS[name]
-            kind = KINDS_OF_AXIS[parameter.annotation] if name == "axis" else kind
+            kind, meaning = ITS_OWN.get((function.__name__, name), OPTIONS[name])
+            if name == "axis":
+                kind = KINDS_OF_AXIS[parameter.annotation]
+                meaning = meaning if "tuple" in kind or "sequence" in kind else ALONG_ONE
             default = "" if parameter.default is parameter.empty else f", default={parameter.default!r}"
             yield from (f"{name} : {kind}{default}", f"    {meaning}")
     if "Returns\n---" not in doc:

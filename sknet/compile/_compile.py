@@ -47,9 +47,10 @@ def compile(
         set to zero at once.
     exact : bool, default=False
         Keep the operations as they are, so that results equal those of an uncompiled call to the
-        last bit (except for the sign of a zero in a sum, and for products and sums of arguments that are
-        not C-contiguous, and of constants that are parts of larger arrays, which count as their copies).
-        Otherwise rounding may differ, but not what is finite, infinite, NaN or zero.
+        last bit. Exceptions are the sign of a zero in a sum, and products and sums of arguments that are
+        not C-contiguous and of constants that are reversed or parts of larger arrays, which count as their
+        copies; and an array that is passed twice counts as two. Otherwise rounding may differ, but not
+        what is finite, infinite, NaN or zero.
     slots : tuple of trees of arrays, default=None
         Arrays to use as slots, as for `Compiled.fresh`.
 

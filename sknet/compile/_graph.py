@@ -257,7 +257,7 @@ class Graph:
     # -- checking -----------------------------------------------------------------------------
 
     def verify(self) -> "Graph":
-        """Check that the graph is well-formed; runs after every pass.
+        """Check that the graph is well-formed; runs after capture and after the passes.
 
         Returns
         -------

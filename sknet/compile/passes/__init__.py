@@ -1,4 +1,4 @@
-"""Passes: from one graph to another that computes the same with less; verified after each."""
+"""Passes: from one graph to another that computes the same with less; verified after the last."""
 
 from sknet.compile._group import Group
 from sknet.compile.passes._fusion import BLOCK, fuse, fuse_maps
