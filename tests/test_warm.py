@@ -8,6 +8,7 @@ import pytest
 
 from sknet import warm
 from sknet.compile.executors.native import Runner
+from sknet.compile.executors.native._loaded import of_rows
 from tests.project import ROOT
 
 # A function of the same signature as the real one, which takes ten seconds to compile.
@@ -26,6 +27,7 @@ def test_machine_code_is_left_for_later_processes(tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("SKNET_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("sknet.compile.executors.native._runner.RUNNER", SMALL)
     monkeypatch.setattr(warm, "runner", Runner)
+    monkeypatch.setattr(warm, "row_runner", lambda: Runner(of_rows))  # what earlier tests have loaded is kept
     assert warm.main() == 0
     files = sorted((tmp_path / "cache").rglob("*.code"))
     said = capsys.readouterr().out

@@ -41,8 +41,8 @@ class Table:
     >>> from sknet.preprocessing.extend import Schema
     >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
     >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
-    >>> table.numbers.ravel(), table.codes.ravel()
-    (array([30., 40., 50.]), array([1, 0, 1]))
+    >>> table.numbers.ravel(), table.codes.ravel().tolist()
+    (array([30., 40., 50.]), [1, 0, 1])
     """
 
     numbers: np.ndarray
