@@ -8,7 +8,7 @@ import pytest
 
 from sknet import warm
 from sknet.compile.executors.native import Runner
-from sknet.compile.executors.native._loaded import of_rows
+from sknet.compile.executors.native._table_rows import ARGUMENTS
 from tests.project import ROOT
 
 # A function of the same signature as the real one, which takes ten seconds to compile.
@@ -22,12 +22,18 @@ def steps(start, length, room, count, counter):
 """
 
 
+def of_small_rows():
+    """Return what `row_runner` is made from, with a function that earlier tests have not loaded."""
+    names = ", ".join(f"a{i}" for i in range(ARGUMENTS))
+    return SMALL.replace("start, length, room, count, counter", names).replace("count", "a0"), ARGUMENTS
+
+
 def test_machine_code_is_left_for_later_processes(tmp_path, monkeypatch, capsys):
     pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
     monkeypatch.setenv("SKNET_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("sknet.compile.executors.native._runner.RUNNER", SMALL)
     monkeypatch.setattr(warm, "runner", Runner)
-    monkeypatch.setattr(warm, "row_runner", lambda: Runner(of_rows))  # what earlier tests have loaded is kept
+    monkeypatch.setattr(warm, "row_runner", lambda: Runner(of_small_rows))
     assert warm.main() == 0
     files = sorted((tmp_path / "cache").rglob("*.code"))
     said = capsys.readouterr().out
