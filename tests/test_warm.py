@@ -22,18 +22,22 @@ def steps(start, length, room, count, counter):
 """
 
 
-def of_small_rows():
-    """Return what `row_runner` is made from, with a function that earlier tests have not loaded."""
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """Let `warm` compile small functions, which no other test has loaded in this process."""
+    source = f"# {tmp_path}\n{SMALL}"
     names = ", ".join(f"a{i}" for i in range(ARGUMENTS))
-    return SMALL.replace("start, length, room, count, counter", names).replace("count", "a0"), ARGUMENTS
+    of_rows = source.replace("start, length, room, count, counter", names).replace(
+        "return count", "return a0"
+    )
+    monkeypatch.setattr("sknet.compile.executors.native._runner.RUNNER", source)
+    monkeypatch.setattr(warm, "runner", Runner)
+    monkeypatch.setattr(warm, "row_runner", lambda: Runner(lambda: (of_rows, ARGUMENTS)))
 
 
-def test_machine_code_is_left_for_later_processes(tmp_path, monkeypatch, capsys):
+def test_machine_code_is_left_for_later_processes(small, tmp_path, monkeypatch, capsys):
     pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
     monkeypatch.setenv("SKNET_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("sknet.compile.executors.native._runner.RUNNER", SMALL)
-    monkeypatch.setattr(warm, "runner", Runner)
-    monkeypatch.setattr(warm, "row_runner", lambda: Runner(of_small_rows))
     assert warm.main() == 0
     files = sorted((tmp_path / "cache").rglob("*.code"))
     said = capsys.readouterr().out
@@ -46,14 +50,15 @@ def test_machine_code_is_left_for_later_processes(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are POSIX's")
-def test_a_directory_that_others_can_write_to_keeps_nothing(tmp_path, monkeypatch, capsys):
+def test_a_directory_that_others_can_write_to_keeps_nothing(small, tmp_path, monkeypatch, capsys):
     pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
-    (tmp_path / "shared").mkdir()
-    (tmp_path / "shared").chmod(0o777)
+    folder = tmp_path / "shared" / "sknet"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
     monkeypatch.setenv("SKNET_CACHE_DIR", str(tmp_path / "shared"))
-    monkeypatch.setattr("sknet.compile.executors.native._runner.RUNNER", SMALL)
-    monkeypatch.setattr(warm, "runner", Runner)
-    assert warm.main() == 1
+    with pytest.warns(UserWarning, match="others may write to it"):
+        assert warm.main() == 1
+    assert not list(folder.rglob("*.code"))
     assert "set SKNET_CACHE_DIR to one" in capsys.readouterr().err
 
 
