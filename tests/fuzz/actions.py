@@ -139,6 +139,8 @@ def functional(rng: Generator) -> Act:
         loss = model.loss(model(X), y, weight)
         gradient = model.backward(loss, donate=donate)
         state = model.update(gradient, donate=donate)
+        if donate:
+            twin.states.clear()  # which the model may have been made from, and which is then overwritten
         if goes_on or donate:
             move(twin, model.replace(state))
         return loss.item(), dict(gradient), dict(state.parameters)
