@@ -67,7 +67,9 @@ def measure(names: Sequence[str], data: Path | None) -> None:
         command = [sys.executable, ROOT / "examples/benchmarks" / script, "--json", MEASURED / f"{name}.json"]
         command += ["--data", data] if needs_data and data is not None else []
         print(f"\n{name}", flush=True)
-        subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT), **environment}, check=True)
+        # Container images often set it; each process would then compile all of sknet again.
+        settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        subprocess.run(command, env=settings | {"PYTHONPATH": str(ROOT), **environment}, check=True)
 
 
 def tables() -> dict[tuple[str, str], Table]:
