@@ -1,6 +1,7 @@
 """Ensembles for tables: every kind of target, held-out rows, and options."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,8 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GroupKFold, KFold
+from sklearn.utils import estimator_checks
+from sklearn.utils._testing import assert_allclose_dense_sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sknet.losses import Quantile
@@ -22,10 +25,15 @@ SMALL = {**QUICK, "smooth": Members(hidden_layer_sizes=[16]), "sharp": Members(h
 TINY = {**QUICK, "budget": 0.6, "smooth": Members(hidden_layer_sizes=[8]), "sharp": None}
 # As in scikit-learn's own ensembles: batches, folds and dropout are drawn by rows, repeated ones differently.
 STOCHASTIC = {f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")}
+# The last bits of a row's products in float32 depend on its place in the batch where BLAS uses AVX-512.
+PLACED = {f"check_methods_{kind}_invariance" for kind in ("sample_order", "subset")}
 
 
 @parametrize_with_checks([TabularClassifier(**TINY), TabularRegressor(**TINY)])
-def test_check(estimator, check):
+def test_check(estimator, check, monkeypatch):
+    if check.func.__name__ in PLACED:
+        to_float32 = partial(assert_allclose_dense_sparse, rtol=1e-5, atol=1e-6)
+        monkeypatch.setattr(estimator_checks, "assert_allclose_dense_sparse", to_float32)
     if check.func.__name__ not in STOCHASTIC:
         run_check(estimator, check, budget=0.1)
         return

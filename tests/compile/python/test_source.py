@@ -20,10 +20,10 @@ from tests.contracts.table import drawn
 from tests.contracts.test_executors import applications
 from tests.nn.layers.test_contract import ROWS as LAYERS
 
-# SciPy's functions, which NumPy lacks, and operations that programs compute by BLAS in one pass.
+# SciPy's functions, which NumPy lacks, and operations that programs compute by BLAS or in fewer passes.
 ROUNDED = {
     *("erf", "erfc", "gelu", "glu", "logit", "sigmoid", "silu", "xlogy"),
-    *("quantile",),
+    *("quantile", "std"),
 }
 RANDOM = ("dropout", "dropout_mask", "uniform_draws")
 
