@@ -15,6 +15,7 @@ from sknet import Model, nn
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.engine import fit_many
 from sknet.engine.extend import grouped, n_threads_for, run_together
+from sknet.engine.loop import _shared
 from sknet.engine.loop._group import Group, _in_threads, current_group
 from sknet.exceptions import NonFiniteError
 from sknet.optim import EMA, LBFGS, SGD, Adam, Muon
@@ -78,6 +79,12 @@ FAMILIES = {
     "a score": family(scores="accuracy"),
     "many parameters": family(wide),
 }
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch):
+    """Fits outside of groups share nothing, so that those inside are compared with something else."""
+    monkeypatch.setattr(_shared, "MOST_EPOCHS_ALONE", -1)
 
 
 def trace(models, histories):
@@ -339,19 +346,18 @@ def test_no_model_is_no_fit():
 def test_what_fits_share_is_bounded():
     """The memory of steps that were used longest ago is freed."""
     with grouped(1) as group:
+        idle = group.idle
         for form in range(100):
-            group.give_back(form % 50, [form])
-        assert group.take(17) is None  # 17 and 67 were used before the last 32
-        assert group.take(18) == [68]
-        assert group.take(18) is None
-        assert [group.take(49), group.take(49)] == [[99], None]
-        group.give_back(49, "first")
-        group.give_back(49, "second")
-        assert [group.take(49), group.take(49), group.take(49)] == ["second", "first", None]
+            idle.give_back(form % 50, [form])
+        assert idle.take(17) is None  # 17 and 67 were used before the last 32
+        assert idle.take(18) == [68]
+        assert idle.take(18) is None
+        assert [idle.take(49), idle.take(49)] == [[99], None]
+        idle.give_back(49, "first")
+        idle.give_back(49, "second")
+        assert [idle.take(49), idle.take(49), idle.take(49)] == ["second", "first", None]
         with grouped(2) as inner:
-            assert inner.take(48) == [98]
-            inner.give_back(48, "from inside")
-        assert group.take(48) == "from inside"
+            assert inner.idle is idle
 
 
 class Steeper(Callback):

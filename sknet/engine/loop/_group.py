@@ -1,16 +1,17 @@
 """Fits that run together: in threads, sharing what does not belong to one of them."""
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from sknet.engine.loop._idle import Idle
 
 __all__ = ["Group", "current_group", "grouped", "inside", "n_threads_for", "note_which", "run_in_threads"]
 
 Result = TypeVar("Result")
-KEPT = 32  # idle objects, each with the memory of a step
+KEPT = 32  # idle steps, each with memory of its own
 WAKE = 0.05  # seconds; a signal that reaches another thread does not wake the one that waits
 
 
@@ -24,22 +25,23 @@ class Group:
     outer : Group or None
         The group of which this one is a single fit.
 
+    Attributes
+    ----------
+    idle : Idle
+        What the fits lend each other.
+
     Examples
     --------
     >>> group = Group(1)
-    >>> group.give_back("form", [])
-    >>> group.take("form"), group.take("form")
-    ([], None)
+    >>> group.cancel()
+    >>> group.is_cancelled
+    True
     """
 
     def __init__(self, n_threads: int, outer: "Group | None" = None) -> None:
         self.n_threads, self._outer = n_threads, outer
         self._ends = False
-        # By number of use: form, and what has it. The first was used longest ago.
-        self._idle: OrderedDict[int, tuple[Hashable, Any]] = OrderedDict()
-        self._by_form: dict[Hashable, list[int]] = {}
-        self._count = 0
-        self._lock = threading.Lock()
+        self.idle: Idle = Idle(KEPT) if outer is None else outer.idle
 
     @property
     def is_parallel(self) -> bool:
@@ -54,53 +56,6 @@ class Group:
     def cancel(self) -> None:
         """Let all fits end after the current block of steps."""
         self._ends = True
-
-    def take(self, form: Hashable) -> Any:
-        """Take an idle object, which no other fit gets until it is given back.
-
-        Parameters
-        ----------
-        form : hashable
-            What it was given back with.
-
-        Returns
-        -------
-        object or None
-            None if there is none.
-        """
-        if self._outer is not None:
-            return self._outer.take(form)
-        with self._lock:
-            numbers = self._by_form.get(form)
-            return self._idle.pop(self._without(form, numbers[-1]))[1] if numbers else None
-
-    def _without(self, form: Hashable, number: int) -> int:
-        """Remove a number from those of a form, and return it."""
-        numbers = self._by_form[form]
-        numbers.remove(number)
-        if not numbers:
-            del self._by_form[form]
-        return number
-
-    def give_back(self, form: Hashable, idle: Any) -> None:
-        """Let other fits use an object.
-
-        Parameters
-        ----------
-        form : hashable
-            What `take` finds it by.
-        idle : object
-            The object.
-        """
-        if self._outer is not None:
-            return self._outer.give_back(form, idle)
-        with self._lock:
-            self._count += 1
-            self._idle[self._count] = form, idle
-            self._by_form.setdefault(form, []).append(self._count)
-            if len(self._idle) > KEPT:
-                number, (oldest, _) = self._idle.popitem(last=False)
-                self._without(oldest, number)
 
 
 _current: ContextVar[Group | None] = ContextVar("group", default=None)

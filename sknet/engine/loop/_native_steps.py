@@ -46,7 +46,6 @@ class NativeSteps(CompiledSteps):
         self, model: "Model", batches: Batches, check_finite: bool, planned: int, buffers: Any = None
     ) -> None:
         super().__init__(model, batches, check_finite, buffers)
-        self._optimizer = model.optimizer.in_steps()
         self._left = planned
         self._per_native_step = 1e-3  # seconds
         self._looked = 0.0
@@ -61,10 +60,6 @@ class NativeSteps(CompiledSteps):
         self._always = native_setting() == "always"
         if self._always:
             self._runner.wait()
-
-    def lend(self, model: "Model", batches: Batches, planned: int) -> None:
-        super().lend(model, batches, planned)
-        self._optimizer = model.optimizer.in_steps()
 
     def rebind(self, batches: Batches, planned: int) -> None:
         super().rebind(batches, planned)
@@ -144,7 +139,7 @@ class NativeSteps(CompiledSteps):
         untrained = self.program_for(run.rows).slots.untrained
         for name, array in model.buffers.items():
             untrained[name][...] = array
-        hyper = self._optimizer.hyper_table(model.progress, steps)
+        hyper = self._programs.optimizer.hyper_table(model.progress, steps)
         started = time.perf_counter()
         done = run.run(orders, first * batches.size, hyper, model.progress.step, room)
         if not done:

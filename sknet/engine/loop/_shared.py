@@ -1,5 +1,6 @@
 """Compiled steps that models of one structure use in turn."""
 
+import os
 import sys
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,8 @@ import numpy as np
 
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
-from sknet.engine.loop._group import Group
+from sknet.engine.loop._group import current_group
+from sknet.engine.loop._idle import Idle
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import Block, CompiledSteps, Steps
 from sknet.engine.state import structure_of
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["SharedSteps", "shared_steps"]
 
 MOST_PARAMETERS = 1 << 16  # above it, a fit is long and copies are not free
+# A fit of no group leaves its steps to the next one, if that saves more time than copies take, and needs
+# little memory.
+MOST_PARAMETERS_ALONE = 1 << 14
+MOST_EPOCHS_ALONE = 100
+MOST_BYTES_ALONE = 1 << 22
+ALONE = Idle(4)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=ALONE.forget)
 
 
 class SharedSteps(Steps):
@@ -54,12 +64,16 @@ class SharedSteps(Steps):
         self.model, self.batches = model, batches
         self._steps.lend(model, batches, planned)
 
-    def give_back(self, group: Group) -> None:
-        """Let other fits of the group use these steps, unless this one has changed what they are made of."""
-        if isinstance(self._steps, CompiledSteps) and not self._steps.draws and self._steps.hold():
-            self._steps.release()
-            del self.batches, self.model
-            group.give_back(self.form, self)
+    def give_back(self) -> None:
+        """Let other fits use these steps, unless this one has changed what they are made of."""
+        steps, group = self._steps, current_group()
+        if not isinstance(steps, CompiledSteps) or steps.draws or not steps.hold():
+            return
+        if group is None and steps.nbytes > MOST_BYTES_ALONE:
+            return
+        steps.let_go()
+        del self.batches, self.model
+        (ALONE if group is None else group.idle).give_back(self.form, self)
 
     def hold(self) -> bool:
         return self._steps.hold()
@@ -82,24 +96,25 @@ def _copy(flat: Any, slots: Mapping[str, Any], to_flat: Any, to_slots: Mapping[s
 
 
 def shared_steps(
-    group: Group | None, model: "Model", batches: Batches, check_finite: bool, planned: int, how: Hashable
+    model: "Model", batches: Batches, check_finite: bool, planned: int, how: Hashable
 ) -> SharedSteps | None:
-    """Return steps that are shared in a group; None if this fit needs its own.
+    """Return steps that fits of a group share, or that one fit leaves to the next; None if this has its own.
 
     Parameters
     ----------
-    group : Group or None
-        The group of the fit.
     model, batches, check_finite, planned
         As for `steps_for`.
     how : hashable
         What else decides which steps there are.
     """
-    form = None if group is None else _form_of(model, batches)
-    if group is None or form is None:
+    group, size = current_group(), model.memory.layout.size
+    if group is None and (size > MOST_PARAMETERS_ALONE or planned > MOST_EPOCHS_ALONE * batches.n_batches):
         return None
-    form = form, how
-    found: SharedSteps | None = group.take(form)
+    known = None if size > MOST_PARAMETERS else _form_of(model, batches)
+    if known is None:
+        return None
+    form = known, how
+    found: SharedSteps | None = (ALONE if group is None else group.idle).take(form)
     if found is None:
         return SharedSteps(form, model, batches, check_finite, planned)
     found.lend(model, batches, planned)
@@ -111,7 +126,7 @@ def _form_of(model: "Model", batches: Batches) -> Hashable | None:
     if not model.compile or model.device.kind != "cpu":
         return None
     memory = model.memory
-    if memory.layout.size > MOST_PARAMETERS or set(memory.untrained) - set(model.buffers):
+    if set(memory.untrained) - set(model.buffers):
         return None
     inputs = batches.X if isinstance(batches.X, dict) else {None: batches.X}
     arrays = [*inputs.values(), batches.y, *([] if batches.weight is None else [batches.weight])]

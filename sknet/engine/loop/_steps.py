@@ -174,6 +174,18 @@ class CompiledSteps(Steps):
         del self.batches
         self._by_start.clear()
 
+    def let_go(self) -> None:
+        """Forget rows and model, until others are lent."""
+        self.release()
+        del self.model, self._fingerprint
+        self._programs.let_go()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the memory that the programs work in."""
+        plans = [program.plan for program in (*self._by_rows.values(), self._programs.update)]
+        return sum(plan.arena_size + plan.pinned_size for plan in plans)
+
     def program_for(self, n_rows: int) -> Compiled:
         """Return the program that computes the gradient for this number of rows."""
         found = self._by_rows.get(n_rows)

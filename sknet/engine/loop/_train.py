@@ -13,7 +13,6 @@ from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._fit_state import FitKeeper
-from sknet.engine.loop._group import current_group
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._kept import kept_steps
@@ -99,8 +98,7 @@ class RowEpochs(Epochs):
             found: Steps | None = kept_steps(model).take(batches, left, self._how)
         else:
             self.release()
-            group = current_group()
-            found = shared_steps(group, model, batches, settings.check_finite, left, self._how)
+            found = shared_steps(model, batches, settings.check_finite, left, self._how)
         self._steps = found or steps_for(model, batches, settings.check_finite, left)
 
     def keep_steps(self) -> None:
@@ -108,10 +106,9 @@ class RowEpochs(Epochs):
         kept_steps(self.fit.model).keep(self.fit.model, self._steps, self._how)
 
     def release(self) -> None:
-        """Let other fits of the group use the steps, if they are shared."""
-        group = current_group()
-        if group is not None and isinstance(self._steps, SharedSteps):
-            self._steps.give_back(group)
+        """Let other fits use the steps, if they are shared."""
+        if isinstance(self._steps, SharedSteps):
+            self._steps.give_back()
         self._steps = None
 
     def follow(self, n_iter: int) -> None:

@@ -103,6 +103,10 @@ class Programs:
         self._model, self.optimizer = model, model.optimizer.in_steps()
         self._made_of = self._what_they_are_made_of(model)
 
+    def let_go(self) -> None:
+        """Forget the model, until the programs are lent to another one."""
+        del self._model, self.optimizer, self._made_of
+
     def gradient_of(self, X: Any, y: Any, weight: Any) -> Compiled:
         """Return a program for batches like this one.
 
