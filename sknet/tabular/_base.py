@@ -3,17 +3,14 @@
 import re
 import time
 from abc import abstractmethod
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from sknet._params import (
     InvalidParameterError,
@@ -23,7 +20,7 @@ from sknet._params import (
 )
 from sknet._validation import Interval, StrOptions
 from sknet.engine import History
-from sknet.engine.extend import slim_model
+from sknet.engine.extend import grouped, limited, n_threads_for, run_in_threads, slim_model
 from sknet.estimators import EstimatorSummary
 from sknet.estimators.extend import Summarized, check_weights, check_y
 from sknet.losses import LOSSES, Loss, check_loss
@@ -230,7 +227,8 @@ class BaseTabular(Predicts, Summarized):
         stratify = y if targets.task in ("binary", "multiclass") and y.ndim == 1 else None
         folds = folds_of(self.cv, self.n_folds, y, stratify, groups, random_state)
         jobs = self._jobs(task, folds, random_state)
-        with threadpool_limits(1):  # members are trained in parallel, each in one thread
+        # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
+        with limited(1), grouped(1):
             budget = self._budget(task, jobs)
             task = replace(task, settings={k: each.times(budget) for k, each in task.settings.items()})
             trained = self._run(task, jobs)
@@ -288,21 +286,16 @@ class BaseTabular(Predicts, Summarized):
         return min(float(found[1]) * self._n_threads(jobs) / seconds, LARGEST_BUDGET)
 
     def _n_threads(self, jobs: list[Job]) -> int:
-        available = int(effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs))
-        return min(available, len(jobs))
+        return n_threads_for(self.n_jobs, len(jobs))
 
     def _run(self, task: Task, jobs: list[Job]) -> list[list[Trained]]:
         """Train all members, in threads."""
         every = [task.settings[job.kind] for job in jobs for _ in job.seeds[1:]]
-        progress, n_threads = Progress(self.verbose, every), self._n_threads(jobs)
+        progress = Progress(self.verbose, every)
+        fits = [partial(self._trained, task, job, progress) for job in jobs]
+        notes = [f"in the {job.kind} members of fold {job.fold}, counted from 0" for job in jobs]
         try:
-            if n_threads == 1:
-                return [self._trained(task, job, progress) for job in jobs]
-            with ThreadPoolExecutor(n_threads) as pool:
-                running = [
-                    pool.submit(copy_context().run, self._trained, task, job, progress) for job in jobs
-                ]
-                return [each.result() for each in running]
+            return run_in_threads(fits, self.n_jobs, notes)
         finally:
             progress.close()
 

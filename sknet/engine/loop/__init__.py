@@ -6,7 +6,7 @@ from sknet.engine.loop._elsewhere import StepsElsewhere, train_elsewhere
 from sknet.engine.loop._fit import Source
 from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._gathered import Gathered
-from sknet.engine.loop._group import grouped, n_threads_for
+from sknet.engine.loop._group import grouped, limited, n_threads_for, run_in_threads
 from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._kept import KeptSteps
@@ -41,12 +41,14 @@ __all__ = [
     "grouped",
     "in_common",
     "in_group_of",
+    "limited",
     "load_model_state",
     "minimize",
     "model_state",
     "n_threads_for",
     "new_group",
     "on_the_cluster",
+    "run_in_threads",
     "run_together",
     "take_rows",
     "train",

@@ -2,13 +2,16 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sknet.engine.loop._idle import Idle
 
-__all__ = ["Group", "current_group", "grouped", "inside", "n_threads_for", "note_which", "run_in_threads"]
+__all__ = [
+    *("Group", "current_group", "grouped", "inside", "limited", "n_threads_for", "note_which"),
+    "run_in_threads",
+]
 
 Result = TypeVar("Result")
 KEPT = 32  # idle steps, each with memory of its own
@@ -120,12 +123,69 @@ def grouped(n_threads: int) -> Iterator[Group]:
     False
     """
     from joblib import effective_n_jobs  # predictors do without
-    from threadpoolctl import threadpool_limits
 
     cores = max(1, int(effective_n_jobs(-1)) // n_threads)
     group = Group(n_threads, current_group())
-    with inside(group), threadpool_limits(cores, "blas") if n_threads > 1 else nullcontext():
+    with inside(group), limited(cores) if n_threads > 1 else nullcontext():
         yield group
+
+
+class _Limits:
+    """The numbers of cores that contexts allow for products, all of which hold in the whole process.
+
+    Contexts of several threads end in any order, so that none can restore what it found.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: list[int] = []
+        self._changes: list[Any] = []  # of all contexts since there was none
+
+    def begin(self, cores: int) -> None:
+        from threadpoolctl import threadpool_limits  # predictors do without
+
+        with self._lock:
+            if cores < min(self._asked, default=cores + 1):
+                self._changes.append(threadpool_limits(cores, "blas"))
+            self._asked.append(cores)
+
+    def end(self, cores: int) -> None:
+        with self._lock:
+            self._asked.remove(cores)
+            while self._changes and not self._asked:
+                self._changes.pop().restore_original_limits()
+
+
+_limits = _Limits()
+
+
+@contextmanager
+def limited(cores: int) -> Iterator[None]:
+    """Return a context in which a product uses at most so many cores, in any thread.
+
+    As many as before are used again once all such contexts have ended.
+
+    Parameters
+    ----------
+    cores : int
+        At least 1.
+
+    Returns
+    -------
+    context manager
+        It may be entered in several threads at once.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import limited
+    >>> with limited(1):
+    ...     pass
+    """
+    _limits.begin(cores)
+    try:
+        yield
+    finally:
+        _limits.end(cores)
 
 
 @contextmanager
@@ -138,30 +198,59 @@ def inside(group: Group) -> Iterator[None]:
         _current.reset(token)
 
 
-@contextmanager
-def note_which(number: int, count: int) -> Iterator[None]:
+def note_which(number: int, count: int) -> AbstractContextManager[None]:
     """Return a context whose errors say which of several fits they belong to."""
+    return _noting(f"in fit {number} of {count}, counted from 0" if count > 1 else None)
+
+
+@contextmanager
+def _noting(note: str | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if count > 1:
-            error.add_note(f"in fit {number} of {count}, counted from 0")
+        if note is not None:
+            error.add_note(note)
         raise
 
 
-def run_in_threads(fits: Sequence[Callable[[], Result]], n_jobs: int | None = None) -> list[Result]:
-    """Run fits together, in threads of this process: see `run_together`."""
-    n_threads = n_threads_for(n_jobs, len(fits))
+def run_in_threads(
+    fits: Sequence[Callable[[], Result]], n_jobs: int | None = None, notes: Sequence[str] | None = None
+) -> list[Result]:
+    """Run fits together, in threads of this process, whatever joblib's backend is.
+
+    Parameters
+    ----------
+    fits : sequence of callable
+        As for `run_together`.
+    n_jobs : int, default=None
+        As for `run_together`.
+    notes : sequence of str, default=None
+        What the error of each says of the fit that it belongs to; None for its number.
+
+    Returns
+    -------
+    list
+        The result of each.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import run_in_threads
+    >>> run_in_threads([lambda: 1, lambda: 2])
+    [1, 2]
+    """
+    n_threads, count = n_threads_for(n_jobs, len(fits)), len(fits)
+    named = [note_which(i, count) if notes is None else _noting(notes[i]) for i in range(count)]
+    whole = [_within(each, fit) for each, fit in zip(named, fits, strict=True)]
     with grouped(n_threads) as group:
-        return _in_turns(fits) if n_threads == 1 else _in_threads(fits, group)
+        return [fit() for fit in whole] if n_threads == 1 else _in_threads(whole, group)
 
 
-def _in_turns(fits: Sequence[Callable[[], Result]]) -> list[Result]:
-    found = []
-    for number, fit in enumerate(fits):
-        with note_which(number, len(fits)):
-            found.append(fit())
-    return found
+def _within(context: AbstractContextManager[None], fit: Callable[[], Result]) -> Callable[[], Result]:
+    def run() -> Result:
+        with context:
+            return fit()
+
+    return run
 
 
 def _in_threads(fits: Sequence[Callable[[], Result]], group: Group) -> list[Result]:
@@ -230,8 +319,7 @@ class _Threads(Generic[Result]):
         if number is None:
             return False
         try:
-            with note_which(number, len(self._fits)):
-                found = self._fits[number]()
+            found = self._fits[number]()
         except BaseException as error:
             with self._lock:
                 # The first is the cause; those after it say that the group is cancelled.
