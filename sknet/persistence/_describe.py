@@ -122,7 +122,7 @@ def digest(array: Any) -> dict[str, Any]:
 
     Parameters
     ----------
-    array : array or sparse matrix
+    array : array, sparse matrix or ComputedRows
         The data, on any device.
 
     Returns
@@ -145,16 +145,17 @@ def digest(array: Any) -> dict[str, Any]:
         parts = [array.data, array.indices, array.indptr]
     seen = hashlib.sha256()
     for part in parts:
-        _feed(seen, to_host(part) if is_array(part) else np.asarray(part))
+        is_computed = hasattr(part, "write")  # some rows at a time: all of them may not fit into memory
+        _feed(seen, to_host(part) if is_array(part) else part if is_computed else np.asarray(part))
     return {**found, VALUES: seen.hexdigest()}
 
 
-def _feed(seen: Any, array: np.ndarray[Any, Any]) -> None:
+def _feed(seen: Any, array: Any) -> None:
     """Hash an array in row-major order, copying only a few rows at a time."""
     if array.dtype.hasobject:
         seen.update(repr(array.tolist()).encode())
         return
-    if array.flags.c_contiguous or not array.ndim:
+    if isinstance(array, np.ndarray) and (array.flags.c_contiguous or not array.ndim):
         seen.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
         return
     rows = max(1, CHUNK // max(array.nbytes // max(len(array), 1), 1))

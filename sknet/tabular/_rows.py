@@ -63,6 +63,9 @@ class EncodedRows(ComputedRows):
         self._seconds = passes * self.nbytes / self.dtype.itemsize * PER_OUTPUT
         self._native: NativeRows | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_native": None}  # it holds addresses of this process
+
     @property
     def runner(self) -> Any:
         """What encodes rows in native code; None if there is none, or not yet."""

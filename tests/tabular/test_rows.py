@@ -1,5 +1,7 @@
 """Rows that are encoded when they are read, compared with arrays of encoded rows."""
 
+import copy
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -221,3 +223,13 @@ def test_rows_that_are_not_in_the_table_are_refused(table, native):
             rows.write(np.arange(4), np.empty((2, expected.shape[1]), np.float32))
         with pytest.raises(IndexError):
             rows[np.array([100])]
+
+
+@pytest.mark.parametrize("native", NATIVE)
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))])
+def test_copies_of_rows_that_were_read_are_alike(table, way, native):
+    encoder, read, fitted, expected, _ = table
+    rows = EncodedRows(encoder, read, None, fitted)
+    with sknet.config_context(native=native):
+        rows[:10]
+        np.testing.assert_array_equal(way(rows)[:], expected)

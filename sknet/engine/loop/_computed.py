@@ -61,9 +61,20 @@ class ComputedRows(ABC):
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return all rows as an array, which is computed anew each time."""
+        if copy is False:
+            raise ValueError("rows that are computed when they are read cannot be an array without copy")
+        return self[:].astype(self.dtype if dtype is None else dtype, copy=False)
+
     def __getitem__(self, rows: Any) -> np.ndarray:
-        """Return some rows, given by a slice or an array of int."""
-        chosen = np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)
+        """Return some rows, given by a slice, or by an array of int or bool; or one, by an int."""
+        chosen = np.asarray(rows) if not isinstance(rows, slice) else np.arange(len(self))[rows]
+        if chosen.dtype.kind == "b" or not chosen.ndim:
+            chosen = np.asarray(np.arange(len(self))[rows])
+        if not chosen.ndim:
+            found: np.ndarray = self[chosen[np.newaxis]][0]
+            return found
         out = np.empty((len(chosen), *self.shape[1:]), self.dtype)
         self.write(chosen, out)
         return out

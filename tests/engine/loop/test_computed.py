@@ -8,6 +8,7 @@ from sknet import Model, nn
 from sknet.engine import Batches, History, RSquared
 from sknet.engine.extend import ComputedRows, Settings, train
 from sknet.engine.loop import _computed
+from sknet.persistence import _describe, digest
 
 
 class Stored(ComputedRows):
@@ -15,10 +16,11 @@ class Stored(ComputedRows):
 
     def __init__(self, array):
         super().__init__(array.shape, array.dtype)
-        self.array, self.read = array, 0
+        self.array, self.read, self.most = array, 0, 0
 
     def write(self, rows, out):
         self.read += len(rows)
+        self.most = max(self.most, len(rows))
         out[...] = self.array[rows]
 
 
@@ -81,7 +83,24 @@ def test_it_behaves_like_an_array(data):
     rows = Stored(X)
     assert (len(rows), rows.ndim, rows.nbytes) == (203, 2, X.nbytes)
     np.testing.assert_array_equal(rows[5:9], X[5:9])
-    np.testing.assert_array_equal(rows[[3, 3]], X[[3, 3]])
+    for chosen in ([3, 3], -1, np.int32(4), X[:, 0] > 0, slice(None, None, -7), np.zeros(0, int)):
+        np.testing.assert_array_equal(rows[chosen], X[chosen])
+    assert np.asarray(rows).dtype == X.dtype
+    np.testing.assert_array_equal(np.array(rows), X)
+    np.testing.assert_array_equal(np.asarray(rows, "float64"), X.astype("float64"))
+    with pytest.raises(ValueError, match="cannot be an array without copy"):
+        np.array(rows, copy=False)
+    for outside in (203, -204):
+        with pytest.raises(IndexError, match="out of bounds"):
+            rows[outside]
     out = np.empty((2, 5), "float32")
     assert rows.take([1, 0], axis=0, out=out) is out
     np.testing.assert_array_equal(out, X[[1, 0]])
+
+
+def test_a_digest_reads_a_few_rows_at_a_time(data, monkeypatch):
+    monkeypatch.setattr(_describe, "CHUNK", 400)
+    X, *_ = data
+    rows = Stored(X)
+    assert digest(rows) == digest(X)
+    assert rows.most == 20
