@@ -2,28 +2,37 @@
 
 Columns are of every dtype of pandas, with gaps, levels that never occur, constants, infinities, values of
 many types, equal names and rows; containers are pandas, polars, arrays, lists and sparse matrices. For rows
-with new levels and new missing values, predictions are finite; frozen ones and files return the same bits.
+with new levels and new missing values, predictions are finite; frozen ones and files return the same bits. So
+does a twin that encodes rows when they are read, given the plainest layout, after it was fitted to others.
 
     python -m tests.fuzz.frames --cases 500 --seed 0
 """
 
+import contextlib
+import copy
+import pickle
 import re
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import scipy.sparse as sp
 from numpy.random import Generator
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold
 
 import sknet
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
+from sknet.tabular import _rows as rows_module
 from tests.fuzz.command import run
 from tests.fuzz.tables import drawn, harmed
 
@@ -233,17 +242,64 @@ def options(rng: Generator, case: Case) -> None:
     case.said.append(str(chosen))
 
 
+@change
+def groups(rng: Generator, case: Case) -> None:
+    """Choose the rows that are held out by groups, with or without a splitter."""
+    n = len(case.y)
+    case.fit_params["groups"] = rng.choice(list("abcdef"), n) if rng.random() < 0.5 else np.arange(n) // 3
+    if rng.random() < 0.5:
+        case.params["cv"] = GroupKFold(2)
+    case.faults += ["groups", "n_splits", "inconsistent numbers of samples"]
+    case.said.append("groups")
+
+
+def numbers_of(X: pd.DataFrame) -> np.ndarray:
+    return X.select_dtypes("number", exclude="complex").to_numpy(dtype=float, na_value=np.nan)
+
+
+def read_only(X: np.ndarray) -> np.ndarray:
+    X.flags.writeable = False
+    return X
+
+
+def small(X: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return X.astype(np.float16)
+
+
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "Fortran": np.asfortranarray,
+    "read-only": read_only,
+    "every other": lambda X: np.repeat(np.repeat(X, 2, axis=0), 2, axis=1)[::2, ::2],
+    "reversed": lambda X: X[::-1, ::-1].copy()[::-1, ::-1],
+    "float16": small,
+    "the other byte order": lambda X: X.astype(X.dtype.newbyteorder()),
+    "not aligned": lambda X: np.frombuffer(b" " + X.tobytes(), np.uint8)[1:].view(X.dtype).reshape(X.shape),
+}
+
+
+def plain_of(X: Any) -> Any:
+    """Return the same table in the simplest layout."""
+    if isinstance(X, pd.DataFrame):
+        return X.reset_index(drop=True)
+    return np.array(X, np.float64) if isinstance(X, np.ndarray) and X.dtype != object else X
+
+
+def as_array(X: pd.DataFrame, layout: str) -> np.ndarray:
+    return LAYOUTS[layout](numbers_of(X))
+
+
 def container(rng: Generator, case: Case) -> None:
     """Put a frame into another container, at last."""
     ways: dict[str, Callable[[], Any]] = {
         "array of objects": lambda: case.X.to_numpy(dtype=object),
         "list": lambda: case.X.to_numpy(dtype=object).tolist(),
         "polars": lambda: pl.from_pandas(case.X.reset_index(drop=True)),
-        "sparse": lambda: sp.csr_array(
-            case.X.select_dtypes("number", exclude="complex").to_numpy(dtype=float, na_value=np.nan)
-        ),
+        "sparse": lambda: sp.csr_array(numbers_of(case.X)),
+        "array of objects in Fortran order": lambda: np.asfortranarray(case.X.to_numpy(dtype=object)),
     }
-    name = str(rng.choice(list(ways)))
+    ways |= {name: partial(as_array, case.X, name) for name in LAYOUTS}
+    name = str(rng.choice([*ways] if rng.random() < 0.5 else [*LAYOUTS]))
     try:
         found = ways[name]()
     except Exception:  # what the other container cannot hold
@@ -323,6 +379,40 @@ def wrong_in(estimator: Any, case: Case, seed: int) -> str | None:
     return None
 
 
+def used(estimator: Any, case: Case, seed: int) -> Any:
+    """Return an estimator after a fit to another table, with other parameters, and a copy."""
+    given = estimator.get_params(deep=False)
+    X, y = drawn(seed + 1, "regression" if case.is_regression else "multiclass")
+    plain = {"smooth": None, "sharp": Members(hidden_layer_sizes=[3], epochs=1), "cv": None, "n_folds": 1}
+    with contextlib.suppress(ValueError):  # a table of which nothing can be learned
+        estimator.set_params(**plain).fit(X, y)
+        estimator.freeze().predict(X)
+    copied = pickle.loads(pickle.dumps(estimator)) if seed % 4 == 1 else copy.deepcopy(estimator)
+    return copied.set_params(**given)
+
+
+def wrong_in_twin(estimator: Any, case: Case, seed: int) -> str | None:
+    """Return in what an estimator differs that encodes rows when they are read; None if in nothing."""
+    twin = clone(estimator).set_params(n_jobs=2)
+    native = ("never", "always")[seed // 3 % 2]
+    plain = plain_of(case.X)
+    limits = [mock.patch.object(rows_module, name, 0) for name in ("KEPT_BYTES", "MOST_BYTES")]
+    with limits[0], limits[1], sknet.config_context(native=native), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        if seed % 2:
+            twin = used(twin, case, seed)
+        twin.fit(plain, case.y, **case.fit_params)
+        if not np.array_equal(estimator.oof_prediction_, twin.oof_prediction_, equal_nan=True):
+            return f"predictions out of folds of the twin differ, native={native}"
+        for (name, found), (_, other) in zip(
+            predictions(estimator, case.X), predictions(twin, plain), strict=True
+        ):
+            pairs = zip(found, other, strict=True) if isinstance(found, list) else [(found, other)]
+            if not all(np.array_equal(a, b) for a, b in pairs):
+                return f"{name} of the twin differs, native={native}"
+    return None
+
+
 def mismatch(seed: int) -> str | None:
     """Return what is wrong with a case, or None."""
     case = drawn_case(seed)
@@ -342,6 +432,8 @@ def mismatch(seed: int) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             found = wrong_in(estimator, case, seed)
+            if found is None and seed % 3 == 0:
+                found = wrong_in_twin(estimator, case, seed)
     except Exception as error:
         if "categorical_features" in case.params and "expected numbers, got 'new level'" in str(error):
             return None  # the column was declared to hold numbers
