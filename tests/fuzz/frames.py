@@ -144,7 +144,7 @@ def rare_columns(rng: Generator, case: Case) -> None:
 @change
 def equal_names(rng: Generator, case: Case) -> None:
     case.X = case.X.set_axis(rng.choice(["a", "b"], case.X.shape[1]), axis=1)
-    case.faults.append(r"several columns of X have the name '[ab]'")
+    case.faults += [r"several columns of X have the name '[ab]'", "column '[ab]'"]
     case.said.append("equal names")
 
 
