@@ -13,6 +13,10 @@ NUMBERS = frozenset({np.float64, np.int64})
 OTHERS = frozenset({str, type(None)})
 ARROW = frozenset({"ArrowStringArray", "ArrowStringArrayNumpySemantics"})
 NO_VALUES: list[Any] = []
+MOST_LEVELS = 1000  # categorical columns, whose levels are kept
+
+Levels = dict[int, tuple[Any, list[Any]]]
+"""The levels of categorical columns by the identity of pandas' index of them, which cannot change."""
 
 
 class RowReader:
@@ -22,6 +26,8 @@ class RowReader:
     ----------
     names : tuple of str
         Names of the columns in the fit.
+    any_order : bool, default=True
+        Whether to read columns that are in another order.
 
     Examples
     --------
@@ -32,12 +38,13 @@ class RowReader:
     >>> read(pd.DataFrame({"b": ["x"], "a": [True]}))  # has conversions of its own
     """
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = list(names)
+    def __init__(self, names: tuple[str, ...], any_order: bool = True) -> None:
+        self._names, self._any_order = list(names), any_order
         self._in_order = list(range(len(names)))
         # Columns seen last, and where those of the fit are; one object, which threads replace at once. Arrays
         # of objects are not kept, since they may be written to, and are compared in no time.
         self._latest: tuple[Any, list[int] | None] = (None, None)
+        self._levels: Levels = {}
 
     def __call__(self, X: Any) -> "list[Any] | None":
         """Return the values of the columns of the fit, in order.
@@ -60,10 +67,10 @@ class RowReader:
         latest, order = self._latest
         if columns is not latest and (latest is None or not columns.equals(latest)):
             order = self._order_of(columns)
-        if order is None:
+        if order is None or not (self._any_order or order is self._in_order):
             return None
         if manager is not None and _has_known_blocks():
-            values = _of_blocks(manager, len(order))
+            values = _of_blocks(manager, len(order), self._levels)
         else:
             values = _read([X.iat[0, i] for i in range(len(order))])
         if not values or order is self._in_order:
@@ -82,7 +89,7 @@ class RowReader:
         return order
 
 
-def _of_blocks(manager: Any, n_columns: int) -> list[Any]:
+def _of_blocks(manager: Any, n_columns: int, levels: "Levels") -> list[Any]:
     """Return the values of a row from pandas' arrays of columns of one dtype; none if there are others."""
     values: list[Any] = [None] * n_columns
     for block in manager.blocks:
@@ -94,7 +101,7 @@ def _of_blocks(manager: Any, n_columns: int) -> list[Any]:
             if array.dtype.char == "O":
                 found = _read(found)
         else:
-            value = _first(array)
+            value = _first(array, levels)
             found = [value] if type(value) is str else _read([value])
         if not found:
             return NO_VALUES
@@ -106,9 +113,21 @@ def _of_blocks(manager: Any, n_columns: int) -> list[Any]:
     return values if len(values) == n_columns else NO_VALUES
 
 
-def _first(array: Any) -> Any:
-    """Return the only value of an array of one of pandas' own dtypes."""
-    if type(array).__name__ in ARROW:
+def _first(array: Any, levels: "Levels") -> Any:
+    """Return the only value of an array of one of pandas' own dtypes; `levels` are those seen before."""
+    kind = type(array).__name__
+    if kind == "Categorical":
+        categories = array.categories
+        if categories.dtype != object:  # arrays of objects may be written to
+            _, known = levels.get(id(categories), (None, None))
+            if known is None:
+                if len(levels) > MOST_LEVELS:
+                    levels.clear()
+                known = list(categories.to_numpy())
+                levels[id(categories)] = categories, known
+            code = array.codes[0]
+            return known[code] if code >= 0 else array[0]
+    elif kind in ARROW:
         value = array.__arrow_array__()[0].as_py()  # in a third of the time
         if type(value) is str:
             return value
@@ -137,6 +156,6 @@ def _has_known_blocks() -> bool:
     try:
         make: Any = vars(sys.modules["pandas"])["DataFrame"]
         frame = make({"a": [0.5], "b": ["x"], "c": [2], "d": [1.5], "e": [None]})
-        return _of_blocks(frame._mgr, 5) == [0.5, "x", 2, 1.5, None]
+        return _of_blocks(frame._mgr, 5, {}) == [0.5, "x", 2, 1.5, None]
     except (AttributeError, LookupError, TypeError, ValueError):
         return False

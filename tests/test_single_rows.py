@@ -124,6 +124,25 @@ def test_equal_names_are_read_by_position():
     assert RowReader(("a", "b"))(table) is None
 
 
+def test_columns_in_another_order_are_read_only_if_they_may_be():
+    table = pd.DataFrame({"a": [1.5], "b": ["x"]})
+    read = RowReader(("a", "b"), any_order=False)
+    assert read(table) == [1.5, "x"]
+    assert read(table[["b", "a"]]) is None
+    assert read(table) == [1.5, "x"]
+
+
+def test_levels_of_categories_are_those_of_each_frame():
+    """Frames come and go, and with them the indices of their levels, in the same memory."""
+    read = RowReader(("a", "b"))
+    for i in range(3000):
+        levels = [f"{i % 7}{letter}" for letter in "xyz"]
+        table = pd.DataFrame(
+            {"a": pd.Categorical([levels[i % 3]], levels), "b": pd.Categorical([i, i + 1][:1])}
+        )
+        assert read(table) == [levels[i % 3], i]
+
+
 def test_others_are_not_read():
     read = RowReader(("a", "b"))
     table = pd.DataFrame({"a": [1.0], "b": ["x"]})

@@ -10,6 +10,7 @@ import numpy as np
 from sknet._frames import is_collection
 from sknet._hints import suggestion
 from sknet._scipy import issparse, scipy_sparse
+from sknet._single_rows import RowReader
 from sknet.preprocessing._columns import CATEGORY, DATE, NUMBER, Column, columns_of, not_a_level
 from sknet.preprocessing._dates import PERIODS, has_period, phases, seconds
 from sknet.preprocessing._opening import opened
@@ -234,17 +235,31 @@ class Schema:
             and "feature_names_in_" not in vars(estimator)
         )
 
+    @cached_property
+    def _has_dates(self) -> bool:
+        return any(feature.kind == DATE for feature in self.features)
+
+    @cached_property
+    def _reader(self) -> RowReader:
+        return RowReader(tuple(feature.name for feature in self.features), any_order=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
     def _single_row(self, estimator: Any, X: Any) -> "Sequence[Any] | None":
         """Return the values of a one-row frame with the columns of the fit; otherwise None."""
         if (
             self.is_sparse
+            or self._has_dates
             or is_collection(X)
             or getattr(X, "shape", (0,))[0] != 1
             or not hasattr(X, "columns")
         ):
             return None
-        if list(X.columns) != self._names_of(estimator) or any(f.kind == DATE for f in self.features):
-            return None
+        names = self._names_of(estimator)
+        row = None if names is None else self._reader(X)
+        if row is not None or list(X.columns) != names:
+            return row
         if hasattr(X, "iloc"):
             at = X.iat
             return [at[0, i] for i in range(len(self.features))]

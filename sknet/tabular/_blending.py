@@ -131,7 +131,7 @@ class OfOneRow:
         encoders, spans = spans_of(members)
         self._encode = OneRow([encoder.plan for encoder in encoders])
         module = Blend(members, spans).eval()
-        self._predict = Predictor(module, *flattened(module, np.float32), most_rows=1)
+        self._predict = Predictor(module, *flattened(module, np.float32), most_rows=1, is_fixed=True)
 
     def __call__(self, table: Table) -> np.ndarray:
         """Return the outputs of the only row of a `table`, of shape (1, n_outputs)."""
