@@ -1,5 +1,6 @@
 """Fits that run together: in threads, sharing what does not belong to one of them."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -137,6 +138,10 @@ class _Limits:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, in a forked process: threads that were in a context are not there."""
         self._lock = threading.Lock()
         self._asked: list[int] = []
         self._changes: list[Any] = []  # of all contexts since there was none
@@ -157,6 +162,8 @@ class _Limits:
 
 
 _limits = _Limits()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limits.forget)
 
 
 @contextmanager
@@ -231,6 +238,13 @@ def run_in_threads(
     -------
     list
         The result of each.
+
+    Raises
+    ------
+    Exception
+        The first error of a fit, with its note. All others have then ended after the current block of steps.
+    KeyboardInterrupt
+        On Ctrl-C; likewise.
 
     Examples
     --------
