@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import wraps
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -48,6 +48,23 @@ def _check_nothing(indices: Any, length: int) -> None:
     """Do nothing: a check would synchronise with the device."""
 
 
+def _add_rows_at(cupy: Any, out: Any, rows: Any, values: Any) -> None:
+    if (
+        out.dtype == np.int64
+    ):  # CUDA has atomic addition for unsigned integers only, which gives the same bits
+        out, values = out.view(np.uint64), values.astype(np.int64, copy=False).view(np.uint64)
+    cupy.add.at(out, rows, values)
+
+
+def array_functions(cupy: Any, special: Any) -> Namespace:
+    """Return the functions of CuPy, and of its module of special functions, as rules call them."""
+    functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
+    functions |= {name: getattr(special, name) for name in SPECIAL_FUNCTIONS}
+    functions |= {name: _reduction(functions[name], name != "min") for name in REDUCTIONS}
+    own = {"add_rows_at": partial(_add_rows_at, cupy), "check_indices": _check_nothing}
+    return cast(Namespace, SimpleNamespace(**functions | own))
+
+
 class CupyBackend(Backend):
     """Arrays in the memory of CUDA devices."""
 
@@ -69,18 +86,7 @@ class CupyBackend(Backend):
             )
         self._cupy = cupy
         self._sparse = cupyx.scipy.sparse
-        functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
-        special = {name: getattr(cupyx.scipy.special, name) for name in SPECIAL_FUNCTIONS}
-        reductions = {name: _reduction(functions[name], name != "min") for name in REDUCTIONS}
-        own = {"add_rows_at": self._add_rows_at, "check_indices": _check_nothing}
-        self.xp = cast(Namespace, SimpleNamespace(**functions | special | reductions | own))
-
-    def _add_rows_at(self, out: Any, rows: Any, values: Any) -> None:
-        if (
-            out.dtype == np.int64
-        ):  # CUDA has atomic addition for unsigned integers only, which gives the same bits
-            out, values = out.view(np.uint64), values.astype(np.int64, copy=False).view(np.uint64)
-        self._cupy.add.at(out, rows, values)
+        self.xp = array_functions(cupy, cupyx.scipy.special)
 
     @property
     def array_type(self) -> type:
