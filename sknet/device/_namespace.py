@@ -83,6 +83,7 @@ class Namespace(Protocol):
     negative: Function
     nonzero: Function
     ones: Function
+    ones_like: Function
     partition: Function
     searchsorted: Function
     sort: Function

@@ -1,9 +1,9 @@
 """A fake device for tests: arrays with their own memory, which NumPy cannot read, as on a GPU.
 
 Code that runs on it uses only a backend's namespace. It is as strict as CuPy: host arrays and device arrays
-do not mix, arrays of two devices do not mix, and a kernel runs only on the current device. Kernels in CUDA C
-are run thread by thread (`kernels`), and slow operations on a GPU are counted (`counted`): allocations, and
-copies to the host.
+do not mix, arrays of two devices do not mix, a kernel runs only on the current device, and a call that CuPy
+would refuse is refused (`signatures`). Kernels in CUDA C are run thread by thread (`kernels`), and slow
+operations on a GPU are counted (`counted`): allocations, and copies to the host.
 """
 
 import itertools
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial, partialmethod
-from types import ModuleType
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ import scipy.sparse
 import scipy.special
 
 from sknet.device import Backend, Device, register
-from sknet.device._numpy import SPECIAL_FUNCTIONS
+from sknet.device._cupy import array_functions
 from sknet.exceptions import DeviceError
-from tests.devices import kernels
+from tests.devices import kernels, signatures
 
 N_DEVICES = 2
 FREE_MEMORY = 1 << 20  # bytes
@@ -77,39 +77,57 @@ class FakeArray:
     T = property(lambda self: self.transpose())
     base = property(lambda self: self._values)  # through which views of one memory are recognized
 
+    # The methods have the parameters of CuPy's; tests/devices/test_signatures.py compares them.
     # -- views, which run no kernel -----------------------------------------------------------
 
-    def reshape(self, *shape: Any) -> "FakeArray":
-        return FakeArray(self._values.reshape(*shape), self.index)
+    def reshape(self, *shape: Any, order: str = "C") -> "FakeArray":
+        return FakeArray(self._values.reshape(*shape, order=order), self.index)
 
     def transpose(self, *axes: Any) -> "FakeArray":
         return FakeArray(self._values.transpose(*axes), self.index)
 
-    def view(self, dtype: Any) -> "FakeArray":
-        return FakeArray(self._values.view(dtype), self.index)
+    def view(self, dtype: Any = None, type: Any = None) -> "FakeArray":
+        return FakeArray(self._values.view(self.dtype if dtype is None else dtype), self.index)
 
-    def ravel(self) -> "FakeArray":
-        return FakeArray(self._values.ravel(), self.index)
+    def ravel(self, order: str = "C") -> "FakeArray":
+        return FakeArray(self._values.ravel(order), self.index)
 
     # -- kernels ------------------------------------------------------------------------------
 
-    def astype(self, dtype: Any, copy: bool = True) -> "FakeArray":
-        return _launch(np.ndarray.astype, self, dtype, copy=copy)
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = None, subok: Any = None, copy: bool = True
+    ) -> "FakeArray":
+        return _launch(np.ndarray.astype, self, dtype, order, casting or "unsafe", copy=copy)
 
-    def copy(self) -> "FakeArray":
-        return _launch(np.ndarray.copy, self)
+    def copy(self, order: str = "C") -> "FakeArray":
+        return _launch(np.ndarray.copy, self, order)
 
     def fill(self, value: Any) -> None:
         _launch(np.ndarray.fill, self, value)
 
-    def take(self, indices: Any, axis: int | None = None, out: Any = None) -> "FakeArray":
-        """Take elements; indices wrap around, and there is no `mode`, as in CuPy."""
-        return _launch(partial(np.take, mode="wrap"), self, indices, axis=axis, out=out)
+    def item(self) -> Any:
+        return _launch(np.ndarray.item, self)
 
-    def sort(self, axis: int = -1) -> None:
+    def take(self, indices: Any, axis: Any = None, out: Any = None) -> "FakeArray":
+        """Take elements; indices wrap around, as in CuPy."""
+        return _METHODS["take"](self, indices, axis, out)
+
+    def sort(self, axis: int = -1, kind: Any = None) -> None:
         if not self._values.flags.c_contiguous:
             raise NotImplementedError("Sorting non-contiguous array is not supported.")
         _launch(np.ndarray.sort, self, axis)
+
+    def dot(self, b: Any, out: Any = None) -> "FakeArray":
+        return _METHODS["dot"](self, b, out)
+
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> "FakeArray":
+        return _METHODS["sum"](self, axis, dtype, out, keepdims)
+
+    def all(self, axis: Any = None, out: Any = None, keepdims: Any = False) -> "FakeArray":
+        return _METHODS["all"](self, axis, out, keepdims)
+
+    def any(self, axis: Any = None, out: Any = None, keepdims: Any = False) -> "FakeArray":
+        return _METHODS["any"](self, axis, out, keepdims)
 
     def __getitem__(self, index: Any) -> "FakeArray":
         return _launch(np.ndarray.__getitem__, self, _plain(index))
@@ -130,45 +148,12 @@ class FakeArray:
         return f"FakeArray({self.shape}, {self.dtype}, index={self.index})"
 
 
-for _name in ("all", "any", "dot", "item", "sum"):
-    setattr(
-        FakeArray,
-        _name,
-        partialmethod(lambda self, f, *args, **kw: _launch(f, self, *args, **kw), getattr(np.ndarray, _name)),
-    )
-
-
 def _refuse(*args: Any, **kwargs: Any) -> Any:
     raise TypeError("Implicit conversion to a NumPy array is not allowed: use to_host")
 
 
 for _name in ("__array__", "__array_function__", "__float__", "__int__", "__bool__", "__index__", "__iter__"):
     setattr(FakeArray, _name, _refuse)
-
-
-def _operator(ufunc: np.ufunc, how: str) -> Callable[..., Any]:
-    def reads(self: Any, *others: Any) -> Any:
-        operands = (*others, self) if how == "reflected" else (self, *others)
-        if not all(isinstance(x, (FakeArray, np.ndarray, np.generic, int, float)) for x in operands):
-            return NotImplemented
-        return _launch(ufunc, *operands, **({"out": self} if how == "in place" else {}))
-
-    return reads
-
-
-for _name, _ufunc in {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "pow": np.power,
-    "matmul": np.matmul,
-}.items():  # fmt: skip
-    setattr(FakeArray, f"__{_name}__", _operator(_ufunc, "plain"))
-    setattr(FakeArray, f"__r{_name}__", _operator(_ufunc, "reflected"))
-    setattr(FakeArray, f"__i{_name}__", _operator(_ufunc, "in place"))
-for _name, _ufunc in {
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
-    "ne": np.not_equal, "neg": np.negative, "abs": np.absolute, "invert": np.invert, "and": np.logical_and,
-    "or": np.logical_or,
-}.items():  # fmt: skip
-    setattr(FakeArray, f"__{_name}__", _operator(_ufunc, "plain"))
 
 
 def _plain(index: Any) -> Any:
@@ -233,46 +218,94 @@ def _launch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 class _Function:
-    """A function of the namespace; ufuncs have `at` as well."""
+    """A function as CuPy has it, computed by NumPy's; ufuncs have `at` as well."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.__name__ = name.rpartition(".")[2]
         self._function = function
+        self._check = signatures.check(name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _launch(self._function, *args, **kwargs)
+        dtypes = self._check(args, kwargs)
+        out = kwargs.get("out")
+        if dtypes is not None and out is not None:
+            for x in args:  # CuPy copies an operand that shares memory with `out`, but for `out` itself
+                if type(x) is FakeArray and x is not out and np.may_share_memory(x._values, out._values):
+                    _count("allocations")
+        result = _launch(self._function, *args, **kwargs)
+        if dtypes is None or out is not None or result.dtype == dtypes[0]:
+            return result
+        return FakeArray(result._values.astype(dtypes[0]), result.index)
 
     def at(self, array: FakeArray, index: Any, values: Any) -> None:
+        letters = signatures.SCATTERED[f"cupy.{self.__name__}.at"]
+        if array.dtype.char not in letters:
+            raise TypeError(f"cupy.{self.__name__}.at only supports {letters}, not {array.dtype}")
         _launch(lambda a, v: self._function.at(a, _plain(index), v), array, values)
 
 
-class _Namespace:
-    """The function names of NumPy, or of a module of it, over fake arrays."""
+def _asarray(
+    a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, blocking: bool = False
+) -> FakeArray:
+    """Copy from the host, as CuPy does, or return an array of this device."""
+    if isinstance(a, FakeArray):
+        return a if dtype is None else a.astype(dtype, copy=False)
+    _count("allocations")
+    return FakeArray(np.array(a, dtype=dtype), _current.get())
 
-    _special = SPECIAL_FUNCTIONS
 
-    def __init__(self, module: Any = np) -> None:
-        self._module = module
+def _functions_of(package: str, numpys: Any) -> SimpleNamespace:
+    """Return the functions of a package whose signatures are recorded and which a module on NumPy has."""
+    names = [name for name in signatures.names() if name.rpartition(".")[0] == package]
+    pairs = [(name, getattr(numpys, name.rpartition(".")[2], None)) for name in names]
+    found = {name.rpartition(".")[2]: _Function(name, function) for name, function in pairs if function}
+    return SimpleNamespace(**found)
+
+
+class _Namespace(SimpleNamespace):
+    """What the fake device has in place of CuPy."""
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(scipy.special if name in self._special else self._module, name)
-        if isinstance(found, ModuleType):
-            return _Namespace(found)
-        return found if isinstance(found, type) or not callable(found) else _Function(found)
+        raise AttributeError(signatures.missing(f"cupy.{name}"))
 
-    def asarray(self, value: Any, dtype: Any = None) -> FakeArray:
-        """Copy from the host, as CuPy does, or return an array of this device."""
-        if isinstance(value, FakeArray):
-            return value if dtype is None else value.astype(dtype, copy=False)
-        _count("allocations")
-        return FakeArray(np.array(value, dtype=dtype), _current.get())
 
-    array = asarray
+_own = {"asarray": _asarray, "linalg": _functions_of("cupy.linalg", np.linalg)}
+cupy = _Namespace(**vars(_functions_of("cupy", np)) | _own)
+_special = _functions_of("cupyx.scipy.special", scipy.special)
+_METHODS = {
+    name: _Function(f"cupy.ndarray.{name}", function)
+    for name, function in {
+        **{name: getattr(np, name) for name in ("all", "any", "dot", "sum")},
+        "take": partial(np.take, mode="wrap"),
+    }.items()
+}
 
-    def add_rows_at(self, out: FakeArray, rows: FakeArray, values: FakeArray) -> None:
-        _launch(np.add.at, out, rows, values)
 
-    def check_indices(self, indices: FakeArray, length: int) -> None:
-        """Do nothing, as on a GPU."""
+def _operator(ufunc: np.ufunc, how: str) -> Callable[..., Any]:
+    function = _Function(f"cupy.{ufunc.__name__}", ufunc)
+
+    def reads(self: Any, *others: Any) -> Any:
+        operands = (*others, self) if how == "reflected" else (self, *others)
+        if not all(isinstance(x, (FakeArray, np.ndarray, np.generic, int, float)) for x in operands):
+            return NotImplemented
+        return function(*operands, **({"out": self} if how == "in place" else {}))
+
+    return reads
+
+
+for _name, _ufunc in {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "pow": np.power,
+    "matmul": np.matmul,
+}.items():  # fmt: skip
+    setattr(FakeArray, f"__{_name}__", _operator(_ufunc, "plain"))
+    setattr(FakeArray, f"__r{_name}__", _operator(_ufunc, "reflected"))
+    setattr(FakeArray, f"__i{_name}__", _operator(_ufunc, "in place"))
+for _name, _ufunc in {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+    "ne": np.not_equal, "neg": np.negative, "abs": np.absolute, "invert": np.invert, "and": np.bitwise_and,
+    "or": np.bitwise_or,
+}.items():  # fmt: skip
+    setattr(FakeArray, f"__{_name}__", _operator(_ufunc, "plain"))
 
 
 class FakeCSR:
@@ -308,7 +341,7 @@ class FakeBackend(Backend):
     array_type = FakeArray
 
     def __init__(self) -> None:
-        self.xp = _Namespace()
+        self.xp = _Namespace(**vars(array_functions(cupy, _special)))
 
     def check(self, device: Device) -> None:
         if device.index >= N_DEVICES:
