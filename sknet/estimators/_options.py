@@ -16,10 +16,13 @@ from sknet.estimators._encoders import ENCODERS, check_encoder
 from sknet.estimators._freezing import check_patterns
 from sknet.estimators._namespace import follows_namespace
 from sknet.estimators._recipe import Recipe, settings_of
-from sknet.losses import LOSSES, check_loss
+from sknet.losses import LOSSES, Loss, check_loss
 from sknet.optim import OPTIMIZERS, check_optimizer
 
-__all__ = ["CALIBRATE", "CLASS_WEIGHT", "CONSTRAINTS", "SCALE_TARGET", "Decisions", "NamedOptions"]
+__all__ = [
+    *("CALIBRATE", "CLASS_WEIGHT", "CONSTRAINTS", "SCALE_TARGET", "Decisions", "NamedOptions"),
+    "check_loss_of_logits",
+]
 
 SCALE_TARGET: dict[str, Any] = {"scale_target": ["boolean"]}
 CALIBRATE: dict[str, Any] = {"calibrate": [StrOptions({"temperature"}), None]}
@@ -49,14 +52,45 @@ CONSTRAINTS: dict[str, Any] = {
 }
 
 
+def check_loss_of_logits(loss: Any, name: str) -> Loss:
+    """Return the loss of an estimator whose network ends without a link.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        As given.
+    name : str
+        Of the estimator's class.
+
+    Returns
+    -------
+    Loss
+        The loss.
+
+    Raises
+    ------
+    ValueError
+        If there is no such loss, or it expects probabilities.
+
+    Examples
+    --------
+    >>> from sknet.estimators.extend import check_loss_of_logits
+    >>> check_loss_of_logits("huber", "MLPRegressor")
+    Huber()
+    """
+    found = check_loss(loss, name)
+    if found.of_probabilities:
+        raise ValueError(
+            f"{found!r} expects probabilities, but {name} outputs logits: use 'log_loss', the same from "
+            "logits"
+        )
+    return found
+
+
 def _recipe(estimator: Any) -> Recipe:
     """Translate the parameters that all estimators of sknet's own share."""
     name = type(estimator).__name__
-    loss = check_loss(estimator.loss, name)
-    if loss.of_probabilities:
-        raise ValueError(
-            f"{loss!r} expects probabilities, but {name} outputs logits: use 'log_loss', the same from logits"
-        )
+    loss = check_loss_of_logits(estimator.loss, name)
     return Recipe(
         architecture=estimator._described(),
         loss=loss,

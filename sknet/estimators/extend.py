@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from sknet.estimators._input import check_weights, check_y
     from sknet.estimators._namespace import follows_namespace
+    from sknet.estimators._options import check_loss_of_logits
     from sknet.estimators._perceptron import PerceptronLayers
     from sknet.estimators._python import (
         Method,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from sknet.estimators._targets import (
         ClassTargets,
         ColumnTargets,
+        OrderedTargets,
         RealTargets,
     )
     from sknet.estimators._trainer import Trainer
@@ -55,6 +57,7 @@ __all__ = [
     "DataSet",
     "Given",
     "Method",
+    "OrderedTargets",
     "Perceptron",
     "PerceptronLayers",
     "RealTargets",
@@ -63,6 +66,7 @@ __all__ = [
     "Trainer",
     "accompany",
     "best_temperature",
+    "check_loss_of_logits",
     "check_weights",
     "check_y",
     "class_weighted",
@@ -112,6 +116,7 @@ _NAMES = _Names(
         "sknet.estimators._inputs": ("Inputs",),
         "sknet.estimators._modules": ("Built", "Ready"),
         "sknet.estimators._namespace": ("follows_namespace",),
+        "sknet.estimators._options": ("check_loss_of_logits",),
         "sknet.estimators._perceptron": ("PerceptronLayers",),
         "sknet.estimators._python": (
             *("Method", "file_text", "head_source", "in_parts", "label_facts", "methods_of"),

@@ -22,8 +22,8 @@ from sknet._validation import Interval, StrOptions
 from sknet.engine import History
 from sknet.engine.extend import grouped, limited, n_threads_for, run_in_threads, slim_model
 from sknet.estimators import EstimatorSummary
-from sknet.estimators.extend import Summarized, check_weights, check_y
-from sknet.losses import LOSSES, Loss, check_loss
+from sknet.estimators.extend import Summarized, check_loss_of_logits, check_weights, check_y
+from sknet.losses import LOSSES, Loss
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
 from sknet.tabular._blending import blended, counted
@@ -165,8 +165,8 @@ class BaseTabular(Predicts, Summarized):
     # -- hooks for subclasses --------------------------------------------------------------------------
 
     @abstractmethod
-    def _new_targets(self, y: Any) -> Any:
-        """Return a new encoder of targets."""
+    def _new_targets(self, y: Any, loss: Loss) -> Any:
+        """Return a new encoder of targets for a loss."""
 
     @abstractmethod
     def _take_targets(self, y: Any) -> None:
@@ -221,10 +221,11 @@ class BaseTabular(Predicts, Summarized):
         random_state = check_random_state(self.random_state)
         schema, table = Schema.learn(self, X, self.categorical_features)
         y = check_y(self, y, table.n_rows, numeric=self._numeric_targets)
-        self._targets = targets = self._new_targets(y)
+        loss = check_loss_of_logits(self.loss, type(self).__name__)
+        self._targets = targets = self._new_targets(y, loss)
         weight = self._weighted(y, check_weights(sample_weight, table.numbers, np.float32))
-        task = self._task(schema, table, y, weight)
-        stratify = y if targets.task in ("binary", "multiclass") and y.ndim == 1 else None
+        task = self._task(schema, table, y, weight, loss)
+        stratify = y if targets.task in ("binary", "multiclass", "ordinal") and y.ndim == 1 else None
         folds = folds_of(self.cv, self.n_folds, y, stratify, groups, random_state)
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
@@ -234,10 +235,9 @@ class BaseTabular(Predicts, Summarized):
             trained = self._run(task, jobs)
         self._mix_up(task, jobs, trained, y)
 
-    def _task(self, schema: Schema, table: Table, y: Any, weight: Any) -> Task:
+    def _task(self, schema: Schema, table: Table, y: Any, weight: Any, loss: Loss) -> Task:
         """Return the data and settings that all members share."""
         targets = self._targets
-        loss = check_loss(self.loss, type(self).__name__)
         if targets.task == "regression" and loss.scaling is not None:
             columns = y.reshape(len(y), -1)
             targets.standardize(columns, weight, shifts=loss.scaling.shifts)

@@ -7,7 +7,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 
 from sknet._validation import StrOptions
-from sknet.estimators.extend import ClassTargets, ColumnTargets, class_weighted, probability_head
+from sknet.estimators.extend import (
+    ClassTargets,
+    ColumnTargets,
+    OrderedTargets,
+    class_weighted,
+    probability_head,
+)
 from sknet.losses import Loss
 from sknet.tabular._base import CONSTRAINTS, BaseTabular
 from sknet.tabular._frozen import FrozenTabularClassifier
@@ -120,7 +126,9 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _new_targets(self, y: Any) -> "ClassTargets | ColumnTargets":
+    def _new_targets(self, y: Any, loss: Loss) -> "ClassTargets | ColumnTargets | OrderedTargets":
+        if "ordinal" in loss.tasks:
+            return OrderedTargets(y, order=getattr(loss, "order", None))
         is_of_columns = type_of_target(y, input_name="y") == "multiclass-multioutput"
         targets = ColumnTargets(y) if is_of_columns else ClassTargets(y)
         if targets.task != "multilabel":

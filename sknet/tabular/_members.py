@@ -187,7 +187,7 @@ def setting_of(kind: str, chosen: Members | str, task: str, n_rows: int, per_fol
         The kind, whose defaults replace "auto".
     chosen : Members or "auto"
         The user's options.
-    task : {"binary", "multiclass", "multilabel", "regression"}
+    task : {"binary", "multiclass", "multilabel", "ordinal", "regression"}
         The kind of targets.
     n_rows : int
         Number of training rows.
@@ -199,7 +199,7 @@ def setting_of(kind: str, chosen: Members | str, task: str, n_rows: int, per_fol
     Setting
         Settings without "auto".
     """
-    task = "binary" if task == "multilabel" else task
+    task = {"multilabel": "binary", "ordinal": "multiclass"}.get(task, task)
     recipe = {name: x[task] if isinstance(x, dict) else x for name, x in RECIPES[kind].items()}
     recipe["batch_size"] = _batch_size(recipe["batch_size"], n_rows)
     recipe["epochs"] = _epochs(recipe["epochs"], n_rows)

@@ -77,6 +77,8 @@ def mixed(
 def _temperature(loss: Any, output: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> float:
     if not (loss.has_probabilities and hasattr(loss, "tempered") and hasattr(loss, "likelihood")):
         return 1.0
+    if "ordinal" in loss.tasks:  # a temperature divides log odds, which are not its outputs
+        return 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # if all rows are right, it is 1
         return best_temperature(loss, output.astype(np.float64), y, weight)

@@ -11,6 +11,7 @@ from sknet.engine.extend import Head
 from sknet.estimators.extend import (
     ClassTargets,
     ColumnTargets,
+    OrderedTargets,
     RealTargets,
     gives_deviations,
     gives_intervals,
@@ -45,7 +46,7 @@ class Predicts(ABC):
 class Classifies(Predicts):
     """Labels and probabilities."""
 
-    _targets: "ClassTargets | ColumnTargets"
+    _targets: "ClassTargets | ColumnTargets | OrderedTargets"
 
     def _decided(self, outputs: np.ndarray) -> np.ndarray:
         return self._headed(outputs, self._targets.deciding(self._loss_function))

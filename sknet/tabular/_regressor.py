@@ -116,7 +116,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _new_targets(self, y: Any) -> RealTargets:
+    def _new_targets(self, y: Any, loss: Loss) -> RealTargets:
         return RealTargets(y)
 
     def _take_targets(self, y: Any) -> None:

@@ -15,7 +15,7 @@ from sklearn.utils import estimator_checks
 from sklearn.utils._testing import assert_allclose_dense_sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sknet.losses import Quantile
+from sknet.losses import NLL, Ordinal, Quantile
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
 from tests.estimators.checks import run_check
 from tests.fuzz.tables import drawn, harmed
@@ -204,6 +204,35 @@ def test_quantiles_and_deviations():
     deviations = TabularRegressor(**SMALL, loss="gaussian_nll").fit(X, SIGNAL).predict_std(X)
     assert (deviations > 0).all()
     assert not hasattr(TabularClassifier(loss="hinge"), "predict_proba")
+
+
+ORDER = ["low", "middle", "high"]
+
+
+@pytest.mark.parametrize("order", [None, ORDER])
+def test_classes_in_order(order):
+    names = np.array(ORDER if order else ["a", "b", "c"])
+    y = names[np.digitize(SIGNAL, [1.0, 2.0])]
+    clf = TabularClassifier(**SMALL, loss=Ordinal(order)).set_params(budget=1.0).fit(X, y)
+    assert clf.score(X, y) > 0.8
+    assert clf.oof_score_ > 0.8
+    assert clf.classes_.tolist() == sorted(names)
+    found = clf.predict_proba(X)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(clf.classes_[found.argmax(axis=1)], clf.predict(X))
+    far = found[:, [clf.classes_.tolist().index(names[i]) for i in (0, 2)]]
+    assert (far.min(axis=1) < 0.34).all()  # the lowest and the highest are never both likely
+    assert set(clf.temperature_.values()) == {1.0}
+    with pytest.raises(ValueError, match="must name every class once"):
+        clf.set_params(loss=Ordinal(["low", "high"])).fit(X, y)
+
+
+@pytest.mark.parametrize("loss", ["nll", "binary_cross_entropy", NLL()])
+def test_losses_of_probabilities_are_refused(loss):
+    """A network of an ensemble has no link, so that such a loss would return what is no probability."""
+    y = LABELS["multiclass" if loss != "binary_cross_entropy" else "binary"]
+    with pytest.raises(ValueError, match="expects probabilities, but TabularClassifier outputs logits"):
+        TabularClassifier(**SMALL, loss=loss).fit(X, y)
 
 
 def test_members_are_reached_by_name():

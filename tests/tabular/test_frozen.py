@@ -18,6 +18,7 @@ CASES = {
     **{f"labels: {kind}": (TabularClassifier(**QUICK), LABELS[kind]) for kind in LABELS},
     **{f"numbers: {kind}": (TabularRegressor(**QUICK), NUMBERS[kind]) for kind in NUMBERS},
     "hinge": (TabularClassifier(**QUICK, loss="hinge"), LABELS["binary"]),
+    "ordinal": (TabularClassifier(**QUICK, loss="ordinal"), LABELS["multiclass"]),
     "quantiles": (TabularRegressor(**QUICK, loss=Quantile([0.1, 0.5, 0.9])), SIGNAL),
     "deviations": (TabularRegressor(**QUICK, loss="gaussian_nll"), SIGNAL),
     "one kind": (TabularRegressor(**{**QUICK, "smooth": None, "members": 2}), SIGNAL),
