@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from sknet._scipy import SPECIAL_FUNCTIONS, issparse
+from sknet._scipy import SPECIAL_FUNCTIONS, SpecialFunction, issparse
 from sknet.device._backend import Backend, Kernel, register
 from sknet.device._device import Device
 from sknet.device._namespace import Namespace
@@ -44,6 +44,24 @@ def _reduction(function: Callable[..., Any], takes_out: bool) -> Callable[..., A
     return reduced
 
 
+def _special(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return one of CuPy's special functions, with results of SciPy's dtypes.
+
+    Of short integers, and of some operands of different dtypes, CuPy's own are float32 and SciPy's float64.
+    """
+    resolve_dtypes = SpecialFunction(name).resolve_dtypes
+
+    @wraps(function)
+    def computed(*operands: Any, out: Any = None) -> Any:
+        dtypes = [x.dtype for x in operands]
+        if dtypes[0].kind != "f" or dtypes[-1] != dtypes[0]:
+            dtypes = resolve_dtypes((*dtypes, None))
+            operands = tuple(x.astype(to, copy=False) for x, to in zip(operands, dtypes[:-1], strict=True))
+        return function(*operands, out=out)
+
+    return computed
+
+
 def _check_nothing(indices: Any, length: int) -> None:
     """Do nothing: a check would synchronise with the device."""
 
@@ -59,7 +77,7 @@ def _add_rows_at(cupy: Any, out: Any, rows: Any, values: Any) -> None:
 def array_functions(cupy: Any, special: Any) -> Namespace:
     """Return the functions of CuPy, and of its module of special functions, as rules call them."""
     functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
-    functions |= {name: getattr(special, name) for name in SPECIAL_FUNCTIONS}
+    functions |= {name: _special(name, getattr(special, name)) for name in SPECIAL_FUNCTIONS}
     functions |= {name: _reduction(functions[name], name != "min") for name in REDUCTIONS}
     own = {"add_rows_at": partial(_add_rows_at, cupy), "check_indices": _check_nothing}
     return cast(Namespace, SimpleNamespace(**functions | own))

@@ -1,5 +1,6 @@
 """Devices by name, arrays by type, and the functions of backends."""
 
+import itertools
 import subprocess
 import sys
 from typing import get_type_hints
@@ -7,6 +8,7 @@ from typing import get_type_hints
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.special
 
 from sknet import Tensor
 from sknet.core import PRIMITIVES
@@ -26,6 +28,7 @@ from sknet.device import (
     to_device,
     to_host,
 )
+from sknet.device._numpy import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
 
 try:
@@ -174,6 +177,18 @@ def test_rows_are_added_one_after_the_other(dtype, length):
     np.add.at(expected, rows, values)
     backend("cpu").xp.add_rows_at(found, rows, values)
     assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["cpu", "fake", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("name", SPECIAL_FUNCTIONS)
+def test_special_functions_have_the_dtypes_of_scipys(kind, name, fake_device):
+    owner, theirs = backend(kind), getattr(scipy.special, name)
+    for dtypes in itertools.product("?hlefd", repeat=theirs.nin):
+        operands = [np.array([0, 1, 0.5]).astype(dtype) for dtype in dtypes]
+        expected = theirs(*operands)
+        found = getattr(owner.xp, name)(*(owner.from_host(x, Device(kind)) for x in operands))
+        assert found.dtype == expected.dtype, dtypes
+        np.testing.assert_allclose(to_host(found), expected, rtol=1e-6, err_msg=str(dtypes))
 
 
 def test_a_kind_can_be_registered_again():

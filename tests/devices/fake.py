@@ -271,7 +271,7 @@ class _Namespace(SimpleNamespace):
 
 _own = {"asarray": _asarray, "linalg": _functions_of("cupy.linalg", np.linalg)}
 cupy = _Namespace(**vars(_functions_of("cupy", np)) | _own)
-_special = _functions_of("cupyx.scipy.special", scipy.special)
+special = _functions_of("cupyx.scipy.special", scipy.special)
 _METHODS = {
     name: _Function(f"cupy.ndarray.{name}", function)
     for name, function in {
@@ -341,7 +341,7 @@ class FakeBackend(Backend):
     array_type = FakeArray
 
     def __init__(self) -> None:
-        self.xp = _Namespace(**vars(array_functions(cupy, _special)))
+        self.xp = _Namespace(**vars(array_functions(cupy, special)))
 
     def check(self, device: Device) -> None:
         if device.index >= N_DEVICES:
