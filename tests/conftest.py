@@ -1,5 +1,6 @@
 """Tests marked ``gpu`` run where CuPy finds a CUDA device, and are skipped with the reason elsewhere."""
 
+import gc
 from functools import cache
 
 import pytest
@@ -23,6 +24,13 @@ def reason_without_cuda() -> str | None:
 def pytest_runtest_setup(item):
     if item.get_closest_marker("gpu") and (reason := reason_without_cuda()):
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def small_heap():
+    """Collect garbage in little time: what earlier tests have left is no longer looked at."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

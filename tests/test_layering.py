@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -62,9 +63,14 @@ OPTIONAL = {
 }
 
 
-def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
-    """Yield (line, absolute name) of every import in a source, wherever in the file it is."""
-    for node in ast.walk(ast.parse(source)):
+@cache
+def imports(source: str, module: str, *, is_package: bool) -> tuple[tuple[int, str], ...]:
+    """Return (line, absolute name) of every import in a source, wherever in the file it is."""
+    return tuple(imports_in(ast.parse(source), module, is_package=is_package))
+
+
+def imports_in(tree: ast.AST, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

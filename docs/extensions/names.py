@@ -3,7 +3,7 @@
 import builtins
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -60,12 +60,20 @@ def words_of(path: str) -> frozenset[str]:
     """Return the words that single backquotes may hold in a docstring: parameters, attributes and members."""
     module, _, name = path.rpartition(".")
     value = reference.entries().get(module, {}).get(name)
-    members = [value]
     if isinstance(value, type):
-        members += [
-            getattr(member, "__func__", member) for base in value.__mro__ for member in vars(base).values()
-        ]
-    words = set(dir(value)) if isinstance(value, type) else set()
+        return words_in([value]).union(dir(value), *map(words_of_members, value.__mro__))
+    return words_in([value])
+
+
+@cache
+def words_of_members(base: type) -> frozenset[str]:
+    """Return the words of what a class itself defines."""
+    return words_in(getattr(member, "__func__", member) for member in vars(base).values())
+
+
+def words_in(members: Iterable[object]) -> frozenset[str]:
+    """Return the names of parameters, in signatures and in docstrings."""
+    words: set[str] = set()
     for member in members:
         fields = ",".join(FIELD.findall(inspect.getdoc(member) or ""))
         words |= {name.strip(" *") for name in fields.split(",")}

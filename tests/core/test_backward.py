@@ -286,7 +286,7 @@ class TestMemory:
     """Arrays are freed with their last reference, without the garbage collector."""
 
     @pytest.fixture(autouse=True)
-    def without_collector(self):
+    def without_collector(self, small_heap):
         gc.collect()
         gc.disable()
         yield

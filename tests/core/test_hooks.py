@@ -13,7 +13,7 @@ from sknet.exceptions import GradientError, ShapeError
 
 
 @pytest.fixture(autouse=True)
-def nothing_left():
+def nothing_left(small_heap):
     gc.collect()
 
 

@@ -9,7 +9,7 @@ from tests.fuzz.networks import checked, draw
 
 pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
 
-SEEDS = range(200)
+SEEDS = range(120)
 EACH = 20  # in one test
 
 
