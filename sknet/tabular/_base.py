@@ -20,7 +20,7 @@ from sknet._params import (
 )
 from sknet._validation import Interval, StrOptions
 from sknet.engine import History
-from sknet.engine.extend import grouped, limited, n_threads_for, run_in_threads, slim_model
+from sknet.engine.extend import blas_threads, grouped, n_threads_for, run_in_threads, slim_model
 from sknet.estimators import EstimatorSummary
 from sknet.estimators.extend import Summarized, check_loss_of_logits, check_weights, check_y
 from sknet.losses import LOSSES, Loss
@@ -229,7 +229,7 @@ class BaseTabular(Predicts, Summarized):
         folds = folds_of(self.cv, self.n_folds, y, stratify, groups, random_state)
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
-        with limited(1), grouped(1):
+        with blas_threads(1), grouped(1):
             budget = self._budget(task, jobs)
             task = replace(task, settings={k: each.times(budget) for k, each in task.settings.items()})
             trained = self._run(task, jobs)

@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import sknet
-from sknet.engine.extend import limited
+from sknet.engine.extend import blas_threads
 from sknet.losses import Huber
 from sknet.tabular import Members, TabularRegressor
 from sknet.tabular import _rows as rows_module
@@ -140,17 +140,17 @@ def test_limits_of_cores_end_with_the_last_context():
     with threadpool_limits(3, "blas"):
         if set(blas()) != {3}:
             pytest.skip("needs a BLAS whose threads can be limited")
-        first, second = limited(2), limited(1)
+        first, second = blas_threads(2), blas_threads(1)
         with first:
             assert set(blas()) == {2}
             second.__enter__()
             assert set(blas()) == {1}
         assert set(blas()) == {1}  # the second has not ended
-        with limited(2):
+        with blas_threads(2):
             assert set(blas()) == {1}
         second.__exit__(None, None, None)
         assert set(blas()) == {3}
-        with pytest.raises(KeyError), limited(1):
+        with pytest.raises(KeyError), blas_threads(1):
             raise KeyError
         assert set(blas()) == {3}
 

@@ -1,12 +1,13 @@
 """Training loops: batches, epochs, scores, history, and when to stop."""
 
 from sknet.engine.loop._batches import Batches, take_rows
+from sknet.engine.loop._blas import blas_threads
 from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.loop._elsewhere import StepsElsewhere, train_elsewhere
 from sknet.engine.loop._fit import Source
 from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._gathered import Gathered
-from sknet.engine.loop._group import grouped, limited, n_threads_for, run_in_threads
+from sknet.engine.loop._group import grouped, n_threads_for, run_in_threads
 from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._kept import KeptSteps
@@ -36,12 +37,12 @@ __all__ = [
     "StepsElsewhere",
     "Validation",
     "are_sent",
+    "blas_threads",
     "fit_batches",
     "fit_rows",
     "grouped",
     "in_common",
     "in_group_of",
-    "limited",
     "load_model_state",
     "minimize",
     "model_state",

@@ -3,17 +3,17 @@
 import platform
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from sknet._installed import version_of
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._blas import libraries
 from sknet.engine.loop._fit import Fit
 from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._model_state import check_frozen, frozen_names, load_model_state, model_state
@@ -241,17 +241,9 @@ def _environment(steps: str) -> Tree:
 
 
 def threadpool_info() -> list[dict[str, Any]]:
-    """Return threadpoolctl's description of the libraries, which are looked for once.
-
-    Looking takes milliseconds, as long as a short fit; NumPy's BLAS is loaded from the start.
-    """
-    found: list[dict[str, Any]] = _libraries().info()
+    """Return threadpoolctl's description of the libraries."""
+    found: list[dict[str, Any]] = libraries().info()
     return found
-
-
-@cache
-def _libraries() -> Any:
-    return ThreadpoolController()
 
 
 def _blas(libraries: Sequence[Mapping[str, Any]]) -> Tree:

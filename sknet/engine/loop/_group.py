@@ -1,18 +1,15 @@
 """Fits that run together: in threads, sharing what does not belong to one of them."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from sknet.engine.loop._blas import blas_threads
 from sknet.engine.loop._idle import Idle
 
-__all__ = [
-    *("Group", "current_group", "grouped", "inside", "limited", "n_threads_for", "note_which"),
-    "run_in_threads",
-]
+__all__ = ["Group", "current_group", "grouped", "inside", "n_threads_for", "note_which", "run_in_threads"]
 
 Result = TypeVar("Result")
 KEPT = 32  # idle steps, each with memory of its own
@@ -127,72 +124,8 @@ def grouped(n_threads: int) -> Iterator[Group]:
 
     cores = max(1, int(effective_n_jobs(-1)) // n_threads)
     group = Group(n_threads, current_group())
-    with inside(group), limited(cores) if n_threads > 1 else nullcontext():
+    with inside(group), blas_threads(cores if n_threads > 1 else None):
         yield group
-
-
-class _Limits:
-    """The numbers of cores that contexts allow for products, all of which hold in the whole process.
-
-    Contexts of several threads end in any order, so that none can restore what it found.
-    """
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin anew, in a forked process: threads that were in a context are not there."""
-        self._lock = threading.Lock()
-        self._asked: list[int] = []
-        self._changes: list[Any] = []  # of all contexts since there was none
-
-    def begin(self, cores: int) -> None:
-        from threadpoolctl import threadpool_limits  # predictors do without
-
-        with self._lock:
-            if cores < min(self._asked, default=cores + 1):
-                self._changes.append(threadpool_limits(cores, "blas"))
-            self._asked.append(cores)
-
-    def end(self, cores: int) -> None:
-        with self._lock:
-            self._asked.remove(cores)
-            while self._changes and not self._asked:
-                self._changes.pop().restore_original_limits()
-
-
-_limits = _Limits()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_limits.forget)
-
-
-@contextmanager
-def limited(cores: int) -> Iterator[None]:
-    """Return a context in which a product uses at most so many cores, in any thread.
-
-    As many as before are used again once all such contexts have ended.
-
-    Parameters
-    ----------
-    cores : int
-        At least 1.
-
-    Returns
-    -------
-    context manager
-        It may be entered in several threads at once.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import limited
-    >>> with limited(1):
-    ...     pass
-    """
-    _limits.begin(cores)
-    try:
-        yield
-    finally:
-        _limits.end(cores)
 
 
 @contextmanager

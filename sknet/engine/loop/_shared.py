@@ -58,6 +58,10 @@ class SharedSteps(Steps):
     def name(self) -> str:
         return self._steps.name
 
+    @property
+    def blas_threads(self) -> int | None:
+        return self._steps.blas_threads
+
     def lend(self, model: "Model", batches: Batches, planned: int) -> None:
         """Go on with another model of the same structure."""
         assert isinstance(self._steps, CompiledSteps)

@@ -11,6 +11,7 @@ import numpy as np
 from sknet.compile import Compiled
 from sknet.device import namespace
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._blas import threads_for
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.state import Fingerprint, Gradient
 from sknet.engine.step import (
@@ -71,6 +72,11 @@ class Steps(ABC):
     def name(self) -> str:
         """The kind of steps."""
         return type(self).__name__
+
+    @property
+    def blas_threads(self) -> int | None:
+        """How many threads are enough for the products of BLAS; None for all."""
+        return None
 
     @abstractmethod
     def hold(self) -> bool:
@@ -148,6 +154,10 @@ class CompiledSteps(Steps):
         self._per_step = math.inf  # seconds; so that the first block has one step
         self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+
+    @property
+    def blas_threads(self) -> int | None:
+        return threads_for(self.program_for(min(self.batches.size, self.batches.n_samples)).plan)
 
     @property
     def draws(self) -> bool:

@@ -1,6 +1,7 @@
 """The training loop over the rows of a data set."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from sknet._config import native_setting
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._blas import blas_threads
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._fit_state import FitKeeper
@@ -88,6 +90,12 @@ class RowEpochs(Epochs):
     @property
     def steps_name(self) -> str:
         return str(self._steps.name)
+
+    @property
+    def blas_threads(self) -> int | None:
+        """How many threads of BLAS are enough for the steps; None for all."""
+        found: int | None = self._steps.blas_threads
+        return found
 
     def choose_steps(self, n_iter: int) -> None:
         """Create the steps for all epochs after the first `n_iter`."""
@@ -230,10 +238,12 @@ def train(
         if saved is not None:
             keeper.load(saved)
         epochs.choose_steps(loop.n_iter)
+        held.enter_context(blas_threads(epochs.blas_threads))
         if saved is not None:
             keeper.warn_of_environment(saved)
 
-    outcome = run_loop(loop, fit, callbacks, begin)
+    with ExitStack() as held:
+        outcome = run_loop(loop, fit, callbacks, begin)
     fit.end()
     del epochs.sums  # which refer to the epochs
     if settings.is_part:

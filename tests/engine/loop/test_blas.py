@@ -1,0 +1,177 @@
+"""How many threads BLAS uses during fits: one where products are small, and afterwards as many as before."""
+
+import multiprocessing
+import threading
+from contextlib import ExitStack
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from sknet import Model, nn
+from sknet.callbacks import Callback, Checkpoint
+from sknet.engine.extend import blas_threads, grouped
+from sknet.engine.loop import _blas
+from sknet.engine.loop._blas import _set, libraries
+
+RNG = np.random.default_rng(0)
+X, LABELS = RNG.normal(size=(300, 8)).astype("f4"), np.arange(300) % 3
+BLAS = [library for library in libraries().lib_controllers if library.user_api == "blas"]
+pytestmark = pytest.mark.skipif(not BLAS, reason="threadpoolctl knows no BLAS here")
+
+
+def counts():
+    return {library.get_num_threads() for library in BLAS}
+
+
+@pytest.fixture(autouse=True)
+def _two_threads():
+    before = [library.get_num_threads() for library in BLAS]
+    for library in BLAS:
+        _set(library, 2)
+    yield
+    found = counts()
+    for library, count in zip(BLAS, before, strict=True):
+        _set(library, count)
+    assert found == {2}
+
+
+class Counts(Callback):
+    def on_epoch_end(self, fit):
+        self.found_ = counts()
+
+
+def model_of(*layers, **options):
+    return Model(nn.Sequential(*layers), "log_loss", **{"random_state": 0, **options})
+
+
+def small(**options):
+    return model_of(nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 3), **options)
+
+
+@pytest.mark.parametrize("compile", ["auto", True])
+def test_small_products_have_one_thread(compile):
+    callback = Counts()
+    small(compile=compile).fit(X, LABELS, epochs=2, callbacks=[callback])
+    assert callback.found_ == {1}
+
+
+@pytest.mark.parametrize(
+    ("layers", "batch_size"),
+    [
+        ((nn.Linear(8, 2000), nn.Linear(2000, 3)), 300),
+        ((nn.Unflatten(-1, (1, 2, 4)), nn.Conv2d(1, 2, 1), nn.Flatten(), nn.Linear(16, 3)), 30),
+    ],
+)
+def test_others_have_all(layers, batch_size):
+    callback = Counts()
+    model_of(*layers).fit(X, LABELS, epochs=1, batch_size=batch_size, callbacks=[callback])
+    assert callback.found_ == {2}
+
+
+def test_eager_steps_have_all():
+    callback = Counts()
+    small(compile=False).fit(X, LABELS, epochs=1, callbacks=[callback])
+    assert callback.found_ == {2}
+
+
+class Fails(Callback):
+    def on_epoch_end(self, fit):
+        raise RuntimeError("in a callback")
+
+
+def test_an_error_ends_the_limit():
+    with pytest.raises(RuntimeError, match="in a callback"):
+        small().fit(X, LABELS, callbacks=[Fails()])
+    assert counts() == {2}
+
+
+def test_what_is_set_before_is_the_most():
+    callback = Counts()
+    with threadpool_limits(1, "blas"):
+        with blas_threads(2):
+            assert counts() == {1}
+        small().fit(X, LABELS, epochs=1, callbacks=[callback])
+        assert callback.found_ == counts() == {1}
+
+
+@pytest.mark.parametrize("outer_ends_first", [True, False])
+@pytest.mark.parametrize("inner", [lambda: blas_threads(1), lambda: grouped(2)])
+def test_the_last_of_overlapping_limits_restores(inner, outer_ends_first):
+    begun, may_end = threading.Event(), threading.Event()
+
+    def other():
+        with inner():
+            begun.set()
+            may_end.wait(10)
+
+    thread = threading.Thread(target=other)
+    with ExitStack() as outer:
+        outer.enter_context(blas_threads(1))
+        thread.start()
+        begun.wait(10)
+        if outer_ends_first:
+            outer.close()
+            assert counts() == {1}
+        may_end.set()
+        thread.join()
+        assert counts() == ({2} if outer_ends_first else {1})
+
+
+def of_a_fork(_):
+    before = counts()
+    callback = Counts()
+    small().fit(X, LABELS, epochs=1, callbacks=[callback])
+    return before, callback.found_, counts()
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+def test_a_forked_process_has_no_limit_of_its_parent():
+    with blas_threads(1), multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(of_a_fork, (0,)).get(60) == ({2}, {1}, {2})
+
+
+def test_the_limit_is_the_same_when_a_fit_goes_on(tmp_path):
+    """A checkpoint records the number of threads, and resuming warns of another one."""
+    whole, half = small(), small()
+    whole.fit(X, LABELS, epochs=4)
+    path = tmp_path / "fit.ckpt"
+    half.fit(X, LABELS, epochs=2, callbacks=[Checkpoint(path)])
+    again = small()
+    again.fit(X, LABELS, epochs=4, callbacks=[Checkpoint(path)], resume_from=path)
+    assert again.weights().flat.tobytes() == whole.weights().flat.tobytes()
+
+
+class OfOpenMP:
+    """A library that has a number of threads for each thread that calls it."""
+
+    user_api, threading_layer = "blas", "openmp"
+
+    def __init__(self):
+        self.of_thread = threading.local()
+
+    def get_num_threads(self):
+        return getattr(self.of_thread, "count", 2)
+
+    def set_num_threads(self, count):
+        self.of_thread.count = count
+
+
+def test_numbers_of_openmp_are_those_of_a_thread(monkeypatch):
+    library = OfOpenMP()
+    monkeypatch.setattr(_blas, "libraries", lambda: SimpleNamespace(lib_controllers=[library]))
+    found = []
+
+    def other():
+        with blas_threads(1):
+            found.append(library.get_num_threads())
+        found.append(library.get_num_threads())
+
+    with blas_threads(1):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert library.get_num_threads() == 1
+    assert found == [1, 2]
+    assert library.get_num_threads() == 2
