@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["blas_threads", "libraries", "threads_for"]
 
-SMALL = 1 << 21  # multiplications of a product for which one thread is enough
+# Multiplications of a product for which one thread is enough; OpenBLAS takes one by itself for the tiny ones,
+# and finding the libraries takes a process 10 milliseconds.
+TINY, SMALL = 1 << 18, 1 << 21
 # What else calls BLAS or LAPACK, in products of a size that is not known here.
 OTHERS = frozenset(
     {
@@ -41,7 +43,7 @@ def libraries() -> Any:
 
 
 def threads_for(plan: "Plan") -> int | None:
-    """Return how many threads are enough for the products of a program: 1, or None for all.
+    """Return how many threads the products of a program should have: 1, or None for what BLAS takes.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ def threads_for(plan: "Plan") -> int | None:
     """
     if plan not in _largest:
         _largest[plan] = _largest_product(plan)
-    return 1 if _largest[plan] <= SMALL else None
+    return 1 if TINY < _largest[plan] <= SMALL else None
 
 
 def _largest_product(plan: "Plan") -> float:

@@ -47,7 +47,7 @@ def model_of(*layers, **options):
 
 
 def small(**options):
-    return model_of(nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 3), **options)
+    return model_of(nn.Linear(8, 200), nn.ReLU(), nn.Linear(200, 3), **options)
 
 
 @pytest.mark.parametrize("compile", ["auto", True])
@@ -61,6 +61,7 @@ def test_small_products_have_one_thread(compile):
     ("layers", "batch_size"),
     [
         ((nn.Linear(8, 2000), nn.Linear(2000, 3)), 300),
+        ((nn.Linear(8, 5), nn.Linear(5, 3)), 300),  # tiny
         ((nn.Unflatten(-1, (1, 2, 4)), nn.Conv2d(1, 2, 1), nn.Flatten(), nn.Linear(16, 3)), 30),
     ],
 )
