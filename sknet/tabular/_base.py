@@ -218,6 +218,7 @@ class BaseTabular(Predicts, Summarized):
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
+        began = time.monotonic()
         random_state = check_random_state(self.random_state)
         schema, table = Schema.learn(self, X, self.categorical_features)
         y = check_y(self, y, table.n_rows, numeric=self._numeric_targets)
@@ -230,7 +231,7 @@ class BaseTabular(Predicts, Summarized):
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
         with blas_threads(1), grouped(1):
-            budget = self._budget(task, jobs)
+            budget = self._budget(task, jobs, began)
             task = replace(task, settings={k: each.times(budget) for k, each in task.settings.items()})
             trained = self._run(task, jobs)
         self._mix_up(task, jobs, trained, y)
@@ -264,7 +265,7 @@ class BaseTabular(Predicts, Summarized):
                 jobs.append(Job(kind, i, rows, tuple(seeds.tolist())))
         return sorted(jobs, key=lambda job: -sum(task.settings[job.kind].hidden_layer_sizes))
 
-    def _budget(self, task: Task, jobs: list[Job]) -> float:
+    def _budget(self, task: Task, jobs: list[Job], began: float) -> float:
         """Return the multiple of the default work; for a budget in seconds, it is measured."""
         if not isinstance(self.budget, str):
             return float(self.budget)
@@ -279,11 +280,12 @@ class BaseTabular(Predicts, Summarized):
             once = replace(task, settings={kind: replace(setting, epochs=1, per_fold=1)})
             job = next(job for job in jobs if job.kind == kind)
             self._trained(once, job)  # compiles the steps before they are measured
-            began = time.monotonic()
+            started = time.monotonic()
             self._trained(once, job)
             n_members = setting.per_fold * sum(job.kind == kind for job in jobs)
-            seconds += (time.monotonic() - began) * setting.epochs * n_members
-        return min(float(found[1]) * self._n_threads(jobs) / seconds, LARGEST_BUDGET)
+            seconds += (time.monotonic() - started) * setting.epochs * n_members
+        left = max(0.0, float(found[1]) - (time.monotonic() - began))
+        return min(left * self._n_threads(jobs) / seconds, LARGEST_BUDGET)
 
     def _n_threads(self, jobs: list[Job]) -> int:
         return n_threads_for(self.n_jobs, len(jobs))

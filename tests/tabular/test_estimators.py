@@ -1,7 +1,9 @@
 """Ensembles for tables: every kind of target, held-out rows, and options."""
 
+import itertools
 import pickle
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,7 @@ from sklearn.utils._testing import assert_allclose_dense_sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sknet.losses import NLL, Ordinal, Quantile
-from sknet.tabular import Members, TabularClassifier, TabularRegressor
+from sknet.tabular import Members, TabularClassifier, TabularRegressor, _base
 from tests.estimators.checks import run_check
 from tests.fuzz.tables import drawn, harmed
 
@@ -258,6 +260,16 @@ def test_budget():
     assert abs(three - 3 * one) <= 2
     short = TabularRegressor(**{**SMALL, "budget": "0.001 s"}).fit(X, SIGNAL)
     assert {len(member.history["loss"]) for member in short.members_} == {1}
+
+
+def test_a_budget_in_seconds_includes_what_it_takes_to_estimate_it(monkeypatch):
+    """By a clock on which each look takes a second, there are two in an epoch of a member: 80 in all."""
+    clock = itertools.count()
+    monkeypatch.setattr(_base, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    few = Members(hidden_layer_sizes=[8], epochs=20, per_fold=1)
+    model = TabularRegressor(budget="45s", smooth=few, sharp=None, n_folds=2, n_jobs=1, random_state=0)
+    members = model.fit(X, SIGNAL).members_
+    assert {len(member.history["loss"]) for member in members} == {10}
 
 
 @pytest.mark.parametrize(
