@@ -5,6 +5,7 @@ Frames are recognized by their methods, so that neither pandas nor polars has to
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from datetime import date
 from functools import cached_property
 from typing import Any
 
@@ -51,6 +52,8 @@ class Column(ABC):
         if array.dtype.kind == "m":
             seconds = array.astype("timedelta64[us]")
             return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / 1e6)
+        if array.dtype.kind == "M":  # as a list, some units are dates and others numbers
+            array = array.astype("datetime64[us]")
         return np.array([to_number(x, self.label, i) for i, x in enumerate(array.tolist())], np.float64)
 
     def coded(self) -> tuple[np.ndarray, list[Any]]:
@@ -59,7 +62,12 @@ class Column(ABC):
 
     def dates(self) -> np.ndarray:
         """Return timestamps of shape (n_samples,), NaT where missing."""
-        return self.array().astype(DATE_UNIT)
+        array = self.array()
+        if array.dtype.kind == "M":
+            return array.astype(DATE_UNIT)
+        if array.dtype.kind == "f" and np.isnan(array).all():  # nothing but missing values
+            return np.full(len(array), "NaT", DATE_UNIT)
+        return np.array([_date(x, self.label, i) for i, x in enumerate(array.tolist())], DATE_UNIT)
 
 
 class ArrayColumn(Column):
@@ -99,7 +107,7 @@ class PandasColumn(Column):
         values = self.values
         if getattr(values.dtype, "tz", None) is not None:
             values = values.dt.tz_localize(None)  # keep the local time of day
-        return np.asarray(values.to_numpy(dtype=DATE_UNIT))
+        return np.asarray(values.to_numpy(dtype=DATE_UNIT)) if values.dtype.kind == "M" else super().dates()
 
 
 class PolarsColumn(Column):
@@ -125,6 +133,21 @@ def _kind_of(kind: str, label: str) -> str:
     if kind == "c":
         raise ValueError(f"Complex data not supported: {label} holds complex numbers")
     return NUMBER if kind in "iufm" else DATE if kind == "M" else CATEGORY
+
+
+def _date(value: Any, label: str, row: int) -> Any:
+    """Return a value as a timestamp, NaT if it is missing; also of a text in ISO 8601."""
+    if is_missing(value):
+        return np.datetime64("NaT")
+    try:
+        if isinstance(value, (str, date, np.datetime64)):
+            return np.datetime64(value).astype(DATE_UNIT)
+    except (ValueError, OverflowError):  # which of a text that cannot be encoded is one of the first
+        pass
+    raise TypeError(
+        f"{label}: expected dates, as in the fit, got {value!r} in row {row}. Convert the column, as by "
+        "pandas.to_datetime."
+    )
 
 
 def not_a_level(label: str, value: Any, row: int) -> TypeError:

@@ -52,6 +52,8 @@ def to_number(value: Any, label: str, row: int) -> float:
     ValueError, TypeError
         If it is not a number; the message names the column.
     """
+    if isinstance(value, np.complexfloating):  # whose conversion only warns
+        value = value.item()
     try:
         if is_missing(value):
             return np.nan

@@ -1,11 +1,16 @@
 """A single row is encoded as it is among other rows, by one encoder or by several at once."""
 
+import re
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import OneRow, Schema, fit_encoder
-from tests.fuzz.tables import drawn, harmed
+from tests.fuzz.frames import RARE
+from tests.fuzz.tables import KINDS, drawn, harmed
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -36,3 +41,48 @@ def test_several_encoders_at_once(dtype):
                 np.testing.assert_array_equal(found, expected[i : i + 1])
                 compared += 1
     assert compared > 150
+
+
+FITTED = pd.DataFrame(
+    {
+        "n": np.arange(40.0),
+        "texts": ["u", "v", "w", "x"] * 10,
+        "codes": pd.Categorical([0, 1, 2, 3] * 10),
+        "truth": [True, False] * 20,
+        "dates": pd.date_range("2020-01-01", periods=40, freq="17h"),
+    }
+)
+
+
+def outcome(encoder, rows):
+    """Return the outputs, or what an error says without its row and value."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return encoder.transform(rows)
+    except (TypeError, ValueError) as error:
+        found = re.search("column '[a-z]+'", str(error))
+        return type(error), str(error) if found is None else found[0]
+
+
+@pytest.mark.parametrize("name", ["n", "texts", "codes", "truth", "dates"])
+@pytest.mark.parametrize("kind", [*RARE, *(f"drawn {i}" for i in range(12))])
+def test_a_row_of_a_frame_is_read_as_it_is_among_others(kind, name):
+    """Columns of a frame to encode may have any dtype, whatever that of the fit was."""
+    rng = np.random.default_rng(len(kind))
+    n = len(FITTED)
+    if kind in RARE:
+        column = pd.Series(RARE[kind][0](rng, n))
+    else:
+        column = KINDS[int(kind.split()[1]) % len(KINDS)](np.random.default_rng(int(kind.split()[1])), n)
+    for columns in (list(FITTED), [each for each in FITTED if each != "dates" or name == "dates"]):
+        encoder = TableEncoder(sparse_output=False, min_count=1).fit(FITTED[columns])
+        rows = FITTED[columns].assign(**{name: column})
+        whole = outcome(encoder, rows)
+        found = [outcome(encoder, rows.iloc[[i]]) for i in range(n)]
+        if isinstance(whole, tuple):
+            assert whole[1] == f"column '{name}'"
+            assert whole in [each for each in found if isinstance(each, tuple)]
+            continue
+        for i, each in enumerate(found):
+            np.testing.assert_array_equal(each, whole[i : i + 1], err_msg=f"row {i}")
