@@ -122,7 +122,12 @@ class PolarsColumn(Column):
         return NUMBER if is_number_ else CATEGORY
 
     def array(self) -> np.ndarray:
-        return np.asarray(self.values.to_numpy())
+        found = np.asarray(self.values.to_numpy())
+        if found.ndim == 1:
+            return found
+        several = np.empty(len(found), dtype=object)  # of a struct or a list, which are refused one by one
+        several[:] = self.values.to_list()
+        return several
 
     def coded(self) -> tuple[np.ndarray, list[Any]]:
         return factorized(self.values.to_list(), self.label)

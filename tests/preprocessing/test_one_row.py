@@ -1,11 +1,14 @@
 """A single row is encoded as it is among other rows, by one encoder or by several at once."""
 
+import contextlib
 import re
 import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+from pyarrow import ArrowException
 
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import OneRow, Schema, fit_encoder
@@ -77,12 +80,22 @@ def test_a_row_of_a_frame_is_read_as_it_is_among_others(kind, name):
         column = KINDS[int(kind.split()[1]) % len(KINDS)](np.random.default_rng(int(kind.split()[1])), n)
     for columns in (list(FITTED), [each for each in FITTED if each != "dates" or name == "dates"]):
         encoder = TableEncoder(sparse_output=False, min_count=1).fit(FITTED[columns])
-        rows = FITTED[columns].assign(**{name: column})
-        whole = outcome(encoder, rows)
-        found = [outcome(encoder, rows.iloc[[i]]) for i in range(n)]
-        if isinstance(whole, tuple):
-            assert whole[1] == f"column '{name}'"
-            assert whole in [each for each in found if isinstance(each, tuple)]
-            continue
-        for i, each in enumerate(found):
-            np.testing.assert_array_equal(each, whole[i : i + 1], err_msg=f"row {i}")
+        for rows in containers(FITTED[columns].assign(**{name: column})):
+            whole = outcome(encoder, rows)
+            found = [outcome(encoder, rows[i : i + 1]) for i in range(n)]
+            if isinstance(whole, tuple):
+                assert whole[1] == f"column '{name}'"
+                assert whole in [each for each in found if isinstance(each, tuple)]
+                continue
+            for i, each in enumerate(found):
+                np.testing.assert_array_equal(each, whole[i : i + 1], err_msg=f"row {i}")
+
+
+def containers(frame):
+    """Yield a frame of pandas, and of polars where that has such columns."""
+    yield frame
+    unknown = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError, ArrowException)
+    with contextlib.suppress(*unknown):
+        frame = pl.from_pandas(frame)
+    if isinstance(frame, pl.DataFrame):
+        yield frame
