@@ -252,7 +252,7 @@ def resumes(pair: Pair, native: str) -> str | None:
     how.max_steps, how.is_part = None, False
     every, deaths = drawn(rng, EVERY), [int(rng.integers(1, 20)) for _ in range(int(rng.integers(1, 4)))]
     pair.done.append(f"resume every {every} after {deaths} {native} {how}")
-    kept, history = pickle.dumps(pair.models[0]), pair.histories[0].copy()
+    kept = pickle.dumps((pair.models[0], pair.histories[0]))
     with sknet.config_context(native="never"):
         expected = pair.trained(1, how, [])
     array, lazy = pair.sides.X[1], pair.sides.X[0]
@@ -263,7 +263,7 @@ def resumes(pair: Pair, native: str) -> str | None:
             ended = pair.trained(0, how, [saves, Dies(after)])
             if "KilledError" not in str(ended):
                 break
-            pair.models[0], pair.histories[0] = pickle.loads(kept), History(history)
+            pair.models[0], pair.histories[0] = pickle.loads(kept)
         else:
             pair.sides.X = (lazy, array)
             ended = pair.trained(0, how, [Checkpoint(folder, every=every, resume=True)])
