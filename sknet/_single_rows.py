@@ -118,15 +118,14 @@ def _first(array: Any, levels: "Levels") -> Any:
     kind = type(array).__name__
     if kind == "Categorical":
         categories = array.categories
-        if categories.dtype != object:  # arrays of objects may be written to
-            _, known = levels.get(id(categories), (None, None))
-            if known is None:
-                if len(levels) > MOST_LEVELS:
-                    levels.clear()
-                known = list(categories.to_numpy())
-                levels[id(categories)] = categories, known
+        seen = levels.get(id(categories))
+        if seen is None and categories.dtype != object:  # arrays of objects may be written to
+            if len(levels) > MOST_LEVELS:
+                levels.clear()
+            seen = levels[id(categories)] = categories, list(categories.to_numpy())
+        if seen is not None:
             code = array.codes[0]
-            return known[code] if code >= 0 else array[0]
+            return seen[1][code] if code >= 0 else array[0]
     elif kind in ARROW:
         value = array.__arrow_array__()[0].as_py()  # in a third of the time
         if type(value) is str:
