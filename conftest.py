@@ -44,6 +44,13 @@ def pytest_collection():
         gc.set_threshold(5_000, 20, 50)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish():
+    """Collect what is left once: pytest and Python do so several times, each in a large part of a second."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_setup():
     """Reset NumPy's print options, whatever an earlier test or the environment has set."""
     np.set_printoptions(**NUMPYS_OWN)

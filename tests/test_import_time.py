@@ -31,12 +31,12 @@ HEAVY = (
 )
 
 
-def added(module: str) -> set[str]:
-    """Return the modules that an import adds in a fresh Python."""
+def added(*modules: str) -> set[str]:
+    """Return the modules that imports add in a fresh Python."""
     script = (
         f"import sys, {ANYWAY}\n"
         "before = set(sys.modules)\n"
-        f"import {module}\n"
+        f"import {', '.join(modules)}\n"
         "print(*(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -60,10 +60,9 @@ def test_names_are_available_on_use():
         from sknet import Nothing  # noqa: F401
 
 
-@pytest.mark.parametrize("module", ["sknet.estimators", "sknet.neural_network"])
-def test_heavy_parts_wait_until_they_are_needed(module):
-    found = added(module)
-    assert module in found
+def test_heavy_parts_wait_until_they_are_needed():
+    found = added("sknet.estimators", "sknet.neural_network")
+    assert {"sknet.estimators", "sknet.neural_network"} <= found
     assert found.isdisjoint(HEAVY)
     others = {name.split(".")[0] for name in found} - {"sknet"}
     assert others <= {"sklearn", "scipy", "numpy", "rich", *sys.stdlib_module_names}, others
