@@ -333,7 +333,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_data_beyond_the_memory_of_each_worker():
+def test_data_beyond_the_memory_of_each_worker(forked):
     """Each worker may take 220 MiB more than it begins with; the data have 240 MiB."""
     n_features, n_parts, part_rows = 1024, 48, 5 * MIB // 4096
 
