@@ -11,10 +11,9 @@ import warnings
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info
 
 import sknet
-from sknet.engine.extend import blas_threads
 from sknet.losses import Huber
 from sknet.tabular import Members, TabularRegressor
 from sknet.tabular import _rows as rows_module
@@ -134,25 +133,6 @@ def test_a_forked_process_fits_and_predicts_alike(lazily):
 
 
 # -- cores for products --------------------------------------------------------------------------------------
-
-
-def test_limits_of_cores_end_with_the_last_context():
-    with threadpool_limits(3, "blas"):
-        if set(blas()) != {3}:
-            pytest.skip("needs a BLAS whose threads can be limited")
-        first, second = blas_threads(2), blas_threads(1)
-        with first:
-            assert set(blas()) == {2}
-            second.__enter__()
-            assert set(blas()) == {1}
-        assert set(blas()) == {1}  # the second has not ended
-        with blas_threads(2):
-            assert set(blas()) == {1}
-        second.__exit__(None, None, None)
-        assert set(blas()) == {3}
-        with pytest.raises(KeyError), blas_threads(1):
-            raise KeyError
-        assert set(blas()) == {3}
 
 
 def test_fits_that_overlap_leave_the_number_of_cores_as_it_was():
