@@ -6,7 +6,7 @@ from sknet.estimators import _recipe
 from tests.fuzz.command import mismatches
 from tests.fuzz.parts import mismatch
 
-CASES, PART = 120, 60
+CASES, PART = 60, 30
 
 
 @pytest.mark.parametrize("first", range(0, CASES, PART))

@@ -12,7 +12,7 @@ from tests.fuzz.products import LAYOUTS, check_native, made, mismatches
 from tests.fuzz.rewriting import made as made_program
 from tests.fuzz.rewriting import mismatches as mismatches_of_program
 
-CASES = 300
+CASES = 200
 
 
 @pytest.mark.parametrize("first", range(0, CASES, 20))

@@ -10,7 +10,7 @@ from tests.fuzz.programs import checked, draw
 
 pytest.importorskip("torch", reason="the measure of these tests is PyTorch: install sknet[oracle]")
 
-SEEDS = range(400)
+SEEDS = range(200)
 EACH = 50  # in one test
 
 

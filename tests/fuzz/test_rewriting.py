@@ -4,7 +4,7 @@ import pytest
 
 from tests.fuzz.rewriting import Case, made, mismatches
 
-CASES = 400
+CASES = 200
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
