@@ -26,6 +26,7 @@ NUMPYS_OWN = {
     "suppress": False,
     "floatmode": "maxprec",
 }
+_collections = 0  # full ones, before the last test
 
 
 @pytest.hookimpl(wrapper=True)
@@ -52,5 +53,13 @@ def pytest_sessionfinish():
 
 
 def pytest_runtest_setup():
-    """Reset NumPy's print options, whatever an earlier test or the environment has set."""
+    """Reset NumPy's print options, whatever an earlier test or the environment has set.
+
+    What a full collection has left over is excluded from the next one, which would take longer each time.
+    """
+    global _collections
     np.set_printoptions(**NUMPYS_OWN)
+    collections = gc.get_stats()[2]["collections"]
+    if collections != _collections:
+        _collections = collections
+        gc.freeze()
