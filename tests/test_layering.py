@@ -37,14 +37,14 @@ LAYERS = [
     {"freezing"},
     {"onnx"},
     {"files"},
-    {"display", "dask", "warm"},
+    {"display", "dask", "gpu_check", "warm"},
     {""},  # sknet/__init__.py, which only gathers names
 ]
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
 
 # Optional packages, and the only packages that may import them.
 OPTIONAL = {
-    "cupy": ("sknet.device", "sknet.compile.executors"),
+    "cupy": ("sknet.device", "sknet.compile.executors", "sknet.gpu_check"),
     "cupyx": ("sknet.device", "sknet.compile.executors"),
     "numba": ("sknet.compile.executors",),
     "llvmlite": ("sknet.compile.executors",),
@@ -59,7 +59,7 @@ OPTIONAL = {
     "pandas": ("sknet.preprocessing",),
     "skl2onnx": ("sknet.onnx",),
     "skops": ("sknet.files",),
-    "torch": (),
+    "torch": ("sknet.gpu_check",),  # to compare with
 }
 
 

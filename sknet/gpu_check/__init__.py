@@ -1,0 +1,10 @@
+"""The first run on a GPU: ``python -m sknet.gpu_check``, in stages, each of which is written down at once.
+
+Device facts; whole fits against the CPU; the tests that need a GPU, from a checkout; streams, devices and
+memory; times of training steps beside PyTorch's and the roofline. For whatever fails, it names the line to
+look at.
+"""
+
+from sknet.gpu_check._main import main
+
+__all__ = ["main"]

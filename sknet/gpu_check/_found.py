@@ -1,0 +1,56 @@
+"""What a stage has found: figures, failures, and the line of a failure to look at."""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Found", "Skipped", "failure_of"]
+
+PACKAGE = Path(__file__).parents[1]
+HERE = Path(__file__).parent
+
+
+class Skipped(Exception):  # noqa: N818 - nothing is wrong
+    """A stage, or a part of one, that this machine cannot run; the message says why."""
+
+
+@dataclass
+class Found:
+    """What a stage has found.
+
+    Parameters
+    ----------
+    figures : dict
+        What was measured, by name.
+    failures : list of dict
+        What failed: the name, the error, and where in sknet it was raised.
+    """
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    def attempt(self, name: str, function: Callable[[], Any]) -> None:
+        """Keep what a function returns, why it skips, or how it fails."""
+        try:
+            self.figures[name] = function()
+        except Skipped as reason:
+            self.figures[name] = f"skipped: {reason}"
+        except Exception as error:  # of any kind: the other checks go on
+            self.failures.append({"name": name} | failure_of(error))
+
+
+def failure_of(error: BaseException) -> dict[str, Any]:
+    """Return an error's type and message, and its innermost frame in sknet, best not in this package."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_in(frame.filename, PACKAGE)]
+    own = [frame for frame in frames if not _is_in(frame.filename, HERE)]
+    found: dict[str, Any] = {"error": f"{type(error).__name__}: {error}"}
+    if frames:
+        frame = (own or frames)[-1]
+        found |= {"file": frame.filename, "line": frame.lineno, "function": frame.name}
+    return found
+
+
+def _is_in(name: str, folder: Path) -> bool:
+    return Path(name).is_relative_to(folder)

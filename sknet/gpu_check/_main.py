@@ -1,0 +1,57 @@
+"""The command."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sknet.exceptions import DeviceError
+from sknet.gpu_check._machine import Cuda, Machine
+from sknet.gpu_check._report import table
+from sknet.gpu_check._stages import STAGES, Results, run
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None, machine: Callable[[], Machine] = Cuda) -> int:
+    """Run the stages that are not done, and print a table of the times of steps.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        ``--out PATH``, the file of the results (gpu_check.json in the current folder), and ``--again NAME``,
+        a stage to repeat; by default those of the command line.
+    machine : callable, optional
+        Returns what is checked; by default the first CUDA device.
+
+    Returns
+    -------
+    int
+        The exit status: 0, or 1 if a stage failed, or there is no GPU.
+
+    Examples
+    --------
+    >>> from sknet.gpu_check import main
+    >>> main(["--out", "gpu_check.json"])  # doctest: +SKIP
+    facts: device, driver and libraries ...
+    facts: passed, 0.1 s
+    ...
+    0
+    """
+    parser = argparse.ArgumentParser(prog="python -m sknet.gpu_check", description="The first run on a GPU.")
+    parser.add_argument(
+        "--out", type=Path, default=Path("gpu_check.json"), metavar="PATH", help="the results"
+    )
+    parser.add_argument(
+        "--again", action="append", default=[], choices=STAGES, metavar="NAME", help="a stage to repeat"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        results, here = Results(options.out), machine()
+        results.check_machine(here)
+        run(here, results, tuple(options.again))
+    except (DeviceError, ValueError, OSError) as error:
+        print(f"nothing is checked: {error}", file=sys.stderr)
+        return 1
+    print(f"\n{table(results.stages.get('steps', {}).get('figures', {}))}\n\nAll results: {options.out}")
+    return 0 if results.is_fine else 1

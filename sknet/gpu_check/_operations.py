@@ -1,0 +1,113 @@
+"""The tests that need a GPU, where the command is run from a checkout: each primitive, compiled and eager."""
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sknet.gpu_check._found import Found, Skipped
+from sknet.gpu_check._machine import Machine
+
+__all__ = ["operations", "read_results"]
+
+ROOT = Path(__file__).parents[2]
+FOLDER = "tests/gpu"
+SECONDS = 240.0  # for all files
+MOST_FAILURES = 50  # that are written down; all are counted
+
+
+def operations(machine: Machine, root: Path = ROOT, folder: str = FOLDER) -> Found:
+    """Run the tests of a folder, file by file.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine; the tests themselves choose its devices.
+    root : Path
+        The checkout.
+    folder : str, default="tests/gpu"
+        The folder in it.
+
+    Returns
+    -------
+    Found
+        Counts by file, and the tests that failed.
+
+    Raises
+    ------
+    Skipped
+        If there is no checkout, or no pytest.
+    """
+    files = sorted((root / folder).glob("test_*.py"))
+    if not files:
+        raise Skipped(f"sknet is not run from a checkout: {root} has no {folder}")
+    if importlib.util.find_spec("pytest") is None:
+        raise Skipped("pytest is not installed")
+    found, end = Found(), time.monotonic() + SECONDS
+    for file in files:
+        found.attempt(file.name, partial(_run, file, root, end, found))
+    return found
+
+
+def _run(file: Path, root: Path, end: float, found: Found) -> dict[str, int]:
+    """Run a file of tests in a process of its own; add its failures, return its counts."""
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError(f"not run: the files before it took {SECONDS:.0f} s")
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "results.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", str(file)]
+        try:
+            done = subprocess.run(
+                [*command, f"--junitxml={written}"], cwd=root, capture_output=True, text=True, timeout=left
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(f"stopped after {left:.0f} s; alone: {' '.join(command[1:])}") from error
+        if not written.exists():
+            raise RuntimeError(f"pytest wrote no results: {(done.stderr or done.stdout)[-2000:]}")
+        counts, failures = read_results(written.read_text())
+    found.failures += failures[: max(0, MOST_FAILURES - len(found.failures))]
+    return counts
+
+
+def read_results(text: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """Read the counts and the failures of pytest's XML.
+
+    Parameters
+    ----------
+    text : str
+        The XML.
+
+    Returns
+    -------
+    counts : dict of str to int
+        Tests that passed, failed and were skipped.
+    failures : list of dict
+        The name of each failing test, the error, and the line of the test.
+    """
+    counts, failures = {"passed": 0, "failed": 0, "skipped": 0}, []
+    for case in ElementTree.fromstring(text).iter("testcase"):
+        faults = [each for tag in ("failure", "error") for each in case.findall(tag)]
+        kind = "failed" if faults else "skipped" if case.find("skipped") is not None else "passed"
+        counts[kind] += 1
+        if faults:
+            failures.append(
+                {
+                    "name": f"{case.get('classname')}::{case.get('name')}",
+                    "error": (faults[0].get("message") or "").partition("\n")[0],
+                    "line to look at": _last_line(faults[0].text or ""),
+                }
+            )
+    return counts, failures
+
+
+def _last_line(text: str) -> str:
+    """Return the innermost ``file:line`` of sknet in a traceback of pytest; of any file, if there is none."""
+    lines = [line for line in text.splitlines() if line.count(":") >= 2 and ".py:" in line]
+    own = [line for line in lines if line.startswith(("sknet/", str(ROOT / "sknet")))]
+    return (own or lines or [""])[-1]

@@ -1,0 +1,41 @@
+"""The Markdown table of the times of steps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["table"]
+
+COLUMNS = ("sknet, µs", "launches", "PyTorch, µs", "PyTorch, one CUDA graph, µs", "least time, µs")
+
+
+def table(figures: Mapping[str, Any]) -> str:
+    """Return the table of what the stage ``steps`` measured; what is not known is left empty.
+
+    Parameters
+    ----------
+    figures : dict
+        The figures of the stage.
+
+    Returns
+    -------
+    str
+        Lines in Markdown.
+    """
+    lines = [f"| Network | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for name, row in figures.items():
+        if name != "rates":
+            torch = row.get("torch")
+            torch = torch if isinstance(torch, Mapping) else {}
+            cells = [
+                _written(row.get("sknet"), 1e6),
+                _written(row.get("launches"), 1),
+                _written(torch.get("torch eager"), 1e6),
+                _written(torch.get("torch graph"), 1e6),
+                _written(row.get("floor"), 1e6),
+            ]
+            lines.append(f"| {' | '.join([name, *cells])} |")
+    return "\n".join(lines)
+
+
+def _written(figure: Any, factor: float) -> str:
+    return f"{figure * factor:.1f}" if isinstance(figure, float) else ""

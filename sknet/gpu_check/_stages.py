@@ -1,0 +1,153 @@
+"""The stages, and the file of their results, which is written after each of them."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import sknet
+from sknet.gpu_check._fits import fits
+from sknet.gpu_check._found import Found, Skipped, failure_of
+from sknet.gpu_check._machine import Machine
+from sknet.gpu_check._operations import operations
+from sknet.gpu_check._steps import steps
+from sknet.gpu_check._streams import streams
+from sknet.persistence import write_atomically
+
+__all__ = ["STAGES", "Results", "Stage", "run"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the check.
+
+    Parameters
+    ----------
+    function : callable
+        Returns what it finds on a machine; raises `Skipped` where it cannot run.
+    what : str
+        What it looks at, in a few words.
+    """
+
+    function: Callable[[Machine], Found]
+    what: str
+
+
+def facts(machine: Machine) -> Found:
+    """Return the facts of the machine."""
+    return Found(machine.facts())
+
+
+STAGES = {
+    "facts": Stage(facts, "device, driver and libraries"),
+    "fits": Stage(fits, "whole fits against the CPU"),
+    "operations": Stage(operations, "each primitive, eager and compiled: the tests of a checkout"),
+    "streams": Stage(streams, "streams, devices, memory, events per step"),
+    "steps": Stage(steps, "time and launches of a step"),
+}
+
+
+class Results:
+    """The file of the results.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which may exist.
+
+    Raises
+    ------
+    ValueError
+        If it holds something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.stages: dict[str, dict[str, Any]] = {}
+        if path.exists():
+            try:
+                self.stages = json.loads(path.read_text())["stages"]
+                self.is_done("facts")
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise ValueError(
+                    f"{path} exists and holds no results of this command: write to another file by --out"
+                ) from error
+
+    def is_done(self, name: str) -> bool:
+        """Tell whether a stage has run to its end; one that raised has not."""
+        return self.stages.get(name, {}).get("status") in ("passed", "failed", "skipped")
+
+    def check_machine(self, machine: Machine) -> None:
+        """Raise a ValueError if results of another device are held."""
+        known = self.stages.get("facts", {}).get("figures", {}).get("name")
+        here = machine.facts().get("name")
+        if known not in (None, here):
+            raise ValueError(
+                f"{self.path} holds results of {known}, and this is {here}: write to another file by --out"
+            )
+
+    def keep(self, name: str, record: dict[str, Any]) -> None:
+        """Write a stage's results down."""
+        self.stages[name] = record
+        held = {"sknet": sknet.__version__, "stages": self.stages}
+        write_atomically(self.path, [json.dumps(held, indent=1, default=str).encode() + b"\n"])
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether no stage failed."""
+        return all(each["status"] in ("passed", "skipped") for each in self.stages.values())
+
+
+def run(
+    machine: Machine, results: Results, again: tuple[str, ...] = (), stages: Mapping[str, Stage] = STAGES
+) -> None:
+    """Run the stages that are not done.
+
+    Parameters
+    ----------
+    machine : Machine
+        Where.
+    results : Results
+        What is known from earlier runs.
+    again : tuple of str
+        Stages to repeat.
+    stages : dict of str to Stage
+        All stages, in order.
+    """
+    for name, stage in stages.items():
+        if results.is_done(name) and name not in again:
+            print(f"{name}: done before ({results.stages[name]['status']}); repeat it by --again {name}")
+            continue
+        print(f"{name}: {stage.what} ...", flush=True)
+        record = _record(stage, machine)
+        results.keep(name, record)
+        print(f"{name}: {record['status']}, {record['seconds']:.1f} s", flush=True)
+        for line in _said(record):
+            print(f"  {line}", flush=True)
+
+
+def _record(stage: Stage, machine: Machine) -> dict[str, Any]:
+    """Run a stage; return what is written down."""
+    started, record = time.perf_counter(), {}
+    try:
+        found = stage.function(machine)
+        record = {"status": "failed" if found.failures else "passed", **asdict(found)}
+    except Skipped as reason:
+        record = {"status": "skipped", "reason": str(reason)}
+    except Exception as error:  # of any kind: later stages say more
+        record = {"status": "raised", "failures": [{"name": "the stage"} | failure_of(error)]}
+    return record | {"seconds": round(time.perf_counter() - started, 3)}
+
+
+def _said(record: Mapping[str, Any]) -> list[str]:
+    if record["status"] == "skipped":
+        return [record["reason"]]
+    lines = []
+    for failure in record.get("failures", ()):
+        place = failure.get("line to look at", "")
+        if "file" in failure:
+            place = f"{failure['file']}:{failure['line']}"
+        lines.append(f"{failure['name']}: {failure['error']}" + (f" [{place}]" if place else ""))
+    return lines

@@ -1,0 +1,148 @@
+"""Time and launches of a training step in whole fits, beside PyTorch's and the least possible time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sknet.device import active, backend, to_device
+from sknet.estimators import MLPClassifier
+from sknet.gpu_check import _torch
+from sknet.gpu_check._found import Found
+from sknet.gpu_check._machine import Machine
+from sknet.gpu_check._roofline import work_of
+from sknet.gpu_check._timed import epochs_of, per_call, per_step, quiet
+
+__all__ = ["CONFIGURATIONS", "Configuration", "steps"]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A perceptron, and how long it is trained.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Columns of the input, of the hidden layers, and of the output.
+    batch, n_batches : int
+        Rows of a step, and steps of an epoch.
+    few, many : int
+        Epochs of the two fits whose difference is timed.
+    """
+
+    sizes: tuple[int, ...]
+    batch: int
+    n_batches: int
+    few: int
+    many: int
+
+    def data(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows and classes."""
+        rng, n = np.random.default_rng(0), self.batch * self.n_batches
+        y = np.arange(n) % self.sizes[-1]
+        return rng.standard_normal((n, self.sizes[0]), dtype=np.float32), y
+
+
+CONFIGURATIONS = {
+    "54-512-512-7, batch 4,096": Configuration((54, 512, 512, 7), 4096, 16, 3, 33),
+    "784-1024-1024-10, batch 8,192": Configuration((784, 1024, 1024, 10), 8192, 8, 3, 28),
+    "20-100-2, batch 256": Configuration((20, 100, 2), 256, 32, 3, 63),
+}
+
+
+def steps(
+    machine: Machine,
+    configurations: Mapping[str, Configuration] = CONFIGURATIONS,
+    side: int = 8192,
+    rounds: int = 5,
+) -> Found:
+    """Time all configurations.
+
+    Parameters
+    ----------
+    machine : Machine
+        The machine.
+    configurations : dict of str to Configuration
+        What is trained.
+    side : int, default=8192
+        Rows and columns of the matrices by which the machine's rates are measured.
+    rounds : int, default=5
+        How often each fit is timed.
+
+    Returns
+    -------
+    Found
+        The machine's rates; for each configuration seconds and launches of a step, and the least time.
+    """
+    found = Found()
+    found.attempt("rates", partial(rates, machine, side))
+    measured = found.figures.get("rates")
+    for name, each in configurations.items():
+        rows: dict[str, Any] = {}
+        part = Found(rows)
+        part.attempt("sknet", partial(fit_seconds, machine, each, rounds))
+        part.attempt("launches", partial(fit_launches, machine, each))
+        part.attempt("torch", partial(torch_seconds, each))
+        if isinstance(measured, dict):
+            work = work_of(each.sizes, each.batch)
+            rows["floor"] = work.floor(measured["operations per second"], measured["bytes per second"])
+        found.figures[name] = rows
+        found.failures += [failure | {"name": f"{name}: {failure['name']}"} for failure in part.failures]
+    return found
+
+
+def rates(machine: Machine, side: int) -> dict[str, float]:
+    """Return the rates of a large float32 product and of a copy within the device's memory."""
+    owner = backend(machine.device.kind)
+    with active(machine.device):
+        a, b, out = (owner.ones((side, side), "float32", machine.device) for _ in range(3))
+
+        def product() -> None:
+            owner.xp.matmul(a, b, out=out)
+
+        def copy() -> None:
+            out[...] = a
+
+        product_seconds = per_call(product, machine.synchronize, 3)
+        copy_seconds = per_call(copy, machine.synchronize, 20)
+    return {
+        "operations per second": 2.0 * side**3 / product_seconds,
+        "bytes per second": 2.0 * a.nbytes / copy_seconds,
+    }
+
+
+def _fit(machine: Machine, each: Configuration, X: Any, y: np.ndarray, epochs: int) -> int:
+    estimator = epochs_of(MLPClassifier, each.sizes[1:-1], each.batch, epochs, machine.device).fit(X, y)
+    machine.synchronize()
+    return int(estimator.model_.progress.step)
+
+
+def fit_seconds(machine: Machine, each: Configuration, rounds: int) -> float:
+    """Return the seconds of a step in a whole fit."""
+    X, y = each.data()
+    there = to_device(X, machine.device)
+    return per_step(lambda epochs: _fit(machine, each, there, y, epochs), each.few, each.many, rounds)
+
+
+def fit_launches(machine: Machine, each: Configuration) -> float:
+    """Return the launches of a step in a whole fit."""
+    _torch.load()  # whose profiler counts them
+    X, y = each.data()
+    counts, done = [], []
+
+    def fit(epochs: int) -> None:
+        done.append(_fit(machine, each, X, y, epochs))
+
+    with quiet():
+        fit(each.few)
+        for epochs in (each.few, each.few + 2):
+            counts.append(_torch.launches(partial(fit, epochs)))
+    return (counts[1] - counts[0]) / (done[2] - done[1])
+
+
+def torch_seconds(each: Configuration) -> dict[str, float]:
+    """Return PyTorch's seconds of a step."""
+    calls = each.n_batches * (each.many - each.few)
+    return _torch.seconds(each.sizes, each.batch, each.n_batches, calls)

@@ -1,0 +1,117 @@
+"""The same training step in PyTorch: as written, and as one CUDA graph with the fused Adam."""
+
+import importlib
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from sknet.gpu_check._found import Skipped
+from sknet.gpu_check._timed import per_call
+
+__all__ = ["Rival", "launches", "load", "seconds"]
+
+WARM_UP = 5
+
+
+def load() -> Any:
+    """Import PyTorch; skip if it is missing or has no CUDA."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise Skipped(f"PyTorch is not installed ({error})") from error
+    if not torch.cuda.is_available():
+        raise Skipped(f"PyTorch {torch.__version__} finds no CUDA device")
+    return torch
+
+
+class Rival:
+    """A perceptron in PyTorch, its data on the device, and its training step.
+
+    Parameters
+    ----------
+    torch : module
+        PyTorch.
+    sizes : sequence of int
+        Columns of the input, of the hidden layers, and of the output.
+    batch, n_batches : int
+        Rows of a step, and steps of an epoch.
+    device : str
+        PyTorch's name of the device.
+    """
+
+    def __init__(self, torch: Any, sizes: Sequence[int], batch: int, n_batches: int, device: str) -> None:
+        self._torch, self._batch, self._n_batches = torch, batch, n_batches
+        torch.manual_seed(0)
+        n, layers = batch * n_batches, torch.nn.Sequential()
+        for n_in, n_out in pairwise(sizes[:-1]):
+            layers.extend([torch.nn.Linear(n_in, n_out), torch.nn.ReLU()])
+        layers.append(torch.nn.Linear(sizes[-2], sizes[-1]))
+        self.network = layers.to(device)
+        self.optimizer = torch.optim.Adam(
+            layers.parameters(), lr=1e-3, fused=True, capturable=device.startswith("cuda")
+        )
+        self._X = torch.randn(n, sizes[0], device=device)
+        self._y = torch.randint(sizes[-1], (n,), device=device)
+        self._order = torch.randperm(n, device=device)
+        self._rows = self._order[:batch].clone()
+        self._next = 0
+        self.loss: Any = None
+
+    def train(self) -> None:
+        """Run one step on the rows that were chosen."""
+        output = self.network(self._X[self._rows])
+        self.loss = self._torch.nn.functional.cross_entropy(output, self._y[self._rows])
+        self.optimizer.zero_grad(set_to_none=True)
+        self.loss.backward()
+        self.optimizer.step()
+
+    def choose(self) -> None:
+        """Choose the rows of the next step."""
+        start = self._next * self._batch
+        self._rows.copy_(self._order[start : start + self._batch])
+        self._next = (self._next + 1) % self._n_batches
+
+    def eager(self) -> None:
+        """Run the next step, launch by launch."""
+        self.choose()
+        self.train()
+
+    def captured(self) -> Callable[[], None]:
+        """Return what runs the next step as one CUDA graph."""
+        torch = self._torch
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                self.train()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            self.train()
+
+        def step() -> None:
+            self.choose()
+            graph.replay()
+
+        return step
+
+
+def seconds(sizes: Sequence[int], batch: int, n_batches: int, calls: int) -> dict[str, float]:
+    """Return PyTorch's seconds of a step, eager and as a graph."""
+    torch = load()
+    rival = Rival(torch, sizes, batch, n_batches, "cuda")
+    eager = per_call(rival.eager, torch.cuda.synchronize, calls)
+    graph = per_call(rival.captured(), torch.cuda.synchronize, calls)
+    return {"torch eager": eager, "torch graph": graph}
+
+
+def launches(function: Callable[[], Any]) -> int:
+    """Return how many kernels and copies a function runs on the device, as PyTorch's profiler sees them."""
+    torch = load()
+    kinds = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as profile:
+        function()
+        torch.cuda.synchronize()
+    on_device = torch.autograd.DeviceType.CUDA
+    return sum(event.device_type == on_device for event in profile.events())

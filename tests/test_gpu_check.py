@@ -1,0 +1,297 @@
+"""`python -m sknet.gpu_check`: its stages on a fake device, its file, and what it says without a GPU."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from sknet.device import Device
+from sknet.gpu_check import (
+    _fits,
+    _found,
+    _main,
+    _operations,
+    _roofline,
+    _stages,
+    _steps,
+    _streams,
+    _torch,
+    main,
+)
+from sknet.gpu_check._found import Found, Skipped
+from sknet.gpu_check._machine import Machine
+from sknet.gpu_check._stages import Results, Stage, run
+from tests.devices import fake
+from tests.project import ROOT
+
+
+class Fake(Machine):
+    """Two fake devices."""
+
+    def __init__(self, name="one"):
+        super().__init__("fake")
+        self.name = name
+
+    def facts(self):
+        return {"name": self.name}
+
+    def n_devices(self):
+        return fake.N_DEVICES
+
+    def counted(self):
+        return fake.counted()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "results.json"
+
+
+def held(path):
+    return json.loads(path.read_text())["stages"]
+
+
+# -- the stages -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", _fits.CASES)
+def test_fits_agree_with_the_cpu(name):
+    assert max(_fits.check(_fits.CASES[name], "fake").values()) < 2e-3
+
+
+def test_a_fit_that_differs_fails_with_a_place(monkeypatch):
+    case = _fits.CASES["classifier, adam"]
+    monkeypatch.setattr(_fits, "CASES", {"good": case, "bad": case})
+    seeds = iter([0, 0, 0, 1])  # of the fits on the device and on the CPU, in turns
+    fitted = _fits.Case.fitted
+
+    def with_seed(self, device):
+        other = _fits.Case(self.kind, dict(self.params) | {"random_state": next(seeds)})
+        return fitted(other, device)
+
+    monkeypatch.setattr(_fits.Case, "fitted", with_seed)
+    found = _fits.fits(Fake())
+    assert list(found.figures) == ["good"]
+    [failure] = found.failures
+    assert failure["name"] == "bad"
+    assert "loss_curve_ differs from the CPU's by" in failure["error"]
+    assert failure["file"].endswith("_fits.py")
+
+
+def test_a_fit_that_raises_names_the_line_in_sknet(monkeypatch):
+    case = _fits.Case(_fits.MLPClassifier, {"hidden_layer_sizes": (4,), "loss": "absent"})
+    monkeypatch.setattr(_fits, "CASES", {"bad": case})
+    [failure] = _fits.fits(Fake()).failures
+    assert "loss" in failure["error"]
+    assert "gpu_check" not in failure["file"]
+    assert (ROOT / failure["file"]).is_relative_to(ROOT / "sknet")
+    assert failure["line"] > 0
+
+
+def test_streams():
+    found = _streams.streams(Fake())
+    assert not found.failures
+    assert found.figures["a stream of the user's own"] == "skipped: devices of kind 'fake' have no streams"
+    assert found.figures["too little memory"].startswith("skipped")
+    assert max(found.figures["two devices"].values()) < 1e-6
+    assert found.figures["events per step"]["reads"] > 0
+
+
+def test_one_device_is_not_two():
+    with pytest.raises(Skipped, match="one device"):
+        _streams.two_devices(Machine("fake"))
+
+
+TINY = {"4-8-3": _steps.Configuration((4, 8, 3), 16, 2, 1, 4)}
+
+
+def test_steps():
+    found = _steps.steps(Fake(), TINY, side=16, rounds=1)
+    assert not found.failures
+    assert found.figures["rates"]["operations per second"] > 0
+    row = found.figures["4-8-3"]
+    assert row["floor"] >= 8 * _roofline.NODE
+    assert isinstance(row["sknet"], float)
+    assert row["torch"].startswith("skipped: PyTorch")
+
+
+def test_work_is_that_of_a_calculation_by_hand():
+    # One hidden layer: 2*B*(F*H + H*C) forward and as much for the weights, 2*B*H*C for the hidden values.
+    work = _roofline.work_of((4, 8, 3), 16)
+    assert work.operations == 2 * 16 * (2 * (4 * 8 + 8 * 3) + 8 * 3)
+    assert work.nodes == 8
+    # The sums of the three networks, counted tensor by tensor.
+    for sizes, batch, mega in [((54, 512, 512, 7), 4096, 108), ((20, 100, 2), 256, 0.69)]:
+        assert _roofline.work_of(sizes, batch).nbytes / 1e6 == pytest.approx(mega, rel=0.01)
+    assert work.floor(1.0, 1e30) == pytest.approx(work.operations)
+
+
+def test_pytorchs_step_trains():
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: install sknet[oracle]")
+    rival = _torch.Rival(torch, (4, 8, 3), 16, 2, "cpu")
+    rival.eager()
+    first = rival.loss.item()
+    for _ in range(200):
+        rival.eager()
+    assert rival.loss.item() < first
+    assert [layer.out_features for layer in rival.network[::2]] == [8, 3]
+
+
+# -- the tests of a checkout ------------------------------------------------------------------
+
+TESTS = """
+import pytest
+
+def helper(x):
+    assert x == 2, "not two"
+
+@pytest.mark.gpu
+def test_good(): pass
+
+@pytest.mark.gpu
+def test_bad(): helper(1)
+
+@pytest.mark.gpu
+@pytest.mark.skip(reason="no")
+def test_skipped(): pass
+
+def test_of_no_gpu(): raise ValueError
+"""
+
+
+def test_operations(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_some.py").write_text(TESTS)
+    (tmp_path / "tests/test_broken.py").write_text("def")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs one\n")
+    found = _operations.operations(Fake(), tmp_path, "tests")
+    assert found.figures["test_some.py"] == {"passed": 1, "failed": 1, "skipped": 1}
+    broken, failure = found.failures
+    assert "test_broken" in broken["name"] or "test_broken" in broken["error"]
+    assert failure["name"].endswith("::test_bad")
+    assert "not two" in failure["error"]
+    assert failure["line to look at"].startswith("tests/test_some.py:5")
+
+
+def test_without_a_checkout_operations_are_skipped(tmp_path):
+    with pytest.raises(Skipped, match="not run from a checkout"):
+        _operations.operations(Fake(), tmp_path)
+
+
+def test_files_after_the_end_are_named(tmp_path, monkeypatch):
+    (tmp_path / "test_some.py").write_text(TESTS)
+    monkeypatch.setattr(_operations, "SECONDS", 0.0)
+    [failure] = _operations.operations(Fake(), tmp_path, ".").failures
+    assert failure["name"] == "test_some.py"
+    assert "TimeoutError: not run" in failure["error"]
+
+
+# -- one after the other, and again -----------------------------------------------------------
+
+
+def test_it_resumes_after_a_stage_that_raised(path, capsys):
+    done = []
+
+    def stage(name, raises=False):
+        def function(machine):
+            assert machine.device == Device("fake")
+            done.append(name)
+            if raises:
+                raise RuntimeError("lost")
+            return Found({"n": len(done)})
+
+        return Stage(function, name)
+
+    def skips(machine):
+        raise Skipped("nothing to do")
+
+    first = {"a": stage("a"), "b": stage("b", raises=True), "c": Stage(skips, "c")}
+    run(Fake(), Results(path), stages=first)
+    assert {name: each["status"] for name, each in held(path).items()} == {
+        "a": "passed",
+        "b": "raised",
+        "c": "skipped",
+    }
+    assert held(path)["b"]["failures"][0]["error"] == "RuntimeError: lost"
+    assert held(path)["c"]["reason"] == "nothing to do"
+    assert not Results(path).is_fine
+
+    run(Fake(), Results(path), stages=first | {"b": stage("b")})
+    assert done == ["a", "b", "b"]
+    assert Results(path).is_fine
+    assert "a: done before (passed); repeat it by --again a" in capsys.readouterr().out
+
+    run(Fake(), Results(path), ("a",), first)
+    assert done == ["a", "b", "b", "a"]
+
+
+def test_a_stage_that_is_cut_off_leaves_the_others(path):
+    def cut_off(machine):
+        raise KeyboardInterrupt
+
+    stages = {"a": Stage(lambda machine: Found({"n": 1}), "a"), "b": Stage(cut_off, "b")}
+    with pytest.raises(KeyboardInterrupt):
+        run(Fake(), Results(path), stages=stages)
+    assert list(held(path)) == ["a"]
+
+
+def only(monkeypatch, **stages):
+    monkeypatch.setattr(_stages, "STAGES", stages)
+    monkeypatch.setattr(_main, "STAGES", stages)
+    monkeypatch.setattr(_main, "run", lambda *args: run(*args, stages))
+
+
+def test_command(path, monkeypatch, capsys):
+    figures = {
+        "rates": {},
+        "4-8-3": {"sknet": 1e-4, "launches": 9.0, "torch": {"torch graph": 2e-5}, "floor": 1e-5},
+    }
+    fails = [{"name": "x", "error": "E: no", "file": "f.py", "line": 3}]
+    only(
+        monkeypatch,
+        facts=Stage(lambda m: Found(m.facts()), "facts"),
+        fits=Stage(lambda m: Found({}, list(fails)), "fits"),
+        steps=Stage(lambda m: Found(figures), "steps"),
+    )
+    command = ["--out", str(path)]
+    assert main(command, Fake) == 1
+    said = capsys.readouterr().out
+    assert "| 4-8-3 | 100.0 | 9.0 |  | 20.0 | 10.0 |" in said
+    assert "  x: E: no [f.py:3]" in said
+    fails.clear()
+    assert main(command, Fake) == 1  # what failed is known, and not tried again
+    assert main([*command, "--again", "fits"], Fake) == 0
+    assert held(path)["facts"]["figures"] == {"name": "one"}
+
+    before = path.read_text()
+    assert main(command, lambda: Fake("other")) == 1
+    assert "holds results of one, and this is other" in capsys.readouterr().err
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"stages": 3}', '{"stages": {"facts": 1}}'])
+def test_other_files_are_not_replaced(text, path, capsys):
+    path.write_text(text)
+    assert main(["--out", str(path)], Fake) == 1
+    assert "holds no results of this command" in capsys.readouterr().err
+    assert path.read_text() == text
+
+
+def test_failures_outside_of_sknet_have_no_place():
+    with pytest.raises(OSError, match="full") as error:
+        raise OSError("full")
+    assert _found.failure_of(error.value) == {"error": "OSError: full"}
+
+
+def test_without_cupy_it_says_what_is_missing_and_loses_nothing(tmp_path, path):
+    (tmp_path / "cupy.py").write_text("raise ImportError('hidden')")
+    path.write_text('{"stages": {}}')
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, "-m", "sknet.gpu_check", "--out", str(path)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "nothing is checked: device 'cuda' needs CuPy" in done.stderr
+    assert "sknet[cuda12]" in done.stderr
+    assert path.read_text() == '{"stages": {}}'
