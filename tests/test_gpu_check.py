@@ -180,6 +180,38 @@ def test_without_a_checkout_operations_are_skipped(tmp_path):
         _operations.operations(Fake(), tmp_path)
 
 
+def test_where_all_tests_are_skipped_nothing_has_passed(tmp_path):
+    (tmp_path / "test_some.py").write_text(
+        TESTS.replace("@pytest.mark.gpu", "@pytest.mark.skip\n@pytest.mark.gpu")
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs one\n")
+    [failure] = _operations.operations(Fake(), tmp_path, ".").failures
+    assert "no test of 3 ran" in failure["error"]
+
+
+SLOW = """
+import time, pytest
+pytestmark = pytest.mark.gpu
+def test_good(): pass
+def test_bad(): assert 1 == 2
+def test_slow(): time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only there a process is interrupted")
+def test_results_until_the_end_of_the_time_are_kept(tmp_path, monkeypatch):
+    (tmp_path / "test_some.py").write_text(SLOW)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs one\n")
+    monkeypatch.setattr(_operations, "SECONDS", 4.0)
+    found = _operations.operations(Fake(), tmp_path, ".")
+    counts = found.figures["test_some.py"]
+    assert (counts["passed"], counts["failed"]) == (1, 1)
+    slow, bad, stopped = found.failures
+    assert (slow["name"], bad["name"]) == ("test_some::test_slow", "test_some::test_bad")
+    assert slow["error"].startswith("interrupted")
+    assert "stopped after 4 s" in stopped["error"]
+
+
 def test_files_after_the_end_are_named(tmp_path, monkeypatch):
     (tmp_path / "test_some.py").write_text(TESTS)
     monkeypatch.setattr(_operations, "SECONDS", 0.0)

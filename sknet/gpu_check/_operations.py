@@ -1,6 +1,8 @@
 """The tests that need a GPU, where the command is run from a checkout: each primitive, compiled and eager."""
 
 import importlib.util
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,9 @@ __all__ = ["operations", "read_results"]
 ROOT = Path(__file__).parents[2]
 FOLDER = "tests/gpu"
 SECONDS = 240.0  # for all files
+RESERVED = 20.0  # for each file that has not run
+GRACE = 20.0  # for pytest to write its results when it is interrupted
+LONGEST = "test_compiled.py"  # runs last
 MOST_FAILURES = 50  # that are written down; all are counted
 
 
@@ -43,14 +48,15 @@ def operations(machine: Machine, root: Path = ROOT, folder: str = FOLDER) -> Fou
     Skipped
         If there is no checkout, or no pytest.
     """
-    files = sorted((root / folder).glob("test_*.py"))
+    files = sorted((root / folder).glob("test_*.py"), key=lambda file: (file.name == LONGEST, file.name))
     if not files:
         raise Skipped(f"sknet is not run from a checkout: {root} has no {folder}")
     if importlib.util.find_spec("pytest") is None:
         raise Skipped("pytest is not installed")
     found, end = Found(), time.monotonic() + SECONDS
-    for file in files:
-        found.attempt(file.name, partial(_run, file, root, end, found))
+    for i, file in enumerate(files, 1):
+        reserved = min(RESERVED, SECONDS / len(files)) * (len(files) - i)
+        found.attempt(file.name, partial(_run, file, root, end - reserved, found))
     return found
 
 
@@ -62,26 +68,48 @@ def _run(file: Path, root: Path, end: float, found: Found) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "results.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", str(file)]
-        try:
-            done = subprocess.run(
-                [*command, f"--junitxml={written}"], cwd=root, capture_output=True, text=True, timeout=left
-            )
-        except subprocess.TimeoutExpired as error:
-            raise TimeoutError(f"stopped after {left:.0f} s; alone: {' '.join(command[1:])}") from error
+        said, is_whole = _output([*command, f"--junitxml={written}"], root, left)
         if not written.exists():
-            raise RuntimeError(f"pytest wrote no results: {(done.stderr or done.stdout)[-2000:]}")
-        counts, failures = read_results(written.read_text())
-    found.failures += failures[: max(0, MOST_FAILURES - len(found.failures))]
+            raise RuntimeError(f"pytest wrote no results: {said[-2000:]}")
+        counts, failures = read_results(written.read_text(), is_whole)
+    alone = f"python {' '.join(command[1:])}"
+    if not is_whole:
+        error = f"stopped after {left:.0f} s, before the last test; without a limit: {alone}"
+        failures.append({"name": file.name, "error": error})
+    elif counts["passed"] == counts["failed"] == 0:
+        raise RuntimeError(f"no test of {counts['skipped']} ran; why: {alone} -rs")
+    found.failures += failures[-max(1, MOST_FAILURES - len(found.failures)) :]
     return counts
 
 
-def read_results(text: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
+def _output(command: list[str], folder: Path, seconds: float) -> tuple[str, bool]:
+    """Return what a process prints, and whether it ended by itself: pytest writes results if interrupted."""
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            return process.communicate(timeout=seconds)[0], True
+        except subprocess.TimeoutExpired:
+            if os.name == "posix":
+                process.send_signal(signal.SIGINT)
+            else:
+                process.terminate()
+        try:
+            return process.communicate(timeout=GRACE)[0], False
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.communicate()[0], False
+
+
+def read_results(text: str, is_whole: bool = True) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """Read the counts and the failures of pytest's XML.
 
     Parameters
     ----------
     text : str
         The XML.
+    is_whole : bool, default=True
+        Whether pytest ended by itself. If not, the last test was interrupted, and is a failure of its own.
 
     Returns
     -------
@@ -90,20 +118,29 @@ def read_results(text: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
     failures : list of dict
         The name of each failing test, the error, and the line of the test.
     """
-    counts, failures = {"passed": 0, "failed": 0, "skipped": 0}, []
-    for case in ElementTree.fromstring(text).iter("testcase"):
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    failures: list[dict[str, Any]] = []
+    cases = list(ElementTree.fromstring(text).iter("testcase"))
+    if cases and not is_whole:
+        last = cases.pop()
+        failures.append({"name": _name(last), "error": "interrupted: the time was over"})
+    for case in cases:
         faults = [each for tag in ("failure", "error") for each in case.findall(tag)]
         kind = "failed" if faults else "skipped" if case.find("skipped") is not None else "passed"
         counts[kind] += 1
         if faults:
             failures.append(
                 {
-                    "name": f"{case.get('classname')}::{case.get('name')}",
+                    "name": _name(case),
                     "error": (faults[0].get("message") or "").partition("\n")[0],
                     "line to look at": _last_line(faults[0].text or ""),
                 }
             )
     return counts, failures
+
+
+def _name(case: ElementTree.Element) -> str:
+    return f"{case.get('classname')}::{case.get('name')}"
 
 
 def _last_line(text: str) -> str:

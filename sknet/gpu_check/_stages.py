@@ -1,13 +1,13 @@
 """The stages, and the file of their results, which is written after each of them."""
 
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import sknet
 from sknet.gpu_check._fits import fits
 from sknet.gpu_check._found import Found, Skipped, failure_of
 from sknet.gpu_check._machine import Machine
@@ -91,7 +91,7 @@ class Results:
     def keep(self, name: str, record: dict[str, Any]) -> None:
         """Write a stage's results down."""
         self.stages[name] = record
-        held = {"sknet": sknet.__version__, "stages": self.stages}
+        held = {"sknet": sys.modules["sknet"].__version__, "stages": self.stages}
         write_atomically(self.path, [json.dumps(held, indent=1, default=str).encode() + b"\n"])
 
     @property
@@ -118,12 +118,13 @@ def run(
     """
     for name, stage in stages.items():
         if results.is_done(name) and name not in again:
-            print(f"{name}: done before ({results.stages[name]['status']}); repeat it by --again {name}")
-            continue
-        print(f"{name}: {stage.what} ...", flush=True)
-        record = _record(stage, machine)
-        results.keep(name, record)
-        print(f"{name}: {record['status']}, {record['seconds']:.1f} s", flush=True)
+            record = results.stages[name]
+            print(f"{name}: done before ({record['status']}); repeat it by --again {name}")
+        else:
+            print(f"{name}: {stage.what} ...", flush=True)
+            record = _record(stage, machine)
+            results.keep(name, record)
+            print(f"{name}: {record['status']}, {record['seconds']:.1f} s", flush=True)
         for line in _said(record):
             print(f"  {line}", flush=True)
 
