@@ -71,7 +71,7 @@ def _run(file: Path, root: Path, end: float, found: Found) -> dict[str, int]:
         said, is_whole = _output([*command, f"--junitxml={written}"], root, left)
         if not written.exists():
             raise RuntimeError(f"pytest wrote no results: {said[-2000:]}")
-        counts, failures = read_results(written.read_text(), is_whole)
+        counts, failures = read_results(written.read_text())
     alone = f"python {' '.join(command[1:])}"
     if not is_whole:
         error = f"stopped after {left:.0f} s, before the last test; without a limit: {alone}"
@@ -101,15 +101,13 @@ def _output(command: list[str], folder: Path, seconds: float) -> tuple[str, bool
             return process.communicate()[0], False
 
 
-def read_results(text: str, is_whole: bool = True) -> tuple[dict[str, int], list[dict[str, Any]]]:
+def read_results(text: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """Read the counts and the failures of pytest's XML.
 
     Parameters
     ----------
     text : str
         The XML.
-    is_whole : bool, default=True
-        Whether pytest ended by itself. If not, the last test was interrupted, and is a failure of its own.
 
     Returns
     -------
@@ -120,27 +118,21 @@ def read_results(text: str, is_whole: bool = True) -> tuple[dict[str, int], list
     """
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     failures: list[dict[str, Any]] = []
-    cases = list(ElementTree.fromstring(text).iter("testcase"))
-    if cases and not is_whole:
-        last = cases.pop()
-        failures.append({"name": _name(last), "error": "interrupted: the time was over"})
-    for case in cases:
+    for case in ElementTree.fromstring(text).iter("testcase"):
+        if case.get("name") is None:  # was interrupted
+            continue
         faults = [each for tag in ("failure", "error") for each in case.findall(tag)]
         kind = "failed" if faults else "skipped" if case.find("skipped") is not None else "passed"
         counts[kind] += 1
         if faults:
             failures.append(
                 {
-                    "name": _name(case),
-                    "error": (faults[0].get("message") or "").partition("\n")[0],
+                    "name": f"{case.get('classname')}::{case.get('name')}",
+                    "error": " ".join((faults[0].get("message") or "").split())[:300],
                     "line to look at": _last_line(faults[0].text or ""),
                 }
             )
     return counts, failures
-
-
-def _name(case: ElementTree.Element) -> str:
-    return f"{case.get('classname')}::{case.get('name')}"
 
 
 def _last_line(text: str) -> str:

@@ -90,7 +90,10 @@ def out_of_memory(machine: Machine) -> str:
 
 
 def events(machine: Machine) -> dict[str, float]:
-    """Return allocations and reads per step: the difference of a long and a short fit."""
+    """Return allocations and reads per step, the difference of a long and a short fit.
+
+    What each block of steps and each epoch asks for is in it, and blocks are as long as the machine is quick.
+    """
     counts, steps = [], []
     X, y, _ = CASE.data()
     for epochs in (FEW, MANY):
