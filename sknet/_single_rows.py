@@ -13,10 +13,37 @@ NUMBERS = frozenset({np.float64, np.int64})
 OTHERS = frozenset({str, type(None)})
 ARROW = frozenset({"ArrowStringArray", "ArrowStringArrayNumpySemantics"})
 NO_VALUES: list[Any] = []
-MOST_LEVELS = 1000  # categorical columns, whose levels are kept
+MOST_LEVELS = 100_000  # of all categorical columns that are kept
 
-Levels = dict[int, tuple[Any, list[Any]]]
-"""The levels of categorical columns by the identity of pandas' index of them, which cannot change."""
+
+class Levels:
+    """The levels of categorical columns that come more than once, such as those of all rows of a frame."""
+
+    def __init__(self) -> None:
+        # By the identity of pandas' index of them, which cannot change: that index, and its levels as a list
+        # from the second time on.
+        self._seen: dict[int, tuple[Any, list[Any] | None]] = {}
+        self._total = 0
+
+    def of(self, index: Any) -> list[Any] | None:
+        """Return the levels of an index; None if it was not seen before."""
+        seen = self._seen.get(id(index))
+        if seen is None:
+            self._remember(index)
+            return None
+        levels = seen[1]
+        if levels is None:
+            levels = list(index.to_numpy())
+            self._seen[id(index)] = index, levels
+        return levels
+
+    def _remember(self, index: Any) -> None:
+        if index.dtype == object or len(index) > MOST_LEVELS:  # arrays of objects may be written to
+            return
+        if self._total + len(index) > MOST_LEVELS:
+            self._seen, self._total = {}, 0
+        self._seen[id(index)] = index, None
+        self._total += len(index)
 
 
 class RowReader:
@@ -44,7 +71,7 @@ class RowReader:
         # Columns seen last, and where those of the fit are; one object, which threads replace at once. Arrays
         # of objects are not kept, since they may be written to, and are compared in no time.
         self._latest: tuple[Any, list[int] | None] = (None, None)
-        self._levels: Levels = {}
+        self._levels = Levels()
 
     def __call__(self, X: Any) -> "list[Any] | None":
         """Return the values of the columns of the fit, in order.
@@ -89,7 +116,7 @@ class RowReader:
         return order
 
 
-def _of_blocks(manager: Any, n_columns: int, levels: "Levels") -> list[Any]:
+def _of_blocks(manager: Any, n_columns: int, levels: Levels) -> list[Any]:
     """Return the values of a row from pandas' arrays of columns of one dtype; none if there are others."""
     values: list[Any] = [None] * n_columns
     for block in manager.blocks:
@@ -113,19 +140,14 @@ def _of_blocks(manager: Any, n_columns: int, levels: "Levels") -> list[Any]:
     return values if len(values) == n_columns else NO_VALUES
 
 
-def _first(array: Any, levels: "Levels") -> Any:
+def _first(array: Any, levels: Levels) -> Any:
     """Return the only value of an array of one of pandas' own dtypes; `levels` are those seen before."""
     kind = type(array).__name__
     if kind == "Categorical":
-        categories = array.categories
-        seen = levels.get(id(categories))
-        if seen is None and categories.dtype != object:  # arrays of objects may be written to
-            if len(levels) > MOST_LEVELS:
-                levels.clear()
-            seen = levels[id(categories)] = categories, list(categories.to_numpy())
-        if seen is not None:
+        known = levels.of(array.categories)
+        if known is not None:
             code = array.codes[0]
-            return seen[1][code] if code >= 0 else array[0]
+            return known[code] if code >= 0 else array[0]
     elif kind in ARROW:
         value = array.__arrow_array__()[0].as_py()  # in a third of the time
         if type(value) is str:
@@ -155,6 +177,6 @@ def _has_known_blocks() -> bool:
     try:
         make: Any = vars(sys.modules["pandas"])["DataFrame"]
         frame = make({"a": [0.5], "b": ["x"], "c": [2], "d": [1.5], "e": [None]})
-        return _of_blocks(frame._mgr, 5, {}) == [0.5, "x", 2, 1.5, None]
+        return _of_blocks(frame._mgr, 5, Levels()) == [0.5, "x", 2, 1.5, None]
     except (AttributeError, LookupError, TypeError, ValueError):
         return False

@@ -1,6 +1,7 @@
 """Single rows of frames: the values that pandas gives, whatever was read before, or none at all."""
 
 import datetime
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -220,3 +221,23 @@ def test_a_frozen_pipeline_reads_what_the_pipeline_reads(seed):
             n_same += 1
             np.testing.assert_array_equal(found, expected)
     assert n_same > 20
+
+
+def test_rows_with_categories_of_their_own_are_read_and_their_levels_are_not_kept():
+    """As where a service gets each row as a frame."""
+    read = RowReader(("a", "b"))
+
+    def row(number):
+        names = [f"{number}-{i}" for i in range(20_000)]
+        return pd.DataFrame({"a": [0.5], "b": pd.Categorical([names[number]], names)})
+
+    assert [read(row(i)) for i in range(12)] == [[0.5, f"{i}-{i}"] for i in range(12)]
+    same = row(3)
+    assert [read(same) for _ in range(3)] == [[0.5, "3-3"]] * 3
+    tracemalloc.start()
+    try:
+        for i in range(12):
+            read(row(i))
+        assert tracemalloc.get_traced_memory()[0] < 12 * 20_000 * 8  # the pointers alone of all levels
+    finally:
+        tracemalloc.stop()

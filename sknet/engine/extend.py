@@ -2,6 +2,7 @@
 
 from sknet.engine._stored import parts_of, restored_model, slim_model
 from sknet.engine.loop import (
+    BlasThreads,
     ComputedRows,
     Gathered,
     InterruptGuard,
@@ -76,6 +77,7 @@ __all__ = [
     "MOST_ROWS",
     "PARTS",
     "Batch",
+    "BlasThreads",
     "Chosen",
     "ComputedRows",
     "Gathered",

@@ -285,10 +285,7 @@ class BaseTabular(Predicts, Summarized):
             n_members = setting.per_fold * sum(job.kind == kind for job in jobs)
             seconds += (time.monotonic() - started) * setting.epochs * n_members
         left = max(0.0, float(found[1]) - (time.monotonic() - began))
-        return min(left * self._n_threads(jobs) / seconds, LARGEST_BUDGET)
-
-    def _n_threads(self, jobs: list[Job]) -> int:
-        return n_threads_for(self.n_jobs, len(jobs))
+        return min(left * n_threads_for(self.n_jobs, len(jobs)) / seconds, LARGEST_BUDGET)
 
     def _run(self, task: Task, jobs: list[Job]) -> list[list[Trained]]:
         """Train all members, in threads."""

@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController  # scikit-learn depends on it
 if TYPE_CHECKING:
     from sknet.compile import Plan
 
-__all__ = ["blas_threads", "libraries", "threads_for"]
+__all__ = ["BlasThreads", "blas_threads", "libraries", "threads_for"]
 
 # Multiplications of a product for which one thread is enough; OpenBLAS takes one by itself for the tiny ones,
 # and finding the libraries takes a process 10 milliseconds.
@@ -68,52 +68,64 @@ def _largest_product(plan: "Plan") -> float:
     return found
 
 
+class _Limits:
+    """The limits of this process, of which the lowest holds; the last to end restores what was before.
+
+    Ctrl-C may cut any line off: what is left undone then is done when the next limit ends.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._limits: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # by what has set them
+        self._before: list[tuple[Any, int]] = []  # limited libraries, and their numbers without limits
+
+    def begin(self, owner: object, limit: int) -> None:
+        with self._lock:
+            if not self._before:
+                self._before = _numbers([each for each in _blas() if _is_shared(each)], 1)
+            self._limits[owner] = limit
+            self._apply()
+
+    def end(self, owner: object) -> None:
+        with self._lock:
+            if self._limits.pop(owner, None) is not None or not self._limits:
+                self._apply()
+            if not self._limits:
+                self._before = []
+
+    def _apply(self) -> None:
+        for library, before in self._before:
+            _set(library, min([before, *self._limits.values()]))
+
+    def begin_anew(self) -> None:
+        """Forget the limits of a forked process, whose other threads are gone.
+
+        Libraries are not called: another thread may have been inside of them. The next limit restores them.
+        """
+        self._lock, self._limits = threading.RLock(), WeakKeyDictionary()
+
+
 def _blas() -> list[Any]:
-    return [library for library in libraries().lib_controllers if library.user_api == "blas"]
+    return [each for each in libraries().lib_controllers if each.user_api == "blas"]
 
 
-def _is_per_thread(library: Any) -> bool:
-    """Tell whether each thread sets its own number: those of OpenMP are not shared."""
-    return getattr(library, "threading_layer", None) == "openmp"
+def _numbers(found: list[Any], limit: int) -> list[tuple[Any, int]]:
+    """Return libraries that use more threads than a limit, and how many; it is not known of all libraries."""
+    numbers = [(library, library.get_num_threads()) for library in found]
+    return [(library, count) for library, count in numbers if count is not None and count > limit]
+
+
+def _is_shared(library: Any) -> bool:
+    """Tell whether a library has one pool of threads, and one number of them, for all of the process."""
+    return library.internal_api == "openblas" and getattr(library, "threading_layer", None) != "openmp"
 
 
 def _set(library: Any, count: int) -> None:
     if library.get_num_threads() != count:
         library.set_num_threads(count)
-        # Some versions of threadpoolctl ignore all threads but the last one that has set a number.
-        getattr(library, "clear_controlling_thread", bool)()
-
-
-class _Limits:
-    """The limits that fits have set for the process: the lowest holds, and the last to leave undoes them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._limits: list[int] = []
-        self._before: list[tuple[Any, int]] = []
-
-    def enter(self, limit: int) -> None:
-        with self._lock:
-            if not self._limits:
-                shared = [library for library in _blas() if not _is_per_thread(library)]
-                self._before = [(library, library.get_num_threads()) for library in shared]
-            self._limits.append(limit)
-            self._apply()
-
-    def leave(self, limit: int) -> None:
-        with self._lock:
-            if limit in self._limits:  # not in a process that was forked since
-                self._limits.remove(limit)
-                self._apply()
-
-    def _apply(self) -> None:
-        for library, before in self._before:
-            _set(library, min([before, *self._limits]))
-
-    def begin_anew(self) -> None:
-        """Undo all limits in a forked process, where the other threads are gone."""
-        self._lock, self._limits = threading.Lock(), []
-        self._apply()
+        # From 3.8 on, threadpoolctl ignores all threads but one until that one lets go.
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread()
 
 
 _limits = _Limits()
@@ -121,9 +133,49 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_limits.begin_anew)
 
 
+class BlasThreads:
+    """A limit of the number of threads that BLAS uses.
+
+    OpenBLAS has one number for the process, so the limit holds in all threads; limits that overlap end in any
+    order. Other libraries are limited as by threadpoolctl: some in the thread that calls `begin`.
+
+    Examples
+    --------
+    >>> from sknet.engine.extend import BlasThreads
+    >>> limit = BlasThreads()
+    >>> limit.begin(1)
+    >>> limit.end()
+    """
+
+    def __init__(self) -> None:
+        self._others: list[tuple[Any, int]] = []
+
+    def begin(self, limit: int | None) -> None:
+        """Begin to limit.
+
+        Parameters
+        ----------
+        limit : int or None
+            The most threads; None for no limit.
+        """
+        if limit is None:
+            return
+        _limits.begin(self, limit)
+        self._others = _numbers([each for each in _blas() if not _is_shared(each)], limit)
+        for library, _ in self._others:
+            library.set_num_threads(limit)
+
+    def end(self) -> None:
+        """End the limit, if there is one: as many threads as before are used again."""
+        others, self._others = self._others, []
+        for library, count in others:
+            library.set_num_threads(count)
+        _limits.end(self)
+
+
 @contextmanager
 def blas_threads(limit: int | None) -> Iterator[None]:
-    """Return a context in which BLAS uses at most so many threads: in the whole process, or with OpenMP here.
+    """Return a context in which BLAS uses at most so many threads, see `BlasThreads`.
 
     Parameters
     ----------
@@ -141,16 +193,9 @@ def blas_threads(limit: int | None) -> Iterator[None]:
     >>> with blas_threads(1):
     ...     pass
     """
-    if limit is None:
-        yield
-        return
-    own = [(library, library.get_num_threads()) for library in _blas() if _is_per_thread(library)]
-    for library, before in own:
-        _set(library, min(before, limit))
-    _limits.enter(limit)
+    held = BlasThreads()
     try:
+        held.begin(limit)
         yield
     finally:
-        _limits.leave(limit)
-        for library, before in own:
-            _set(library, before)
+        held.end()

@@ -237,16 +237,10 @@ def _environment(steps: str) -> Tree:
     """Return all that rounding depends on: versions of numerical libraries, and the machine."""
     found: Tree = {"steps": steps, "machine": platform.machine()}
     found |= {name: version_of(name) for name in ("sknet", "numpy", "numba")}
-    return found | _blas(threadpool_info())
+    return found | _blas(libraries().info())
 
 
-def threadpool_info() -> list[dict[str, Any]]:
-    """Return threadpoolctl's description of the libraries."""
-    found: list[dict[str, Any]] = libraries().info()
-    return found
-
-
-def _blas(libraries: Sequence[Mapping[str, Any]]) -> Tree:
+def _blas(found: Sequence[Mapping[str, Any]]) -> Tree:
     """Return the description of NumPy's BLAS, independent of the order in which libraries were loaded."""
     package = str(Path(np.__file__).parent)  # in wheels, BLAS is in numpy.libs or numpy/.dylibs
 
@@ -254,7 +248,7 @@ def _blas(libraries: Sequence[Mapping[str, Any]]) -> Tree:
         path = str(library.get("filepath"))
         return not path.startswith(package), "site-packages" in path, path
 
-    for library in sorted((each for each in libraries if each.get("user_api") == "blas"), key=rank):
+    for library in sorted((each for each in found if each.get("user_api") == "blas"), key=rank):
         told = [library.get(key) for key in ("internal_api", "version", "architecture")]
         return {"BLAS": " ".join(str(x) for x in told if x), "BLAS threads": library.get("num_threads")}
     return {}

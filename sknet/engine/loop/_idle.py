@@ -1,7 +1,6 @@
 """Objects that wait for the next fit that can use them."""
 
 import threading
-from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any
 
@@ -30,10 +29,7 @@ class Idle:
 
     def forget(self) -> None:
         """Let go of all objects; in a forked process too, where `take` may have been under way."""
-        # By number of use: form, and what has it. The first was used longest ago.
-        self._objects: OrderedDict[int, tuple[Hashable, Any]] = OrderedDict()
-        self._by_form: dict[Hashable, list[int]] = {}
-        self._count = 0
+        self._objects: list[tuple[Hashable, Any]] = []  # the first was used longest ago
         self._lock = threading.Lock()
 
     def take(self, form: Hashable) -> Any:
@@ -50,8 +46,10 @@ class Idle:
             None if there is none.
         """
         with self._lock:
-            numbers = self._by_form.get(form)
-            return self._objects.pop(self._without(form, numbers[-1]))[1] if numbers else None
+            for place in reversed(range(len(self._objects))):
+                if self._objects[place][0] == form:
+                    return self._objects.pop(place)[1]
+        return None
 
     def give_back(self, form: Hashable, idle: Any) -> None:
         """Let others use an object.
@@ -64,17 +62,5 @@ class Idle:
             The object.
         """
         with self._lock:
-            self._count += 1
-            self._objects[self._count] = form, idle
-            self._by_form.setdefault(form, []).append(self._count)
-            if len(self._objects) > self._most:
-                number, (oldest, _) = self._objects.popitem(last=False)
-                self._without(oldest, number)
-
-    def _without(self, form: Hashable, number: int) -> int:
-        """Remove a number from those of a form, and return it."""
-        numbers = self._by_form[form]
-        numbers.remove(number)
-        if not numbers:
-            del self._by_form[form]
-        return number
+            self._objects.append((form, idle))
+            del self._objects[: -self._most]

@@ -59,8 +59,8 @@ class SharedSteps(Steps):
         return self._steps.name
 
     @property
-    def blas_threads(self) -> int | None:
-        return self._steps.blas_threads
+    def threads_needed(self) -> int | None:
+        return self._steps.threads_needed
 
     def lend(self, model: "Model", batches: Batches, planned: int) -> None:
         """Go on with another model of the same structure."""

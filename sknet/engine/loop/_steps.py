@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sknet.compile import Compiled
+from sknet._tree import leaves
+from sknet.compile import Compiled, Variable
 from sknet.device import namespace
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._blas import threads_for
@@ -74,7 +75,7 @@ class Steps(ABC):
         return type(self).__name__
 
     @property
-    def blas_threads(self) -> int | None:
+    def threads_needed(self) -> int | None:
         """How many threads are enough for the products of BLAS; None for all."""
         return None
 
@@ -156,7 +157,7 @@ class CompiledSteps(Steps):
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
     @property
-    def blas_threads(self) -> int | None:
+    def threads_needed(self) -> int | None:
         return threads_for(self.program_for(min(self.batches.size, self.batches.n_samples)).plan)
 
     @property
@@ -192,9 +193,10 @@ class CompiledSteps(Steps):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory that the programs work in."""
-        plans = [program.plan for program in (*self._by_rows.values(), self._programs.update)]
-        return sum(plan.arena_size + plan.pinned_size for plan in plans)
+        """Bytes of the memory that the programs work in, with what they read."""
+        programs = (*self._by_rows.values(), self._programs.update)
+        read = sum(x.nbytes for program in programs for x in leaves(program.takes) if isinstance(x, Variable))
+        return read + sum(program.plan.arena_size + program.plan.pinned_size for program in programs)
 
     def program_for(self, n_rows: int) -> Compiled:
         """Return the program that computes the gradient for this number of rows."""

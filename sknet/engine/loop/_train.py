@@ -1,7 +1,6 @@
 """The training loop over the rows of a data set."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from sknet._config import native_setting
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.engine.loop._batches import Batches
-from sknet.engine.loop._blas import blas_threads
+from sknet.engine.loop._blas import BlasThreads
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._fit_state import FitKeeper
@@ -92,9 +91,9 @@ class RowEpochs(Epochs):
         return str(self._steps.name)
 
     @property
-    def blas_threads(self) -> int | None:
+    def threads_needed(self) -> int | None:
         """How many threads of BLAS are enough for the steps; None for all."""
-        found: int | None = self._steps.blas_threads
+        found: int | None = self._steps.threads_needed
         return found
 
     def choose_steps(self, n_iter: int) -> None:
@@ -238,12 +237,15 @@ def train(
         if saved is not None:
             keeper.load(saved)
         epochs.choose_steps(loop.n_iter)
-        held.enter_context(blas_threads(epochs.blas_threads))
+        held.begin(epochs.threads_needed)
         if saved is not None:
             keeper.warn_of_environment(saved)
 
-    with ExitStack() as held:
+    held = BlasThreads()
+    try:
         outcome = run_loop(loop, fit, callbacks, begin)
+    finally:
+        held.end()
     fit.end()
     del epochs.sums  # which refer to the epochs
     if settings.is_part:

@@ -121,16 +121,23 @@ def test_the_last_of_overlapping_limits_restores(inner, outer_ends_first):
 
 
 def of_a_fork(_):
-    before = counts()
     callback = Counts()
     small().fit(X, LABELS, epochs=1, callbacks=[callback])
-    return before, callback.found_, counts()
+    return callback.found_, counts()
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
-def test_a_forked_process_has_no_limit_of_its_parent():
-    with blas_threads(1), multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply_async(of_a_fork, (0,)).get(60) == ({2}, {1}, {2})
+@pytest.mark.parametrize("limit", [1, None])
+def test_a_fit_in_a_forked_process_undoes_the_limits_of_its_parent(limit):
+    with blas_threads(limit), multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(of_a_fork, (0,)).get(60) == ({1}, {2})
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+def test_a_forked_process_keeps_the_limits_of_its_user():
+    small().fit(X, LABELS, epochs=1)
+    with threadpool_limits(1, "blas"), multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(counts).get(60) == {1}
 
 
 def test_the_limit_is_the_same_when_a_fit_goes_on(tmp_path):
@@ -144,10 +151,25 @@ def test_the_limit_is_the_same_when_a_fit_goes_on(tmp_path):
     assert again.weights().flat.tobytes() == whole.weights().flat.tobytes()
 
 
-class OfOpenMP:
+class Library:
+    """A library, as threadpoolctl describes it."""
+
+    user_api, internal_api, threading_layer = "blas", "openblas", "pthreads"
+
+    def __init__(self, count=2):
+        self.count = count
+
+    def get_num_threads(self):
+        return self.count
+
+    def set_num_threads(self, count):
+        self.count = count
+
+
+class OfOpenMP(Library):
     """A library that has a number of threads for each thread that calls it."""
 
-    user_api, threading_layer = "blas", "openmp"
+    threading_layer = "openmp"
 
     def __init__(self):
         self.of_thread = threading.local()
@@ -159,10 +181,34 @@ class OfOpenMP:
         self.of_thread.count = count
 
 
-def test_numbers_of_openmp_are_those_of_a_thread(monkeypatch):
-    library = OfOpenMP()
-    monkeypatch.setattr(_blas, "libraries", lambda: SimpleNamespace(lib_controllers=[library]))
-    found = []
+class Interrupted(Library):
+    """A library that Ctrl-C is pressed in when it is called for a certain time."""
+
+    def __init__(self, when):
+        super().__init__()
+        self.left = when
+
+    def set_num_threads(self, count):
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+        super().set_num_threads(count)
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """Let there be one library."""
+
+    def let(library):
+        found = SimpleNamespace(lib_controllers=[library])
+        monkeypatch.setattr(_blas, "libraries", lambda: found)
+        return library
+
+    return let
+
+
+def test_numbers_of_openmp_are_those_of_a_thread(only):
+    library, found = only(OfOpenMP()), []
 
     def other():
         with blas_threads(1):
@@ -176,3 +222,18 @@ def test_numbers_of_openmp_are_those_of_a_thread(monkeypatch):
         assert library.get_num_threads() == 1
     assert found == [1, 2]
     assert library.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_what_ctrl_c_cuts_off_is_done_after_the_next_fit(only, when):
+    library = only(Interrupted(when))
+    with pytest.raises(KeyboardInterrupt), blas_threads(1):
+        pass
+    small().fit(X, LABELS, epochs=1)
+    assert library.count == 2
+
+
+def test_a_library_whose_number_is_unknown_is_left_alone(only):
+    library = only(Library(None))
+    small().fit(X, LABELS, epochs=1)
+    assert library.count is None

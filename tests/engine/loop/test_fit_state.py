@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -459,7 +460,8 @@ LIBRARIES = [
 
 @pytest.mark.parametrize("order", list(itertools.permutations(LIBRARIES)), ids=lambda _: "")
 def test_the_recorded_blas_is_numpys(order, monkeypatch, tmp_path):
-    monkeypatch.setattr("sknet.engine.loop._fit_state.threadpool_info", lambda: list(order))
+    found = SimpleNamespace(info=lambda: list(order))
+    monkeypatch.setattr("sknet.engine.loop._fit_state.libraries", lambda: found)
     fit(thawed, optim.SGD(), {}, [Checkpoint(tmp_path)], max_iter=1)
     environment = saved_fit([], tmp_path).state["environment"]
     assert (environment["BLAS"], environment["BLAS threads"]) == ("2", 4)

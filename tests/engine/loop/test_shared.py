@@ -158,6 +158,10 @@ def test_large_or_long_fits_leave_nothing():
         Model(nn.Sequential(nn.Linear(6, width), nn.Linear(width, 3)), "log_loss", random_state=0).fit(
             X, LABELS, epochs=epochs, batch_size=batch
         )
+    wide = np.ones((3000, 1000), "f4")
+    Model(nn.Linear(1000, 3), "log_loss", random_state=0).fit(
+        wide, np.arange(3000) % 3, epochs=1, batch_size=len(wide)
+    )
     rows = np.tile(X, (2000, 1))
     Model(network(nn.ReLU()), "log_loss", random_state=0).fit(
         rows, np.tile(LABELS, 2000), epochs=1, batch_size=len(rows)
