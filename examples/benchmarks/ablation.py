@@ -1,6 +1,6 @@
 """Compare what `TabularClassifier` and `TabularRegressor` do with what they could do, by out-of-fold losses.
 
-    python examples/benchmarks/ablation.py --data DIR [--parts mixing encoding sharing few many] [--quick]
+    python examples/benchmarks/ablation.py --data DIR [--parts mixing encoding whole ...] [--quick]
 
 DIR is as for ``tables.py``; no test rows are looked at. Each variant of `VARIANTS` is fitted on the same rows
 and folds as the estimator unchanged. A line for each fit has its loss, log loss or 1 - R2, and CPU seconds;
@@ -86,6 +86,11 @@ VARIANTS = {
         Variant("target encoding", SHARP, {"max_levels": 2}),
         Variant("embeddings", SHARP, {"max_levels": LEVELS}, "instead"),
         Variant("embeddings beside one-hot", SHARP, {"max_levels": LEVELS}, "beside"),
+    ],
+    "whole": [
+        Variant("unchanged"),
+        Variant("target encoding", {}, {"max_levels": 2}),
+        Variant("embeddings", {}, {"max_levels": LEVELS}, "instead"),
     ],
     "sharing": [
         Variant("one network", SHARP),
@@ -338,7 +343,8 @@ class Losses:
         for i, name in enumerate(next(iter(self.found.values()))):
             each = [float(of[i, 0]) for of in means.values()]
             table.add(name, *each, float(ranks[i]), float(np.mean([of[i, 1] for of in means.values()])))
-        print("deviations between seeds of the first:", ", ".join(noise), flush=True)
+        if noise:
+            print("deviations between seeds of the first:", ", ".join(noise), flush=True)
         return table
 
 
