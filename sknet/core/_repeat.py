@@ -37,8 +37,8 @@ def repeatable(source: Source) -> Source:
     >>> from contextlib import contextmanager, nullcontext
     >>> from sknet.core.extend import repeatable
     >>> @contextmanager
-    ... def nothing():
-    ...     yield nullcontext
+    ... def nothing(again=nullcontext):
+    ...     yield again
     >>> repeatable(nothing) is nothing
     True
     """
