@@ -69,9 +69,8 @@ class ComputedRows(ABC):
 
     def __getitem__(self, rows: Any) -> np.ndarray:
         """Return some rows, given by a slice, or by an array of int or bool; or one, by an int."""
-        chosen = np.asarray(rows) if not isinstance(rows, slice) else np.arange(len(self))[rows]
-        if chosen.dtype.kind == "b" or not chosen.ndim:
-            chosen = np.asarray(np.arange(len(self))[rows])
+        are_places = not isinstance(rows, slice) and np.ndim(rows) and np.asarray(rows).dtype.kind != "b"
+        chosen = np.asarray(rows if are_places else np.arange(len(self))[rows])
         if not chosen.ndim:
             found: np.ndarray = self[chosen[np.newaxis]][0]
             return found

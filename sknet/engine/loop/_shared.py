@@ -70,14 +70,14 @@ class SharedSteps(Steps):
 
     def give_back(self) -> None:
         """Let other fits use these steps, unless this one has changed what they are made of."""
-        steps, group = self._steps, current_group()
+        steps = self._steps
         if not isinstance(steps, CompiledSteps) or steps.draws or not steps.hold():
             return
-        if group is None and steps.nbytes > MOST_BYTES_ALONE:
+        if current_group() is None and steps.nbytes > MOST_BYTES_ALONE:
             return
         steps.let_go()
         del self.batches, self.model
-        (ALONE if group is None else group.idle).give_back(self.form, self)
+        _idle_steps().give_back(self.form, self)
 
     def hold(self) -> bool:
         return self._steps.hold()
@@ -111,18 +111,26 @@ def shared_steps(
     how : hashable
         What else decides which steps there are.
     """
-    group, size = current_group(), model.memory.layout.size
-    if group is None and (size > MOST_PARAMETERS_ALONE or planned > MOST_EPOCHS_ALONE * batches.n_batches):
+    size = model.memory.layout.size
+    if current_group() is None and (
+        size > MOST_PARAMETERS_ALONE or planned > MOST_EPOCHS_ALONE * batches.n_batches
+    ):
         return None
     known = None if size > MOST_PARAMETERS else _form_of(model, batches)
     if known is None:
         return None
     form = known, how
-    found: SharedSteps | None = (ALONE if group is None else group.idle).take(form)
+    found: SharedSteps | None = _idle_steps().take(form)
     if found is None:
         return SharedSteps(form, model, batches, check_finite, planned)
     found.lend(model, batches, planned)
     return found
+
+
+def _idle_steps() -> Idle:
+    """Return what this fit takes steps from, and leaves them to: its group's, or that of fits of no group."""
+    group = current_group()
+    return ALONE if group is None else group.idle
 
 
 def _form_of(model: "Model", batches: Batches) -> Hashable | None:
