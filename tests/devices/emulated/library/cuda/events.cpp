@@ -1,0 +1,72 @@
+// Events, by which streams join a capture and leave it.
+#include "capture.h"
+
+namespace emulator {
+
+struct Event {
+    std::weak_ptr<Capture> capture;
+    Stream *stream = nullptr;
+};
+
+API int cudaEventCreateWithFlags(Event **event, unsigned) {
+    *event = new Event;
+    return success;
+}
+
+API int cudaEventCreate(Event **event) { return cudaEventCreateWithFlags(event, 0); }
+
+API int cudaEventDestroy(Event *event) {
+    delete event;
+    return success;
+}
+
+API int cudaEventRecord(Event *event, void *handle) {
+    Guard guard;
+    Stream *stream = stream_of(handle);
+    if (stream == &legacy_stream)
+        if (Status refused = check_legacy_stream()) return refused;
+    event->capture = stream->capture;
+    event->stream = stream;
+    return success;
+}
+
+// An event of a capture brings the waiting stream into it; the first stream's wait brings work back.
+API int cudaStreamWaitEvent(void *handle, Event *event, unsigned) {
+    Guard guard;
+    Stream *stream = stream_of(handle);
+    std::shared_ptr<Capture> capture = event->capture.lock();
+    if (!capture) return stream->capture && event->stream ? invalidate(*stream->capture, capture_isolation) : success;
+    if (stream == &legacy_stream) return invalidate(*capture, capture_implicit);
+    if (stream->capture && stream->capture != capture) return invalidate(*capture, capture_unsupported);
+    if (!stream->capture) {
+        stream->capture = capture;
+        capturing.insert(stream);
+        capture->unjoined.insert(stream);
+    }
+    capture->unjoined.erase(event->stream);
+    return success;
+}
+
+static Status check_event(Event *event) {
+    std::shared_ptr<Capture> capture = event->capture.lock();
+    return capture ? invalidate(*capture, captured_event) : success;
+}
+
+API int cudaEventSynchronize(Event *event) {
+    Guard guard;
+    if (Status refused = check_event(event)) return refused;
+    counts.synchronizations++;
+    return success;
+}
+
+API int cudaEventQuery(Event *event) {
+    Guard guard;
+    return check_event(event);
+}
+
+API int cudaEventElapsedTime(float *milliseconds, Event *, Event *) {
+    *milliseconds = 0;
+    return success;
+}
+
+}  // namespace emulator

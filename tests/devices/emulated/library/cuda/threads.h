@@ -1,0 +1,18 @@
+// How the threads of a block run: one after the other, or, where they wait for each other, in turns.
+#pragma once
+
+namespace emulator {
+
+struct Size {
+    unsigned x, y, z;
+};
+
+using Run = void (*)(void **arguments);
+
+// Run one block. Backwards, its last thread comes first, as the order of threads must not matter.
+void run_threads(Run run, void **arguments, bool is_backwards);
+
+// The same for a kernel with barriers; false if some threads wait where others never arrive.
+bool run_threads_in_turns(Run run, void **arguments, bool is_backwards);
+
+}  // namespace emulator
