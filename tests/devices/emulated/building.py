@@ -42,7 +42,7 @@ def compiler() -> str:
 
 @cache
 def folder() -> Path:
-    """Return the folder of everything that is compiled: ``SKNET_EMULATOR_CACHE``, or one in the temporary folder."""
+    """Return the folder of what is compiled: ``SKNET_EMULATOR_CACHE``, or one in the temporary folder."""
     default = Path(tempfile.gettempdir(), f"sknet-emulator-{getpass.getuser()}")
     found = Path(os.environ.get("SKNET_EMULATOR_CACHE", default))
     found.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ class Program:
     def compile(
         self, options: Sequence[str] = (), log_stream: Any = None
     ) -> tuple[bytes, dict[str, str] | None]:
-        """Compile the module; return what `cuModuleLoadData` gets, and the names of its templates' kernels."""
+        """Compile the module; return what `cuModuleLoadData` gets, and the names of its templates."""
         from cupy.cuda.compiler import CompileException
 
         if not self.source:  # CuPy asks for the compiler's version this way

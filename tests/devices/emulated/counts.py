@@ -13,8 +13,8 @@ _library: ctypes.CDLL | None = None
 class Counts(ctypes.Structure):
     """Counts of calls, in the order of the structure in library/emulator.h.
 
-    A graph's launch counts as one, and besides what its nodes do. A call of cuBLAS, cuSPARSE or cuSOLVER, or of
-    CUB's compiled functions, counts as one, however many kernels it would launch.
+    A graph's launch counts as one, and besides what its nodes do. A call of cuBLAS, cuSPARSE or cuSOLVER, or
+    of CUB's compiled functions, counts as one, however many kernels it would launch.
     """
 
     _fields_ = [
@@ -69,7 +69,7 @@ def counted() -> Iterator[Counts]:
 
 
 def faults() -> list[str]:
-    """Return, once, what no GPU would report: writes out of bounds, barriers that some threads never reach."""
+    """Return, once, what no GPU would report: writes out of bounds, barriers that threads never reach."""
     library = _loaded()
     library.emulator_check_memory()
     found = []

@@ -20,7 +20,7 @@ REDIRECTED = {"cupy_backends.cuda.api.runtime": 50, "cupy.cuda.cub": 50, "cupy.c
 def install() -> ctypes.CDLL:
     """Let CuPy find an emulated device, and return the library that stands in for the driver.
 
-    Every array has memory of its own: CuPy's pool would hand out pieces of a block, without guards between them.
+    Every array has memory of its own: CuPy's pool would hand out pieces of a block, without guards between.
 
     Raises
     ------

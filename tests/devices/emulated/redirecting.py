@@ -1,7 +1,7 @@
-"""Redirecting functions that are linked into CuPy's modules: CUDA's runtime, and what CuPy has compiled of CUB.
+"""Redirecting functions that are linked into CuPy's modules: CUDA's runtime, and what is compiled of CUB.
 
-The runtime in CuPy's wheels is part of its modules, and no library could take its place. So the first bytes of
-each of its functions are overwritten in memory by a jump to the emulator's function of that name.
+The runtime in CuPy's wheels is part of its modules, and no library could take its place. So the first bytes
+of each of its functions are overwritten in memory by a jump to the emulator's function of that name.
 """
 
 import ctypes

@@ -59,7 +59,8 @@ def test_barriers_order_what_the_threads_of_a_block_share(launches):
 
 def test_a_missing_barrier_changes_numbers():
     x = cupy.asarray(numbers(64))
-    body = "__shared__ float part[64]; part[threadIdx.x] = x[threadIdx.x]; {} y[threadIdx.x] = part[63 - threadIdx.x];"
+    body = "__shared__ float part[64]; part[threadIdx.x] = x[threadIdx.x]; {} y[i] = part[63 - i];"
+    body = f"const int i = threadIdx.x; {body}"
     y = cupy.empty_like(x)
     for barrier, is_right in (("__syncthreads();", True), ("", False)):
         made = kernel(body.format(barrier), "const float *x, float *y")
@@ -172,7 +173,7 @@ def test_sizes_that_no_gpu_launches(grid, block):
 
 
 def test_a_text_that_does_not_compile():
-    with pytest.raises(cupy.cuda.compiler.CompileException, match="z. was not declared"):
+    with pytest.raises(cupy.cuda.compiler.CompileException, match=r"z. was not declared"):
         kernel("x[0] = z;").compile()
 
 
