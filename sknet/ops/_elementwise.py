@@ -410,7 +410,7 @@ def _range(dtype: np.dtype[Any]) -> tuple[float, float]:
 def _astype_forward(xp: Namespace, x: Any, *, dtype: Any, out: Any = None) -> Any:
     if out is None:
         return x.astype(dtype)
-    out[...] = x
+    xp.copyto(out, x, casting="unsafe")  # CuPy skips `out[...] = x` where both have the same memory
     return out
 
 

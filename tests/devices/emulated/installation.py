@@ -39,8 +39,7 @@ def install() -> ctypes.CDLL:
             raise RuntimeError(
                 f"the emulated driver knows only {found} of the functions in {name}: is CuPy a wheel?"
             )
-    compiler = importlib.import_module("cupy.cuda.compiler")
-    compiler._NVRTCProgram = compiling.Program
+    vars(importlib.import_module("cupy.cuda.compiler")).update(_NVRTCProgram=compiling.Program)
     importlib.import_module("cupy").cuda.set_allocator(None)
     counts.use(library)
     return library

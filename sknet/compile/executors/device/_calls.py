@@ -75,9 +75,12 @@ def _where(w: Writer, equation: Equation, owner: Backend) -> None:
     condition, x, y = equation.operands
     out = w.name(equation.output)
     buffers, views = w.plan.buffers, w.plan.views
+    copyto = w.function(owner.xp.copyto, "copyto")
     if type(y) is not Variable or buffers[views.root(y)] is not buffers[equation.output]:
         w.line(f"{out}[...] = {_operand(w, y)}")
-    w.line(f"{w.function(owner.xp.copyto, 'copyto')}({out}, {_operand(w, x)}, where={w.name(condition)})")
+    elif y.dtype != equation.output.dtype:
+        w.line(f"{copyto}({out}, {w.name(y)})")
+    w.line(f"{copyto}({out}, {_operand(w, x)}, where={w.name(condition)})")
 
 
 @scratch("sum_squares")

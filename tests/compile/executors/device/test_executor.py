@@ -201,6 +201,23 @@ def test_dtype_promotion_agrees_with_numpy(fake_device):
         np.testing.assert_array_equal(found, value.numpy())
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: ops.norm(x, ord=0, axis=0),
+        lambda x: ops.where(ops.greater(x, 0), x, ops.argsort(x) + 1),
+        lambda x: ops.where(ops.greater(x, 0), ops.argsort(x) + 1, x * 2),
+    ],
+    ids=["astype", "where of integers", "where of floats"],
+)
+@pytest.mark.parametrize("exact", [True, False])
+def test_values_of_another_dtype_in_the_same_memory(function, exact, fake_device):
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    expected = compile(function, (x,))(x)
+    args = on(fake_device, (x,))
+    np.testing.assert_array_equal(off(compile(function, args, exact=exact)(*args)), expected)
+
+
 def test_indices_count_from_the_end_and_wrap_around(fake_device):
     """A thread cannot raise: where NumPy raises, CuPy's indexing and the kernels wrap around."""
     x, at = np.arange(12.0).reshape(4, 3), np.array([[0], [-1], [2], [4]])
