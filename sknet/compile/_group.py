@@ -1,5 +1,6 @@
 """Groups: equations that are executed together, block by block."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sknet.compile._graph import Equation, Variable
@@ -13,12 +14,15 @@ class Group(NamedTuple):
     Attributes
     ----------
     equations : list of Equation
-        In order. Those of a group of several are elementwise and have the same output shape.
+        In order. Those of a group of several are elementwise and have the same output shape, but for
+        the reductions of a kernel.
     rows : int
         Rows of the leading axis per block; 0 if the array is not divided.
     fused : bool
         Whether one kernel computes all equations, element by element; values that no other group
         uses are never in memory.
+    reductions : sequence of Equation
+        Those of the equations that reduce an output of the others, over the same axes, in their kernel.
 
     Examples
     --------
@@ -35,6 +39,12 @@ class Group(NamedTuple):
     equations: list[Equation]
     rows: int
     fused: bool = False
+    reductions: Sequence[Equation] = ()
+
+    @property
+    def maps(self) -> list[Equation]:
+        """The equations that are not reductions."""
+        return [equation for equation in self.equations if equation not in self.reductions]
 
     @property
     def in_parts(self) -> bool:

@@ -251,7 +251,11 @@ class Plan:
         if self._last.get(donor, -1) > self._read_until(root):
             return False
         is_map = self._group(root).fused or is_elementwise(equation)
-        return is_map and self._aligned(equation, donor)
+        return is_map and not self._reduces(equation) and self._aligned(equation, donor)
+
+    def _reduces(self, equation: Equation) -> bool:
+        """Tell whether a kernel reduces what it computes: it has totals only after all elements are read."""
+        return any(equation is other for other in self._group(equation.output).reductions)
 
     def _group(self, root: Variable) -> Group:
         return self.groups[self._group_of[root]]
@@ -304,6 +308,8 @@ class Plan:
         """Return the buffer of an operand that is no longer needed and may be overwritten."""
         output = equation.output
         group = self._group(output)
+        if self._reduces(equation):
+            return None
         spent = self._spent(output) if group.fused else _replaceable(equation)
         for x in spent:
             root = self.views.root(x)

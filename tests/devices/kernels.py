@@ -1,7 +1,9 @@
 """Running CUDA C without a GPU: the source is compiled by the system's C compiler, and run thread by thread.
 
 The source is used unchanged, except for ``extern "C"``. Threads run one after the other, in reverse in every
-other launch: a kernel whose result depends on the order of its threads gives two different results.
+other launch: a kernel whose result depends on the order of its threads gives two different results. Threads
+of a block that wait for each other take turns (`blocks.c`), and a block that waits for ever is an error;
+shared memory is NaN when a block starts.
 Arrays of the fake device have a guard of NaN on both sides: reads out of bounds give NaN, and writes out of
 bounds are detected after the launch.
 """
@@ -14,6 +16,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -61,8 +64,25 @@ static sizes blockIdx, threadIdx, blockDim, gridDim;
 #define __device__ static
 #define __umul64hi(a, b) ((unsigned long long)((unsigned __int128)(a) * (b) >> 64))
 """
+COOPERATING = """
+typedef __SIZE_TYPE__ size_t;
+void *memset(void *, int, size_t);
+void exchange(void *value, size_t size, unsigned int distance);
+void wait_for_block(void);
+int run_block(void (*thread)(void **), void **, unsigned int, int, unsigned int *);
+extern char __start_shared[] __attribute__((weak, visibility("hidden")));
+extern char __stop_shared[] __attribute__((weak, visibility("hidden")));
+#define __shared__ static __attribute__((section("shared")))
+#define __syncthreads() wait_for_block()
+#define __shfl_xor_sync(mask, value, distance) __extension__({         \\
+    __typeof__(+(value)) taken = (value);                              \\
+    _Static_assert((mask) == 0xffffffff, "all lanes take part");       \\
+    exchange(&taken, sizeof taken, distance);                          \\
+    taken;                                                             \\
+})
+"""
 LAUNCH = """
-void launch_{name}(unsigned int grid, unsigned int block, bool backwards, void **arguments)
+int launch_{name}(unsigned int grid, unsigned int block, bool backwards, void **arguments)
 {{
     gridDim.x = grid;
     blockDim.x = block;
@@ -72,11 +92,30 @@ void launch_{name}(unsigned int grid, unsigned int block, bool backwards, void *
         threadIdx.x = thread % block;
         {name}({arguments});
     }}
+    return 0;
 }}
 """
-HEAD = re.compile(r"__global__ void (\w+)\(([^)]*)\)")
+BLOCKWISE = """
+static void thread_of_{name}(void **arguments) {{ {name}({arguments}); }}
+int launch_{name}(unsigned int grid, unsigned int block, bool backwards, void **arguments)
+{{
+    gridDim.x = grid;
+    blockDim.x = block;
+    for (unsigned int n = 0; n < grid; n++) {{
+        blockIdx.x = backwards ? grid - 1 - n : n;
+        if (__start_shared)
+            memset(__start_shared, 0xff, __stop_shared - __start_shared);
+        if (run_block(thread_of_{name}, arguments, block, backwards, &threadIdx.x))
+            return 1;
+    }}
+    return 0;
+}}
+"""
+HEAD = re.compile(r"__global__ void (?=\w+\()")
+HEADER = re.compile(r"(\w+)\(([^)]*)\)")
 _arrays: dict[int, tuple[int, int]] = {}  # where, in the memory at an address, the array starts and stops
 _launches = itertools.count()
+_one_at_a_time = threading.Lock()
 _recorded: dict[str, None] | None = None  # the text of modules, while it is all that is wanted
 
 
@@ -115,16 +154,36 @@ def compiled(source: str, names: Sequence[str]) -> list[Callable[..., None]]:
 
 @cache
 def _library(source: str) -> str:
-    heads = dict(HEAD.findall(source))
-    launchers = [LAUNCH.format(name=name, arguments=_arguments(text)) for name, text in heads.items()]
-    text = SHIM + DECLARATIONS + source.replace('extern "C" ', "") + "".join(launchers)
-    digest = hashlib.sha256("\0".join([text, compiler(), *FLAGS]).encode()).hexdigest()
+    launchers = [_launcher(kernel) for kernel in HEAD.split(source)[1:]]
+    text = "".join([SHIM, COOPERATING, DECLARATIONS, source.replace('extern "C" ', ""), *launchers])
+    if any("run_block" in launcher for launcher in launchers):
+        _load_blocks()
+    return _built(text, FLAGS)
+
+
+def _launcher(kernel: str) -> str:
+    """Return the function that launches a kernel, of which the text after ``__global__ void`` is given."""
+    name, parameters = HEADER.match(kernel).groups()
+    waits = "__syncthreads" in kernel or "__shfl" in kernel
+    return (BLOCKWISE if waits else LAUNCH).format(name=name, arguments=_arguments(parameters))
+
+
+@cache
+def _load_blocks() -> None:
+    """Make the functions of `blocks.c` known to the modules that are loaded from now on."""
+    text = Path(__file__).with_name("blocks.c").read_text()
+    ctypes.CDLL(_built(text, ("-O1", "-shared", "-fPIC", "-Wall", "-Werror")), mode=ctypes.RTLD_GLOBAL)
+
+
+def _built(text: str, flags: Sequence[str]) -> str:
+    """Return the path of the library that is compiled from a text."""
+    digest = hashlib.sha256("\0".join([text, compiler(), *flags]).encode()).hexdigest()
     path = _folder() / f"{digest}.so"
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=_folder()) as folder:
             code, made = Path(folder, "module.c"), Path(folder, "module.so")
             code.write_text(text)
-            command = [compiler(), *FLAGS, "-o", str(made), str(code)]
+            command = [compiler(), *flags, "-o", str(made), str(code)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(f"a generated module does not compile:\n{done.stderr}\n{text}")
@@ -150,11 +209,13 @@ def _arguments(parameters: str) -> str:
 
 def _kernel(launch: Any) -> Callable[..., None]:
     launch.argtypes = [ctypes.c_uint, ctypes.c_uint, ctypes.c_bool, ctypes.POINTER(ctypes.c_void_p)]
-    launch.restype = None
+    launch.restype = ctypes.c_int
 
     def run(grid: tuple[int, ...], block: tuple[int, ...], arrays: Sequence[np.ndarray]) -> None:
         addresses = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
-        launch(grid[0], block[0], next(_launches) % 2 == 1, addresses)
+        with _one_at_a_time:
+            if launch(grid[0], block[0], next(_launches) % 2 == 1, addresses):
+                raise RuntimeError("threads of a block wait for others that never come")
         for memory in {id(base): base for base in map(_memory, arrays) if base is not None}.values():
             _check(memory)
 

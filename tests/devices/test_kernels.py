@@ -50,6 +50,58 @@ def test_race_conditions_give_two_results():
     assert (results[0] != results[1]).any()
 
 
+# -- threads of a block that wait for each other ----------------------------------------------
+
+SUM = """
+    __shared__ float part[64];
+    float a = x[threadIdx.x % 10];
+    for (int d = 16; d; d /= 2)
+        a = a + __shfl_xor_sync(0xffffffffu, a, d);
+    part[threadIdx.x] = a;
+    {barrier}
+    if (threadIdx.x == 0)
+        y[blockIdx.x] = part[0] + part[32];
+"""
+
+
+def test_threads_of_a_block_exchange_values_and_wait():
+    x, y = arrays()
+    for _ in range(2):
+        y[:] = 0
+        kernel(SUM.format(barrier="__syncthreads();"))((3,), (64,), (x, y))
+        np.testing.assert_array_equal(y, [np.arange(64) % 10 @ np.ones(64)] * 3 + [0] * 7)
+
+
+def test_a_barrier_that_is_missing_gives_two_results():
+    results = []
+    for _ in range(2):
+        x, y = arrays()
+        kernel(SUM.format(barrier=""))((1,), (64,), (x, y))
+        results.append(y[0])
+    assert np.isnan(results).tolist() in ([True, False], [False, True])
+
+
+@pytest.mark.parametrize("body", [
+    "if (threadIdx.x) __syncthreads();",  # those that have ended are not waited for
+    "if (threadIdx.x < 32) { __syncthreads(); } y[0] = __shfl_xor_sync(0xffffffffu, x[0], 1);",
+])  # fmt: skip
+def test_some_threads_wait(body):
+    kernel(body)((1,), (64,), arrays())
+
+
+@pytest.mark.parametrize(("body", "threads"), [
+    ("if (threadIdx.x) y[0] = __shfl_xor_sync(0xffffffffu, x[0], 1);", 32),
+    ("if (threadIdx.x % 2) __syncthreads(); else y[0] = __shfl_xor_sync(0xffffffffu, x[0], 1);", 32),
+    ("y[0] = __shfl_xor_sync(0xffffffffu, x[0], 1);", 40),
+])  # fmt: skip
+def test_threads_that_wait_for_ever_are_detected(body, threads):
+    with pytest.raises(RuntimeError, match="threads of a block wait for others that never come"):
+        kernel(body)((1,), (threads,), arrays())
+
+
+# -- compilation ------------------------------------------------------------------------------
+
+
 def test_compile_errors():
     with pytest.raises(RuntimeError, match=r"a generated module does not compile:[\s\S]*.z. undeclared"):
         kernel("y[0] = z;")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sknet import Model, nn
+from sknet import Model, nn, ops
 from sknet._tree import map_leaves
 from sknet.compile import compile
 from sknet.compile._recalled import forget_programs
@@ -22,6 +22,7 @@ from sknet.engine import Batches
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam
+from tests.compile.executors.device import test_reductions as reductions
 from tests.compile.executors.device.test_executor import INTEGERS, at_limits, is_elementwise, layouts
 from tests.compile.test_ops import arrays_of, function_of, is_captured
 from tests.compile.test_plan import SHAPE, random_function
@@ -56,7 +57,7 @@ class Kernel(NamedTuple):
 
 
 HEAD = re.compile(r'(extern "C" __global__ void )(\w+)\(')
-VARIABLE = re.compile(r"\b[a-z]\d+(?=\b|_row\b)")
+VARIABLE = re.compile(r"\b[a-z]\d+(?=\b|_row\b|_s0\b)")
 
 
 def _on_device(tree: Any) -> Any:
@@ -159,6 +160,27 @@ def of_sizes() -> Programs:
         yield from _step("-".join(map(str, widths)), nn.Sequential(*layers), X, y, **settings)
 
 
+def of_reductions() -> Programs:
+    """Every reduction of every dtype, shared among threads in every way; of views, and after maps."""
+    for how, (shape, axes) in reductions.SHAPES.items():
+        for dtype in reductions.DTYPES:
+            yield f"{how} in {dtype}", _compiled(_every(axes), (np.zeros(shape, dtype),))
+        yield f"{how}, with maps", _compiled(_after_maps(axes), (np.zeros(shape), np.zeros(shape)))
+        yield f"{how}, squared", _compiled(ops.sum_squares, (np.zeros(shape), np.zeros(shape, np.float32)))
+    for view, function in reductions.VIEWS.items():
+        yield view, _compiled(lambda x, of=function: ops.sum(of(x), 0), (np.zeros((40, 300)),))
+    for n in (1, 300, 70_000):
+        yield f"products of {n}", _compiled(lambda x: ops.matmul(x, x[::-1]), (np.zeros(n),))
+
+
+def _every(axes: tuple[int, ...]) -> Callable[..., Any]:
+    return lambda x: [getattr(ops, op)(x, axes) for op in reductions.OPS]
+
+
+def _after_maps(axes: tuple[int, ...]) -> Callable[..., Any]:
+    return lambda x, y: (ops.sum(ops.exp(x - y), axes), ops.max(x - y, axes), ops.tanh(x - y))
+
+
 def of_graphs() -> Programs:
     """Random graphs, and views of every kind."""
     for seed in range(20):
@@ -169,7 +191,7 @@ def of_graphs() -> Programs:
 
 PROGRAMS = {
     "ops": of_ops, "records": of_records, "layers": of_layers, "losses": of_losses,
-    "optimizers": of_optimizers, "sizes": of_sizes, "graphs": of_graphs,
+    "optimizers": of_optimizers, "sizes": of_sizes, "reductions": of_reductions, "graphs": of_graphs,
 }  # fmt: skip
 
 

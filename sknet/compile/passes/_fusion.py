@@ -5,7 +5,7 @@ On the host, chains over large arrays are executed block by block, so that a blo
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._group import Group, is_elementwise
@@ -49,7 +49,12 @@ def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
     return [_finished(equations, block, cache) for equations in _chains(graph, block)]
 
 
-def fuse_maps(graph: Graph, is_map: Callable[[Equation], bool], most: int = MOST) -> list[Group]:
+def fuse_maps(
+    graph: Graph,
+    is_map: Callable[[Equation], bool],
+    most: int = MOST,
+    is_fusible: Callable[[Equation, Sequence[Equation]], bool] | None = None,
+) -> list[Group]:
     """Group the equations of a graph for a device: as few kernels as possible.
 
     Parameters
@@ -60,12 +65,16 @@ def fuse_maps(graph: Graph, is_map: Callable[[Equation], bool], most: int = MOST
         Tells whether a kernel can be generated for an equation: it computes each element independently.
     most : int, default=MOST
         Equations of one kernel.
+    is_fusible : callable, default=None
+        ``is_fusible(equation, reductions)`` tells whether an equation is a reduction that the kernel of its
+        operand can compute besides others; None for none.
 
     Returns
     -------
     list of Group
         Every equation once, in an order in which each uses only what was computed before. A map
-        joins the last group of its output's shape, unless it needs something computed later.
+        joins the last group of its output's shape, unless it needs something computed later; a reduction
+        joins the group of the map that it reduces.
 
     Examples
     --------
@@ -79,21 +88,32 @@ def fuse_maps(graph: Graph, is_map: Callable[[Equation], bool], most: int = MOST
     [['exp', 'add'], ['sum']]
     """
     groups: list[Group] = []
-    home: dict[Variable, int] = {}
+    reductions: list[list[Equation]] = []
+    home: dict[Variable, int] = {}  # the first group that may use a value
     latest: dict[tuple[int, ...], int] = {}
+    maps: dict[Variable, int] = {}
     for equation in graph.equations:
-        shape = equation.output.shape
+        output = equation.output
+        number = maps.get(equation.operands[0], -1) if is_fusible is not None and equation.variables else -1
+        if is_fusible is not None and number >= 0 and is_fusible(equation, reductions[number]):
+            groups[number].equations.append(equation)
+            reductions[number].append(equation)
+            home[output] = number + 1
+            continue
         fused = is_map(equation)
-        number = latest.get(shape, -1) if fused else -1
+        number = latest.get(output.shape, -1) if fused else -1
         needed = max((home[x] for x in equation.variables if x in home), default=0)
         if number >= needed and len(groups[number].equations) < most:
             groups[number].equations.append(equation)
         else:
             number = len(groups)
-            groups.append(Group([equation], 0, fused))
+            reductions.append([])
+            groups.append(Group([equation], 0, fused, reductions[number]))
             if fused:
-                latest[shape] = number
-        home[equation.output] = number
+                latest[output.shape] = number
+        home[output] = number
+        if fused:
+            maps[output] = number
     return groups
 
 

@@ -6,15 +6,18 @@ stream; nothing is copied from or to the host, and no memory is allocated except
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from sknet.compile._graph import Graph, Variable
+from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._plan import Plan
 from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
 from sknet.compile.executors.device._calls import call, scratch_of
-from sknet.compile.executors.device._maps import BLOCK, Map, is_map, written
+from sknet.compile.executors.device._maps import Kernel, is_map, written
+from sknet.compile.executors.device._reductions import is_fusible, is_reduction, reduced
+from sknet.compile.executors.device._reductions import scratch_of as partials_of
 from sknet.compile.passes import Group, fuse_maps
 from sknet.device import Device, backend
 from sknet.ops import SparseSlot
@@ -58,7 +61,8 @@ class CupyProgram:
         self.plan = plan
         self._device, self._owner = device, backend(device.kind)
         self._writer = Writer(plan, exact)
-        self._maps: list[Map] = []
+        self._exact = exact
+        self._kernels: list[Kernel] = []
         for group in plan.groups:
             self._write(group)
         for output, donor in plan.copies:
@@ -80,37 +84,49 @@ class CupyProgram:
             for x, value in graph.constants.items()
         }
         graph = graph.replaced(constants=constants)
-        groups = fuse_maps(graph, lambda equation: not exact and is_map(equation))
-        return cls(Plan(graph, groups, donated, scratch_of, backend(device.kind).alignment), device, exact)
+        groups = fuse_maps(
+            graph,
+            lambda equation: not exact and is_map(equation),
+            is_fusible=lambda equation, others: not exact and is_fusible(equation, others),
+        )
+        needs = partial(_scratch_of, exact=exact)
+        return cls(Plan(graph, groups, donated, needs, backend(device.kind).alignment), device, exact)
 
     # -- writing ------------------------------------------------------------------------------
 
     def _write(self, group: Group) -> None:
-        if group.fused:
-            self._maps.append(written(f"map{len(self._maps)}", group, self.plan))
-            self._launch(self._maps[-1], group)
-            return
+        is_one = not group.fused and not self._exact and is_reduction(group.equations[0])
+        if group.reductions or is_one:
+            self._launch(reduced(f"reduce{len(self._kernels)}", group, self.plan), group)
+        elif group.fused:
+            self._launch([written(f"map{len(self._kernels)}", group, self.plan)], group)
+        else:
+            self._call(group)
+
+    def _call(self, group: Group) -> None:
         for equation in group.equations:
             if equation.output.size and not self.plan.views.is_view(equation):
                 first = len(self._writer.lines)
                 call(self._writer, equation, self._owner)
                 self._writer.comment(first, str(equation.output))
 
-    def _launch(self, kernel: Map, group: Group) -> None:
+    def _launch(self, kernels: list[Kernel], group: Group) -> None:
         w = self._writer
-        names = [w.name(x) for x in kernel.arguments]
-        arguments = w.made(f"({', '.join(names)}{',' if len(names) == 1 else ''})", "a")
+        self._kernels += kernels
         first = len(w.lines)
-        w.line(f"{kernel.name}(({kernel.blocks},), ({BLOCK},), {arguments})")
+        for kernel in kernels:
+            names = kernel.arguments
+            arguments = w.made(f"({', '.join(names)}{',' if len(names) == 1 else ''})", "a")
+            w.line(f"{kernel.name}(({kernel.blocks},), ({kernel.threads},), {arguments})")
         w.comment(first, ", ".join(dict.fromkeys(equation.primitive.name for equation in group.equations)))
 
     def _module(self) -> str:
-        helpers = dict.fromkeys(helper for kernel in self._maps for helper in sorted(kernel.helpers))
-        return "\n".join([*helpers, *[kernel.text for kernel in self._maps]])
+        helpers = dict.fromkeys(helper for kernel in self._kernels for helper in sorted(kernel.helpers))
+        return "\n".join([*helpers, *[kernel.text for kernel in self._kernels]])
 
     def _compile(self, module: str) -> None:
         if module:
-            names = [kernel.name for kernel in self._maps]
+            names = [kernel.name for kernel in self._kernels]
             compiled = self._owner.kernels(module, names, self._device)
             self._writer.bound.update(zip(names, compiled, strict=True))
 
@@ -147,4 +163,11 @@ class CupyProgram:
             Where to find the outputs.
         """
         arrays = self.plan.arrays(memory, slots, self._constants)
-        return self._bind(self._writer.values(memory, arrays, scratch_of, sparse)), arrays
+        return self._bind(
+            self._writer.values(memory, arrays, partial(_scratch_of, exact=self._exact), sparse)
+        ), arrays
+
+
+def _scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], Any]]:
+    """Return shape and dtype of the arrays that an equation needs besides its output."""
+    return partials_of(equation) if not exact and is_reduction(equation) else scratch_of(equation)

@@ -24,11 +24,11 @@ from sknet.compile.executors.device._c_scalar import (
     translated,
     type_of,
 )
+from sknet.compile.executors.device._schedules import BLOCK
 from sknet.compile.passes import Group
 
-__all__ = ["Map", "is_map", "position", "written"]
+__all__ = ["Kernel", "MapWriter", "is_map", "is_narrow", "live", "position", "written"]
 
-BLOCK = 256  # threads per block
 MOST_BLOCKS = 4096  # several per multiprocessor of any GPU; beyond that, a thread computes several elements
 NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
 
@@ -56,7 +56,7 @@ __device__ float uniform(unsigned long long i, unsigned long long key0, unsigned
 """
 
 
-class Map(NamedTuple):
+class Kernel(NamedTuple):
     """One kernel.
 
     Attributes
@@ -67,17 +67,18 @@ class Map(NamedTuple):
         C source.
     helpers : frozenset of str
         Device functions that it calls.
-    arguments : list of Variable
-        The variables whose arrays it takes, in order.
-    blocks : int
-        How many blocks of `BLOCK` threads to launch.
+    arguments : list of str
+        The names of the arrays that it takes, in order.
+    blocks, threads : int
+        How many blocks to launch, of how many threads.
     """
 
     name: str
     text: str
     helpers: frozenset[str]
-    arguments: list[Variable]
+    arguments: list[str]
     blocks: int
+    threads: int = BLOCK
 
 
 def is_map(equation: Equation) -> bool:
@@ -95,7 +96,7 @@ def is_map(equation: Equation) -> bool:
     return True
 
 
-def written(name: str, group: Group, plan: Plan) -> Map:
+def written(name: str, group: Group, plan: Plan) -> Kernel:
     """Return the kernel of a group of maps.
 
     Parameters
@@ -109,17 +110,13 @@ def written(name: str, group: Group, plan: Plan) -> Map:
 
     Returns
     -------
-    Map
+    Kernel
         Its source, ready to be compiled.
     """
-    writer = _MapWriter(group, plan)
-    lines, used = _live([*writer.loads, *writer.lines], writer.stores)
-    arguments = [x for x in writer.arguments if writer.names[x] in used]
-    size = group.equations[0].output.size
-    parameters = ", ".join(
-        f"{'' if x in writer.stored else 'const '}{type_of(x.dtype)} *{writer.names[x]}" for x in arguments
-    )
-    kind = "unsigned int" if writer.is_narrow else "unsigned long long"
+    writer = MapWriter(group, plan)
+    lines, used = live([*writer.loads, *writer.lines], writer.stores)
+    size, parameters = math.prod(writer.shape), ", ".join(writer.parameters(used))
+    kind = writer.index_kind
     start = "blockIdx.x * blockDim.x + threadIdx.x" if writer.is_narrow else (
         "(unsigned long long)blockIdx.x * blockDim.x + threadIdx.x"
     )  # fmt: skip
@@ -129,7 +126,7 @@ def written(name: str, group: Group, plan: Plan) -> Map:
         f"    for ({kind} i = {start}; i < {size}; i += gridDim.x * blockDim.x) {{\n{body}\n    }}\n}}\n"
     )
     blocks = min(-(-size // BLOCK), MOST_BLOCKS)
-    return Map(name, text, frozenset(writer.helpers), arguments, blocks)
+    return Kernel(name, text, frozenset(writer.helpers), writer.taken(used), blocks)
 
 
 class Line(NamedTuple):
@@ -146,12 +143,12 @@ class Line(NamedTuple):
 NAME = re.compile(r"\b[a-z]\d+(?:_row)?\b")
 
 
-def _live(lines: list[Line], stores: list[str]) -> tuple[list[Line], set[str]]:
+def live(lines: list[Line], stores: list[str]) -> tuple[list[Line], set[str]]:
     """Return the lines that the stores depend on, and all names in them and in the stores.
 
     The others compute or read operands of which only the shape matters, as those of `ones_like`.
     """
-    used = {name for store in stores for name in NAME.findall(store)}
+    used = {name for text in stores for name in NAME.findall(text)}
     kept = []
     for line in reversed(lines):
         if line.name in used:
@@ -208,11 +205,31 @@ def position(
     return " + ".join(terms) or "0", any(stride < 0 for _, stride in axes)
 
 
-class _MapWriter:
-    """Writes the body of one kernel.
+def is_narrow(group: Group, plan: Plan) -> bool:
+    """Tell whether 32 bits are enough to count the elements that a kernel reads and writes."""
+    operands = {x for equation in group.equations for x in (*equation.variables, equation.output)}
+    return all(_extent(plan.views.ghost(x)) < NARROW for x in operands)
+
+
+def _extent(ghost: np.ndarray) -> int:
+    reach: int = sum(abs(stride) * n for stride, n in zip(ghost.strides, ghost.shape, strict=True))
+    return max(ghost.size, reach // ghost.dtype.itemsize)
+
+
+class MapWriter:
+    """Writes the body of one kernel: what it does for one element, number ``i`` of the maps' shape.
+
+    Parameters
+    ----------
+    group : Group
+        With at least one map.
+    plan : Plan
+        The memory of the values.
 
     Attributes
     ----------
+    shape : tuple of int
+        That of the maps.
     names : dict of Variable to str
         Names of arrays.
     arguments : list of Variable
@@ -241,15 +258,26 @@ class _MapWriter:
         self._plan = plan
         self._elements: dict[tuple[Variable, str], str] = {}
         self._made = group.internal
-        operands = [x for equation in group.equations for x in (*equation.variables, equation.output)]
-        self.is_narrow = all(self._extent(x) < NARROW for x in operands)
-        for equation in group.equations:
+        self.is_narrow = is_narrow(group, plan)
+        for equation in group.maps:
             self._write(equation)
 
-    def _extent(self, x: Variable) -> int:
-        ghost = self._plan.views.ghost(x)
-        reach = sum(abs(stride) * n for stride, n in zip(ghost.strides, x.shape, strict=True))
-        return max(x.size, reach // x.dtype.itemsize)
+    @property
+    def index_kind(self) -> str:
+        """The type of indices."""
+        return "unsigned int" if self.is_narrow else "unsigned long long"
+
+    def taken(self, used: set[str]) -> list[str]:
+        """Return the names of the arrays that a kernel takes if its body uses some names."""
+        return [self.names[x] for x in self.arguments if self.names[x] in used]
+
+    def parameters(self, used: set[str]) -> list[str]:
+        """Return the parameters of such a kernel."""
+        return [
+            f"{'' if x in self.stored else 'const '}{type_of(x.dtype)} *{self.names[x]}"
+            for x in self.arguments
+            if self.names[x] in used
+        ]
 
     def _write(self, equation: Equation) -> None:
         output = equation.output
@@ -302,7 +330,7 @@ class _MapWriter:
 
 # -- elements that depend on other positions of the operands ---------------------------------
 
-Special = Callable[[_MapWriter, Equation], str]
+Special = Callable[[MapWriter, Equation], str]
 SPECIAL: dict[str, Special] = {}
 
 
@@ -310,7 +338,7 @@ special = registry(SPECIAL)  # registers how an element of a primitive is writte
 
 
 @special("flat_index")
-def _flat_index(w: _MapWriter, equation: Equation) -> str:
+def _flat_index(w: MapWriter, equation: Equation) -> str:
     # A thread cannot raise: an index out of bounds wraps around, as in CuPy.
     length = equation.params["length"]
     [x] = equation.variables
@@ -319,25 +347,25 @@ def _flat_index(w: _MapWriter, equation: Equation) -> str:
 
 
 @special("take_at")
-def _take_at(w: _MapWriter, equation: Equation) -> str:
+def _take_at(w: MapWriter, equation: Equation) -> str:
     x, positions = equation.operands
     index = w.element(positions)
     return w.known(x) or w.at(x, x.shape, index)
 
 
-def _row(w: _MapWriter, x: Variable, length: int) -> str:
+def _row(w: MapWriter, x: Variable, length: int) -> str:
     return w.known(x) or w.element(x, f"(i / {length})")
 
 
 @special("put_at")
-def _put_at(w: _MapWriter, equation: Equation) -> str:
+def _put_at(w: MapWriter, equation: Equation) -> str:
     g, positions = equation.operands
     length, dtype = equation.output.shape[-1], equation.output.dtype
     return f"{_row(w, positions, length)} == i ? {cast(g, _row(w, g, length), dtype)} : {literal(0, dtype)}"
 
 
 @special("subtract_at")
-def _subtract_at(w: _MapWriter, equation: Equation) -> str:
+def _subtract_at(w: MapWriter, equation: Equation) -> str:
     x, g, positions = equation.operands
     length, dtype = equation.output.shape[-1], equation.output.dtype
     before, less = cast(x, w.element(x), dtype), cast(g, _row(w, g, length), dtype)
@@ -345,7 +373,7 @@ def _subtract_at(w: _MapWriter, equation: Equation) -> str:
 
 
 @special("uniform_draws")
-def _uniform_draws(w: _MapWriter, equation: Equation) -> str:
+def _uniform_draws(w: MapWriter, equation: Equation) -> str:
     params, step = equation.params, equation.operands[1]
     counted = w.element(step) if type(step) is Variable else str(step)
     w.helpers.add(PHILOX)
@@ -354,7 +382,7 @@ def _uniform_draws(w: _MapWriter, equation: Equation) -> str:
 
 
 @special("dropout_mask")
-def _dropout_mask(w: _MapWriter, equation: Equation) -> str:
+def _dropout_mask(w: MapWriter, equation: Equation) -> str:
     p, dtype = float(equation.params["p"]), equation.output.dtype
     scale = literal(1.0 / (1.0 - p) if p < 1 else 0.0, dtype)
     draw = _uniform_draws(w, equation)
