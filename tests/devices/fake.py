@@ -225,6 +225,10 @@ def _launch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return FakeArray(np.asarray(result), here)
 
 
+# With `out=`, too, CuPy takes memory for these from its pool (for some layouts of the operand only).
+WORKING = {"all", "any", "argmax", "argmin", "max", "min", "prod", "sum", "vdot"}
+
+
 class _Function:
     """A function as CuPy has it, computed by NumPy's; ufuncs have `at` as well."""
 
@@ -240,6 +244,9 @@ class _Function:
             for x in args:  # CuPy copies an operand that shares memory with `out`, but for `out` itself
                 if type(x) is FakeArray and x is not out and np.may_share_memory(x._values, out._values):
                     _count("allocations")
+        is_vector = self.__name__ == "matmul" and args[0].ndim == args[1].ndim == 1
+        if out is not None and (self.__name__ in WORKING or is_vector):
+            _count("allocations")
         result = _launch(self._function, *args, **kwargs)
         if dtypes is None or out is not None or result.dtype == dtypes[0]:
             return result

@@ -239,6 +239,8 @@ class Reducer(NamedTuple):
         return [total.declared for total in self.totals]
 
     def _loop(self, loop: Loop, first: str, stop: str, step: int) -> list[str]:
+        if not loop.size:
+            return []
         taken = [total.plus(value) for total, value in zip(self.totals, loop.values, strict=True)]
         count = "r++" if step == 1 else f"r += {step}"
         head = f"for ({self.index_type} r = {first}; r < {stop}; {count}) {{"

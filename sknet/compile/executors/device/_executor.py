@@ -2,7 +2,7 @@
 
 It runs on every device whose backend compiles kernels. A whole step is issued on the current
 stream; nothing is copied from or to the host, and no memory is allocated except by the calls that
-`_calls` names, and by CuPy's reductions and products of vectors, from its pool.
+`_calls` names.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,8 @@ class CupyProgram:
     rounded separately (no fused multiply-add), so its results equal those of CuPy's own kernels, called
     one after the other, to the last bit. They differ from NumPy's by the error of CUDA's functions
     (`exp`, `tanh`, ...), one or two units in the last place, and because CuPy flushes denormal float32
-    numbers to zero (``-ftz=true``). Indices of `take_along_axis` wrap around where NumPy raises.
+    numbers to zero (``-ftz=true``). Reductions add in an order of their own (`_reductions`), which
+    depends on shapes alone. Indices of `take_along_axis` wrap around where NumPy raises.
     """
 
     def __reduce__(self) -> NoReturn:

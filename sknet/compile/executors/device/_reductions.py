@@ -40,7 +40,7 @@ MOST = 4  # totals of one kernel: a thread holds one of each in its registers
 def is_reduction(equation: Equation) -> bool:
     """Tell whether a kernel can be written for an equation: a reduction, or a product of two vectors."""
     name, operands, output = equation.primitive.name, equation.variables, equation.output
-    if name not in TAKEN or not output.size or not all(x.size for x in operands):
+    if name not in TAKEN or not output.size:
         return False
     if name in OF_PRODUCTS and (output.dtype.kind == "b" or len(operands) < len(equation.operands)):
         return False
@@ -63,7 +63,9 @@ def is_fusible(equation: Equation, others: Sequence[Equation]) -> bool:
 
 def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
     """Return shape and dtype of the partial totals, whatever the layout of the operand."""
-    if equation.primitive.name in OF_PRODUCTS:
+    if not any(x.size for x in equation.variables):
+        n = 0
+    elif equation.primitive.name in OF_PRODUCTS:
         n = _blocks(pieces_of_all([x.size for x in _ranges(equation)]))
     else:
         x = equation.variables[0]
@@ -86,8 +88,9 @@ def _held(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _ranges(equation: Equation) -> list[Variable]:
-    """Return the operands whose elements are counted: one of each product."""
-    return equation.variables[:1] if equation.primitive.name == "matmul" else equation.variables
+    """Return the operands whose elements are counted: one of each product; and none that is empty."""
+    found = equation.variables[:1] if equation.primitive.name == "matmul" else equation.variables
+    return [x for x in found if x.size]
 
 
 def _axes(equation: Equation) -> tuple[int, ...]:
@@ -194,6 +197,8 @@ def reduced(name: str, group: Group, plan: Plan) -> list[Kernel]:
     if group.reductions:
         return writer.fused()
     [equation] = group.equations
+    if not any(x.size for x in equation.variables):
+        return writer.empty(equation)
     return writer.products(equation) if equation.primitive.name in OF_PRODUCTS else writer.single(equation)
 
 
@@ -221,6 +226,11 @@ class _Writer:
         loop = Loop(gone.size, body, values, planned.pieces, planned.length)
         arrays = dict(zip(maps.taken(used), maps.parameters(used), strict=True))
         return self._kernels(equations, [loop], kept.size, planned, arrays, frozenset(maps.helpers))
+
+    def empty(self, equation: Equation) -> list[Kernel]:
+        """Return the kernel of totals of no elements."""
+        loop, planned = Loop(0, [], ["0"], 1, 0), Schedule("thread", 1, 1, 0)
+        return self._kernels([equation], [loop], equation.output.size, planned, {})
 
     def single(self, equation: Equation) -> list[Kernel]:
         """Return the kernels of a reduction of an array in memory."""

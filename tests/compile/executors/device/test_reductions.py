@@ -185,6 +185,18 @@ def test_products_of_vectors(n, fake_device):
     np.testing.assert_allclose(mixed, x.astype("f4") @ y[:n], rtol=1e-12, atol=1e-11)
 
 
+def test_of_nothing(fake_device):
+    def function(x, y):
+        products = ops.sum_squares(x), ops.sum_squares(x, y), ops.matmul(x[:, 0], x[:, 1])
+        return ops.sum(x, 0), ops.prod(x, 0), ops.all(x), *products
+
+    arrays = np.zeros((0, 3), "float32"), np.ones((4, 2), "float32")
+    found, _ = replayed(function, *arrays, device=fake_device)
+    for result, expected in zip(found, function(*map(Tensor, arrays)), strict=True):
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected.numpy())
+
+
 # -- with what comes before -------------------------------------------------------------------
 
 
