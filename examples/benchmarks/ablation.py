@@ -26,7 +26,7 @@ from scipy.stats import rankdata
 from tables import SETS, load, out_of_fold
 
 from sknet import nn, ops
-from sknet.core import Tensor, as_tensor
+from sknet.core import Tensor
 from sknet.losses.extend import Averaged
 from sknet.preprocessing import TableEncoder
 from sknet.tabular import TabularClassifier, TabularRegressor, _base, _training
@@ -52,8 +52,6 @@ class Variant:
         Parameters of the estimator.
     encoder : dict
         Parameters of its encoders.
-    embeddings : {"instead", "beside"} or None
-        Whether categories have learned embeddings, instead of one-hot columns or beside them.
     shared : int
         Number of members that share weights, as in TabM; 0 for networks of their own.
     """
@@ -61,7 +59,6 @@ class Variant:
     name: str
     params: dict[str, Any] | Callable[[str], dict[str, Any]] = field(default_factory=dict)
     encoder: dict[str, Any] = field(default_factory=dict)
-    embeddings: str | None = None
     shared: int = 0
 
 
@@ -77,20 +74,28 @@ def batches_of(factor: int, task: str) -> dict[str, Any]:
     return {name: factor * size for name, size in recipe(task, "batch_size").items()}
 
 
+def embeddings(kinds: str) -> dict[str, Any]:
+    """Return parameters by which members of these kinds have embeddings, and no others."""
+    return {f"{kind}__embeddings": kind in kinds for kind in KINDS}
+
+
 SHARP: dict[str, Any] = {"smooth": None}
+ONE_HOT = {**SHARP, "sharp__embeddings": False}
+EMBEDDED = {**SHARP, "sharp__embeddings": True}
 UNSCALED = Variant("epochs and batches of 10,000 rows", lambda task: recipe(task, "epochs", "batch_size"))
 VARIANTS = {
     "encoding": [
-        Variant("unchanged", SHARP),
-        Variant("one-hot, however many levels", SHARP, {"max_levels": LEVELS}),
-        Variant("target encoding", SHARP, {"max_levels": 2}),
-        Variant("embeddings", SHARP, {"max_levels": LEVELS}, "instead"),
-        Variant("embeddings beside one-hot", SHARP, {"max_levels": LEVELS}, "beside"),
+        Variant("one-hot", ONE_HOT),
+        Variant("one-hot, however many levels", ONE_HOT, {"max_levels": LEVELS}),
+        Variant("target encoding", ONE_HOT, {"max_levels": 2}),
+        Variant("embeddings", EMBEDDED),
+        Variant("embeddings, however many levels", EMBEDDED, {"max_levels": LEVELS}),
     ],
     "whole": [
-        Variant("unchanged"),
-        Variant("target encoding", {}, {"max_levels": 2}),
-        Variant("embeddings", {}, {"max_levels": LEVELS}, "instead"),
+        Variant("one-hot", embeddings("")),
+        Variant("embeddings", embeddings("smooth sharp")),
+        Variant("embeddings of sharp members", embeddings("sharp")),
+        Variant("target encoding", embeddings(""), {"max_levels": 2}),
     ],
     "sharing": [
         Variant("one network", SHARP),
@@ -106,34 +111,12 @@ VARIANTS = {
         Variant("half the epochs", {"budget": 0.5}),
     ],
     "many": [
-        Variant("unchanged"),
+        Variant("batches of 10,000 rows", partial(batches_of, 1)),
+        Variant("twice as large", partial(batches_of, 2)),
+        Variant("four times as large", partial(batches_of, 4)),
         UNSCALED,
-        Variant("batches four times as large", partial(batches_of, 4)),
-        Variant("epochs of 10,000 rows", lambda task: recipe(task, "epochs")),
     ],
 }
-
-
-class Embedding(_training.TabularNet):
-    """The network of a member with a learned vector for each level of a category.
-
-    Categories are read from their one-hot columns, the `spans` of the inputs.
-    """
-
-    def __init__(self, spans: list[tuple[int, int]], beside: bool, n_features: int, *others: Any) -> None:
-        lengths = [round(1.6 * (stop - start) ** 0.56) for start, stop in spans]
-        covered = {i for start, stop in spans for i in range(start, stop)}
-        kept = np.array([i for i in range(n_features) if beside or i not in covered])
-        super().__init__(len(kept) + sum(lengths), *others)
-        self.spans, self.kept = tuple(spans), kept
-        draw = nn.init.Normal(1.0)
-        pairs = zip(spans, lengths, strict=True)
-        self.vectors = nn.ModuleList(*(nn.Linear(b - a, n, bias=False, init=draw) for (a, b), n in pairs))
-
-    def forward(self, x: Any) -> Tensor:
-        x = as_tensor(x)
-        parts = [vector(x[..., a:b]) for vector, (a, b) in zip(self.vectors, self.spans, strict=True)]
-        return super().forward(ops.concat([x[..., self.kept], *parts], axis=-1))
 
 
 class Shared(nn.Module):
@@ -178,21 +161,9 @@ class Watched:
 
     def _changes(self) -> Iterator[tuple[tuple[Any, str], Any]]:
         """Yield what the variant replaces in the modules that train members."""
-        variant, plans, encode = self.variant, [], _base.fit_encoder
+        variant = self.variant
         if variant.encoder:
             yield (_base, "TableEncoder"), partial(TableEncoder, **variant.encoder)
-        if variant.embeddings:
-
-            def fit_encoder(*args: Any) -> Any:
-                found = encode(*args)
-                plans.append(found[0].plan)
-                return found
-
-            def network(*args: Any) -> nn.Module:
-                return Embedding(spans_of(plans[-1]), variant.embeddings == "beside", *args)
-
-            yield (_base, "fit_encoder"), fit_encoder
-            yield (_training, "TabularNet"), network
         if variant.shared:
             smoothed = _training.loss_with
             yield (
@@ -294,16 +265,6 @@ MIXES: dict[str, Callable[[Held, Any], np.ndarray]] = {
     "stacked kinds": lambda held, rows: stacked(held, held.tempered(held.kinds, rows), rows),
     "stacked networks": lambda held, rows: stacked(held, held.tempered(held.members, rows), rows),
 }
-
-
-def spans_of(plan: Any) -> list[tuple[int, int]]:
-    """Return the first input and the last, exclusively, of each category of more than two levels."""
-    start, found = plan.width - sum(len(column.names) for column in plan._columns), []
-    for i, column in enumerate(plan._columns):
-        if i < len(plan.categories) and len(column.names) > 2:
-            found.append((start, start + len(column.names)))
-        start += len(column.names)
-    return found
 
 
 def fitted(variant: Variant, X: Any, y: Any, task: str, seed: int, **params: Any) -> Any:

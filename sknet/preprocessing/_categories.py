@@ -45,6 +45,11 @@ class CategoryColumn:
         levels = self.values[FIRST:]
         return np.count_nonzero(levels) / max(levels.size, 1)
 
+    @property
+    def is_one_hot(self) -> bool:
+        """Whether there is an output for each level that is kept."""
+        return len(self.names) > 2 and bool(np.isin(self.values, (0.0, 1.0)).all())
+
 
 @dataclass(frozen=True)
 class Crossed:

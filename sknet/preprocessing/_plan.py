@@ -177,6 +177,14 @@ class Plan:
         full = len(self.numbers.names) + sum(column.density * len(column.names) for column in self._columns)
         return full / max(self.width, 1)
 
+    @cached_property
+    def one_hot(self) -> tuple[tuple[int, int], ...]:
+        """The first output, and the last, exclusively, of each category with one for every level."""
+        ends = np.cumsum([len(column.names) for column in self._columns]).tolist()
+        at = self.width - (ends[-1] if ends else 0)
+        places = zip(self._columns, ends, strict=True)
+        return tuple([(at + end - len(each.names), at + end) for each, end in places if each.is_one_hot])
+
     @property
     def _columns(self) -> tuple[CategoryColumn, ...]:
         """The encodings of codes."""

@@ -326,7 +326,15 @@ class BaseTabular(Predicts, Summarized):
         for seed in job.seeds[1 : 1 + setting.per_fold]:
             began = time.monotonic()
             model, history = train_member(
-                setting, own, others, task.loss, task.n_outputs, seed, device=self.device, callbacks=ticks
+                setting,
+                own,
+                others,
+                task.loss,
+                task.n_outputs,
+                seed,
+                one_hot=encoder.plan.one_hot,
+                device=self.device,
+                callbacks=ticks,
             )
             member = Member(job.kind, job.fold, encoder, model, history)
             if progress is not None:
@@ -362,7 +370,7 @@ class BaseTabular(Predicts, Summarized):
     def slim(self) -> Self:
         """Return a copy that predicts the same and has nothing that only training needs.
 
-        Its members have no state of the optimizer and no history, and `oof_prediction_` has no rows.
+        Its members have no history, and `oof_prediction_` has no rows.
 
         Returns
         -------

@@ -25,6 +25,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "label_smoothing": 0.0,
         "keep": "best",
         "batch_size": 256,
+        "embeddings": {"binary": False, "multiclass": True, "regression": True},
         "piecewise": "tree",
         "n_bins": 16,
     },
@@ -39,6 +40,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "label_smoothing": {"binary": 0.1, "multiclass": 0.1, "regression": 0.0},
         "keep": "last",
         "batch_size": {"binary": 256, "multiclass": 256, "regression": 128},
+        "embeddings": {"binary": False, "multiclass": True, "regression": True},
         "piecewise": "both",
         "n_bins": {"binary": 16, "multiclass": 8, "regression": 24},
     },
@@ -75,6 +77,8 @@ class Members(ParameterObject):
         The weights to keep: of the epoch with the lowest loss of held-out rows, or of the last.
     batch_size : int or "auto", default="auto"
         Rows per batch.
+    embeddings : bool or "auto", default="auto"
+        Whether levels of categories have learned vectors, instead of weights of their own in the first layer.
     piecewise : {"both", "tree", "quantile", "auto"} or None, default="auto"
         As for `TableEncoder`.
     n_bins : int or "auto", default="auto"
@@ -98,6 +102,7 @@ class Members(ParameterObject):
         "label_smoothing": _auto(Interval(Real, 0, 1, closed="left")),
         "keep": [StrOptions({"best", "last", "auto"})],
         "batch_size": _auto(Interval(Integral, 1, None, closed="left")),
+        "embeddings": _auto("boolean"),
         "piecewise": [StrOptions({"both", "tree", "quantile", "auto"}), None],
         "n_bins": _auto(Interval(Integral, 2, None, closed="left")),
     }
@@ -115,6 +120,7 @@ class Members(ParameterObject):
         label_smoothing: float | str = "auto",
         keep: str = "auto",
         batch_size: int | str = "auto",
+        embeddings: bool | str = "auto",
         piecewise: str | None = "auto",
         n_bins: int | str = "auto",
     ) -> None:
@@ -128,6 +134,7 @@ class Members(ParameterObject):
         self.label_smoothing = label_smoothing
         self.keep = keep
         self.batch_size = batch_size
+        self.embeddings = embeddings
         self.piecewise = piecewise
         self.n_bins = n_bins
 
@@ -146,6 +153,7 @@ class Setting:
     label_smoothing: float
     keep: str
     batch_size: int
+    embeddings: bool
     piecewise: str | None
     n_bins: int
 

@@ -5,10 +5,63 @@ from typing import Any
 
 import numpy as np
 
-from sknet import nn
-from sknet.core import Tensor
+from sknet import nn, ops
+from sknet.core import Tensor, no_grad
 
-__all__ = ["TabularNet"]
+__all__ = ["LevelVectors", "TabularNet"]
+
+
+class LevelVectors(nn.Module):
+    """Learned vectors of levels, instead of one-hot columns.
+
+    The vector of a category with n levels has 1.6 n^0.56 numbers, as in fastai (J. Howard and
+    S. Gugger, 2020).
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of the input.
+    spans : sequence of (int, int)
+        The first column, and the last, exclusively, of each category; in the order of the columns.
+    """
+
+    def __init__(self, n_features: int, spans: Sequence[tuple[int, int]]) -> None:
+        lengths = [round(1.6 * (stop - start) ** 0.56) for start, stop in spans]
+        draw = nn.init.Normal(1.0)
+        pairs = zip(spans, lengths, strict=True)
+        self.tables = nn.ModuleList(*[nn.Linear(b - a, n, bias=False, init=draw) for (a, b), n in pairs])
+        self.spans, self.n_features = tuple(spans), n_features
+        self.has_vector = np.zeros(n_features, bool)
+        for start, stop in spans:
+            self.has_vector[start:stop] = True
+        is_vector: list[bool] = []
+        at = 0
+        for (start, stop), length in zip(spans, lengths, strict=True):
+            is_vector += [False] * (start - at) + [True] * length
+            at = stop
+        self.is_vector = np.array(is_vector + [False] * (n_features - at))
+
+    @property
+    def width(self) -> int:
+        """Columns of the output, in which a vector stands where the columns of its category stood."""
+        return len(self.is_vector)
+
+    def forward(self, x: Any) -> Tensor:
+        parts, at = [], 0
+        for table, (start, stop) in zip(self.tables, self.spans, strict=True):
+            parts += [x[..., at:start], table(x[..., start:stop])]
+            at = stop
+        return ops.concat([*parts, x[..., at:]], axis=-1)
+
+    def weights(self, weight: Any) -> Tensor:
+        """Return the weights of the input, of shape (n_features, n), that `weight` of the output makes."""
+        parts, at, place = [], 0, 0
+        for table, (start, stop) in zip(self.tables, self.spans, strict=True):
+            first = place + start - at
+            last = first + table.out_features
+            parts += [weight[place:first], table.weight @ weight[first:last]]
+            at, place = stop, last
+        return ops.concat([*parts, weight[place:]])
 
 
 class TabularNet(nn.Module):
@@ -26,6 +79,8 @@ class TabularNet(nn.Module):
         Share of hidden units to drop in training.
     scales : bool
         Whether each column has a learned factor; must be false for sparse inputs.
+    spans : sequence of (int, int)
+        The one-hot columns of each category whose levels have learned vectors; none for sparse inputs.
     """
 
     def __init__(
@@ -35,10 +90,12 @@ class TabularNet(nn.Module):
         hidden_layer_sizes: Sequence[int],
         dropout: float,
         scales: bool = True,
+        spans: Sequence[tuple[int, int]] = (),
     ) -> None:
-        self.scale = nn.Scale(n_features) if scales else None
+        self.vectors = LevelVectors(n_features, spans) if spans else None
+        width = n_inputs = n_features if self.vectors is None else self.vectors.width
+        self.scale = nn.Scale(width) if scales else None
         layers: list[nn.Module] = []
-        width = n_features
         for size in hidden_layer_sizes:
             layers += [nn.Linear(width, size, parametrization="ntp", init="data"), nn.ReLU()]
             if dropout:
@@ -46,25 +103,61 @@ class TabularNet(nn.Module):
             width = size
         last = nn.Linear(width, n_outputs, parametrization="ntp", init=nn.init.FromData(bias="zeros"))
         self.body = nn.Sequential(*layers, last)
-        self.skip = nn.Linear(n_features, n_outputs, bias=False, parametrization="ntp", init="zeros")
+        self.skip = nn.Linear(n_inputs, n_outputs, bias=False, parametrization="ntp", init="zeros")
 
     def forward(self, x: Any) -> Tensor:
         if self.scale is not None and self.training and not self.body[0].awaits_data:
             return self._with_scaled_weights(x, self.scale.weight)
-        scaled = x if self.scale is None else self.scale(x)
+        h = x if self.vectors is None else self.vectors(x)
+        scaled = h if self.scale is None else self.scale(h)
         output: Tensor = self.body(scaled) + self.skip(scaled)
         return output
 
     def _with_scaled_weights(self, x: Any, scale: Tensor) -> Tensor:
-        """Return the same with the factors multiplied into the weights.
+        """Return the same with the factors, and vectors of levels, multiplied into the weights.
 
-        The gradient of the factors is then a sum over those of the weights, and needs no other product of the
-        size of the layer: a step is a sixth shorter.
+        Their gradients are then sums over those of the weights, and need no other product of the size of the
+        layer: a step is a sixth shorter.
         """
         first, *others = self.body
         factors = scale[:, np.newaxis] * first.in_features**-0.5
-        hidden = x @ (first.weight * factors) + first.bias
+        weight, of_skip = first.weight * factors, self.skip.weight * factors
+        if self.vectors is not None:
+            weight, of_skip = self.vectors.weights(weight), self.vectors.weights(of_skip)
+        hidden = x @ weight + first.bias
         for layer in others:
             hidden = layer(hidden)
-        output: Tensor = hidden + x @ (self.skip.weight * factors)
+        output: Tensor = hidden + x @ of_skip
         return output
+
+    def without_vectors(self) -> "TabularNet":
+        """Return a network that predicts the same from one-hot columns.
+
+        Vectors times weights are weights. It is a copy, or this one if it has no vectors.
+        """
+        vectors = self.vectors
+        if vectors is None:
+            return self
+        plain, scale = self.copy(), self.scale.weight.numpy()
+        plain.vectors, plain.scale = None, nn.Scale(vectors.n_features)
+        factors = np.ones(vectors.n_features, scale.dtype)
+        factors[~vectors.has_vector] = scale[~vectors.is_vector]
+        plain.scale.weight.data = factors
+        scale = np.where(vectors.is_vector, scale, 1.0).astype(scale.dtype)
+        first, *others = plain.body
+        plain.body = nn.Sequential(_widened(first, vectors, scale), *others)
+        plain.skip = _widened(plain.skip, vectors, scale)
+        return plain
+
+
+def _widened(layer: nn.Linear, vectors: LevelVectors, scale: np.ndarray) -> nn.Linear:
+    """Return a layer that has the outputs for one-hot columns which this one has for scaled vectors."""
+    found = nn.Linear(
+        vectors.n_features, layer.out_features, bias=layer.bias is not None, parametrization="ntp"
+    )
+    factors = scale[:, np.newaxis] * (found.in_features / layer.in_features) ** 0.5
+    with no_grad():
+        found.weight.data = vectors.weights(layer.weight * factors.astype(scale.dtype)).numpy()
+    if layer.bias is not None:
+        found.bias.data = layer.bias.data
+    return found

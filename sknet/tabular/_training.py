@@ -10,7 +10,7 @@ from sknet import nn
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.device import to_host
 from sknet.engine import Batches, History, Model, Score
-from sknet.engine.extend import Settings, Validation, chunk_rows_of, predict_rows, train
+from sknet.engine.extend import Settings, Validation, chunk_rows_of, predict_rows, slim_model, train
 from sknet.losses import LogLoss, Loss
 from sknet.ops import is_sparse
 from sknet.tabular._members import Setting
@@ -142,6 +142,7 @@ def train_member(
     n_outputs: int,
     seed: int,
     *,
+    one_hot: "tuple[tuple[int, int], ...]" = (),
     device: Any = "cpu",
     callbacks: "tuple[Callback, ...]" = (),
 ) -> tuple[Model, History]:
@@ -159,6 +160,8 @@ def train_member(
         Number of outputs of the network.
     seed : int
         Seed of initial weights, order of rows and dropout.
+    one_hot : tuple of (int, int), default=()
+        The first column, and the last, exclusively, of each category.
     device : str or Device, default="cpu"
         The device to train on.
     callbacks : tuple of Callback, default=()
@@ -173,7 +176,14 @@ def train_member(
     """
     random_state = np.random.RandomState(seed)
     scales = not is_sparse(training.X)
-    network = TabularNet(training.X.shape[1], n_outputs, setting.hidden_layer_sizes, setting.dropout, scales)
+    network = TabularNet(
+        training.X.shape[1],
+        n_outputs,
+        setting.hidden_layer_sizes,
+        setting.dropout,
+        scales,
+        one_hot if setting.embeddings and scales else (),
+    )
     network.initialize(random_state)
     seen: Any = slice(None)
     most = min(ROWS_SEEN, max(ROWS_SEEN // 8, MOST_ELEMENTS // training.X.shape[1]))
@@ -198,4 +208,19 @@ def train_member(
     train(
         model, training.batches(model, size), history, settings, NoScore, validation, [*callbacks, *stopping]
     )
-    return model, history
+    return _predicting(model), history
+
+
+def _predicting(model: Model) -> Model:
+    """Return a trained model without what only training needs, whose network reads one-hot columns."""
+    network = model.module.without_vectors()
+    if network is model.module:
+        return slim_model(model)
+    return Model(
+        network,
+        loss=model.loss_function,
+        optimizer=model.optimizer,
+        device=model.device,
+        random_state=model.random_state,
+        copy=False,
+    )

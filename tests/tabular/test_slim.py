@@ -30,7 +30,7 @@ def test_predictions_and_sizes(name, tmp_path):
     slim = estimator.slim()
     sknet.save(estimator, tmp_path / "it", include="predict")
     assert (tmp_path / "it").stat().st_size < 1.05 * own
-    assert len(pickle.dumps(slim)) < 1.2 * own < 2 * own < len(pickle.dumps(estimator))
+    assert len(pickle.dumps(slim)) < len(pickle.dumps(estimator)) < 1.2 * own  # no state of an optimizer
     for other in (slim, pickle.loads(pickle.dumps(slim)), sknet.load(tmp_path / "it"), slim.slim()):
         np.testing.assert_array_equal(other.predict(X), estimator.predict(X))
         np.testing.assert_array_equal(other.freeze().predict(X), estimator.predict(X))
