@@ -25,7 +25,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "label_smoothing": 0.0,
         "keep": "best",
         "batch_size": 256,
-        "embeddings": {"binary": False, "multiclass": True, "regression": True},
+        "embeddings": False,
         "piecewise": "tree",
         "n_bins": 16,
     },
@@ -40,7 +40,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "label_smoothing": {"binary": 0.1, "multiclass": 0.1, "regression": 0.0},
         "keep": "last",
         "batch_size": {"binary": 256, "multiclass": 256, "regression": 128},
-        "embeddings": {"binary": False, "multiclass": True, "regression": True},
+        "embeddings": True,
         "piecewise": "both",
         "n_bins": {"binary": 16, "multiclass": 8, "regression": 24},
     },
@@ -225,10 +225,10 @@ def _is_auto(value: Any) -> bool:
 
 
 def _batch_size(batch_size: int, n_rows: int) -> int:
-    """Return the batch size: smaller for small tables, larger for large ones."""
+    """Return the batch size: smaller for small tables, larger for very large ones."""
     if n_rows < 5_000:
         return int(max(16, min(128, 2 ** round(math.log2(max(n_rows, 1) / 16)))))
-    return batch_size if n_rows < 50_000 else 2 * batch_size if n_rows < 200_000 else 4 * batch_size
+    return batch_size if n_rows < 200_000 else 4 * batch_size
 
 
 def _epochs(epochs: int, n_rows: int) -> int:
