@@ -97,6 +97,20 @@ class Callback(ParameterObject):
     may_warn: ClassVar[bool] = True
     """Whether it may trigger NumPy warnings; if not, calling it is cheaper."""
 
+    def epochs_ahead(self) -> int:
+        """Return how many epochs may be trained before `on_epoch_end` is called for the first of them.
+
+        More than one makes fits with short epochs faster. The hooks are then called for each epoch in turn,
+        when the last of them has been trained: all but the last call must return None, and must neither
+        change the fit nor look at its model.
+
+        Returns
+        -------
+        int
+            Here, 1.
+        """
+        return 1
+
     def on_fit_begin(self, fit: FitView) -> Answer:
         """Called once, before the first epoch.
 

@@ -17,6 +17,7 @@ from sknet.optim.schedules import Schedule
 
 __all__ = ["EarlyStopping"]
 
+MANY = 1 << 20  # epochs
 SPOKEN = {
     "loss": "Training loss",
     "score": "Training score",
@@ -108,6 +109,17 @@ class EarlyStopping(Callback):
     def best_(self) -> float:
         """The best number so far."""
         return math.nan if self._plateau is None else self._plateau.best
+
+    def epochs_ahead(self) -> int:
+        """Return after how many epochs it can first have something to do."""
+        if self.restore_best or self._plateau is None:
+            return 1
+        optimizer, plateau = self._model.optimizer, self._plateau
+        left = self.patience - plateau.count
+        for schedule in optimizer.schedules if optimizer.goes_in_steps else ():
+            if schedule.patience is not None:
+                left = min(left, schedule.patience - plateau.waited)
+        return int(max(0, min(left, MANY))) + 1
 
     def on_fit_begin(self, fit: FitView) -> None:
         self._name, self._model = self.monitor or fit.monitor, fit.model

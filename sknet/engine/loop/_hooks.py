@@ -79,6 +79,14 @@ class Hooks:
         """Whether a callback has `on_block_end`."""
         return bool(self._of["on_block_end"])
 
+    @property
+    def epochs_ahead(self) -> int:
+        """How many epochs may be trained before the hooks are called for the first of them."""
+        if self.looks_at_blocks or self.steps_per_block < sys.maxsize:
+            return 1
+        called = self._of["on_epoch_begin"] + self._of["on_epoch_end"]
+        return min([callback.epochs_ahead() for callback in called], default=sys.maxsize)
+
     def __bool__(self) -> bool:
         return bool(self.callbacks)
 

@@ -103,6 +103,43 @@ class Epochs(ABC):
             Loss of each step; a batch with zero weight has none.
         """
 
+    def at_once(self, n_iter: int, most: int, most_steps: int) -> int:
+        """Return how many whole epochs `train_several` can train on.
+
+        Parameters
+        ----------
+        n_iter : int
+            Number of epochs done.
+        most, most_steps : int
+            The most epochs, and steps.
+
+        Returns
+        -------
+        int
+            At least 1: epochs that must be trained one by one.
+        """
+        return 1
+
+    def train_several(self, n_epochs: int) -> int:
+        """Train on whole epochs; then call `enter` for each, and for the one that is not whole, if there is.
+
+        Parameters
+        ----------
+        n_epochs : int
+            Number of epochs, from `at_once`.
+
+        Returns
+        -------
+        int
+            Number of whole epochs; the next one has begun if there are fewer, since the error of a step that
+            has to be repeated says what is wrong.
+        """
+        raise NotImplementedError
+
+    def enter(self, number: int) -> int:
+        """Be where the epoch of this index among several is trained; return its number of batches so far."""
+        raise NotImplementedError
+
     @abstractmethod
     def place(self, number: int) -> str:
         """Return the description of a batch for messages."""
@@ -167,26 +204,72 @@ class Loop:
 
     def run(self, hooks: Hooks) -> None:
         """Train until the limit of epochs or a callback ends it."""
-        fit, epochs = self._fit, self._epochs
+        fit = self._fit
         # Non-finite numbers raise an error that says where; NumPy's warnings before it are noise.
         with self.guard, active(fit.model.device), np.errstate(all="ignore"):
             stopped = hooks.begin()
             while self._number is not None or (not stopped and self._goes_on()):
-                started = time.perf_counter()
-                fit.epoch = self.n_iter + 1
-                if hooks.call("on_epoch_begin") and self._number is None:
-                    break
-                epochs.follow(self.n_iter)
-                if self._number is None:
-                    epochs.begin()
-                    self._number = 0
-                    epochs.sums.begin(self._new_score())
-                self._run_epoch(hooks, self._number)
-                self.n_iter, self._number = self.n_iter + 1, None
-                record = self._measured()
-                fit.model.progress = fit.model.progress.epoch_ended(epochs.sums.n_rows)
-                fit.close_epoch({**record, "time": time.perf_counter() - started})
-                stopped = hooks.call("on_epoch_end")
+                several = self._at_once(hooks)
+                stopped = self._run_several(hooks, several) if several > 1 else self._run_one(hooks)
+
+    def _run_one(self, hooks: Hooks) -> bool:
+        """Train for one epoch, or for what is left of it; return whether the fit ends."""
+        epochs, started = self._epochs, time.perf_counter()
+        self._fit.epoch = self.n_iter + 1
+        if hooks.call("on_epoch_begin") and self._number is None:
+            return True
+        epochs.follow(self.n_iter)
+        if self._number is None:
+            epochs.begin()
+            self._number = 0
+            epochs.sums.begin(self._new_score())
+        self._run_epoch(hooks, self._number)
+        return self._end_epoch(hooks, started)
+
+    def _end_epoch(self, hooks: Hooks, started: float) -> bool:
+        """Record an epoch that has been trained, and when; return whether the fit ends."""
+        fit = self._fit
+        self.n_iter, self._number = self.n_iter + 1, None
+        record = self._measured()
+        fit.model.progress = fit.model.progress.epoch_ended(self._epochs.sums.n_rows)
+        fit.close_epoch({**record, "time": time.perf_counter() - started})
+        return hooks.call("on_epoch_end")
+
+    def _at_once(self, hooks: Hooks) -> int:
+        """Return how many epochs are trained before anything looks at them."""
+        if self._number is not None or self._validation is not None:
+            return 1
+        most = min(hooks.epochs_ahead, self._fit.max_epochs - self.n_iter)
+        return self._epochs.at_once(self.n_iter, most, self._left) if most > 1 else 1
+
+    def _run_several(self, hooks: Hooks, n_epochs: int) -> bool:
+        """Train for several epochs, then go through them one by one; return whether the fit ends."""
+        fit, epochs, started = self._fit, self._epochs, time.perf_counter()
+        self.guard.poll()
+        epochs.sums.begin(self._new_score())
+        n_whole, stopped = epochs.train_several(n_epochs), False
+        each = (time.perf_counter() - started) / n_epochs
+        for number in range(n_whole):
+            fit.epoch = self.n_iter + 1
+            hooks.call("on_epoch_begin")
+            self._enter(number)
+            epochs.end(0)
+            stopped = self._end_epoch(hooks, time.perf_counter() - each)
+            if stopped and number + 1 < n_epochs:
+                raise RuntimeError(
+                    f"{type(hooks.stopped_by).__name__} ended the fit in epoch {fit.epoch}, but its "
+                    f"epochs_ahead() had allowed {n_epochs - number - 1} more to be trained by then"
+                )
+        if n_whole < n_epochs:
+            self._number = self._enter(n_whole)
+        return stopped
+
+    def _enter(self, number: int) -> int:
+        """Be where the epoch of this index among several is trained; return its number of batches."""
+        self._epochs.sums.begin(self._new_score())
+        done = self._epochs.enter(number)
+        self._fit.step += done
+        return done
 
     @property
     def _left(self) -> int:

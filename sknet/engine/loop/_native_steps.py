@@ -1,7 +1,10 @@
 """Training steps in native code, many per call, once it is loaded."""
 
+import math
 import sys
 import time
+from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from sknet.engine.loop._computed import ComputedRows, Window
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import SECONDS, Block, CompiledSteps
 from sknet.engine.step import advance, follow_schedules, per_output
+from sknet.optim.schedules import Progress
 
 if TYPE_CHECKING:
     from sknet.compile.executors.native import NativeRun
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["NativeSteps"]
 
 MOST_STEPS = 1 << 15  # per block
+LEAST_STEPS = 1 << 8  # for which a run has room, since several epochs may be one block
+MOST_TOGETHER = 1 << 14  # outputs of the epochs of one call, which are in the cache when they are scored
 SHORT = 0.005  # seconds of steps by NumPy's plan that are not worth writing instructions for
 
 
@@ -84,7 +90,8 @@ class NativeSteps(CompiledSteps):
             )
             data = self._window.room if self._window else batches.X, batches.y, batches.weight
             try:
-                run = native.NativeRun(parts, data, self.check_finite, min(batches.n_batches, MOST_STEPS))
+                most = min(max(batches.n_batches, LEAST_STEPS), MOST_STEPS)
+                run = native.NativeRun(parts, data, self.check_finite, most)
             except native.UnsupportedError:
                 self._runs[n_rows] = None
             else:
@@ -104,6 +111,59 @@ class NativeSteps(CompiledSteps):
         block = self._native(run, order, first, steps, room)
         # A step that fails in native code is repeated with NumPy, whose error names what is not finite.
         return self._replay(order, first, n_rows, 1, room) if block is None else block
+
+    def epochs_at_once(self, most: int) -> int:
+        batches = self.batches
+        # Weights may be zero for whole batches; buffers change with every step, and schedules set them.
+        plain = most > 1 and batches.weight is None and self._window is None and not self.model.buffers
+        if not (plain and self._is_ready()):
+            return 1
+        parts = self._parts_of_epoch()
+        if any(self._run_for(n_rows) is None for _, n_rows, _ in parts):
+            return 1
+        each = batches.n_samples * max(1, math.prod(self._output.shape[1:]))
+        found: int = min(
+            most, int(SECONDS / (batches.n_batches * self._per_native_step)), MOST_TOGETHER // each
+        )
+        if len(parts) == 1:
+            found = min(found, LEAST_STEPS // batches.n_batches)
+        return max(1, found)
+
+    def _parts_of_epoch(self) -> list[tuple[int, int, int]]:
+        """Return the first batch, rows of a batch and number of batches, of full ones and a shorter one."""
+        whole, left = divmod(self.batches.n_samples, self.batches.size)
+        return [each for each in ((0, self.batches.size, whole), (whole, left, 1)) if each[1] and each[2]]
+
+    def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
+        batches, parts = self.batches, self._parts_of_epoch()
+        hyper = [self._programs.optimizer.hyper_table(each, batches.n_batches) for each in progress]
+        chosen = batches.chosen
+        rows = np.ascontiguousarray(orders.reshape(-1), np.int64)
+        places = (rows if chosen is None else np.asarray(chosen, np.int64)[rows]), rows
+        shape, dtype = self._output.shape[1:], self._output.dtype
+        outputs = np.empty((rows.size, *shape), dtype) if scored else None
+        if len(parts) == 1:  # one call for all epochs
+            hyper, parts = [np.concatenate(hyper)], [(0, parts[0][1], len(orders) * batches.n_batches)]
+        before = progress[0].step
+        losses, counter, started = [], before, time.perf_counter()
+        for epoch, (first, n_rows, steps) in product(range(len(hyper)), parts):
+            run = self._run_for(n_rows)
+            assert run is not None
+            start = epoch * batches.n_samples + first * batches.size
+            room = None if outputs is None else outputs[start:]
+            done = run.run(places, start, hyper[epoch][first : first + steps], counter, room)
+            losses.append(self._losses_of(run, done))
+            counter += done
+            if done < steps:
+                break
+        self._per_native_step = max((time.perf_counter() - started) / max(counter - before, 1), 1e-7)
+        self._left -= counter - before
+        return np.concatenate(losses), None if outputs is None else outputs.reshape((*orders.shape, *shape))
+
+    def _losses_of(self, run: "NativeRun", done: int) -> Any:
+        terms = run.losses[:done].astype(np.float64)
+        losses: Any = terms[:, 0]
+        return per_output(self.model, losses, self._output) + terms[:, 1]
 
     def _by_numpy(self, order: Any, first: int, most: int, outputs: Outputs | None) -> Block:
         started = time.perf_counter()
@@ -147,9 +207,7 @@ class NativeSteps(CompiledSteps):
         self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
         self._left -= done
         advance(model, {name: untrained[name].copy() for name in model.buffers}, done)
-        terms = run.losses[:done].astype(np.float64)
-        losses: Any = terms[:, 0]
-        return Block(per_output(model, losses, self._output) + terms[:, 1], done * run.rows)
+        return Block(self._losses_of(run, done), done * run.rows)
 
     def _orders_of(self, order: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the orders of rows of X, and of y and weight, in this epoch."""

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,16 @@ class Score(ABC):
             If the shapes do not match; nothing is broadcast.
         """
 
+    def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
+        """Return the scores of epochs of the same length, one behind the other in `output` and `target`.
+
+        Returns
+        -------
+        list of Score or None
+            None if the rows of each epoch must be added to an empty score instead.
+        """
+        return None
+
     @abstractmethod
     def result(self) -> float:
         """Return the score of all rows so far; NaN if a prediction was not finite."""
@@ -110,13 +121,29 @@ class Accuracy(Score):
             counts = (target != self._ignore_index).reshape(len(target), -1).all(axis=1)
             output, target = output[counts], target[counts]
             weight = None if weight is None else weight[counts]
-        if target.ndim == output.ndim:
-            right = (output > self._threshold) == (target > 0.5)
-            right = right[:, 0] if right.shape[1] == 1 else right.all(axis=1)
-        else:
-            right = _is_largest(output, _class_numbers(target, output.shape[1]))
+        right = self._is_right(output, target)
         self._right += float(np.count_nonzero(right) if weight is None else weight[right].sum())
         self._all += float(len(right) if weight is None else weight.sum())
+
+    def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
+        if self._ignore_index is not None:
+            return None
+        output, target, _ = _as_rows(to_host(output), to_host(target), None)
+        right = self._is_right(output, target).reshape(n_epochs, -1)
+        sums = output.reshape(n_epochs, -1).sum(axis=1)
+        found: list[Score] = []
+        for count, total in zip(np.count_nonzero(right, axis=1).tolist(), sums.tolist(), strict=True):
+            score = Accuracy(self._threshold)
+            score._right, score._all, score._finite = float(count), float(right.shape[1]), isfinite(total)
+            found.append(score)
+        return found
+
+    def _is_right(self, output: Any, target: Any) -> Any:
+        """Return a mask of the rows with all labels right."""
+        if target.ndim == output.ndim:
+            right = (output > self._threshold) == (target > 0.5)
+            return right[:, 0] if right.shape[1] == 1 else right.all(axis=1)
+        return _is_largest(output, _class_numbers(target, output.shape[1]))
 
     def result(self) -> float:
         return self._right / self._all if self._finite and self._all else float("nan")

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sknet.engine.loop._idle import Idle
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import Block, CompiledSteps, Steps
 from sknet.engine.state import structure_of
+from sknet.optim.schedules import Progress
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -82,13 +84,26 @@ class SharedSteps(Steps):
     def hold(self) -> bool:
         return self._steps.hold()
 
+    def epochs_at_once(self, most: int) -> int:
+        return self._steps.epochs_at_once(most)
+
+    def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
+        with self._lent():
+            return self._steps.run_epochs(orders, progress, scored)
+
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
-        flat, slots = self.model.memory.flat_buffers()
         if not isinstance(self._steps, CompiledSteps):
             return self._steps.run(order, first, most, outputs)
+        with self._lent():
+            return self._steps.run(order, first, most, outputs)
+
+    @contextmanager
+    def _lent(self) -> Iterator[None]:
+        """Copy parameters and slots of the model to these steps, and back."""
+        flat, slots = self.model.memory.flat_buffers()
         _copy(flat, slots, self._flat, self._slots)
         try:
-            return self._steps.run(order, first, most, outputs)
+            yield
         finally:
             _copy(self._flat, self._slots, flat, slots)
 

@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from sknet.engine.step import (
 )
 from sknet.exceptions import NonFiniteError
 from sknet.nn.extend import latest
+from sknet.optim.schedules import Progress
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -108,6 +110,32 @@ class Steps(ABC):
         NonFiniteError
             If loss or gradient of the first batch is not finite; nothing is then updated.
         """
+
+    def epochs_at_once(self, most: int) -> int:
+        """Return how many whole epochs `run_epochs` trains on, at most these; 1 if it cannot."""
+        return 1
+
+    def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
+        """Train on whole epochs, one after the other, without counting the steps.
+
+        Parameters
+        ----------
+        orders : ndarray of shape (n_epochs, n_samples), dtype=int64
+            The order of the rows of each epoch; C-contiguous. At most `epochs_at_once` epochs.
+        progress : sequence of Progress
+            The progress of the training at the beginning of each epoch.
+        scored : bool
+            Whether a score reads outputs.
+
+        Returns
+        -------
+        losses : ndarray of shape (n_steps,)
+            The losses of the steps done: all, or those before one that has to be repeated, so that its error
+            says what is wrong.
+        outputs : ndarray of shape (n_epochs, n_samples, ...) or None
+            The raw outputs before the updates; None if none are read.
+        """
+        raise NotImplementedError
 
     def _at_once(self, order: Any, first: int, most: int, per_step: float) -> int:
         """Return how many steps a block has if one takes `per_step`; 0 if the first batch has zero weight."""

@@ -1,6 +1,6 @@
 """The accumulated losses and scores of an epoch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sknet.device import Device, namespace, to_device, to_host
@@ -52,15 +52,33 @@ class Sums:
 
     def add(self, block: Block) -> None:
         """Add the results of some batches."""
-        rows = block.n_rows // len(block.losses)  # the last batch, which may be shorter, is its own block
-        for loss in block.losses.tolist():
-            self._loss += loss * rows
-        self.n_rows += block.n_rows
+        self._count(block)
         if self.score.reads_outputs:
             self._outputs.add(block.n_rows)
             self._score(self._by_batch)
         else:
             self._scored = self.n_rows
+
+    def _count(self, block: Block) -> None:
+        rows = block.n_rows // len(block.losses)  # the last batch, which may be shorter, is its own block
+        for loss in block.losses.tolist():
+            self._loss += loss * rows
+        self.n_rows += block.n_rows
+
+    def add_several(self, blocks: Sequence[Block], outputs: Any) -> None:
+        """Add the results of the first batches of an epoch, whose `outputs` are not in the buffer yet."""
+        if outputs is not None and blocks:
+            room = self._outputs.free(len(outputs), outputs.shape[1:], outputs.dtype)
+            room[: len(outputs)] = outputs
+        for block in blocks:
+            self.add(block)
+
+    def add_scored(self, blocks: Sequence[Block], score: Score) -> None:
+        """Add the results of all batches of an epoch, of which the `score` is known."""
+        self.score = score
+        for block in blocks:
+            self._count(block)
+        self._scored = self.n_rows
 
     def skip(self, n_rows: int) -> None:
         """Count rows with zero weight."""

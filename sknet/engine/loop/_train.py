@@ -20,7 +20,7 @@ from sknet.engine.loop._kept import kept_steps
 from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._shared import SharedSteps, shared_steps
-from sknet.engine.loop._steps import NO_LOSSES, Steps
+from sknet.engine.loop._steps import NO_LOSSES, Block, Steps
 from sknet.engine.loop._sums import Sums
 from sknet.engine.loop._validation import Validation
 from sknet.engine.state import stepping_optimizer
@@ -84,6 +84,7 @@ class RowEpochs(Epochs):
         self._batches, self._settings = batches, settings
         self._order = np.arange(batches.n_samples) if settings.shuffle else None
         # What decides which steps there are, besides model and rows.
+        self._several: tuple[Any, ...]  # orders, losses, outputs and scores of several epochs
         self._how: Hashable = (settings.check_finite, native_setting(), fit.model.compile)
 
     @property
@@ -127,6 +128,57 @@ class RowEpochs(Epochs):
             # As scikit-learn draws: the previous order is permuted, so that seeds agree.
             random_state = self.fit.model.random_state
             self._order = self._order[random_state.permutation(self._batches.n_samples)]
+
+    def at_once(self, n_iter: int, most: int, most_steps: int) -> int:
+        most = min(most, most_steps // self._batches.n_batches)
+        if most < 2:
+            return 1
+        self.follow(n_iter)
+        found: int = self._steps.epochs_at_once(most)
+        return found
+
+    def train_several(self, n_epochs: int) -> int:
+        model, batches = self.fit.model, self._batches
+        before = self._order, None if self._order is None else model.random_state.get_state(legacy=False)
+        orders = np.empty((n_epochs, batches.n_samples), np.int64)
+        progress = [model.progress]
+        for i in range(n_epochs):
+            self.begin()
+            orders[i] = np.arange(batches.n_samples) if self._order is None else self._order
+            progress.append(progress[i].stepped(batches.n_batches).epoch_ended(batches.n_samples))
+        losses, outputs = self._steps.run_epochs(orders, progress[:-1], self.sums.score.reads_outputs)
+        model.memory.note_written("a fit")
+        n_whole = len(losses) // batches.n_batches
+        if n_whole < n_epochs:  # the next epochs have not begun
+            self._order, state = before
+            if state is not None:
+                model.random_state.set_state(state)
+            for _ in range(n_whole + 1):
+                self.begin()
+        scores = None
+        if outputs is not None and n_whole == n_epochs:
+            y, _ = batches.take_targets(orders.reshape(-1))
+            flat = outputs.reshape((-1, *outputs.shape[2:]))
+            scores = self.sums.score.of_epochs(n_epochs, flat, y)
+        self._several = orders, losses, outputs, scores
+        return n_whole
+
+    def enter(self, number: int) -> int:
+        orders, losses, outputs, scores = self._several
+        n_batches, size = self._batches.n_batches, self._batches.size
+        if self._order is not None:
+            self._order = orders[number]
+        found = losses[number * n_batches :][:n_batches]
+        n_rows = min(len(found) * size, self._batches.n_samples)
+        n_full = n_rows // size
+        blocks = [Block(found[:n_full], n_full * size), Block(found[n_full:], n_rows - n_full * size)]
+        blocks = [block for block in blocks if block.n_rows]
+        if scores is not None:
+            self.sums.add_scored(blocks, scores[number])
+        else:
+            self.sums.add_several(blocks, None if outputs is None else outputs[number, :n_rows])
+        self.fit.model.progress = self.fit.model.progress.stepped(len(found))
+        return len(found)
 
     def has(self, number: int) -> bool:
         return number < self._batches.n_batches
