@@ -60,7 +60,8 @@ def test_without_vectors_predictions_are_the_same(name):
     x, network = Tensor(rows_of(SPANS[name])), network_of(SPANS[name]).eval()
     before = {path: parameter.numpy().copy() for path, parameter in network.named_parameters()}
     plain = network.without_vectors().eval()
-    assert plain.vectors is None and plain.body[0].in_features == WIDTH
+    assert plain.vectors is None
+    assert plain.body[0].in_features == WIDTH
     with no_grad():
         np.testing.assert_allclose(plain(x).numpy(), network(x).numpy(), rtol=1e-10)
     assert plain.without_vectors() is plain

@@ -7,6 +7,7 @@ from sknet import MLPClassifier, Model, nn
 from sknet.engine import Accuracy, Batches, History, Score
 from sknet.engine.extend import Settings, train
 from sknet.engine.loop import _outputs
+from sknet.engine.loop._native_steps import NativeSteps
 from sknet.engine.loop._outputs import Outputs
 from tests.callbacks.helpers import unconverged
 
@@ -127,6 +128,11 @@ def test_outputs_that_nobody_reads_are_not_kept(fit, without, params, native, mo
     kept, scored, free, add = [], [], Outputs.free, Accuracy.add
     monkeypatch.setattr(Outputs, "free", lambda self, *args: kept.append(self) or free(self, *args))
     monkeypatch.setattr(Accuracy, "add", lambda self, *args: scored.append(self) or add(self, *args))
+    run, of_epochs = NativeSteps.run_epochs, Accuracy.of_epochs
+    monkeypatch.setattr(
+        NativeSteps, "run_epochs", lambda *args: (kept.append(args) if args[-1] else None) or run(*args)
+    )
+    monkeypatch.setattr(Accuracy, "of_epochs", lambda *args: scored.append(args) or of_epochs(*args))
     loss = fit(**without)
     assert not kept
     assert not scored
