@@ -80,7 +80,7 @@ class TabularNet(nn.Module):
     scales : bool
         Whether each column has a learned factor; must be false for sparse inputs.
     spans : sequence of (int, int)
-        The one-hot columns of each category whose levels have learned vectors; none for sparse inputs.
+        The one-hot columns of each category whose levels have learned vectors; they need `scales`.
     """
 
     def __init__(
@@ -138,6 +138,7 @@ class TabularNet(nn.Module):
         vectors = self.vectors
         if vectors is None:
             return self
+        assert self.scale is not None
         plain, scale = self.copy(), self.scale.weight.numpy()
         plain.vectors, plain.scale = None, nn.Scale(vectors.n_features)
         factors = np.ones(vectors.n_features, scale.dtype)
