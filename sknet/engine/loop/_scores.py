@@ -59,7 +59,14 @@ class Score(ABC):
         """
 
     def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
-        """Return the scores of epochs of the same length, one behind the other in `output` and `target`.
+        """Return the scores of several epochs, for which this score, which is empty, has the options.
+
+        Parameters
+        ----------
+        n_epochs : int
+            Number of epochs, which have the same number of rows.
+        output, target : array
+            As for `add`, of all epochs: one after the other.
 
         Returns
         -------
