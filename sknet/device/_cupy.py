@@ -74,12 +74,24 @@ def _add_rows_at(cupy: Any, out: Any, rows: Any, values: Any) -> None:
     cupy.add.at(out, rows, values)
 
 
+def _solve(cupy: Any, x: Any, y: Any) -> Any:
+    """Solve systems of equations; of CuPy's own function all axes before the matrices must be equal."""
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    x, y = (cupy.broadcast_to(a, (*batch, *a.shape[-2:])) for a in (x, y))
+    return cupy.linalg.solve(x, y)
+
+
+def _public(module: Any) -> dict[str, Any]:
+    return {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+
+
 def array_functions(cupy: Any, special: Any) -> Namespace:
     """Return the functions of CuPy, and of its module of special functions, as rules call them."""
-    functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
+    functions = _public(cupy)
     functions |= {name: _special(name, getattr(special, name)) for name in SPECIAL_FUNCTIONS}
     functions |= {name: _reduction(functions[name], name != "min") for name in REDUCTIONS}
-    own = {"add_rows_at": partial(_add_rows_at, cupy), "check_indices": _check_nothing}
+    linalg = SimpleNamespace(**_public(cupy.linalg) | {"solve": partial(_solve, cupy)})
+    own = {"add_rows_at": partial(_add_rows_at, cupy), "check_indices": _check_nothing, "linalg": linalg}
     return cast(Namespace, SimpleNamespace(**functions | own))
 
 

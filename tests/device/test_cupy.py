@@ -45,6 +45,13 @@ def quirky(name):
     return reduced
 
 
+def solve(x, y):
+    """Solve systems of equations as CuPy does, without broadcasting."""
+    if x.shape[:-1] != y.shape[:-1]:
+        raise ValueError("a must have (..., M, M) shape and b must have (..., M, K)")
+    return np.linalg.solve(x, y)
+
+
 @pytest.fixture
 def count(monkeypatch):
     """Pretend that CuPy is installed; the list holds the number of GPUs, or the error of counting them."""
@@ -72,6 +79,8 @@ def count(monkeypatch):
         cuda=cuda,
         asarray=lambda x: ("on the GPU", x),
         exp=np.exp,
+        broadcast_to=np.broadcast_to,
+        linalg=SimpleNamespace(solve=solve, inv=np.linalg.inv),
         **{name: quirky(name) for name in REDUCTIONS},
         RawModule=FakeModule,
         get_default_memory_pool=lambda: SimpleNamespace(free_bytes=lambda: 24),
@@ -120,6 +129,15 @@ def test_rows_are_added_in_types_that_cuda_can_add(count, monkeypatch, dtype):
     np.testing.assert_array_equal(out, [[-2], [0], [-4]])
     added = np.dtype("uint64" if dtype == "int64" else dtype)
     assert seen == [(added, added)]
+
+
+@pytest.mark.parametrize(("x", "y"), [((2, 2), (2, 3)), ((2, 1, 2, 2), (3, 2, 4)), ((2, 2), (3, 2, 1))])
+def test_systems_of_equations_broadcast(count, x, y):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal(x) + 3 * np.eye(2), rng.standard_normal(y)
+    linalg = CupyBackend().xp.linalg
+    np.testing.assert_array_equal(linalg.solve(x, y), np.linalg.solve(x, y))
+    assert linalg.inv is np.linalg.inv
 
 
 def test_kernels_are_compiled_as_one_module_without_fused_multiply_add(count):

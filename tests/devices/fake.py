@@ -277,6 +277,13 @@ def _functions_of(package: str, numpys: Any) -> SimpleNamespace:
     return SimpleNamespace(**found)
 
 
+def _solve(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Solve systems of equations; CuPy broadcasts nothing."""
+    if x.shape[:-1] != y.shape[:-1]:
+        raise ValueError("a must have (..., M, M) shape and b must have (..., M, K) for multidimensional b")
+    return np.linalg.solve(x, y)
+
+
 class _Namespace(SimpleNamespace):
     """What the fake device has in place of CuPy."""
 
@@ -284,7 +291,8 @@ class _Namespace(SimpleNamespace):
         raise AttributeError(signatures.missing(f"cupy.{name}"))
 
 
-_own = {"asarray": _asarray, "linalg": _functions_of("cupy.linalg", np.linalg)}
+_linalg = vars(_functions_of("cupy.linalg", np.linalg)) | {"solve": _Function("cupy.linalg.solve", _solve)}
+_own = {"asarray": _asarray, "linalg": SimpleNamespace(**_linalg)}
 cupy = _Namespace(**vars(_functions_of("cupy", np)) | _own)
 special = _functions_of("cupyx.scipy.special", scipy.special)
 _METHODS = {

@@ -32,6 +32,7 @@ def install() -> ctypes.CDLL:
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL) for path in building.libraries(_packages()).values()
     ]
     library = loaded[0]
+    _hand_in_lapack(library)
     for name, expected in REDIRECTED.items():
         module = importlib.import_module(name)
         found = redirect(module.__file__ or "", library)
@@ -43,6 +44,20 @@ def install() -> ctypes.CDLL:
     importlib.import_module("cupy").cuda.set_allocator(None)
     counts.use(library)
     return library
+
+
+def _hand_in_lapack(library: ctypes.CDLL) -> None:
+    """Give the library the functions of LAPACK that SciPy has for Cython."""
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    name_of = ctypes.pythonapi.PyCapsule_GetName
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    functions = importlib.import_module("scipy.linalg.cython_lapack").__pyx_capi__
+    for name in ("getrf", "getri", "getrs", "potrf", "geqrf", "orgqr", "gesvd", "syev"):
+        for letter in "sd":
+            capsule = functions[letter + name]
+            pointer = ctypes.c_void_p(address(capsule, name_of(capsule)))
+            library.emulator_set_lapack((letter + name).encode(), pointer)
 
 
 def _packages() -> Path:
