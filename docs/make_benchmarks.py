@@ -56,6 +56,10 @@ RUNS = {
     "serving": Run("serving.py"),
 }
 
+# What container images set, but users do not: with the first, each process compiles all of sknet again; with
+# the others, OpenBLAS multiplies with the kernels of another processor, at half the speed on some.
+NOT_OF_USERS = {"PYTHONDONTWRITEBYTECODE", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"}
+
 
 def measure(names: Sequence[str], data: Path | None) -> None:
     """Run the scripts of some files, one after the other."""
@@ -67,8 +71,7 @@ def measure(names: Sequence[str], data: Path | None) -> None:
         command = [sys.executable, ROOT / "examples/benchmarks" / script, "--json", MEASURED / f"{name}.json"]
         command += ["--data", data] if needs_data and data is not None else []
         print(f"\n{name}", flush=True)
-        # Container images often set it; each process would then compile all of sknet again.
-        settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        settings = {name: value for name, value in os.environ.items() if name not in NOT_OF_USERS}
         subprocess.run(command, env=settings | {"PYTHONPATH": str(ROOT), **environment}, check=True)
 
 
@@ -113,7 +116,8 @@ def machines() -> list[str]:
 def facts(machine: Mapping[str, Any]) -> str:
     """Return what is known of a machine."""
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
-    return f"{machine['cores']} cores ({machine['processor']}), {machine['system']}, {versions}."
+    kernels = f", OpenBLAS's kernels for {machine['kernels']}" if machine.get("kernels") else ""
+    return f"{machine['cores']} cores ({machine['processor']}{kernels}), {machine['system']}, {versions}."
 
 
 def when(entries: Sequence[tuple[str, date]], with_names: bool) -> str:

@@ -15,6 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
+from threadpoolctl import threadpool_info
+
 __all__ = ["Table", "machine", "parser_of", "read", "write"]
 
 PACKAGES = {
@@ -94,7 +96,7 @@ def parser_of(doc: str | None) -> argparse.ArgumentParser:
 
 
 def machine() -> dict[str, Any]:
-    """Return on what is measured: cores, processor, system, versions, and the day."""
+    """Return on what is measured: cores, processor, BLAS's kernels, system, versions, and the day."""
     versions = {"Python": platform.python_version()}
     for package, name in PACKAGES.items():
         try:
@@ -104,10 +106,19 @@ def machine() -> dict[str, Any]:
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "processor": _processor(),
+        "kernels": _kernels(),
         "system": platform.system(),
         "versions": versions,
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def _kernels() -> str:
+    """Return the processors for which the BLAS libraries of this process choose their kernels."""
+    found = {
+        library.get("architecture", "") for library in threadpool_info() if library["user_api"] == "blas"
+    }
+    return ", ".join(sorted(found - {""}))
 
 
 def _processor() -> str:
