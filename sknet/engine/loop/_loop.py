@@ -237,9 +237,10 @@ class Loop:
 
     def _at_once(self, hooks: Hooks) -> int:
         """Return how many epochs are trained before anything looks at them."""
-        if self._number is not None or self._validation is not None:
+        left = self._fit.max_epochs - self.n_iter
+        if left < 2 or self._number is not None or self._validation is not None:
             return 1
-        most = min(hooks.epochs_ahead, self._fit.max_epochs - self.n_iter)
+        most = min(hooks.epochs_ahead, left)
         return self._epochs.at_once(self.n_iter, most, self._left) if most > 1 else 1
 
     def _run_several(self, hooks: Hooks, n_epochs: int) -> bool:

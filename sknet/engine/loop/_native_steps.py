@@ -26,7 +26,7 @@ __all__ = ["NativeSteps"]
 
 MOST_STEPS = 1 << 15  # per block
 LEAST_STEPS = 1 << 8  # for which a run has room, since several epochs may be one block
-MOST_TOGETHER = 1 << 14  # outputs of the epochs of one call, which are in the cache when they are scored
+MOST_TOGETHER = 1 << 16  # outputs of the epochs of one call, which are in the cache when they are scored
 SHORT = 0.005  # seconds of steps by NumPy's plan that are not worth writing instructions for
 
 
