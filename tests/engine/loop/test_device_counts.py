@@ -1,0 +1,58 @@
+"""What a training step asks of a device: launches, memory and reads of the host, for networks of three sizes."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from sknet import Model, nn
+from sknet.compile._recalled import forget_programs
+from sknet.device import Device, active
+from sknet.engine import Batches
+from sknet.engine.loop._device_steps import DeviceSteps
+from sknet.optim import Adam
+from tests.devices import fake, kernels
+from tests.project import ROOT
+
+LAUNCHES = {((54, 512, 512, 7), 4096): 37, ((784, 1024, 1024, 10), 8192): 37, ((20, 100, 2), 256): 26}
+
+
+def steps_of(widths, size):
+    layers = [part for pair in pairwise(widths) for part in (nn.Linear(*pair), nn.ReLU())][:-1]
+    X, y = np.zeros((6 * size, widths[0]), np.float32), np.arange(6 * size) % widths[-1]
+    settings = {"optimizer": Adam(), "alpha": 1e-4, "random_state": 0, "dtype": "float32"}
+    model = Model(nn.Sequential(*layers), "log_loss", device=Device("fake"), **settings)
+    batches = Batches(X, y, None, size, model.dtype, model.device)
+    model.materialize(batches.X)
+    return DeviceSteps(model, batches, True)
+
+
+@pytest.fixture
+def _idle(monkeypatch):
+    """Kernels and products that do nothing; their programs are forgotten."""
+    forget_programs()
+    monkeypatch.setattr(kernels, "compiled", lambda source, names: [lambda *args: None for _ in names])
+    monkeypatch.setattr(fake.cupy.matmul, "_function", lambda x, y, out: None)
+    monkeypatch.setattr(fake, "FREE_MEMORY", 1 << 33)
+    yield
+    forget_programs()
+
+
+@pytest.mark.usefixtures("_idle")
+@pytest.mark.parametrize(("widths", "size"), LAUNCHES)
+def test_a_step(widths, size):
+    steps, order, counts = steps_of(widths, size), np.arange(6 * size), {}
+    with active(Device("fake")):
+        room = steps._zeros((6 * size, widths[-1]), np.float32)
+        for n_steps in (1, 2, 5):  # at first the order is put on the device
+            with fake.counted() as counts[n_steps]:
+                steps._issue(order, 0, size, n_steps, room)
+    assert counts[5].launches - counts[2].launches == 3 * LAUNCHES[widths, size]
+    assert counts[5].allocations == counts[2].allocations
+    assert counts[5].reads == counts[2].reads == 1
+
+
+def test_the_documents_state_the_counts():
+    text = (ROOT / "docs" / "design.md").read_text()
+    for (widths, size), launches in LAUNCHES.items():
+        assert f"| {'-'.join(map(str, widths))}, batches of {size} | {launches} |" in text
