@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["DeviceSteps"]
 
 MOST_STEPS = 1024  # per block
+SHARE = 16  # outputs that wait to be scored take at most this part of the memory that is free
 
 
 class DeviceSteps(Steps):
@@ -52,7 +53,8 @@ class DeviceSteps(Steps):
     ----------
     model, batches, check_finite
         As for `Steps`. Dense inputs are copied to the device once, if they fit into half of its free
-        memory.
+        memory. If a score reads the outputs, a block has as many steps as a sixteenth of the memory
+        that is free then holds outputs of, and at least as many as a part that is scored at once.
     """
 
     def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
@@ -66,6 +68,7 @@ class DeviceSteps(Steps):
             self._make_state()
             self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
             self._make_ring()
+            self._bytes_of_outputs = self._owner.free_memory(model.device) // SHARE
             self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
     def hold(self) -> bool:
@@ -112,7 +115,8 @@ class DeviceSteps(Steps):
             _, n_rows = self.batches.part(order, first)
             room, most = None, min(most, self._most)
             if outputs is not None:
-                room = outputs.free(n_rows, shape[1:], self._output.dtype, namespace(self._reports))
+                xp, dtype = namespace(self._reports), self._output.dtype
+                room = outputs.free(n_rows, shape[1:], dtype, xp, self._bytes_of_outputs)
                 most = min(most, len(room) // n_rows)
             if follow_schedules(model):  # buffers set by schedules are inputs of a single step
                 most = 1

@@ -33,7 +33,9 @@ class Outputs:
         self._part = sys.maxsize  # rows
         self.n_rows = 0
 
-    def free(self, n_rows: int, shape: tuple[int, ...], dtype: Any, xp: Any = np) -> Any:
+    def free(
+        self, n_rows: int, shape: tuple[int, ...], dtype: Any, xp: Any = np, wanted_bytes: int = 0
+    ) -> Any:
         """Return memory for the next rows.
 
         Parameters
@@ -46,6 +48,8 @@ class Outputs:
             Dtype of the outputs.
         xp : namespace, default=numpy
             Array namespace of the outputs.
+        wanted_bytes : int, default=0
+            The size of the memory, if it is new and the rows of an epoch fill it; at least that of a part.
 
         Returns
         -------
@@ -59,14 +63,16 @@ class Outputs:
             or array.shape[1:] != shape
             or array.dtype != dtype
         ):
-            array = self._enlarged(n_rows, shape, dtype, xp)
+            wanted = wanted_bytes // max(math.prod(shape) * np.dtype(dtype).itemsize, 1)
+            array = self._enlarged(n_rows, shape, dtype, xp, wanted)
         return array[self.n_rows :]
 
-    def _enlarged(self, n_rows: int, shape: tuple[int, ...], dtype: Any, xp: Any) -> Any:
+    def _enlarged(self, n_rows: int, shape: tuple[int, ...], dtype: Any, xp: Any, wanted: int) -> Any:
         rows = n_rows
         if self._n_samples is not None:
             self._part = max(1, min(self._n_samples, MOST_KEPT // max(math.prod(shape), 1)))
-            rows = min(self._part - 1 + n_rows, self._n_samples)  # a batch may extend beyond a full part
+            rows = max(self._part - 1 + n_rows, wanted)  # a batch may extend beyond a full part
+            rows = min(rows, self._n_samples)
         array = xp.empty((max(rows, self.n_rows + n_rows), *shape), dtype=dtype)
         if self.n_rows:
             array[: self.n_rows] = self.waiting

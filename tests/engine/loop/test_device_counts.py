@@ -1,4 +1,4 @@
-"""What a training step asks of a device: launches, memory and reads of the host, for networks of three sizes."""
+"""What a training step asks of a device: launches, memory, reads of the host; for networks of three sizes."""
 
 from itertools import pairwise
 

@@ -9,7 +9,7 @@ from sknet import Model, nn, ops
 from sknet.device import to_device, to_host
 from sknet.device._active import active
 from sknet.engine import Batches
-from sknet.engine.loop import _device_steps, _steps
+from sknet.engine.loop import _device_steps, _outputs, _steps
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._history import History
@@ -235,6 +235,24 @@ def test_a_step_allocates_nothing_and_the_host_looks_once(fake_device, monkeypat
     assert one.reads == six.reads == 1
     assert one.allocations == six.allocations
     assert six.kernels == 6 * one.kernels
+
+
+@pytest.mark.parametrize(("free", "n_steps"), [(0, 3), (1 << 20, 6), (16 * 4 * 8 * SIZE * 3, 4)])
+def test_outputs_that_wait_for_scores_have_a_part_of_the_memory(free, n_steps, fake_device, monkeypatch):
+    """At least two steps and what a third needs: a part has 17 rows."""
+    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_outputs, "MOST_KEPT", 17 * 3)
+    model = Model(LAYERS["relu"](), loss="log_loss", random_state=0, device=fake_device, dtype="float64")
+    X, y = data()
+    batches = Batches(to_device(X, fake_device), y, None, SIZE, model.dtype, model.device)
+    model.materialize(batches.X)
+    monkeypatch.setattr(fake, "FREE_MEMORY", free)
+    steps, outputs = DeviceSteps(model, batches, True), Outputs(N)
+    block = steps.run(None, 0, outputs=outputs)
+    outputs.add(block.n_rows)
+    assert len(block.losses) == n_steps
+    parts = [to_host(part) for part in outputs.parts(also_last=True)]
+    assert [len(part) for part in parts] == [17] * (n_steps * SIZE // 17) + [n_steps * SIZE % 17]
 
 
 # -- what is not finite -----------------------------------------------------------------------
