@@ -5,6 +5,7 @@ __all__ = [
     "CaptureError",
     "ContinuationWarning",
     "DeviceError",
+    "DeviceMemoryError",
     "DeviceWarning",
     "DtypeError",
     "FitInterruptedWarning",
@@ -68,6 +69,20 @@ class DeviceError(RuntimeError):
         ...
     sknet.exceptions.DeviceError: device 'cuda...
     """
+
+
+class DeviceMemoryError(DeviceError, MemoryError):
+    """A device that has no memory left; the message says what asked for how much, and what to lower.
+
+    Examples
+    --------
+    >>> issubclass(DeviceMemoryError, MemoryError)
+    True
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.asked: list[str] = []
 
 
 class GradientError(RuntimeError):

@@ -141,10 +141,13 @@ class Compiled:
     @cached_property
     def _memory(self) -> Any:
         plan = self.plan
-        with self._owner.activate(self.device):
+        with self._owner.activate(self.device), self._owner.asking(self.device, self._needed):
             memory = self._owner.memory(plan.arena_size + plan.pinned_size, self.device)
             memory[plan.arena_size :] = 0  # gaps between assembled parts; the arena needs no initial values
         return memory
+
+    def _needed(self) -> str:
+        return f"the plan of a compiled function takes {self.nbytes:,} bytes"
 
     @cached_property
     def _inputs(self) -> list[Any]:

@@ -1,11 +1,11 @@
 """Making a device current; of several GPUs, only one is."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sknet.device._backend import backend
+from sknet.device._backend import Backend, backend
 from sknet.device._device import Device
 
 __all__ = ["active", "on_device"]
@@ -32,6 +32,8 @@ def active(device: Device) -> AbstractContextManager[Any]:
     ------
     DeviceError
         If the kind of device is unknown.
+    DeviceMemoryError
+        In the block, if the device has no memory left; it says what to lower.
 
     Examples
     --------
@@ -41,7 +43,15 @@ def active(device: Device) -> AbstractContextManager[Any]:
     ...     print(np.ones(2))
     [1. 1.]
     """
-    return backend(device.kind).activate(device)
+    owner = backend(device.kind)
+    return owner.activate(device) if len(owner.memory_errors) == 1 else _computing(owner, device)
+
+
+@contextmanager
+def _computing(owner: Backend, device: Device) -> Iterator[None]:
+    """Make a device current, and errors of its memory say what to lower."""
+    with owner.activate(device), owner.asking(device):
+        yield
 
 
 def on_device(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate[Owner, P], R]:

@@ -1,8 +1,9 @@
 """The interface that NumPy, CuPy and the meta device implement, and their registry."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import DTypeLike
 from sknet._hints import suggestion
 from sknet.device._device import Device
 from sknet.device._namespace import Namespace
-from sknet.exceptions import DeviceError
+from sknet.exceptions import DeviceError, DeviceMemoryError
 
 __all__ = [
     "Backend",
@@ -49,6 +50,8 @@ class Backend(ABC):
     xp: Namespace
     alignment: int = 256
     """Alignment, in bytes, of arrays that share a block of memory."""
+    memory_errors: tuple[type[Exception], ...] = (DeviceMemoryError,)
+    """What is raised if no memory is left: by sknet, and by the device's library."""
 
     @property
     @abstractmethod
@@ -84,25 +87,55 @@ class Backend(ABC):
         """Make `device` current: new arrays of ``xp`` are made there."""
         return nullcontext()
 
+    @contextmanager
+    def asking(self, device: Device, what: Callable[[], str] | None = None) -> Iterator[None]:
+        """Make errors of memory on `device` say ``what()`` asked for how much, and what to lower.
+
+        Raises
+        ------
+        DeviceMemoryError
+            If no memory is left.
+        """
+        try:
+            yield
+        except self.memory_errors as error:
+            known = error if isinstance(error, DeviceMemoryError) else DeviceMemoryError()
+            if what is None and known is error:
+                raise
+            found = DeviceMemoryError()
+            found.asked = ([what()] if what is not None else []) + known.asked
+            found.__cause__ = error.__cause__ if known is error else error
+            found.args = (_out_of_memory(device, found, self.free_memory(device)),)
+            raise found from found.__cause__
+
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
         """Return an array with arbitrary content, of a `shape` and `dtype`, on `device`."""
-        with self.activate(device):
+        with self.activate(device), self._asking(device, shape, dtype):
             return self.xp.empty(shape, dtype=dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
         """Return zeros of a `shape` and `dtype`, on `device`."""
-        with self.activate(device):
+        with self.activate(device), self._asking(device, shape, dtype):
             return self.xp.zeros(shape, dtype=dtype)
 
     def ones(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
         """Return ones of a `shape` and `dtype`, on `device`."""
-        with self.activate(device):
+        with self.activate(device), self._asking(device, shape, dtype):
             return self.xp.ones(shape, dtype=dtype)
 
     def full(self, shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Device) -> Any:
         """Return an array full of `value`, of a `shape` and `dtype`, on `device`."""
-        with self.activate(device):
+        with self.activate(device), self._asking(device, shape, dtype):
             return self.xp.full(shape, value, dtype=dtype)
+
+    def _asking(
+        self, device: Device, shape: tuple[int, ...], dtype: DTypeLike
+    ) -> AbstractContextManager[None]:
+        """Return the context in which an array is made."""
+        if len(self.memory_errors) == 1:  # the host's own error says all
+            return nullcontext()
+        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+        return self.asking(device, lambda: f"an array of shape {tuple(shape)} takes {nbytes:,} bytes")
 
     def free_memory(self, device: Device) -> int:
         """Return how many bytes of memory are free on `device`.
@@ -166,6 +199,14 @@ def register(kind: str, loader: Any) -> None:
     former = _backends.pop(kind, None)
     for array_type in [t for t, owner in _by_type.items() if owner is former]:
         del _by_type[array_type]
+
+
+def _out_of_memory(device: Device, error: DeviceMemoryError, free: int) -> str:
+    asked = f": {', '.join(error.asked)}" if error.asked else ""
+    return (
+        f"device '{device}' is out of memory{asked}; {free:,} bytes are free. Lower batch_size, or use a "
+        f"smaller network or dtype='float32' ({error.__cause__})"
+    )
 
 
 def backend(kind: str) -> Backend:

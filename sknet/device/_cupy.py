@@ -12,7 +12,7 @@ from sknet._scipy import SPECIAL_FUNCTIONS, SpecialFunction, issparse
 from sknet.device._backend import Backend, Kernel, register
 from sknet.device._device import Device
 from sknet.device._namespace import Namespace
-from sknet.exceptions import DeviceError
+from sknet.exceptions import DeviceError, DeviceMemoryError
 
 __all__ = ["CupyBackend"]
 
@@ -116,6 +116,7 @@ class CupyBackend(Backend):
             )
         self._cupy = cupy
         self._sparse = cupyx.scipy.sparse
+        self.memory_errors = (DeviceMemoryError, cupy.cuda.memory.OutOfMemoryError)
         self.xp = array_functions(cupy, cupyx.scipy.special)
 
     @property
@@ -134,7 +135,8 @@ class CupyBackend(Backend):
 
     def from_host(self, array: Any, device: Device) -> Any:
         self.check(device)
-        with self.activate(device):
+        array = array if issparse(array) else np.asarray(array)
+        with self.activate(device), self._asking(device, array.shape, array.dtype):
             if issparse(array):
                 return self._sparse.csr_matrix(array.tocsr())
             return self._cupy.asarray(array)

@@ -71,7 +71,8 @@ def count(monkeypatch):
     runtime = SimpleNamespace(
         getDeviceCount=get_device_count, CUDARuntimeError=FakeRuntimeError, memGetInfo=lambda: (1000, 4000)
     )
-    cuda = SimpleNamespace(runtime=runtime, Device=lambda index: contextlib.nullcontext(index))
+    memory = SimpleNamespace(OutOfMemoryError=MemoryError)
+    cuda = SimpleNamespace(memory=memory, runtime=runtime, Device=lambda index: contextlib.nullcontext(index))
     module(
         "cupy",
         __version__="14.0.0",

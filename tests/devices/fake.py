@@ -21,7 +21,7 @@ import scipy.special
 
 from sknet.device import Backend, Device, register
 from sknet.device._cupy import array_functions
-from sknet.exceptions import DeviceError
+from sknet.exceptions import DeviceError, DeviceMemoryError
 from tests.devices import kernels, signatures
 
 N_DEVICES = 2
@@ -53,7 +53,42 @@ def counted() -> Iterator[Counts]:
         _counts.remove(counts)
 
 
+class FakeOutOfMemoryError(MemoryError):
+    """What the allocator raises, as CuPy's does."""
+
+
+_left: ContextVar[int | None] = ContextVar("allocations that succeed", default=None)
+
+
+@contextmanager
+def allocating(most: int) -> Iterator[None]:
+    """Let only so many allocations succeed; the next one raises, and so do those after it."""
+    token = _left.set(most)
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+_is_idle: ContextVar[bool] = ContextVar("nothing is computed", default=False)
+
+
+@contextmanager
+def idle() -> Iterator[None]:
+    """Count calls of kernels, and of functions with `out=`, that compute nothing."""
+    token = _is_idle.set(True)
+    try:
+        yield
+    finally:
+        _is_idle.reset(token)
+
+
 def _count(what: str) -> None:
+    left = _left.get()
+    if what == "allocations" and left is not None:
+        if not left:
+            raise FakeOutOfMemoryError("Out of memory allocating some bytes (allocated so far: others)")
+        _left.set(left - 1)
     for counts in _counts:
         setattr(counts, what, getattr(counts, what) + 1)
 
@@ -231,6 +266,10 @@ def _launch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 WORKING = {"all", "any", "argmax", "argmin", "max", "min", "prod", "sum", "vdot"}
 
 
+def _do_nothing(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
 class _Function:
     """A function as CuPy has it, computed by NumPy's; ufuncs have `at` as well."""
 
@@ -249,7 +288,8 @@ class _Function:
         is_vector = self.__name__ == "matmul" and args[0].ndim == args[1].ndim == 1
         if out is not None and (self.__name__ in WORKING or is_vector):
             _count("allocations")
-        result = _launch(self._function, *args, **kwargs)
+        idle = out is not None and _is_idle.get()
+        result = _launch(_do_nothing if idle else self._function, *args, **kwargs)
         if dtypes is None or out is not None or result.dtype == dtypes[0]:
             return result
         return FakeArray(result._values.astype(dtypes[0]), result.index)
@@ -364,6 +404,7 @@ class FakeBackend(Backend):
     kind = "fake"
     package = __name__.split(".")[0]
     array_type = FakeArray
+    memory_errors = (DeviceMemoryError, FakeOutOfMemoryError)
 
     def __init__(self) -> None:
         self.xp = _Namespace(**vars(array_functions(cupy, special)))
@@ -376,7 +417,8 @@ class FakeBackend(Backend):
         self.check(device)
         if scipy.sparse.issparse(array):
             return FakeCSR(array.tocsr().copy(), device.index)
-        _count("allocations")
+        with self._asking(device, np.shape(array), np.asarray(array).dtype):
+            _count("allocations")
         return FakeArray(np.array(array), device.index)
 
     def to_host(self, array: Any) -> Any:
@@ -395,7 +437,8 @@ class FakeBackend(Backend):
             _current.reset(token)
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device: Device) -> FakeArray:
-        _count("allocations")
+        with self._asking(device, shape, dtype):
+            _count("allocations")
         return FakeArray(kernels.guarded(shape, dtype), device.index)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any, device: Device) -> FakeArray:
@@ -410,7 +453,7 @@ class FakeBackend(Backend):
         def on_device(run: Callable[..., None]) -> Callable[..., None]:
             def launch(grid: tuple[int, ...], block: tuple[int, ...], args: tuple[FakeArray, ...]) -> None:
                 _count("kernels")
-                _launch(lambda *arrays: run(grid, block, arrays), *args)
+                _launch(_do_nothing if _is_idle.get() else lambda *arrays: run(grid, block, arrays), *args)
 
             return launch
 

@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,12 +65,29 @@ class DeviceSteps(Steps):
         self._programs: dict[int, Compiled] = {}
         self._per_step = 1.0  # seconds; so that the first block has one step
         with active(model.device):
-            self._rows = _Rows(batches)
-            self._make_state()
-            self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
-            self._make_ring()
+            with self._asking("the rows of the data"):
+                self._rows = _Rows(batches)
+            with self._asking("parameters and what the optimizer keeps"):
+                self._make_state()
+            with self._asking("a step"):
+                self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
+                self._make_ring()
             self._bytes_of_outputs = self._owner.free_memory(model.device) // SHARE
             self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+
+    def _asking(self, what: str) -> AbstractContextManager[None]:
+        """Return a context in which an error of memory says what a step needs, and what asked for more."""
+
+        def said() -> str:
+            rows = min(self.batches.size, self.batches.n_samples)
+            known = [
+                f"the plan of a step on {n} rows takes {x.nbytes:,} bytes" for n, x in self._programs.items()
+            ]
+            return f"in a fit with batches of {rows} rows, for {what}" + "".join(
+                f", where {x}" for x in known
+            )
+
+        return self._owner.asking(self.model.device, said)
 
     def hold(self) -> bool:
         model = self.model
@@ -116,13 +134,16 @@ class DeviceSteps(Steps):
             room, most = None, min(most, self._most)
             if outputs is not None:
                 xp, dtype = namespace(self._reports), self._output.dtype
-                room = outputs.free(n_rows, shape[1:], dtype, xp, self._bytes_of_outputs)
+                with self._asking("outputs that wait for their score"):
+                    room = outputs.free(n_rows, shape[1:], dtype, xp, self._bytes_of_outputs)
                 most = min(most, len(room) // n_rows)
             if follow_schedules(model):  # buffers set by schedules are inputs of a single step
                 most = 1
             steps = self._at_once(order, first, most, self._per_step)
             started = time.perf_counter()
-            reports = self._issue(order, first, n_rows, steps, room)
+            with self._asking("a step"):
+                reports = self._issue(order, first, n_rows, steps, room)
+            steps = len(reports)
             done = steps if reports[:, 2].all() else int(np.argmin(reports[:, 2]))
             if not done:
                 return EagerSteps(model, self.batches, self.check_finite).run(order, first, 1, outputs)
@@ -132,7 +153,7 @@ class DeviceSteps(Steps):
         return Block(losses, done * n_rows)
 
     def _issue(self, order: Any, first: int, n_rows: int, steps: int, room: Any) -> np.ndarray:
-        """Issue some steps; return their reports as a host array."""
+        """Issue some steps; return their reports as a host array. If memory runs out, there are fewer."""
         model, program = self.model, self.program_for(n_rows)
         inputs: DeviceInputs = program.slots
         found: DeviceOutputs = program.result
@@ -144,9 +165,15 @@ class DeviceSteps(Steps):
         numbers = self._optimizer.hyper_table(model.progress, steps).astype(model.dtype)
         self._table[:steps] = to_device(numbers, model.device)
         for i, (line, place) in enumerate(self._lines[:steps]):
-            self._rows.take_into(order, (first + i) * self.batches.size, n_rows, inputs)
-            self._numbers[...] = line
-            program.run()
+            try:
+                self._rows.take_into(order, (first + i) * self.batches.size, n_rows, inputs)
+                self._numbers[...] = line
+                program.run()
+            except self._owner.memory_errors:
+                if not i:
+                    raise
+                steps = i  # the error is raised by the next block, when the model knows of these steps
+                break
             place[...] = found.report
             if room is not None:
                 room[i * n_rows : (i + 1) * n_rows] = found.output
@@ -177,7 +204,10 @@ class _Rows:
             return X
         if math.prod(X.shape) * dtype.itemsize > owner.free_memory(device) // 2:
             return X
-        return X.astype(dtype) if is_there else to_device(X.astype(dtype, copy=False), device)
+        try:
+            return X.astype(dtype) if is_there else to_device(X.astype(dtype, copy=False), device)
+        except owner.memory_errors:  # free memory may be in pieces
+            return X
 
     def example(self, n_rows: int) -> Batch:
         """Return inputs, targets and weights (or None) of the first rows."""
