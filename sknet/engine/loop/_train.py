@@ -19,6 +19,7 @@ from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._kept import kept_steps
 from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
 from sknet.engine.loop._scores import Score
+from sknet.engine.loop._several import Several
 from sknet.engine.loop._shared import SharedSteps, shared_steps
 from sknet.engine.loop._steps import NO_LOSSES, Block, Steps
 from sknet.engine.loop._sums import Sums
@@ -78,13 +79,14 @@ class RowEpochs(Epochs):
     """
 
     _steps: Any = None  # none before they are chosen
+    _several: Several | None = None  # the last epochs that were trained in one call
+    _scores: list[Score] | None = None
 
     def __init__(self, fit: Fit, batches: Batches, settings: Settings) -> None:
         super().__init__(fit, Sums(batches.n_samples, self._targets))
         self._batches, self._settings = batches, settings
         self._order = np.arange(batches.n_samples) if settings.shuffle else None
         # What decides which steps there are, besides model and rows.
-        self._several: tuple[Any, ...]  # orders, losses, outputs and scores of several epochs
         self._how: Hashable = (settings.check_finite, native_setting(), fit.model.compile)
 
     @property
@@ -146,39 +148,26 @@ class RowEpochs(Epochs):
             self.begin()
             orders[i] = np.arange(batches.n_samples) if self._order is None else self._order
             progress.append(progress[i].stepped(batches.n_batches).epoch_ended(batches.n_samples))
-        losses, outputs = self._steps.run_epochs(orders, progress[:-1], self.sums.score.reads_outputs)
+        found = self._steps.run_epochs(orders, progress[:-1], self.sums.score.reads_outputs)
         model.memory.note_written("a fit")
-        n_whole = len(losses) // batches.n_batches
-        if n_whole < n_epochs:  # the next epochs have not begun
+        self._several = several = Several(batches, orders, *found)
+        self._scores = several.scores(self.sums.score)
+        if several.n_whole < n_epochs:  # the epochs after the next one have not begun
             self._order, state = before
             if state is not None:
                 model.random_state.set_state(state)
-            for _ in range(n_whole + 1):
+            for _ in range(several.n_whole + 1):
                 self.begin()
-        scores = None
-        if outputs is not None and n_whole == n_epochs:
-            y, _ = batches.take_targets(orders.reshape(-1))
-            flat = outputs.reshape((-1, *outputs.shape[2:]))
-            scores = self.sums.score.of_epochs(n_epochs, flat, y)
-        self._several = orders, losses, outputs, scores
-        return n_whole
+        return several.n_whole
 
     def enter(self, number: int) -> int:
-        orders, losses, outputs, scores = self._several
-        n_batches, size = self._batches.n_batches, self._batches.size
+        assert self._several is not None
         if self._order is not None:
-            self._order = orders[number]
-        found = losses[number * n_batches :][:n_batches]
-        n_rows = min(len(found) * size, self._batches.n_samples)
-        n_full = n_rows // size
-        blocks = [Block(found[:n_full], n_full * size), Block(found[n_full:], n_rows - n_full * size)]
-        blocks = [block for block in blocks if block.n_rows]
-        if scores is not None:
-            self.sums.add_scored(blocks, scores[number])
-        else:
-            self.sums.add_several(blocks, None if outputs is None else outputs[number, :n_rows])
-        self.fit.model.progress = self.fit.model.progress.stepped(len(found))
-        return len(found)
+            self._order = self._several.orders[number]
+        score = None if self._scores is None else self._scores[number]
+        done = self._several.add_to(self.sums, number, score)
+        self.fit.model.progress = self.fit.model.progress.stepped(done)
+        return done
 
     def has(self, number: int) -> bool:
         return number < self._batches.n_batches

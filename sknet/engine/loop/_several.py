@@ -1,0 +1,62 @@
+"""Several epochs that were trained in one call, to go through one after the other."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._scores import Score
+from sknet.engine.loop._steps import Block
+from sknet.engine.loop._sums import Sums
+
+__all__ = ["Several"]
+
+
+@dataclass(frozen=True)
+class Several:
+    """What several epochs have left.
+
+    Attributes
+    ----------
+    batches : Batches
+        The rows.
+    orders : ndarray of shape (n_epochs, n_samples)
+        The order of the rows in each epoch.
+    losses : ndarray of shape (n_steps,)
+        The losses of all steps; the last epoch with some may lack others.
+    outputs : ndarray of shape (n_epochs, n_samples, ...) or None
+        The raw outputs, in these orders; None if no score reads them.
+    """
+
+    batches: Batches
+    orders: np.ndarray
+    losses: Any
+    outputs: Any
+
+    @property
+    def n_whole(self) -> int:
+        """Number of epochs with all steps."""
+        return len(self.losses) // self.batches.n_batches
+
+    def scores(self, empty: Score) -> list[Score] | None:
+        """Return the scores of all epochs; None if an epoch is not whole, or they must be added up."""
+        n_epochs = len(self.orders)
+        if self.outputs is None or self.n_whole < n_epochs:
+            return None
+        y, _ = self.batches.take_targets(self.orders.reshape(-1))
+        return empty.of_epochs(n_epochs, self.outputs.reshape((-1, *self.outputs.shape[2:])), y)
+
+    def add_to(self, sums: Sums, number: int, score: Score | None) -> int:
+        """Add an epoch to sums that are empty, with its score if that is known; return its number of steps."""
+        n_batches, size = self.batches.n_batches, self.batches.size
+        losses = self.losses[number * n_batches :][:n_batches]
+        n_rows = min(len(losses) * size, self.batches.n_samples)
+        n_full = n_rows // size
+        blocks = [Block(losses[:n_full], n_full * size), Block(losses[n_full:], n_rows - n_full * size)]
+        blocks = [block for block in blocks if block.n_rows]
+        if score is not None:
+            sums.add_scored(blocks, score)
+        else:
+            sums.add_several(blocks, None if self.outputs is None else self.outputs[number, :n_rows])
+        return len(losses)
