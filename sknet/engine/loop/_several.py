@@ -48,7 +48,7 @@ class Several:
         return empty.of_epochs(n_epochs, self.outputs.reshape((-1, *self.outputs.shape[2:])), y)
 
     def add_to(self, sums: Sums, number: int, score: Score | None) -> int:
-        """Add an epoch to sums that are empty, with its score if that is known; return its number of steps."""
+        """Add an epoch, with its score if that is known, to empty sums; return its number of steps."""
         n_batches, size = self.batches.n_batches, self.batches.size
         losses = self.losses[number * n_batches :][:n_batches]
         n_rows = min(len(losses) * size, self.batches.n_samples)

@@ -21,7 +21,7 @@ from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._several import Several
 from sknet.engine.loop._shared import SharedSteps, shared_steps
-from sknet.engine.loop._steps import NO_LOSSES, Block, Steps
+from sknet.engine.loop._steps import NO_LOSSES, Steps
 from sknet.engine.loop._sums import Sums
 from sknet.engine.loop._validation import Validation
 from sknet.engine.state import stepping_optimizer
