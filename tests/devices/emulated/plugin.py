@@ -1,4 +1,7 @@
-"""For pytest, with ``-p tests.devices.emulated.plugin``: tests of GPUs run on the emulated driver."""
+"""For pytest, with ``-p tests.devices.emulated.plugin``: tests of GPUs run on the emulated driver.
+
+None of them may be skipped, as nobody would see that it no longer runs.
+"""
 
 import pytest
 
@@ -15,6 +18,15 @@ def pytest_runtest_call(item):
     if found := faults():
         pytest.fail("on the emulated device: " + "; ".join(found))
     return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Let a test that is skipped fail."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", f"skipped on the emulated device: {report.longrepr}"
+    return report
 
 
 def pytest_report_header():

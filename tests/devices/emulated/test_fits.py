@@ -1,0 +1,31 @@
+"""What a fit on a device costs the host: nothing that grows with the number of steps, but launches."""
+
+import numpy as np
+import pytest
+
+from sknet import MLPClassifier
+from tests.devices.emulated import counted
+from tests.estimators.data import quiet
+
+ONCE_A_BLOCK = ("allocations", "to_device", "to_host", "synchronizations", "fills")
+
+
+def cost(steps, classes, epochs=2, **params):
+    """Fit a network in so many steps an epoch, and return the counts."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((steps * 64, 20)).astype("float32"), rng.integers(0, classes, steps * 64)
+    params = {"hidden_layer_sizes": (30, 20), "alpha": 1e-4, "dtype": "float32"} | params
+    estimator = MLPClassifier(device="cuda", batch_size=64, max_iter=epochs, random_state=0, **params)
+    with quiet(), counted() as counts:
+        estimator.fit(X, y)
+    return counts
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.parametrize("params", [{}, {"dropout": 0.2}, {"optimizer": "sgd"}], ids=str)
+def test_steps_read_nothing_and_ask_for_no_memory(classes, params):
+    cost(4, classes, **params)  # compiles and loads everything
+    few, more = cost(8, classes, **params), cost(16, classes, **params)
+    # Sixteen more steps are at most two more blocks, one in each epoch.
+    assert all(getattr(more, name) - getattr(few, name) <= 2 for name in ONCE_A_BLOCK), more.named()
+    assert more.kernels - few.kernels >= 16
