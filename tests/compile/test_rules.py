@@ -192,6 +192,17 @@ ROWS = [
     ),
     Row("add_multiple", (lambda x, y: (x @ x) + 0.3 * y,), ((5, 5), (5, 5)), exact=False),
     Row(
+        "sum_of_negative",
+        (
+            lambda x, y: (-x).sum(-1),
+            lambda x, y: (-ops.exp(x) * y).sum(0),
+            lambda x, y: (y * -(x + 1.0)).sum(),
+        ),
+        PAIR,
+        FLOATS,
+        exact=False,
+    ),
+    Row(
         "sum_of_product",
         (lambda x, y: (x * y).sum(), lambda x, y: (ops.exp(x) * ops.exp(y)).sum()),
         PAIR,

@@ -264,6 +264,32 @@ def _number_and_rest(product: Equation) -> tuple[Operand | None, Variable]:
 
 
 @RELAXED.on("sum")
+def sum_of_negative(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """The sum of -x is minus that of x, and that of -x * y minus that of x * y, up to the sign of a zero."""
+    [x] = equation.operands
+    if type(x) is not Variable or x.dtype.kind != "f" or not rewriter.is_used_once(x):
+        return None
+    positive = _without_sign(rewriter, x)
+    if positive is None:
+        return None
+    return rewriter.emit("negative", rewriter.emit("sum", positive, **equation.params))
+
+
+def _without_sign(rewriter: Rewriter, x: Variable) -> Variable | None:
+    """Return -x if x is computed as minus that, or as a product with a factor that is."""
+    negative = rewriter.definition(x, "negative")
+    if negative is not None:
+        [positive] = negative.operands
+        return positive if type(positive) is Variable else None
+    product = rewriter.definition(x, "multiply")
+    for a, b in (product.operands, product.operands[::-1]) if product is not None else ():
+        factor = rewriter.definition(a, "negative")
+        if factor is not None and a.shape == x.shape and rewriter.is_used_once(a):
+            return rewriter.emit("multiply", factor.operands[0], b)
+    return None
+
+
+@RELAXED.on("sum")
 def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """The sum of all elements of a product is an inner product, which needs no temporary array."""
     [x] = equation.operands

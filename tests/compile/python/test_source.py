@@ -23,7 +23,7 @@ from tests.nn.layers.test_contract import ROWS as LAYERS
 # SciPy's functions, which NumPy lacks, and operations that programs compute by BLAS or in fewer passes.
 ROUNDED = {
     *("erf", "erfc", "gelu", "glu", "logit", "sigmoid", "silu", "xlogy"),
-    *("quantile", "std", "var"),
+    *("instance_norm", "quantile", "std", "var"),
 }
 RANDOM = ("dropout", "dropout_mask", "uniform_draws")
 

@@ -18,6 +18,7 @@ from sknet.compile.passes import BLOCK
 from sknet.device import backend, philox_uniform
 
 __all__ = [
+    "Needs",
     "add_multiple",
     "by_its_forward",
     "emit",
@@ -28,13 +29,15 @@ __all__ = [
     "unless_in_place",
 ]
 
-Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
+Needs = list[tuple[tuple[int, ...], Any]]  # shape and dtype of scratch arrays
+Scratch = Callable[[Equation], Needs]
 
 EMITTERS: dict[str, Emitter] = {}
 SCRATCH: dict[str, Scratch] = {}
 NARROW = 64  # up to this many columns, a maximum over them is faster on the transposed array
 REAL = "fd"  # dtypes of BLAS: arrays of other floating dtypes would be converted
 ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide"})
+ALONE = 9216  # elements of a matrix up to which OpenBLAS multiplies it with a vector in one thread
 WIDE = 1 << 16  # up to this many elements, a constant array of zeros is worth its memory
 
 
@@ -112,23 +115,29 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
 
 @emitter("matmul")
 def _matmul(w: Writer, equation: Equation) -> None:
-    x, y = equation.operands
+    (x, y), output = equation.operands, equation.output
+    same = x.dtype == y.dtype and output.size > 0
+    # A stack of matrices times one matrix is one product.
+    is_stack = x.ndim > y.ndim == 2 and not w.exact and x.dtype.char in REAL and w.plan.views.is_contiguous(x)
     # np.dot calls BLAS with less overhead, but does not take stacks of matrices.
-    flat = x.ndim == y.ndim == 2 and x.dtype == y.dtype and equation.output.size > 0
-    if flat and x.shape[1] == 1 and not w.exact and x.dtype.char in REAL:  # a column times a row
-        w.line(f"{w.function(np.multiply, 'multiply')}({w.name(x)}, {w.name(y)}, {w.name(equation.output)})")
+    flat = same and (x.ndim == y.ndim == 2 or is_stack)
+    if not flat:
+        w.line(f"{w.function(np.matmul, 'matmul')}({w.name(x)}, {w.name(y)}, {w.name(output)})")
+        return
+    (inner, columns), rows = y.shape, output.size // y.shape[1]
+    source, target = w.reshaped(x, (rows, inner)), w.reshaped(output, (rows, columns))
+    if inner == 1 and not w.exact and x.dtype.char in REAL:  # a column times a row
+        w.line(f"{w.function(np.multiply, 'multiply')}({source}, {w.name(y)}, {target})")
         return
     # For an inner length of 1 np.dot returns 0 where np.matmul returns 0 * inf, which is NaN.
-    fits = flat and x.shape[1] > 1 and _for_blas(w, x) and _for_blas(w, y)
-    parts = 1 if w.exact or not fits else parts_here(x.shape[0], x.shape[1] * y.shape[1])
+    fits = inner > 1 and (is_stack or _for_blas(w, x)) and _for_blas(w, y)
+    parts = 1 if w.exact or not fits else parts_here(rows, inner * columns)
     if parts > 1:
-        rows = x.shape[0] // parts
-        source = w.made(f"{w.name(x)}.reshape{parts, rows, x.shape[1]}", "m")
-        target = w.made(f"{w.name(equation.output)}.reshape{parts, rows, y.shape[1]}", "m")
-        w.line(f"{w.function(np.matmul, 'matmul')}({source}, {w.name(y)}, {target})")
-        return
-    name = w.function(np.dot, "dot") if fits else w.function(np.matmul, "matmul")
-    w.line(f"{name}({w.name(x)}, {w.name(y)}, {w.name(equation.output)})")
+        source = w.made(f"{w.name(x)}.reshape{parts, rows // parts, inner}", "m")
+        target = w.made(f"{w.name(output)}.reshape{parts, rows // parts, columns}", "m")
+    use_dot = fits and parts == 1
+    name = w.function(np.dot, "dot") if use_dot else w.function(np.matmul, "matmul")
+    w.line(f"{name}({source}, {w.name(y)}, {target})")
 
 
 def _for_blas(w: Writer, x: Variable) -> bool:
@@ -144,18 +153,58 @@ def _reduction(w: Writer, equation: Equation, function: Any, name: str) -> None:
     w.line(f"{w.function(function, name)}({w.name(x)}, {shown}, None, {w.name(equation.output)}{keep})")
 
 
+def _ends(equation: Equation) -> tuple[int, int, int] | None:
+    """Return how many elements are along the summed axes before, the kept axes, and the summed axes behind.
+
+    None if no axis is kept or none behind is summed, if one between kept ones is, or too many elements are.
+    """
+    [x], axis = equation.operands, equation.params["axis"]
+    kept = [i for i in range(x.ndim) if i - x.ndim not in axis and i not in axis]
+    if not kept or kept != list(range(kept[0], kept[-1] + 1)) or not x.size:
+        return None
+    parts = slice(kept[0]), slice(kept[0], kept[-1] + 1), slice(kept[-1] + 1, None)
+    before, between, behind = (math.prod(x.shape[part]) for part in parts)
+    return (before, between, behind) if 1 < behind <= ALONE else None
+
+
+@scratch("sum")
+def _sums_behind(equation: Equation) -> Needs:
+    before, kept, _ = _ends(equation) or (1, 1, 1)
+    return [((before, kept), equation.output.dtype)] if before > 1 else []
+
+
 @emitter("sum")
 def _sum(w: Writer, equation: Equation) -> None:
-    [x], axis = equation.operands, equation.params["axis"]
-    is_flat = 1 <= x.ndim <= 2 and w.plan.views.is_contiguous(x)
-    if w.exact or x.dtype.char not in REAL or not is_flat or len(axis) != 1:
+    [x], axis, ends = equation.operands, equation.params["axis"], _ends(equation)
+    if w.exact or x.dtype.char not in REAL or not w.plan.views.is_contiguous(x):
         _reduction(w, equation, np.add.reduce, "sum")
-        return
-    # As a product with ones: BLAS sums faster than np.add.reduce.
-    ones = w.constant(np.ones(x.shape[axis[0]], x.dtype))
-    first, second = (ones, w.name(x)) if axis[0] == -x.ndim else (w.name(x), ones)
-    shape = tuple(n for i, n in enumerate(x.shape) if i - x.ndim != axis[0])
-    w.line(f"{w.function(np.dot, 'dot')}({first}, {second}, {w.reshaped(equation.output, shape)})")
+    elif ends is not None:
+        _sum_behind(w, equation, *ends)
+    elif 1 <= x.ndim <= 2 and len(axis) == 1 and axis[0] == -x.ndim:
+        # As a product with ones: BLAS sums faster than np.add.reduce.
+        ones = w.constant(np.ones(x.shape[0], x.dtype))
+        target = w.reshaped(equation.output, x.shape[1:])
+        w.line(f"{w.function(np.dot, 'dot')}({ones}, {w.name(x)}, {target})")
+    else:
+        _reduction(w, equation, np.add.reduce, "sum")
+
+
+def _sum_behind(w: Writer, equation: Equation, before: int, kept: int, behind: int) -> None:
+    """Write the sum over the last axes as products of some rows with ones, then that over the first."""
+    [x], rows = equation.operands, before * kept
+    sums = w.scratch(equation) if before > 1 else w.name(equation.output)
+    ones = np.ones(behind, x.dtype)
+    parts = next(n for n in range(-(-rows * behind // ALONE), rows + 1) if rows % n == 0)
+    if parts > 1:
+        shape = parts, rows // parts
+        source = w.made(f"{w.name(x)}.reshape{*shape, behind}", "m")
+        target = w.made(f"{sums}.reshape{*shape, 1}", "m")
+        w.line(f"{w.function(np.matmul, 'matmul')}({source}, {w.constant(ones[:, np.newaxis])}, {target})")
+    else:
+        source, target = w.reshaped(x, (rows, behind)), w.made(f"{sums}.reshape(-1)", "m")
+        w.line(f"{w.function(np.dot, 'dot')}({source}, {w.constant(ones)}, {target})")
+    if before > 1:
+        w.line(f"{w.function(np.add.reduce, 'sum')}({sums}, 0, None, {w.reshaped(equation.output, (kept,))})")
 
 
 @scratch("max")
