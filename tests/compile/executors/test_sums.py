@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from sknet import ops
 from sknet.compile import compile
@@ -61,3 +62,12 @@ def test_a_column_of_infinities_times_a_row_with_zeros_is_nan():
     x, y = np.full((2, 3, 1), np.inf, np.float32), np.array([[0.0, 1.0]], np.float32)
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(planned(ops.matmul, x, y), x @ y)
+
+
+def test_sums_beside_a_sparse_matrix():
+    slot = ops.SparseSlot((3, 4), "float32")
+    slot.matrix = scipy.sparse.csr_array(np.eye(3, 4, dtype=np.float32))
+    y = np.arange(24, dtype=np.float32).reshape(4, 6)
+    product, sums = compile(lambda y: (ops.matmul(slot, y), ops.sum(y, -1)), (y,))(y)
+    np.testing.assert_array_equal(product, y[:3])
+    np.testing.assert_array_equal(sums, y.sum(-1))

@@ -133,8 +133,8 @@ def _matmul(w: Writer, equation: Equation) -> None:
     fits = inner > 1 and (is_stack or _for_blas(w, x)) and _for_blas(w, y)
     parts = 1 if w.exact or not fits else parts_here(rows, inner * columns)
     if parts > 1:
-        source = w.made(f"{w.name(x)}.reshape{parts, rows // parts, inner}", "m")
-        target = w.made(f"{w.name(output)}.reshape{parts, rows // parts, columns}", "m")
+        source = w.made(f"{w.name(x)}.reshape{parts, rows // parts, inner}", "r")
+        target = w.made(f"{w.name(output)}.reshape{parts, rows // parts, columns}", "r")
     use_dot = fits and parts == 1
     name = w.function(np.dot, "dot") if use_dot else w.function(np.matmul, "matmul")
     w.line(f"{name}({source}, {w.name(y)}, {target})")
@@ -197,11 +197,11 @@ def _sum_behind(w: Writer, equation: Equation, before: int, kept: int, behind: i
     parts = next(n for n in range(-(-rows * behind // ALONE), rows + 1) if rows % n == 0)
     if parts > 1:
         shape = parts, rows // parts
-        source = w.made(f"{w.name(x)}.reshape{*shape, behind}", "m")
-        target = w.made(f"{sums}.reshape{*shape, 1}", "m")
+        source = w.made(f"{w.name(x)}.reshape{*shape, behind}", "r")
+        target = w.made(f"{sums}.reshape{*shape, 1}", "r")
         w.line(f"{w.function(np.matmul, 'matmul')}({source}, {w.constant(ones[:, np.newaxis])}, {target})")
     else:
-        source, target = w.reshaped(x, (rows, behind)), w.made(f"{sums}.reshape(-1)", "m")
+        source, target = w.reshaped(x, (rows, behind)), w.made(f"{sums}.reshape(-1)", "r")
         w.line(f"{w.function(np.dot, 'dot')}({source}, {w.constant(ones)}, {target})")
     if before > 1:
         w.line(f"{w.function(np.add.reduce, 'sum')}({sums}, 0, None, {w.reshaped(equation.output, (kept,))})")
