@@ -1,14 +1,14 @@
 """Compile native code ahead of the first fit: ``python -m sknet.warm``, as when building a container image.
 
-Prints the files that the machine code of training steps and of encoding tables was written to, and how long
-that took; the exit status is 1 if native code is not available. Later processes of this user load them, on
-processors of the same kind.
+Prints the files that the machine code of training steps, of encoding tables and of convolutions was written
+to, and how long that took; the exit status is 1 if native code is not available. Later processes of this user
+load them, on processors of the same kind.
 """
 
 import sys
 import time
 
-from sknet.compile.executors.native import UnsupportedError, row_runner, runner
+from sknet.compile.executors.native import UnsupportedError, plane_runner, row_runner, runner
 
 __all__ = ["main"]
 
@@ -25,12 +25,12 @@ def main() -> int:
     --------
     >>> from sknet.warm import main
     >>> main()  # doctest: +SKIP
-    native code is in ... and ...: 0.0 s
+    native code is in ...: 0.0 s
     0
     """
     started = time.perf_counter()
     try:
-        found = [runner(), row_runner()]
+        found = [runner(), row_runner(), plane_runner()]
     except UnsupportedError as error:
         print(f'no native code: {error} (pip install "sknet[fast]")', file=sys.stderr)
         return 1
@@ -45,7 +45,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    print(f"native code is in {' and '.join(map(str, files))}: {seconds:.1f} s")
+    print(f"native code is in {', '.join(map(str, files))}: {seconds:.1f} s")
     return 0
 
 

@@ -33,6 +33,7 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setattr("sknet.compile.executors.native._runner.RUNNER", source)
     monkeypatch.setattr(warm, "runner", Runner)
     monkeypatch.setattr(warm, "row_runner", lambda: Runner(lambda: (of_rows, ARGUMENTS)))
+    monkeypatch.setattr(warm, "plane_runner", lambda: Runner(lambda: (f"{source}\n", 5)))
 
 
 def test_machine_code_is_left_for_later_processes(small, tmp_path, monkeypatch, capsys):
@@ -41,7 +42,7 @@ def test_machine_code_is_left_for_later_processes(small, tmp_path, monkeypatch, 
     assert warm.main() == 0
     files = sorted((tmp_path / "cache").rglob("*.code"))
     said = capsys.readouterr().out
-    assert len(files) == 2
+    assert len(files) == 3
     assert said.startswith("native code is in ")
     assert all(str(file) in said for file in files)
     before = [file.stat().st_mtime_ns for file in files]

@@ -25,6 +25,7 @@ __all__ = [
     "directory_of",
     "has_numba",
     "is_placed_by_hand",
+    "plane_runner",
     "row_runner",
     "runner",
 ]
@@ -71,6 +72,13 @@ def of_rows() -> tuple[str, int]:
     from sknet.compile.executors.native._table_rows import ARGUMENTS, ROWS
 
     return ROWS, ARGUMENTS
+
+
+def of_planes() -> tuple[str, int]:
+    """Return the source of the function that convolves channel by channel, and how many arguments it has."""
+    from sknet.compile.executors.native._planes import ARGUMENTS, PLANES
+
+    return PLANES, ARGUMENTS
 
 
 class Runner:
@@ -155,6 +163,17 @@ def row_runner() -> Runner:
         If Numba is missing.
     """
     return _the_one(of_rows)
+
+
+def plane_runner() -> Runner:
+    """Return what convolves images channel by channel in this process, see `_planes`.
+
+    Raises
+    ------
+    UnsupportedError
+        If Numba is missing.
+    """
+    return _the_one(of_planes)
 
 
 def _the_one(written: Callable[[], tuple[str, int]]) -> Runner:
