@@ -11,6 +11,7 @@ from sknet.compile._plan import Plan
 from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
 from sknet.compile.executors.numpy import _emit_erfc as _emit_erfc  # registers its emitters
 from sknet.compile.executors.numpy import _emit_index as _emit_index
+from sknet.compile.executors.numpy import _emit_products as _emit_products
 from sknet.compile.executors.numpy import _emit_softmax as _emit_softmax
 from sknet.compile.executors.numpy._emitters import emit, scratch_of
 from sknet.compile.passes import Group, fuse

@@ -1,0 +1,157 @@
+"""Matrix products, sums and extrema on NumPy."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._graph import Equation, Variable
+from sknet.compile.executors._products import parts_here
+from sknet.compile.executors._writer import Writer
+from sknet.compile.executors.numpy._emitters import REAL, Needs, by_its_forward, emitter, level_1, scratch
+
+__all__: list[str] = []
+
+NARROW = 64  # up to this many columns, a maximum over them is faster on the transposed array
+ALONE = 9216  # elements of a matrix up to which OpenBLAS multiplies it with a vector in one thread
+
+
+@emitter("matmul")
+def _matmul(w: Writer, equation: Equation) -> None:
+    (x, y), output = equation.operands, equation.output
+    same = x.dtype == y.dtype and output.size > 0
+    # A stack of matrices times one matrix is one product.
+    is_stack = x.ndim > y.ndim == 2 and not w.exact and x.dtype.char in REAL and w.plan.views.is_contiguous(x)
+    # np.dot calls BLAS with less overhead, but does not take stacks of matrices.
+    flat = same and (x.ndim == y.ndim == 2 or is_stack)
+    if not flat:
+        w.line(f"{w.function(np.matmul, 'matmul')}({w.name(x)}, {w.name(y)}, {w.name(output)})")
+        return
+    (inner, columns), rows = y.shape, output.size // y.shape[1]
+    source, target = w.reshaped(x, (rows, inner)), w.reshaped(output, (rows, columns))
+    if inner == 1 and not w.exact and x.dtype.char in REAL:  # a column times a row
+        w.line(f"{w.function(np.multiply, 'multiply')}({source}, {w.name(y)}, {target})")
+        return
+    # For an inner length of 1 np.dot returns 0 where np.matmul returns 0 * inf, which is NaN.
+    fits = inner > 1 and (is_stack or _for_blas(w, x)) and _for_blas(w, y)
+    parts = 1 if w.exact or not fits else parts_here(rows, inner * columns)
+    if parts > 1:
+        source = w.made(f"{w.name(x)}.reshape{parts, rows // parts, inner}", "r")
+        target = w.made(f"{w.name(output)}.reshape{parts, rows // parts, columns}", "r")
+    use_dot = fits and parts == 1
+    name = w.function(np.dot, "dot") if use_dot else w.function(np.matmul, "matmul")
+    w.line(f"{name}({source}, {w.name(y)}, {target})")
+
+
+def _for_blas(w: Writer, x: Variable) -> bool:
+    flags = w.plan.views.ghost(x).flags
+    return flags.c_contiguous or flags.f_contiguous
+
+
+def _reduction(w: Writer, equation: Equation, function: Any, name: str) -> None:
+    [x], axis = equation.operands, equation.params["axis"]
+    at = tuple(sorted(a % x.ndim for a in axis))
+    shown = str(at[0]) if len(at) == 1 else str(at)
+    keep = ", True" if equation.params["keepdims"] else ""
+    w.line(f"{w.function(function, name)}({w.name(x)}, {shown}, None, {w.name(equation.output)}{keep})")
+
+
+def _ends(equation: Equation) -> tuple[int, int, int] | None:
+    """Return how many elements are along the summed axes before, the kept axes, and the summed axes behind.
+
+    None if no axis is kept or none behind is summed, if one between kept ones is, or too many elements are.
+    """
+    [x], axis = equation.operands, equation.params["axis"]
+    kept = [i for i in range(x.ndim) if i - x.ndim not in axis and i not in axis]
+    if not kept or kept != list(range(kept[0], kept[-1] + 1)) or not x.size:
+        return None
+    parts = slice(kept[0]), slice(kept[0], kept[-1] + 1), slice(kept[-1] + 1, None)
+    before, between, behind = (math.prod(x.shape[part]) for part in parts)
+    return (before, between, behind) if 1 < behind <= ALONE else None
+
+
+@scratch("sum")
+def _sums_behind(equation: Equation) -> Needs:
+    before, kept, _ = _ends(equation) or (1, 1, 1)
+    return [((before, kept), equation.output.dtype)] if before > 1 else []
+
+
+@emitter("sum")
+def _sum(w: Writer, equation: Equation) -> None:
+    [x], axis, ends = equation.operands, equation.params["axis"], _ends(equation)
+    if w.exact or x.dtype.char not in REAL or not w.plan.views.is_contiguous(x):
+        _reduction(w, equation, np.add.reduce, "sum")
+    elif ends is not None:
+        _sum_behind(w, equation, *ends)
+    elif 1 <= x.ndim <= 2 and len(axis) == 1 and axis[0] == -x.ndim:
+        # As a product with ones: BLAS sums faster than np.add.reduce.
+        ones = w.constant(np.ones(x.shape[0], x.dtype))
+        target = w.reshaped(equation.output, x.shape[1:])
+        w.line(f"{w.function(np.dot, 'dot')}({ones}, {w.name(x)}, {target})")
+    else:
+        _reduction(w, equation, np.add.reduce, "sum")
+
+
+def _sum_behind(w: Writer, equation: Equation, before: int, kept: int, behind: int) -> None:
+    """Write the sum over the last axes as products of some rows with ones, then that over the first."""
+    [x], rows = equation.operands, before * kept
+    sums = w.scratch(equation) if before > 1 else w.name(equation.output)
+    ones = np.ones(behind, x.dtype)
+    parts = next(n for n in range(-(-rows * behind // ALONE), rows + 1) if rows % n == 0)
+    if parts > 1:
+        shape = parts, rows // parts
+        source = w.made(f"{w.name(x)}.reshape{*shape, behind}", "r")
+        target = w.made(f"{sums}.reshape{*shape, 1}", "r")
+        w.line(f"{w.function(np.matmul, 'matmul')}({source}, {w.constant(ones[:, np.newaxis])}, {target})")
+    else:
+        source, target = w.reshaped(x, (rows, behind)), w.made(f"{sums}.reshape(-1)", "r")
+        w.line(f"{w.function(np.dot, 'dot')}({source}, {w.constant(ones)}, {target})")
+    if before > 1:
+        w.line(f"{w.function(np.add.reduce, 'sum')}({sums}, 0, None, {w.reshaped(equation.output, (kept,))})")
+
+
+@scratch("max")
+def _turned(equation: Equation) -> Needs:
+    x = equation.operands[0]
+    return [(x.shape[::-1], x.dtype)] if _is_narrow(equation) else []
+
+
+@emitter("max", "min")
+def _extremum(w: Writer, equation: Equation) -> None:
+    name = equation.primitive.name
+    function = np.maximum.reduce if name == "max" else np.minimum.reduce
+    if name == "min" or not _is_narrow(equation):
+        _reduction(w, equation, function, name)
+        return
+    [x] = equation.operands
+    turned, copyto = w.scratch(equation), w.function(np.copyto, "copyto")
+    w.line(f"{copyto}({turned}, {w.made(w.name(x) + '.T', 't')})")
+    w.line(f"{w.function(function, name)}({turned}, 0, None, {w.reshaped(equation.output, x.shape[:1])})")
+
+
+def _is_narrow(equation: Equation) -> bool:
+    x: Variable = equation.operands[0]
+    return x.ndim == 2 and equation.params["axis"] == (-1,) and 1 < x.shape[1] <= NARROW
+
+
+@scratch("sum_squares")
+def _one_square(equation: Equation) -> Needs:
+    return [((), equation.output.dtype)] if len(equation.operands) > 1 else []
+
+
+@emitter("sum_squares")
+def _sum_squares(w: Writer, equation: Equation) -> None:
+    out, dot = w.name(equation.output), w.function(np.dot, "dot")
+    for i, x in enumerate(equation.operands):
+        if not w.plan.views.is_contiguous(x):
+            by_its_forward(w, equation)
+            return
+        flat = w.reshaped(x, (x.size,))
+        target = w.scratch(equation) if i else out
+        w.line(f"{dot}({flat}, {flat}, {target})")
+        # For one number, a BLAS call takes half the time of a ufunc call.
+        if i and not w.exact and x.dtype.char in REAL:
+            one, sum = (w.made(f"{name}.reshape(1)", "r") for name in (target, out))
+            w.line(f"{level_1(w, 'axpy', x)}({one}, {sum})")
+        elif i:
+            w.line(f"{w.function(np.add, 'add')}({out}, {target}, {out})")
