@@ -9,7 +9,7 @@ counts of launches, copies and allocations, what capture forbids, and what a gra
 of time, of streams that overlap, of races that no order of threads shows, or of the libraries' algorithms.
 """
 
-from tests.devices.emulated.counts import Counts, counted, faults
+from tests.devices.emulated.counts import Counts, counted, faults, idle
 from tests.devices.emulated.installation import install
 
-__all__ = ["Counts", "counted", "faults", "install"]
+__all__ = ["Counts", "counted", "faults", "idle", "install"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Counts", "counted", "faults", "use"]
+__all__ = ["Counts", "counted", "faults", "idle", "use"]
 
 _library: ctypes.CDLL | None = None
 
@@ -34,6 +34,12 @@ class Counts(ctypes.Structure):
             "synchronizations",
         )
     ]
+
+    @property
+    def launches(self) -> int:
+        """What is issued to the device: kernels, calls of libraries, copies and fills."""
+        found: int = self.kernels + self.library_calls + self.on_device + self.fills
+        return found
 
     def named(self) -> dict[str, int]:
         """Return all counts by name, without those that are 0."""
@@ -68,10 +74,21 @@ def counted() -> Iterator[Counts]:
         setattr(found, name, getattr(now, name) - getattr(before, name))
 
 
+@contextmanager
+def idle() -> Iterator[None]:
+    """Count kernels and calls of libraries without running them: results are not even zeros."""
+    _loaded().emulator_set_idle(True)
+    try:
+        yield
+    finally:
+        _loaded().emulator_set_idle(False)
+
+
 def faults() -> list[str]:
-    """Return, once, what no GPU would report: writes out of bounds, barriers that threads never reach."""
+    """Return, once, what no GPU would report: wrong writes, barriers that threads never reach."""
     library = _loaded()
     library.emulator_check_memory()
+    library.emulator_forget_freed()
     found = []
     while text := library.emulator_next_fault():
         found.append(text.decode())

@@ -151,6 +151,22 @@ def test_a_write_out_of_bounds_is_a_fault():
     assert not faults()
 
 
+def test_a_write_to_freed_memory_is_a_fault():
+    x, y = cupy.zeros(10, "float32"), cupy.zeros(1, "int64")
+    y[0] = x.data.ptr
+    del x
+    kernel("((float *)x[0])[3] = 1;", "long long *x")((1,), (1,), (y,))
+    assert faults() == ["something was written to 40 bytes of freed device memory"]
+
+
+def test_what_is_read_of_freed_memory_is_nan():
+    x, y, found = cupy.ones(10, "float32"), cupy.zeros(1, "int64"), cupy.zeros(1, "float32")
+    y[0] = x.data.ptr
+    del x
+    kernel("found[0] = ((float *)x[0])[3];", "long long *x, float *found")((1,), (1,), (y, found))
+    assert np.isnan(found.get()).all()
+
+
 def test_a_barrier_that_some_threads_never_reach_is_a_fault():
     x = cupy.zeros(64, "float32")
     kernel("if (threadIdx.x < 40) __syncthreads(); else __syncwarp(); x[threadIdx.x] = 1;")((1,), (64,), (x,))

@@ -17,11 +17,11 @@ from tests.project import ROOT
 LAUNCHES = {((54, 512, 512, 7), 4096): 37, ((784, 1024, 1024, 10), 8192): 37, ((20, 100, 2), 256): 26}
 
 
-def steps_of(widths, size):
+def steps_of(widths, size, device):
     layers = [part for pair in pairwise(widths) for part in (nn.Linear(*pair), nn.ReLU())][:-1]
     X, y = np.zeros((6 * size, widths[0]), np.float32), np.arange(6 * size) % widths[-1]
     settings = {"optimizer": Adam(), "alpha": 1e-4, "random_state": 0, "dtype": "float32"}
-    model = Model(nn.Sequential(*layers), "log_loss", device=Device("fake"), **settings)
+    model = Model(nn.Sequential(*layers), "log_loss", device=device, **settings)
     batches = Batches(X, y, None, size, model.dtype, model.device)
     model.materialize(batches.X)
     return DeviceSteps(model, batches, True)
@@ -40,7 +40,7 @@ def _idle(monkeypatch):
 @pytest.mark.usefixtures("_idle")
 @pytest.mark.parametrize(("widths", "size"), LAUNCHES)
 def test_a_step(widths, size):
-    steps, order, counts = steps_of(widths, size), np.arange(6 * size), {}
+    steps, order, counts = steps_of(widths, size, Device("fake")), np.arange(6 * size), {}
     with active(Device("fake")):
         room = steps._zeros((6 * size, widths[-1]), np.float32)
         for n_steps in (1, 2, 5):  # at first the order is put on the device

@@ -45,6 +45,7 @@ struct Counts {
     int64_t synchronizations;
 };
 extern SHARED Counts counts;
+extern bool is_idle;
 
 struct SHARED Guard {
     Guard();

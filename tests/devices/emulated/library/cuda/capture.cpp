@@ -55,7 +55,7 @@ Status issue(void *handle, Work work) {
 Status issue_library_call(void *stream, Work work) {
     return issue(stream, [work = std::move(work)] {
         counts.library_calls++;
-        work();
+        if (!is_idle) work();
     });
 }
 

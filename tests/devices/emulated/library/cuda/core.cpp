@@ -8,6 +8,7 @@ namespace emulator {
 static std::recursive_mutex lock;
 static std::vector<std::string> faults;
 Counts counts;
+bool is_idle = false;
 
 Guard::Guard() { lock.lock(); }
 Guard::~Guard() { lock.unlock(); }
@@ -16,6 +17,9 @@ void report_fault(const std::string &text) {
     Guard guard;
     faults.push_back(text);
 }
+
+// Whether kernels and calls of libraries are counted only.
+API void emulator_set_idle(bool idle) { is_idle = idle; }
 
 API Counts *emulator_counts() { return &counts; }
 

@@ -33,6 +33,7 @@ static void run(const Launch &launch, void **arguments) {
     static bool is_backwards = false;
     is_backwards = !is_backwards;
     counts.kernels++;
+    if (is_idle) return;
     emulated_grid_size = launch.grid;
     emulated_block_size = launch.block;
     std::vector<uint64_t> memory(launch.dynamic_bytes / 8 + 2);

@@ -1,8 +1,10 @@
 // Memory: the host's, full of NaN at first, between guards that show what was written out of bounds.
 #include "../emulator.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 
 namespace emulator {
@@ -15,7 +17,16 @@ struct Block {
     int device;
 };
 
+// Freed memory, which is kept for a while, full of NaN: a graph or kernel that still has its address shows.
+struct Freed {
+    unsigned char *start;
+    size_t size;
+};
+
 static std::map<uintptr_t, Block> blocks;
+static std::deque<Freed> freed;
+static size_t freed_bytes = 0;
+static const size_t MOST_FREED = size_t(64) << 20;
 static std::map<uintptr_t, size_t> pinned;
 static size_t limit = size_t(4) << 30, used = 0;
 
@@ -83,6 +94,28 @@ API int cudaMalloc(void **pointer, size_t size) {
     return success;
 }
 
+static void forget_oldest() {
+    const Freed oldest = freed.front();
+    freed.pop_front();
+    freed_bytes -= oldest.size;
+    if (std::any_of(oldest.start, oldest.start + oldest.size, [](unsigned char x) { return x != UNWRITTEN; }))
+        report_fault("something was written to " + std::to_string(oldest.size) + " bytes of freed device memory");
+    free(oldest.start - GUARD_BYTES);
+}
+
+static void keep_freed(void *pointer, size_t size) {
+    memset(pointer, UNWRITTEN, size);
+    freed.push_back({(unsigned char *)pointer, size});
+    freed_bytes += size;
+    while (freed_bytes > MOST_FREED) forget_oldest();
+}
+
+// Look at all freed memory, and let go of it.
+API void emulator_forget_freed() {
+    Guard guard;
+    while (!freed.empty()) forget_oldest();
+}
+
 API int cudaFree(void *pointer) {
     Guard guard;
     if (!pointer) return success;
@@ -92,8 +125,8 @@ API int cudaFree(void *pointer) {
     check_guards(found->first, found->second.size);
     used -= found->second.size;
     counts.frees++;
+    keep_freed(pointer, found->second.size);
     blocks.erase(found);
-    free((char *)pointer - GUARD_BYTES);
     return success;
 }
 
