@@ -88,7 +88,6 @@ def faults() -> list[str]:
     """Return, once, what no GPU would report: wrong writes, barriers that threads never reach."""
     library = _loaded()
     library.emulator_check_memory()
-    library.emulator_forget_freed()
     found = []
     while text := library.emulator_next_fault():
         found.append(text.decode())

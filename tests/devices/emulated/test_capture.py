@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from tests.devices.emulated import counted
+from tests.devices.emulated import counted, faults
 
 cupy = importlib.import_module("cupy")
 runtime = importlib.import_module("cupy_backends.cuda.api.runtime")
@@ -120,6 +120,17 @@ def test_a_capture_counts_nothing_and_a_launch_its_nodes(x):
         runtime.graphLaunch(graph, stream.ptr)
     assert counts.named() == {"graph_launches": 1, "graph_nodes": 3, "kernels": 2, "fills": 1}
     assert x.tolist() == [0, 4, 5, 6, 7, 8]
+
+
+def test_a_graph_that_writes_to_an_array_which_is_gone_is_a_fault(x):
+    def issue(stream):
+        with stream:
+            (x + 1).sum(out=x[:1].reshape(()))
+
+    graph, stream = captured(issue)
+    assert not faults()
+    runtime.graphLaunch(graph, stream.ptr)
+    assert faults() == ["something was written to 24 bytes of freed device memory"]
 
 
 def test_transfers_are_counted_with_their_bytes():

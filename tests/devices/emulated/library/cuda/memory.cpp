@@ -1,7 +1,6 @@
 // Memory: the host's, full of NaN at first, between guards that show what was written out of bounds.
 #include "../emulator.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -26,7 +25,7 @@ struct Freed {
 static std::map<uintptr_t, Block> blocks;
 static std::deque<Freed> freed;
 static size_t freed_bytes = 0;
-static const size_t MOST_FREED = size_t(64) << 20;
+static const size_t MOST_FREED = size_t(16) << 20;
 static std::map<uintptr_t, size_t> pinned;
 static size_t limit = size_t(4) << 30, used = 0;
 
@@ -67,12 +66,6 @@ static void check_guards(uintptr_t start, size_t size) {
     memset((void *)(start + size), GUARD, GUARD_BYTES);
 }
 
-// Check the guards of all memory; what they show becomes a fault.
-API void emulator_check_memory() {
-    Guard guard;
-    for (auto &each : blocks) check_guards(each.first, each.second.size);
-}
-
 API void emulator_set_memory(size_t bytes) { limit = bytes; }
 
 API int cudaMalloc(void **pointer, size_t size) {
@@ -94,26 +87,32 @@ API int cudaMalloc(void **pointer, size_t size) {
     return success;
 }
 
-static void forget_oldest() {
-    const Freed oldest = freed.front();
-    freed.pop_front();
-    freed_bytes -= oldest.size;
-    if (std::any_of(oldest.start, oldest.start + oldest.size, [](unsigned char x) { return x != UNWRITTEN; }))
-        report_fault("something was written to " + std::to_string(oldest.size) + " bytes of freed device memory");
-    free(oldest.start - GUARD_BYTES);
+static void check_freed(const Freed &each) {
+    // All bytes are equal if each equals the next.
+    const bool is_untouched =
+        !each.size || (each.start[0] == UNWRITTEN && !memcmp(each.start, each.start + 1, each.size - 1));
+    if (is_untouched) return;
+    report_fault("something was written to " + std::to_string(each.size) + " bytes of freed device memory");
+    memset(each.start, UNWRITTEN, each.size);
 }
 
 static void keep_freed(void *pointer, size_t size) {
     memset(pointer, UNWRITTEN, size);
     freed.push_back({(unsigned char *)pointer, size});
     freed_bytes += size;
-    while (freed_bytes > MOST_FREED) forget_oldest();
+    while (freed_bytes > MOST_FREED) {
+        check_freed(freed.front());
+        freed_bytes -= freed.front().size;
+        free(freed.front().start - GUARD_BYTES);
+        freed.pop_front();
+    }
 }
 
-// Look at all freed memory, and let go of it.
-API void emulator_forget_freed() {
+// Check the guards of all memory, and what is freed; what they show becomes a fault.
+API void emulator_check_memory() {
     Guard guard;
-    while (!freed.empty()) forget_oldest();
+    for (const auto &each : blocks) check_guards(each.first, each.second.size);
+    for (const Freed &each : freed) check_freed(each);
 }
 
 API int cudaFree(void *pointer) {
