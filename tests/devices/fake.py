@@ -70,6 +70,23 @@ def allocating(most: int) -> Iterator[None]:
         _left.reset(token)
 
 
+class CaptureRefusedError(RuntimeError):
+    """What a CUDA graph cannot hold: memory that is allocated, or a copy to or from the host."""
+
+
+_is_capturing: ContextVar[bool] = ContextVar("work is captured", default=False)
+
+
+@contextmanager
+def capturing() -> Iterator[None]:
+    """Refuse what a CUDA graph cannot hold; but products are taken, although CuPy cannot capture its own."""
+    token = _is_capturing.set(True)
+    try:
+        yield
+    finally:
+        _is_capturing.reset(token)
+
+
 _is_idle: ContextVar[bool] = ContextVar("nothing is computed", default=False)
 
 
@@ -84,6 +101,8 @@ def idle() -> Iterator[None]:
 
 
 def _count(what: str) -> None:
+    if what in ("allocations", "reads") and _is_capturing.get():
+        raise CaptureRefusedError(f"{what} are refused while work is captured")
     left = _left.get()
     if what == "allocations" and left is not None:
         if not left:
