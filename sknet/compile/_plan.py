@@ -274,13 +274,16 @@ class Plan:
         output = equation.output
         group = self._group(output)
         readers = group.equations if group.in_parts else [equation]
-        mine = [x for reader in readers for x in reader.variables if self.views.root(x) is root]
+        mine = [(x, reader) for reader in readers for x in reader.variables if self.views.root(x) is root]
         over = equation.variables if group.fused else _replaceable(equation)
         if any(x not in over for x in equation.variables if self.views.root(x) is root):
             return False
         return all(
-            self.views.is_whole(x) and x.shape == output.shape and x.dtype.itemsize == output.dtype.itemsize
-            for x in mine
+            self.views.is_whole(x)
+            and x.shape == output.shape
+            and x.dtype.itemsize == output.dtype.itemsize
+            and (x.shape == reader.output.shape or self._reduces(reader))
+            for x, reader in mine
         )
 
     def _place_values(self) -> None:

@@ -33,14 +33,14 @@ static void wait_as(enum state state)
 
 void wait_for_block(void) { wait_as(AT_BARRIER); }
 
-/* Put the value of this lane's partner in place of its own. The values of two exchanges are kept apart: a
-   lane may be at the next one before its partner has read this one's. */
-void exchange(void *value, size_t size, unsigned distance)
+/* Put the value of another lane of the warp in place of this one's. The values of two exchanges are kept
+   apart: a lane may be at the next one before the others have read this one's. */
+void exchange(void *value, size_t size, unsigned from)
 {
     const unsigned me = running, turn = turns[me] ^= 1;
     memcpy(&values[turn][me], value, size);
     wait_as(AT_EXCHANGE);
-    memcpy(value, &values[turn][me ^ distance], size);
+    memcpy(value, &values[turn][from], size);
 }
 
 static int all_at(enum state state, unsigned from, unsigned to)

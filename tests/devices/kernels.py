@@ -67,17 +67,21 @@ static sizes blockIdx, threadIdx, blockDim, gridDim;
 COOPERATING = """
 typedef __SIZE_TYPE__ size_t;
 void *memset(void *, int, size_t);
-void exchange(void *value, size_t size, unsigned int distance);
+void exchange(void *value, size_t size, unsigned int from);
 void wait_for_block(void);
 int run_block(void (*thread)(void **), void **, unsigned int, int, unsigned int *);
 extern char __start_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_shared[] __attribute__((weak, visibility("hidden")));
 #define __shared__ static __attribute__((section("shared")))
 #define __syncthreads() wait_for_block()
-#define __shfl_xor_sync(mask, value, distance) __extension__({         \\
+#define __shfl_xor_sync(mask, value, distance) TAKEN(mask, value, threadIdx.x ^ (distance))
+#define __shfl_sync(mask, value, lane, width) \\
+    TAKEN(mask, value, threadIdx.x / (width) * (width) + ((lane) & ((width)-1)))
+#define __syncwarp() ((void)TAKEN(0xffffffff, 0, threadIdx.x))
+#define TAKEN(mask, value, from) __extension__({                       \\
     __typeof__(+(value)) taken = (value);                              \\
     _Static_assert((mask) == 0xffffffff, "all lanes take part");       \\
-    exchange(&taken, sizeof taken, distance);                          \\
+    exchange(&taken, sizeof taken, from);                              \\
     taken;                                                             \\
 })
 """
@@ -164,7 +168,7 @@ def _library(source: str) -> str:
 def _launcher(kernel: str) -> str:
     """Return the function that launches a kernel, of which the text after ``__global__ void`` is given."""
     name, parameters = HEADER.match(kernel).groups()
-    waits = "__syncthreads" in kernel or "__shfl" in kernel
+    waits = "__sync" in kernel or "__shfl" in kernel
     return (BLOCKWISE if waits else LAUNCH).format(name=name, arguments=_arguments(parameters))
 
 

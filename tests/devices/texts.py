@@ -24,6 +24,7 @@ from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam
 from tests.compile.executors.device import test_reductions as reductions
 from tests.compile.executors.device.test_executor import INTEGERS, at_limits, is_elementwise, layouts
+from tests.compile.executors.device.test_rows import random_rows
 from tests.compile.test_ops import arrays_of, function_of, is_captured
 from tests.compile.test_plan import SHAPE, random_function
 from tests.contracts import test_executors as elementwise
@@ -182,9 +183,11 @@ def _after_maps(axes: tuple[int, ...]) -> Callable[..., Any]:
 
 
 def of_graphs() -> Programs:
-    """Random graphs, and views of every kind."""
+    """Random graphs, of short rows too, and views of every kind."""
     for seed in range(20):
         yield f"random graph {seed}", _compiled(random_function(seed), (np.empty(SHAPE),) * 3)
+        function, arrays = random_rows(seed)
+        yield f"random rows {seed}", _compiled(function, tuple(arrays))
     shapes = (np.empty((5, 6)), np.empty(6), np.empty((5, 1)))
     yield "views of every kind", _compiled(layouts, shapes)
 

@@ -1,8 +1,8 @@
 """Passes: from one graph to another that computes the same with less; verified after the last."""
 
 from sknet.compile._group import Group
-from sknet.compile.passes._fusion import BLOCK, fuse, fuse_maps
+from sknet.compile.passes._fusion import BLOCK, Kernels, fuse, fuse_maps
 from sknet.compile.passes._optimize import RULES, optimize
 from sknet.compile.passes._rewrite import rewrite
 
-__all__ = ["BLOCK", "RULES", "Group", "fuse", "fuse_maps", "optimize", "rewrite"]
+__all__ = ["BLOCK", "RULES", "Group", "Kernels", "fuse", "fuse_maps", "optimize", "rewrite"]

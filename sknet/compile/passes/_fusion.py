@@ -6,17 +6,50 @@ On the host, chains over large arrays are executed block by block, so that a blo
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._group import Group, is_elementwise
 
-__all__ = ["BLOCK", "fuse", "fuse_maps"]
+__all__ = ["BLOCK", "Kernels", "fuse", "fuse_maps"]
 
 BLOCK = (
     1 << 13
 )  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
 MOST = 64  # equations per kernel: more would run out of registers
 CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: smaller arrays need no blocks
+
+
+class Kernels(NamedTuple):
+    """What kernels a device executor can generate.
+
+    Attributes
+    ----------
+    is_map : callable
+        Tells whether a kernel can be generated for an equation that computes each element independently.
+    is_fusible : callable
+        ``is_fusible(equation, reductions)`` tells whether an equation is a reduction that the kernel of its
+        operand can compute besides others.
+    is_in_rows : callable
+        Tells whether an equation is a reduction within rows so short that each is computed by lanes that
+        exchange values: all of them know its total.
+    shapes_of_rows : callable
+        Returns, for such a reduction, the shapes of its operand and of arrays with an element per row.
+    has_operands : callable
+        ``has_operands(equation, made, reduction)`` tells whether a map, computed in the kernel of a
+        reduction, has its operands at hand if they are among the values `made` there.
+
+    Examples
+    --------
+    >>> Kernels(lambda equation: True).is_in_rows(None)
+    False
+    """
+
+    is_map: Callable[[Equation], bool]
+    is_fusible: Callable[[Equation, Sequence[Equation]], bool] = lambda equation, others: False
+    is_in_rows: Callable[[Equation], bool] = lambda equation: False
+    shapes_of_rows: Callable[[Equation], list[tuple[int, ...]]] = lambda equation: []
+    has_operands: Callable[[Equation, set[Variable], Equation], bool] = lambda equation, made, reduction: True
 
 
 def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
@@ -49,72 +82,98 @@ def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
     return [_finished(equations, block, cache) for equations in _chains(graph, block)]
 
 
-def fuse_maps(
-    graph: Graph,
-    is_map: Callable[[Equation], bool],
-    most: int = MOST,
-    is_fusible: Callable[[Equation, Sequence[Equation]], bool] | None = None,
-) -> list[Group]:
+def fuse_maps(graph: Graph, kernels: Kernels, most: int = MOST) -> list[Group]:
     """Group the equations of a graph for a device: as few kernels as possible.
 
     Parameters
     ----------
     graph : Graph
         Any graph.
-    is_map : callable
-        Tells whether a kernel can be generated for an equation: it computes each element independently.
+    kernels : Kernels
+        Tells what kernels can be generated.
     most : int, default=MOST
         Equations of one kernel.
-    is_fusible : callable, default=None
-        ``is_fusible(equation, reductions)`` tells whether an equation is a reduction that the kernel of its
-        operand can compute besides others; None for none.
 
     Returns
     -------
     list of Group
         Every equation once, in an order in which each uses only what was computed before. A map
         joins the last group of its output's shape, unless it needs something computed later; a reduction
-        joins the group of the map that it reduces.
+        joins the group of the map that it reduces. If that takes place within short rows, maps that use
+        the totals, and those of one element per row, join the group, too.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sknet import ops
     >>> from sknet.compile import capture
-    >>> from sknet.compile.passes import fuse_maps
+    >>> from sknet.compile.passes import Kernels, fuse_maps
     >>> graph = capture(lambda x: ops.sum(ops.exp(x) + 1), np.zeros(4))
-    >>> groups = fuse_maps(graph, lambda equation: equation.primitive.expression is not None)
+    >>> groups = fuse_maps(graph, Kernels(lambda equation: equation.primitive.expression is not None))
     >>> [[equation.primitive.name for equation in group.equations] for group in groups]
     [['exp', 'add'], ['sum']]
     """
-    groups: list[Group] = []
-    reductions: list[list[Equation]] = []
-    home: dict[Variable, int] = {}  # the first group that may use a value
-    latest: dict[tuple[int, ...], int] = {}
-    maps: dict[Variable, int] = {}
+    found = _Groups(kernels, most)
     for equation in graph.equations:
-        output = equation.output
-        number = maps.get(equation.operands[0], -1) if is_fusible is not None and equation.variables else -1
-        if is_fusible is not None and number >= 0 and is_fusible(equation, reductions[number]):
-            groups[number].equations.append(equation)
-            reductions[number].append(equation)
-            home[output] = number + 1
-            continue
-        fused = is_map(equation)
-        number = latest.get(output.shape, -1) if fused else -1
-        needed = max((home[x] for x in equation.variables if x in home), default=0)
-        if number >= needed and len(groups[number].equations) < most:
-            groups[number].equations.append(equation)
+        if not found.reduce(equation):
+            found.add(equation)
+    return found.groups
+
+
+class _Groups:
+    """Groups of equations for a device, as they are found one after the other."""
+
+    def __init__(self, kernels: Kernels, most: int) -> None:
+        self.groups: list[Group] = []
+        self._kernels, self._most = kernels, most
+        self._reductions: list[list[Equation]] = []
+        self._home: dict[Variable, int] = {}  # the first group that may use a value
+        self._made: dict[Variable, int] = {}  # the group whose kernel computes it
+        self._latest: dict[tuple[int, ...], int] = {}  # the group that maps of a shape join
+
+    def reduce(self, equation: Equation) -> bool:
+        """Add a reduction to the group of its operand, or begin one, if a kernel can compute it so."""
+        number = self._made.get(equation.variables[0], -1) if equation.variables else -1
+        if number >= 0 and self._kernels.is_fusible(equation, self._reductions[number]):
+            self.groups[number].equations.append(equation)
+        elif self._kernels.is_in_rows(equation):
+            number = self._begun(equation, fused=True)
         else:
-            number = len(groups)
-            reductions.append([])
-            groups.append(Group([equation], 0, fused, reductions[number]))
-            if fused:
-                latest[output.shape] = number
-        home[output] = number
+            return False
+        self._reductions[number].append(equation)
+        self._home[equation.output] = number + 1
+        if self._kernels.is_in_rows(equation):
+            self._home[equation.output] = number
+            self._latest.update(dict.fromkeys(self._kernels.shapes_of_rows(equation), number))
+        return True
+
+    def add(self, equation: Equation) -> None:
+        """Add a map to the last group of its shape; or begin a group."""
+        output = equation.output
+        fused = self._kernels.is_map(equation)
+        number = self._latest.get(output.shape, -1) if fused else -1
+        needed = max((self._home[x] for x in equation.variables if x in self._home), default=0)
+        if number >= needed and self._joins(equation, number):
+            self.groups[number].equations.append(equation)
+        else:
+            number = self._begun(equation, fused)
+        self._home[output] = number
         if fused:
-            maps[output] = number
-    return groups
+            self._made[output] = self._latest[output.shape] = number
+
+    def _begun(self, equation: Equation, fused: bool) -> int:
+        self._reductions.append([])
+        self.groups.append(Group([equation], 0, fused, self._reductions[-1]))
+        return len(self.groups) - 1
+
+    def _joins(self, equation: Equation, number: int) -> bool:
+        """Tell whether a group has room for an equation, and its kernel the operands at hand."""
+        if len(self.groups[number].equations) >= self._most:
+            return False
+        made = self.groups[number].internal
+        return not self._reductions[number] or self._kernels.has_operands(
+            equation, made, self._reductions[number][0]
+        )
 
 
 def _chains(graph: Graph, least: int) -> Iterator[list[Equation]]:

@@ -18,11 +18,14 @@ from sknet.compile.executors.device._calls import call, scratch_of
 from sknet.compile.executors.device._maps import Kernel, is_map, written
 from sknet.compile.executors.device._reductions import is_fusible, is_reduction, reduced
 from sknet.compile.executors.device._reductions import scratch_of as partials_of
-from sknet.compile.passes import Group, fuse_maps
+from sknet.compile.executors.device._rows import has_operands, is_in_rows, row_kernel, shapes_of_rows
+from sknet.compile.passes import Group, Kernels, fuse_maps
 from sknet.device import Device, backend
 from sknet.ops import SparseSlot
 
-__all__ = ["CupyProgram"]
+__all__ = ["KERNELS", "CupyProgram"]
+
+KERNELS = Kernels(is_map, is_fusible, is_in_rows, shapes_of_rows, has_operands)
 
 
 class CupyProgram:
@@ -85,11 +88,7 @@ class CupyProgram:
             for x, value in graph.constants.items()
         }
         graph = graph.replaced(constants=constants)
-        groups = fuse_maps(
-            graph,
-            lambda equation: not exact and is_map(equation),
-            is_fusible=lambda equation, others: not exact and is_fusible(equation, others),
-        )
+        groups = fuse_maps(graph, Kernels(lambda equation: False) if exact else KERNELS)
         needs = partial(_scratch_of, exact=exact)
         return cls(Plan(graph, groups, donated, needs, backend(device.kind).alignment), device, exact)
 
@@ -97,7 +96,9 @@ class CupyProgram:
 
     def _write(self, group: Group) -> None:
         is_one = not group.fused and not self._exact and is_reduction(group.equations[0])
-        if group.reductions or is_one:
+        if group.reductions and group.maps and is_in_rows(group.reductions[0]):
+            self._launch([row_kernel(f"rows{len(self._kernels)}", group, self.plan)], group)
+        elif group.reductions or is_one:
             self._launch(reduced(f"reduce{len(self._kernels)}", group, self.plan), group)
         elif group.fused:
             self._launch([written(f"map{len(self._kernels)}", group, self.plan)], group)

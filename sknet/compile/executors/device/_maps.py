@@ -27,7 +27,7 @@ from sknet.compile.executors.device._c_scalar import (
 from sknet.compile.executors.device._schedules import BLOCK
 from sknet.compile.passes import Group
 
-__all__ = ["Kernel", "MapWriter", "is_map", "is_narrow", "live", "position", "written"]
+__all__ = ["Kernel", "Line", "MapWriter", "is_map", "is_narrow", "live", "position", "written"]
 
 MOST_BLOCKS = 4096  # several per multiprocessor of any GPU; beyond that, a thread computes several elements
 NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
@@ -244,7 +244,11 @@ class MapWriter:
         Functions that it calls.
     is_narrow : bool
         Whether 32-bit indices are enough.
+    here : str
+        The name of the index.
     """
+
+    here = "i"
 
     def __init__(self, group: Group, plan: Plan) -> None:
         self.names = plan.graph.names()
@@ -259,6 +263,9 @@ class MapWriter:
         self._elements: dict[tuple[Variable, str], str] = {}
         self._made = group.internal
         self.is_narrow = is_narrow(group, plan)
+        self._write_all(group)
+
+    def _write_all(self, group: Group) -> None:
         for equation in group.maps:
             self._write(equation)
 
@@ -288,19 +295,31 @@ class MapWriter:
             value = special(self, equation)
         name = self._name(output)
         self.lines.append(Line(type_of(output.dtype), name, value))
+        self._known(output, name)
+
+    def _known(self, output: Variable, name: str) -> None:
+        """Note the name of a value that is computed, and store it if it has memory."""
         self._elements[output, "i"] = name
         if output in self._plan.buffers:
             self.arguments.append(output)
             self.stored.add(output)
-            self.stores.append(f"{self.names[output]}[i] = {name};")
+            self._stored(output, name)
+
+    def _stored(self, output: Variable, name: str) -> None:
+        self.stores.append(f"{self.names[output]}[i] = {name};")
 
     def known(self, x: Variable) -> str | None:
         """Return the name of a value if this kernel has computed it; it then has one element per row."""
         return self._elements[x, "i"] if x in self._made else None
 
-    def element(self, x: Variable, index: str = "i") -> str:
+    def known_at(self, x: Variable, index: str) -> str | None:
+        """Return the text of an element elsewhere in the same row, if this kernel has computed it."""
+        return self.known(x)
+
+    def element(self, x: Variable, index: str | None = None) -> str:
         """Return the name of the corresponding element of an operand that may be broadcast."""
-        within = self.shape if index == "i" else x.shape
+        index = index or self.here
+        within = self.shape if index == self.here else x.shape
         known = self._elements.get((x, index))
         if known is None:
             known = self._name(x) if index == "i" else f"{self._name(x)}_row"
@@ -343,14 +362,14 @@ def _flat_index(w: MapWriter, equation: Equation) -> str:
     length = equation.params["length"]
     [x] = equation.variables
     index = cast(x, w.element(x), np.int64)
-    return f"({index} % {length} + {length}) % {length} + (long long)i * {length}"
+    return f"({index} % {length} + {length}) % {length} + (long long){w.here} * {length}"
 
 
 @special("take_at")
 def _take_at(w: MapWriter, equation: Equation) -> str:
     x, positions = equation.operands
     index = w.element(positions)
-    return w.known(x) or w.at(x, x.shape, index)
+    return w.known_at(x, index) or w.at(x, x.shape, index)
 
 
 def _row(w: MapWriter, x: Variable, length: int) -> str:
@@ -378,7 +397,7 @@ def _uniform_draws(w: MapWriter, equation: Equation) -> str:
     counted = w.element(step) if type(step) is Variable else str(step)
     w.helpers.add(PHILOX)
     low, high = params["key"]
-    return f"uniform(i, {low}ULL, {high}ULL, {params['site']}ULL, {counted})"
+    return f"uniform({w.here}, {low}ULL, {high}ULL, {params['site']}ULL, {counted})"
 
 
 @special("dropout_mask")

@@ -23,7 +23,9 @@ from sknet.compile.executors.device._maps import Kernel, MapWriter, is_narrow, l
 from sknet.compile.executors.device._schedules import Schedule, pieces_of_all, schedule
 from sknet.compile.passes import Group
 
-__all__ = ["is_fusible", "is_reduction", "reduced", "scratch_of"]
+__all__ = [
+    "OF_PRODUCTS", "axes_of", "is_fusible", "is_reduction", "reduced", "scratch_of", "total_of", "value_of",
+]  # fmt: skip
 
 # How an element b is taken into a total a. The extremum of NaN and a number is NaN, as in NumPy.
 TAKEN = {
@@ -58,7 +60,9 @@ def is_fusible(equation: Equation, others: Sequence[Equation]) -> bool:
     """Tell whether an equation is a reduction for the kernel of its operand, which has others already."""
     if not is_reduction(equation) or equation.primitive.name in OF_PRODUCTS:
         return False
-    return len(others) < MOST and all(_axes(other) == _axes(equation) for other in others)
+    shape, axes = equation.variables[0].shape, axes_of(equation)
+    alike = all(other.variables[0].shape == shape and axes_of(other) == axes for other in others)
+    return alike and len(others) < MOST
 
 
 def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
@@ -93,7 +97,7 @@ def _ranges(equation: Equation) -> list[Variable]:
     return [x for x in found if x.size]
 
 
-def _axes(equation: Equation) -> tuple[int, ...]:
+def axes_of(equation: Equation) -> tuple[int, ...]:
     """Return the axes of the operand that are reduced, counted from the front."""
     ndim = equation.variables[0].ndim
     return tuple(sorted(axis % ndim for axis in equation.params["axis"]))
@@ -111,16 +115,17 @@ def _start(equation: Equation) -> str:
     return literal(limits[name == "min"], held)
 
 
-def _total(equation: Equation, number: int, out: str) -> Total:
+def total_of(equation: Equation, register: str, out: str) -> Total:
+    """Return how a reduction is computed in a register, and stored in an array."""
     name, dtype = equation.primitive.name, equation.output.dtype
     taken, held = TAKEN[name], _held(dtype)
     if name in ("max", "min") and dtype.kind == "f":
         taken = taken.replace(" ?", " || {b} != {b} ?")
     converted = "" if held == dtype else f"({type_of(dtype)})"
-    return Total(f"a{number}", type_of(held), _start(equation), taken, out, f"{out}_s0", converted)
+    return Total(register, type_of(held), _start(equation), taken, out, f"{out}_s0", converted)
 
 
-def _value(equation: Equation, element: str) -> str:
+def value_of(equation: Equation, element: str) -> str:
     """Return what of an element is taken into a total."""
     return f"{element} != 0" if equation.primitive.name in ("any", "all") else element
 
@@ -194,7 +199,7 @@ def reduced(name: str, group: Group, plan: Plan) -> list[Kernel]:
         One, or two that are to be launched one after the other.
     """
     writer = _Writer(name, group, plan)
-    if group.reductions:
+    if group.maps and group.reductions:
         return writer.fused()
     [equation] = group.equations
     if not any(x.size for x in equation.variables):
@@ -218,11 +223,11 @@ class _Writer:
         lines, used = live([*maps.loads, *maps.lines], [*maps.stores, *elements])
         body = [*map(str, lines), *maps.stores]
         strides = _contiguous(maps.shape)
-        kept, gone = _divided(maps.shape, strides, _axes(equations[0]))
+        kept, gone = _divided(maps.shape, strides, axes_of(equations[0]))
         if any(INDEX.search(line) for line in body):
             body.insert(0, f"const {self._index} i = {self._offset(kept, gone)};")
         planned = schedule(kept.size, gone.size, _is_along(kept, gone))
-        values = [_value(equation, element) for equation, element in zip(equations, elements, strict=True)]
+        values = [value_of(equation, element) for equation, element in zip(equations, elements, strict=True)]
         loop = Loop(gone.size, body, values, planned.pieces, planned.length)
         arrays = dict(zip(maps.taken(used), maps.parameters(used), strict=True))
         return self._kernels(equations, [loop], kept.size, planned, arrays, frozenset(maps.helpers))
@@ -235,10 +240,10 @@ class _Writer:
     def single(self, equation: Equation) -> list[Kernel]:
         """Return the kernels of a reduction of an array in memory."""
         [x] = equation.variables
-        kept, gone = _divided(x.shape, _strides(self._plan, x), _axes(equation))
+        kept, gone = _divided(x.shape, _strides(self._plan, x), axes_of(equation))
         planned = schedule(kept.size, gone.size, _is_along(kept, gone))
         body = [f"const {type_of(x.dtype)} x = {self._names[x]}[{self._offset(kept, gone)}];"]
-        loop = Loop(gone.size, body, [_value(equation, "x")], planned.pieces, planned.length)
+        loop = Loop(gone.size, body, [value_of(equation, "x")], planned.pieces, planned.length)
         return self._kernels([equation], [loop], kept.size, planned, self._read([x]))
 
     def products(self, equation: Equation) -> list[Kernel]:
@@ -279,7 +284,7 @@ class _Writer:
         helpers: frozenset[str] = frozenset(),
     ) -> list[Kernel]:
         """Return the kernel that computes some totals; or one for parts, and one that puts them together."""
-        totals = [_total(e, n, self._names[e.output]) for n, e in enumerate(equations)]
+        totals = [total_of(e, f"a{n}", self._names[e.output]) for n, e in enumerate(equations)]
         results = {
             x.result: f"{type_of(e.output.dtype)} *{x.result}" for x, e in zip(totals, equations, strict=True)
         }

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["BLOCK", "WARP", "Schedule", "pieces", "pieces_of_all", "schedule"]
+__all__ = ["BLOCK", "WARP", "Schedule", "lanes_for", "pieces", "pieces_of_all", "schedule"]
 
 WARP = 32  # lanes that exchange values without a barrier
 BLOCK = 256  # threads per block
@@ -62,14 +62,14 @@ def schedule(n_totals: int, n_elements: int, along: bool) -> Schedule:
         return Schedule("thread", 1, 1, n_elements)
     if along or n_totals == 1:
         if n_elements <= 4 * WARP or n_totals >= BLOCKS:
-            return Schedule("lanes", _power(n_elements), 1, n_elements)
+            return Schedule("lanes", lanes_for(n_elements), 1, n_elements)
         return Schedule("block", 1, *pieces(n_elements, BLOCK, BLOCKS // n_totals))
-    width = _power(n_totals)
+    width = lanes_for(n_totals)
     tiles = -(-n_totals // width)
     return Schedule("tile", width, *pieces(n_elements, BLOCK // width, BLOCKS // tiles))
 
 
-def _power(n: int) -> int:
+def lanes_for(n: int) -> int:
     """Return the number of lanes for `n` neighbours: a power of two."""
     return min(WARP, 1 << (n - 1).bit_length())
 

@@ -10,7 +10,7 @@ from sknet import ops
 from sknet.compile import Equation, Graph, Plan, Variable, compile
 from sknet.compile.executors.device._c_scalar import literal
 from sknet.compile.executors.device._maps import is_map, position, written
-from sknet.compile.passes import fuse_maps
+from sknet.compile.passes import Kernels, fuse_maps
 from sknet.core import PRIMITIVES, Tensor
 from sknet.device import to_device, to_host
 from sknet.exceptions import DtypeError
@@ -85,7 +85,7 @@ def kernel_of(shape, dtype):
     x = Variable(shape, dtype)
     equation = Equation(PRIMITIVES["negative"], (x,), {})
     graph = Graph([x], {}, [equation], [equation.output])
-    [group] = groups = fuse_maps(graph, is_map)
+    [group] = groups = fuse_maps(graph, Kernels(is_map))
     return written("map0", group, Plan(graph, groups, {}, lambda equation: []))
 
 
@@ -124,7 +124,7 @@ def test_kernels_of_at_most_so_many_equations():
     for _ in range(9):
         equations.append(Equation(PRIMITIVES["exp"], (equations[-1].output,), {}))
     graph = Graph([x], {}, equations, [equations[-1].output])
-    assert [len(group.equations) for group in fuse_maps(graph, is_map, most=4)] == [4, 4, 2]
+    assert [len(group.equations) for group in fuse_maps(graph, Kernels(is_map), most=4)] == [4, 4, 2]
 
 
 def test_a_map_joins_the_last_group_that_it_can():
@@ -135,7 +135,7 @@ def test_a_map_joins_the_last_group_that_it_can():
     summed = Equation(total, (second.output,), {"axis": (-1,), "keepdims": False})
     third = Equation(PRIMITIVES["add"], (x, summed.output), {})
     graph = Graph([x, y], {}, [first, other, second, summed, third], [third.output, other.output])
-    groups = [group.equations for group in fuse_maps(graph, is_map)]
+    groups = [group.equations for group in fuse_maps(graph, Kernels(is_map))]
     assert groups == [[first, second], [other], [summed], [third]]
 
 
