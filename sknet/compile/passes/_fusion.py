@@ -37,7 +37,7 @@ class Kernels(NamedTuple):
         Returns, for such a reduction, the shapes of its operand and of arrays with an element per row.
     has_operands : callable
         ``has_operands(equation, made, reduction)`` tells whether a map, computed in the kernel of a
-        reduction, has its operands at hand if they are among the values `made` there.
+        reduction, has its operands at hand if they are among the values that were computed there, ``made``.
 
     Examples
     --------
