@@ -24,6 +24,7 @@ enum Status : int {
     no_device = 100,
     invalid_device = 101,
     invalid_image = 200,
+    invalid_handle = 400,
     not_found = 500,
     launch_failure = 719,
     not_supported = 801,
@@ -67,6 +68,7 @@ struct Stream {
     bool is_blocking = true;  // with the legacy default stream
     std::shared_ptr<Capture> capture;
     bool is_origin = false;  // the capture has begun here
+    int device = 0;
 };
 
 SHARED Stream *stream_of(void *handle);
@@ -84,6 +86,7 @@ Status check_capture_of(Stream *stream);
 Status check_legacy_stream();
 
 bool is_device_memory(const void *pointer);
+bool is_memory_of_another_device(const void *pointer);
 bool is_pinned_memory(const void *pointer);
 int current_device();
 

@@ -1,4 +1,4 @@
-// Devices and contexts: facts of a GPU of compute capability 9.0 with little memory.
+// Devices and contexts: facts of two GPUs of compute capability 9.0 with little memory.
 #include "../emulator.h"
 
 #include <cstdio>
@@ -6,18 +6,15 @@
 
 namespace emulator {
 
-static int device_count = 1;
+static const int DEVICES = 2;  // so that what belongs to the wrong one shows
 static thread_local int device = 0;
 static int a_context;  // its address is the handle of the only context
 
 int current_device() { return device; }
 
-// How many devices there are; for tests of programs that use two.
-API void emulator_set_devices(int count) { device_count = count; }
-
 API int cudaGetDeviceCount(int *count) {
-    *count = device_count;
-    return device_count ? success : no_device;
+    *count = DEVICES;
+    return success;
 }
 
 API int cudaGetDevice(int *found) {
@@ -26,7 +23,7 @@ API int cudaGetDevice(int *found) {
 }
 
 API int cudaSetDevice(int number) {
-    if (number < 0 || number >= device_count) return invalid_device;
+    if (number < 0 || number >= DEVICES) return invalid_device;
     device = number;
     return success;
 }
@@ -144,7 +141,7 @@ API int cuDeviceGetAttribute(int *value, int number, int which) { return cudaDev
 
 API int cuDeviceGet(int *found, int number) {
     *found = number;
-    return number < device_count ? success : invalid_device;
+    return number < DEVICES ? success : invalid_device;
 }
 
 API int cuCtxGetDevice(int *found) { return cudaGetDevice(found); }

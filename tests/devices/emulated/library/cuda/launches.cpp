@@ -66,13 +66,32 @@ static std::vector<std::vector<char>> copied(const Entry &entry, void **argument
     return values;
 }
 
+static Status check_device(const Launch &launch, Stream *stream) {
+    const bool is_here = launch.function->module.device == current_device();
+    const bool is_default = stream == stream_of(nullptr);  // every device has one
+    return is_here && (is_default || stream->device == current_device()) ? success : invalid_handle;
+}
+
+// Memory of other devices cannot be read, as none grants access. Arguments are pointers, or begin with one.
+static void check_arguments(const Entry &entry, const std::vector<std::vector<char>> &values) {
+    for (const std::vector<char> &value : values) {
+        void *pointer = nullptr;
+        if (value.size() >= sizeof pointer) memcpy(&pointer, value.data(), sizeof pointer);
+        if (is_memory_of_another_device(pointer))
+            report_fault(std::string(entry.name) + " was given memory of another device");
+    }
+}
+
 API int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                        unsigned block_y, unsigned block_z, unsigned dynamic_bytes, void *stream, void **arguments,
                        void **) {
     Guard guard;
     const Launch launch{(Function *)function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_bytes};
     if (!is_valid(launch)) return invalid_value;
-    return issue(stream, [launch, values = copied(launch.function->entry, arguments)]() mutable {
+    if (Status refused = check_device(launch, stream_of(stream))) return refused;
+    std::vector<std::vector<char>> copies = copied(launch.function->entry, arguments);
+    check_arguments(launch.function->entry, copies);
+    return issue(stream, [launch, values = std::move(copies)]() mutable {
         std::vector<void *> pointers;
         for (auto &value : values) pointers.push_back(value.data());
         run(launch, pointers.data());

@@ -47,6 +47,12 @@ bool is_device_memory(const void *pointer) {
     return block_of(pointer) != blocks.end();
 }
 
+bool is_memory_of_another_device(const void *pointer) {
+    Guard guard;
+    auto block = block_of(pointer);
+    return block != blocks.end() && block->second.device != current_device();
+}
+
 bool is_pinned_memory(const void *pointer) {
     Guard guard;
     return containing<size_t>(pinned, pointer, [](const size_t &size) { return size; }) != pinned.end();

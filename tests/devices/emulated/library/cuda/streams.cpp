@@ -11,6 +11,7 @@ Stream *stream_of(void *handle) {
 API int cudaStreamCreateWithFlags(void **handle, unsigned flags) {
     Stream *made = new Stream;
     made->is_blocking = !(flags & 1);
+    made->device = current_device();
     *handle = made;
     return success;
 }
