@@ -1,14 +1,14 @@
 """Compile native code ahead of the first fit: ``python -m sknet.warm``, as when building a container image.
 
-Prints the files that the machine code of training steps, of encoding tables and of convolutions was written
-to, and how long that took; the exit status is 1 if native code is not available. Later processes of this user
-load them, on processors of the same kind.
+Prints the files that the machine code of training steps, of encoding tables, and of convolutions and erfc was
+written to, and how long that took; the exit status is 1 if native code is not available. Later processes of
+this user load them, on processors of the same kind.
 """
 
 import sys
 import time
 
-from sknet.compile.executors.native import UnsupportedError, plane_runner, row_runner, runner
+from sknet.compile.executors.native import UnsupportedError, pass_runner, row_runner, runner
 
 __all__ = ["main"]
 
@@ -30,7 +30,7 @@ def main() -> int:
     """
     started = time.perf_counter()
     try:
-        found = [runner(), row_runner(), plane_runner()]
+        found = [runner(), row_runner(), pass_runner()]
     except UnsupportedError as error:
         print(f'no native code: {error} (pip install "sknet[fast]")', file=sys.stderr)
         return 1

@@ -33,7 +33,7 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setattr("sknet.compile.executors.native._runner.RUNNER", source)
     monkeypatch.setattr(warm, "runner", Runner)
     monkeypatch.setattr(warm, "row_runner", lambda: Runner(lambda: (of_rows, ARGUMENTS)))
-    monkeypatch.setattr(warm, "plane_runner", lambda: Runner(lambda: (f"{source}\n", 5)))
+    monkeypatch.setattr(warm, "pass_runner", lambda: Runner(lambda: (f"{source}\n", 5)))
 
 
 def test_machine_code_is_left_for_later_processes(small, tmp_path, monkeypatch, capsys):

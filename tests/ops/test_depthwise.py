@@ -5,7 +5,7 @@ import pytest
 
 from sknet import Tensor, config_context, ops
 from sknet.compile import compile
-from sknet.compile.executors.native import plane_runner
+from sknet.compile.executors.native import pass_runner
 from sknet.core import gradients
 
 torch = pytest.importorskip("torch", reason="the reference is PyTorch: install sknet[oracle]")
@@ -77,7 +77,7 @@ def test_native_code_leaves_the_same_bits(case, dtype):
         expected = results(*given)
     with config_context(native="always"):
         found = results(*given)
-    assert plane_runner().steps is not None
+    assert pass_runner().steps is not None
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 

@@ -64,7 +64,9 @@ def _largest_product(plan: "Plan") -> float:
             return math.inf
         if name == "matmul":
             x, y = (operand.shape for operand in equation.operands)
-            found = max(found, math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1))
+            # A stack of matrices times one matrix is one product.
+            rows = x if len(y) == 2 else x[-2:]
+            found = max(found, math.prod(rows) * (y[-1] if len(y) > 1 else 1))
     return found
 
 

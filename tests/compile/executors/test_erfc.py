@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from sknet import ops
+from sknet import config_context, ops
 from sknet.compile import compile
+from sknet.compile.executors.native import pass_runner
 
 EDGES = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, -3e38, 11.0, -11.0], np.float32)
 
@@ -44,6 +45,19 @@ def test_an_operand_that_is_not_contiguous(view):
     x = np.random.default_rng(0).standard_normal((100, 200)).astype(np.float32)
     found = planned(x, function=lambda x: ops.erfc(view(x)) + 1.0)
     np.testing.assert_allclose(found, planned(x, True, lambda x: ops.erfc(view(x)) + 1.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [2048, 16384, 50001])
+def test_native_code_leaves_the_same_bits(size):
+    pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+    x = np.concatenate([EDGES, np.random.default_rng(0).uniform(-11, 11, size).astype(np.float32)])
+    found = {}
+    for native in ("never", "always"):
+        with config_context(native=native):
+            found[native] = planned(x), planned(x, function=lambda x: ops.erfc(x * -1.0))
+    assert pass_runner().steps is not None
+    for ours, theirs in zip(*found.values(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_large_arrays_in_blocks_and_in_place():

@@ -57,6 +57,13 @@ def test_small_products_have_one_thread(compile):
     assert callback.found_ == {1}
 
 
+def test_a_stack_of_matrices_times_one_is_one_product():
+    callback = Counts()
+    layers = nn.Unflatten(-1, (8, 1)), nn.Linear(1, 100), nn.Linear(100, 2), nn.Flatten(), nn.Linear(16, 3)
+    model_of(*layers).fit(X, LABELS, epochs=1, batch_size=200, callbacks=[callback])
+    assert callback.found_ == {1}
+
+
 @pytest.mark.parametrize(
     ("layers", "batch_size"),
     [

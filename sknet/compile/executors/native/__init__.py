@@ -10,19 +10,19 @@ from sknet.compile.executors.native._loaded import (
     Runner,
     UnsupportedError,
     has_numba,
-    plane_runner,
+    pass_runner,
     row_runner,
     runner,
 )
 
 if TYPE_CHECKING:
-    from sknet.compile.executors.native._convolve import native_planes
+    from sknet.compile.executors.native._native_passes import native_passes
     from sknet.compile.executors.native._run import NativeRun, Parts
     from sknet.compile.executors.native._table_rows import Codes, Field
 else:
     __getattr__ = _Names(
         {
-            "sknet.compile.executors.native._convolve": ("native_planes",),
+            "sknet.compile.executors.native._native_passes": ("native_passes",),
             "sknet.compile.executors.native._run": ("NativeRun", "Parts"),
             "sknet.compile.executors.native._table_rows": ("Codes", "Field"),
         }
@@ -36,8 +36,8 @@ __all__ = [
     "Runner",
     "UnsupportedError",
     "has_numba",
-    "native_planes",
-    "plane_runner",
+    "native_passes",
+    "pass_runner",
     "row_runner",
     "runner",
 ]

@@ -25,7 +25,7 @@ __all__ = [
     "directory_of",
     "has_numba",
     "is_placed_by_hand",
-    "plane_runner",
+    "pass_runner",
     "row_runner",
     "runner",
 ]
@@ -74,11 +74,11 @@ def of_rows() -> tuple[str, int]:
     return ROWS, ARGUMENTS
 
 
-def of_planes() -> tuple[str, int]:
+def of_passes() -> tuple[str, int]:
     """Return the source of the function that convolves channel by channel, and how many arguments it has."""
-    from sknet.compile.executors.native._planes import ARGUMENTS, PLANES
+    from sknet.compile.executors.native._passes import ARGUMENTS, PASSES
 
-    return PLANES, ARGUMENTS
+    return PASSES, ARGUMENTS
 
 
 class Runner:
@@ -165,15 +165,15 @@ def row_runner() -> Runner:
     return _the_one(of_rows)
 
 
-def plane_runner() -> Runner:
-    """Return what convolves images channel by channel in this process, see `_planes`.
+def pass_runner() -> Runner:
+    """Return what convolves images channel by channel in this process, see `_passes`.
 
     Raises
     ------
     UnsupportedError
         If Numba is missing.
     """
-    return _the_one(of_planes)
+    return _the_one(of_passes)
 
 
 def _the_one(written: Callable[[], tuple[str, int]]) -> Runner:

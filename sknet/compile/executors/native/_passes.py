@@ -1,13 +1,15 @@
-"""The source of the functions that convolve images channel by channel, with the bits of NumPy's operations.
+"""The source of functions that go over arrays once where NumPy makes many passes, with the bits of its calls.
 
-Each takes the address of a `Field` for each number.
+Convolutions of images, channel by channel, take the address of a number for each `Field`; `erfc` takes that
+of a number for each `Operand`.
 """
 
 from enum import IntEnum
 
 from sknet.compile.executors.native._kernels import HEAD
+from sknet.compile.executors.numpy import COEFFICIENTS
 
-__all__ = ["ARGUMENTS", "PLANES", "Field", "Work"]
+__all__ = ["ARGUMENTS", "PASSES", "Field", "Operand", "Work"]
 
 ARGUMENTS = 3
 
@@ -17,6 +19,7 @@ class Work(IntEnum):
 
     CONVOLVED = 0
     WEIGHT = 1
+    ERFC = 2
 
 
 class Field(IntEnum):
@@ -62,6 +65,29 @@ class Field(IntEnum):
     GRID_ROWS = 27
     GRID_COLUMNS = 28
     WIDTH = 29
+
+
+class Operand(IntEnum):
+    """What `erfc` works on.
+
+    X, OUT, LENGTH: addresses of the operand and the result, and their length.
+    ROOMS, CHUNK: address of three arrays of as many elements as are computed at a time.
+    EXP, EXP_DATA: addresses of the inner loop of NumPy's exponential and of its data.
+    FIRST, SECOND, LINE, STEP, OTHER_STEP: what the loop is called with; the second and the last are 4.
+    """
+
+    X = 0
+    OUT = 1
+    LENGTH = 2
+    ROOMS = 3
+    CHUNK = 4
+    EXP = 5
+    EXP_DATA = 6
+    FIRST = 7
+    SECOND = 8
+    LINE = 9
+    STEP = 10
+    OTHER_STEP = 11
 
 
 _NAMES = ", ".join(field.name.lower() for field in Field)
@@ -211,9 +237,69 @@ def weight_{dtype}(fields):
 
 """
 
+
+def _polynomial() -> str:
+    """Return the expression of the polynomial at t, in the order in which NumPy's calls compute it."""
+    first, *rest = [f"float32({float(c)!r})" for c in COEFFICIENTS]
+    text = f"t * {first}"
+    for coefficient in rest[:-1]:
+        text = f"({text} + {coefficient}) * t"
+    return f"({text} + {rest[-1]})"
+
+
+ERFC = f"""
+@kernel
+def raise_e(place, at, n):
+    call = carray(pointer(place), {len(Operand)}, int64)
+    call[{Operand.FIRST}], call[{Operand.SECOND}], call[{Operand.LINE}] = at, at, n
+    given = place + 8 * {Operand.FIRST}
+    call_loop(call[{Operand.EXP}], (given, given + 16, given + 24, call[{Operand.EXP_DATA}]))
+
+
+@kernel
+def erfc(place):
+    call = carray(pointer(place), {len(Operand)}, int64)
+    x, out, length = call[{Operand.X}], call[{Operand.OUT}], call[{Operand.LENGTH}]
+    rooms, chunk = call[{Operand.ROOMS}], call[{Operand.CHUNK}]
+    zero, one, two, four, top = float32(0), float32(1), float32(2), float32(-4), float32(11)
+    for start in range(0, length, chunk):
+        n = min(chunk, length - start)
+        given = carray(pointer(x + 4 * start), n, float32)
+        result = carray(pointer(out + 4 * start), n, float32)
+        second, third = rooms + 4 * chunk, rooms + 8 * chunk
+        a, bits = carray(pointer(rooms), n, float32), carray(pointer(rooms), n, int32)
+        h, leading = carray(pointer(second), n, float32), carray(pointer(second), n, int32)
+        rest = carray(pointer(third), n, float32)
+        for i in range(n):
+            size = abs(given[i])
+            a[i] = top if size > top else size
+        for i in range(n):
+            leading[i] = bits[i] & int32(-4096)
+        for i in range(n):
+            rest[i] = (h[i] - a[i]) * (h[i] + a[i])
+        for i in range(n):
+            h[i] = -(h[i] * h[i])
+        raise_e(place, third, n)
+        raise_e(place, second, n)
+        for i in range(n):
+            r = one / (a[i] + two)
+            t = r * four + one
+            a[i] = ({_polynomial()} * r) * (h[i] * rest[i])
+        if x == out:  # said twice, so that the compiler knows that they are the same
+            for i in range(n):
+                result[i] = abs((two if result[i] < zero else zero) - a[i])
+        else:
+            for i in range(n):
+                result[i] = abs((two if given[i] < zero else zero) - a[i])
+
+"""
+
 TAIL = f"""
 @kernel
 def steps(place, size, work):
+    if work == {Work.ERFC}:
+        erfc(place)
+        return 0
     fields = carray(pointer(place), {len(Field)}, int64)
     if size == 4:
         if work == {Work.WEIGHT}:
@@ -229,4 +315,6 @@ def steps(place, size, work):
 """
 
 REALS = (("float32", 4), ("float64", 8))
-PLANES = HEAD + "".join(IMAGES.format(dtype=dtype, size=size, names=_NAMES) for dtype, size in REALS) + TAIL
+PASSES = (
+    HEAD + "".join(IMAGES.format(dtype=dtype, size=size, names=_NAMES) for dtype, size in REALS) + ERFC + TAIL
+)

@@ -1,19 +1,28 @@
-"""Convolutions channel by channel in native code, with the bits of `sknet.ops`, once it is loaded."""
+"""Native code for what NumPy makes in many passes, with the same bits, once it is loaded."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from sknet._config import native_setting
-from sknet.compile.executors.native._loaded import Runner, UnsupportedError, plane_runner
+from sknet.compile.executors.native._addresses import Loop, loop_of
+from sknet.compile.executors.native._loaded import Runner, UnsupportedError, pass_runner
 
-__all__ = ["NativePlanes", "native_planes"]
+__all__ = ["NativePasses", "native_passes"]
 
-CONVOLVED, WEIGHT = 0, 1  # `Work`, which is not imported before native code is worthwhile
+SIZE = 4  # bytes of an element of erfc
+CONVOLVED, WEIGHT, ERFC = 0, 1, 2  # `Work`, which is not imported before native code is worthwhile
 
 
-class NativePlanes:
-    """What `sknet.ops` calls for convolutions in which every channel has a kernel of its own.
+@cache
+def _exponential() -> Loop | None:
+    single = np.dtype(np.float32)
+    return loop_of(np.exp, (single, single))
+
+
+class NativePasses:
+    """What is called for convolutions in which every channel has a kernel of its own, and for erfc.
 
     Parameters
     ----------
@@ -25,7 +34,7 @@ class NativePlanes:
         self._runner = runner
 
     def note(self, seconds: float) -> None:
-        """Count time that convolutions have taken without native code."""
+        """Count time that calls have taken without native code."""
         self._runner.note(seconds)
 
     def convolved(self, task: Any, x: Any, w: Any, out: Any, rooms: Any) -> bool:
@@ -74,6 +83,30 @@ class NativePlanes:
         """
         return self._done(WEIGHT, task, x, (g, g.strides), sums, rooms)
 
+    def erfc(self, x: Any, rooms: Any, out: Any) -> bool:
+        """Write the complementary error function.
+
+        Parameters
+        ----------
+        x, out : ndarray of shape (n,), dtype=float32
+            Contiguous.
+        rooms : ndarray of shape (at least 3, m), dtype=float32
+            Temporary arrays for m elements at a time.
+
+        Returns
+        -------
+        bool
+            As for `convolved`.
+        """
+        exp = _exponential()
+        steps = self._runner.steps
+        if steps is None or exp is None or not (x.flags.aligned and out.flags.aligned and x.dtype.isnative):
+            return False
+        places = x.ctypes.data, out.ctypes.data, x.size, rooms.ctypes.data, rooms.shape[1]
+        fields = np.array([*places, exp.address, exp.data, 0, 0, 0, SIZE, SIZE], np.int64)
+        steps(fields.ctypes.data, SIZE, ERFC)
+        return True
+
     def _done(self, work: int, task: Any, x: Any, given: Any, out: Any, rooms: Any) -> bool:
         (other, steps), (padded, spread, *_) = given, rooms
         arrays = x, other, out, padded, spread
@@ -103,32 +136,32 @@ class NativePlanes:
             ],
             np.int64,
         )
-        steps_of = self._runner.steps
-        assert steps_of is not None
-        steps_of(fields.ctypes.data, x.itemsize, work)
+        run = self._runner.steps
+        assert run is not None
+        run(fields.ctypes.data, x.itemsize, work)
         return True
 
 
-class _Noting(NativePlanes):
+class _Noting(NativePasses):
     """Native code that is not loaded yet."""
 
     def _done(self, work: int, task: Any, x: Any, given: Any, out: Any, rooms: Any) -> bool:
         return False
 
 
-def native_planes() -> NativePlanes | None:
-    """Return native code for convolutions channel by channel.
+def native_passes() -> NativePasses | None:
+    """Return native code for what NumPy makes in many passes.
 
     Returns
     -------
-    NativePlanes or None
+    NativePasses or None
         One that does nothing yet if it is not loaded, None if there is no native code.
     """
     setting = native_setting()
     if setting == "never":
         return None
     try:
-        found = plane_runner()
+        found = pass_runner()
     except UnsupportedError:
         return None
     if setting == "always":
@@ -136,4 +169,4 @@ def native_planes() -> NativePlanes | None:
             found.wait()
         except Exception:  # whatever is wrong with Numba or its cache: a fit that needs it warns
             return None
-    return NativePlanes(found) if found.is_ready(0.0) else _Noting(found)
+    return NativePasses(found) if found.is_ready(0.0) else _Noting(found)
