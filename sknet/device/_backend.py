@@ -36,7 +36,8 @@ class Backend(ABC):
     and `out=` where NumPy has it; everything above this layer is written against ``xp``. In addition, it has
     some special functions by SciPy's names; ``add_rows_at(out, rows, values)``, which adds ``values[i]`` to
     row ``rows[i]`` of a contiguous matrix; and ``check_indices(indices, length)``, which raises an
-    IndexError for integers that are negative or too large, on devices where that needs no synchronisation.
+    IndexError for integers that are negative or too large, on devices where that needs no synchronisation;
+    and ``native_passes()``, which returns native code for what NumPy makes in many passes, or None.
 
     Examples
     --------

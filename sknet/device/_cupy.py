@@ -66,6 +66,10 @@ def _check_nothing(indices: Any, length: int) -> None:
     """Do nothing: a check would synchronise with the device."""
 
 
+def _no_native_passes() -> None:
+    """Do nothing: native code is for the host."""
+
+
 def _add_rows_at(cupy: Any, out: Any, rows: Any, values: Any) -> None:
     if (
         out.dtype == np.int64
@@ -92,7 +96,7 @@ def array_functions(cupy: Any, special: Any) -> Namespace:
     functions |= {name: _reduction(functions[name], name != "min") for name in REDUCTIONS}
     linalg = SimpleNamespace(**_public(cupy.linalg) | {"solve": partial(_solve, cupy)})
     own = {"add_rows_at": partial(_add_rows_at, cupy), "check_indices": _check_nothing, "linalg": linalg}
-    return cast(Namespace, SimpleNamespace(**functions | own))
+    return cast(Namespace, SimpleNamespace(**functions | own, native_passes=_no_native_passes))
 
 
 class CupyBackend(Backend):

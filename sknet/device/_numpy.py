@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from sknet._late import above
 from sknet._scipy import SPECIAL_FUNCTIONS, issparse, sparsetools, special
 from sknet.device._backend import Backend, backend, register
 from sknet.device._device import Device
@@ -24,6 +25,11 @@ def _add_rows_at(out: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
         sparsetools().csc_matvecs(*shape, starts, rows, ones, values.reshape(-1), out.reshape(-1))
     else:
         np.add.at(out, rows, values)
+
+
+def _native_passes() -> Any:
+    """Return native code for what NumPy makes in many passes; None if there is none."""
+    return above("native_passes")()
 
 
 # By the letter of a signed integer dtype: the unsigned dtype, and how many values are not negative.
@@ -84,7 +90,7 @@ class NumpyBackend(Backend):
         # The ufuncs' own reductions: np.sum and friends add a microsecond of dispatch on top.
         reductions = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
         own = {"where": where, "add_rows_at": _add_rows_at, "check_indices": check_indices}
-        self.xp = cast(Namespace, _Functions(**functions | reductions | own))
+        self.xp = cast(Namespace, _Functions(**functions | reductions | own, native_passes=_native_passes))
 
     def device_of(self, array: Any) -> Device:
         return HOST

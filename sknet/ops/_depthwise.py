@@ -10,9 +10,6 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from sknet._late import above
 from sknet.device import Namespace
 from sknet.ops._windows import Pair, Windows
 
@@ -93,7 +90,7 @@ class Depthwise(NamedTuple):
     def convolved(self, xp: Namespace, x: Any, w: Any, out: Any, scratch: Any) -> None:
         """Write the convolution of images (N, C, H, W) with kernels (C, 1, h, w)."""
         started = time.perf_counter()
-        native = above("native_passes")() if isinstance(x, np.ndarray) else None
+        native = xp.native_passes()
         if native is not None and native.convolved(self, x, w, out, scratch):
             return
         columns = self.windows.grid[1]
@@ -114,7 +111,7 @@ class Depthwise(NamedTuple):
     def weight(self, xp: Namespace, x: Any, g: Any, scratch: Any) -> Any:
         """Return the gradient of the kernels, of shape (C, h, w), given that of the result."""
         started = time.perf_counter()
-        native = above("native_passes")() if isinstance(x, np.ndarray) else None
+        native = xp.native_passes()
         kernel, n_places = self.windows.kernel, math.prod(_places(self.windows))
         sums = scratch[3].reshape(self.channels, *kernel, n_places)
         if not self.n_samples:

@@ -26,7 +26,12 @@ from tests.project import source_files
 __all__ = ["METHODS", "asked", "full_name", "recorded", "used_in_backend", "used_in_rules"]
 
 HERE = Path(__file__).parent
-OWN = {"add_rows_at", "check_indices", "linalg"}  # in sknet's namespaces, and no functions of CuPy
+OWN = {
+    "add_rows_at",
+    "check_indices",
+    "linalg",
+    "native_passes",
+}  # in sknet's namespaces, and no functions of CuPy
 # What the fake device's arrays have; they have nothing else.
 METHODS = (
     "all", "any", "astype", "copy", "dot", "fill", "item", "ravel", "reshape", "sort", "sum", "take",

@@ -61,4 +61,12 @@ def add_rows_at(out, rows, values):
     np.add.at(out, rows, values)
 ''',
     ),
+    "native_passes": (
+        (),
+        '''
+def native_passes():
+    """Return None: there is no native code."""
+    return None
+''',
+    ),
 }  # fmt: skip
