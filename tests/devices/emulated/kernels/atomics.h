@@ -8,16 +8,16 @@ static inline T emulated_replaced(T *pointer, T value) {
     return before;
 }
 
-#define EMULATED_ATOMICS(T) \
+#define EMULATED_ATOMICS(T)                                                            \
     static inline T atomicAdd(T *p, T x) { return emulated_replaced(p, (T)(*p + x)); } \
     static inline T atomicSub(T *p, T x) { return emulated_replaced(p, (T)(*p - x)); } \
     static inline T atomicExch(T *p, T x) { return emulated_replaced(p, x); }
-#define EMULATED_ATOMICS_OF_INTEGERS(T) \
+#define EMULATED_ATOMICS_OF_INTEGERS(T)                                                    \
     static inline T atomicMin(T *p, T x) { return emulated_replaced(p, x < *p ? x : *p); } \
     static inline T atomicMax(T *p, T x) { return emulated_replaced(p, x > *p ? x : *p); } \
-    static inline T atomicAnd(T *p, T x) { return emulated_replaced(p, (T)(*p & x)); } \
-    static inline T atomicOr(T *p, T x) { return emulated_replaced(p, (T)(*p | x)); } \
-    static inline T atomicXor(T *p, T x) { return emulated_replaced(p, (T)(*p ^ x)); } \
+    static inline T atomicAnd(T *p, T x) { return emulated_replaced(p, (T)(*p & x)); }     \
+    static inline T atomicOr(T *p, T x) { return emulated_replaced(p, (T)(*p | x)); }      \
+    static inline T atomicXor(T *p, T x) { return emulated_replaced(p, (T)(*p ^ x)); }     \
     static inline T atomicCAS(T *p, T expected, T x) { return emulated_replaced(p, *p == expected ? x : *p); }
 
 // CUDA has no others: for long long, CuPy defines its own.

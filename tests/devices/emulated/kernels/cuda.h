@@ -1,4 +1,5 @@
-// CUDA C++ as far as the kernels of CuPy and sknet use it, for a C++ compiler. Precompiled, as it precedes each.
+// CUDA C++ as far as the kernels of CuPy and sknet use it, for a C++ compiler. Precompiled, as it precedes
+// each.
 #pragma once
 #include <assert.h>
 #include <math.h>

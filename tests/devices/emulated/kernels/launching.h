@@ -42,8 +42,8 @@ struct emulated_signature {
 template <class... A>
 static emulated_signature<A...> emulated_signature_of(void (*)(A...));
 
-#define EMULATED_ENTRY(name, kernel) \
-    {name, decltype(emulated_signature_of(kernel))::template run<kernel>, \
+#define EMULATED_ENTRY(name, kernel)                                                \
+    {name, decltype(emulated_signature_of(kernel))::template run<kernel>,           \
      int(sizeof(decltype(emulated_signature_of(kernel))::sizes) / sizeof(int)) - 1, \
      decltype(emulated_signature_of(kernel))::sizes}
 
@@ -53,7 +53,8 @@ extern char __start_emulated_shared[] __attribute__((weak, visibility("hidden"))
 extern char __stop_emulated_shared[] __attribute__((weak, visibility("hidden")));
 }
 #define EMULATED_EXPORTED extern "C" __attribute__((visibility("default")))
-#define EMULATED_MODULE(has_barriers, ...) \
-    EMULATED_EXPORTED const int emulated_has_barriers = has_barriers; \
-    EMULATED_EXPORTED const emulated_entry emulated_entries[] = {__VA_ARGS__ {nullptr, nullptr, 0, nullptr}}; \
-    EMULATED_EXPORTED char *const emulated_shared_memory[] = {__start_emulated_shared, __stop_emulated_shared};
+#define EMULATED_MODULE(has_barriers, ...)                                                                   \
+    EMULATED_EXPORTED const int emulated_has_barriers = has_barriers;                                        \
+    EMULATED_EXPORTED const emulated_entry emulated_entries[] = {__VA_ARGS__{nullptr, nullptr, 0, nullptr}}; \
+    EMULATED_EXPORTED char *const emulated_shared_memory[] = {__start_emulated_shared,                       \
+                                                              __stop_emulated_shared};

@@ -35,7 +35,8 @@ static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline float rsqrt(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 
-// Of two numbers of different types, the type is that of their sum, as in CUDA; of NaN and a number, the number.
+// Of two numbers of different types, the type is that of their sum, as in CUDA; of NaN and a number, the
+// number.
 template <class A, class B>
 static inline auto min(A a, B b) {
     using T = decltype(a + b);

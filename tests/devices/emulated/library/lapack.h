@@ -20,9 +20,12 @@ struct Lapack {
         ((Function)lapack_function(letter + name))(arguments...);
     }
 
-    static void getrf(int m, int n, T *a, int lda, int *pivots, int *info) { call("getrf", &m, &n, a, &lda, pivots, info); }
+    static void getrf(int m, int n, T *a, int lda, int *pivots, int *info) {
+        call("getrf", &m, &n, a, &lda, pivots, info);
+    }
 
-    static void getrs(bool is_transposed, int n, int columns, const T *a, int lda, const int *pivots, T *b, int ldb, int *info) {
+    static void getrs(bool is_transposed, int n, int columns, const T *a, int lda, const int *pivots, T *b,
+                      int ldb, int *info) {
         char how = is_transposed ? 'T' : 'N';
         call("getrs", &how, &n, &columns, (T *)a, &lda, (int *)pivots, b, &ldb, info);
     }
@@ -46,7 +49,8 @@ struct Lapack {
         call("orgqr", &m, &n, &k, a, &lda, (T *)tau, work.data(), &size, info);
     }
 
-    static void gesvd(char job_u, char job_v, int m, int n, T *a, int lda, T *s, T *u, int ldu, T *v, int ldv, int *info) {
+    static void gesvd(char job_u, char job_v, int m, int n, T *a, int lda, T *s, T *u, int ldu, T *v, int ldv,
+                      int *info) {
         int size = std::max(1, 5 * std::max(m, n));
         Vector work(size);
         call("gesvd", &job_u, &job_v, &m, &n, a, &lda, s, u, &ldu, v, &ldv, work.data(), &size, info);

@@ -1,4 +1,5 @@
-// Instead of CuPy's own header, which takes long to compile: sknet has no complex numbers, CuPy's kernels name them.
+// Instead of CuPy's own header, which takes long to compile: sknet has no complex numbers, CuPy's kernels
+// name them.
 #pragma once
 
 template <class T>

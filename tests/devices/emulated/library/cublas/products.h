@@ -11,8 +11,8 @@ struct Sizes {
 
     bool are_valid() const {
         auto fits = [](int64_t stride, int64_t rows) { return stride >= (rows > 1 ? rows : 1); };
-        return m >= 0 && n >= 0 && k >= 0 && fits(lda, is_a_transposed ? k : m) && fits(ldb, is_b_transposed ? n : k) &&
-               fits(ldc, m);
+        return m >= 0 && n >= 0 && k >= 0 && fits(lda, is_a_transposed ? k : m) &&
+               fits(ldb, is_b_transposed ? n : k) && fits(ldc, m);
     }
 };
 

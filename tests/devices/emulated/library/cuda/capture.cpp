@@ -78,7 +78,8 @@ API int cudaStreamEndCapture(void *handle, void **graph) {
     *graph = nullptr;
     if (!stream->capture || !stream->is_origin) return capture_unmatched;
     std::shared_ptr<Capture> capture = stream->capture;
-    if (capture->mode != relaxed && !pthread_equal(capture->thread, pthread_self())) return capture_wrong_thread;
+    if (capture->mode != relaxed && !pthread_equal(capture->thread, pthread_self()))
+        return capture_wrong_thread;
     stream->is_origin = false;
     for (auto each = capturing.begin(); each != capturing.end();) {
         Stream *member = *each++;

@@ -48,8 +48,8 @@ API int cudaMemcpyAsync(void *target, const void *source, size_t size, int kind,
     return issue(stream, copying(target, source, size, found));
 }
 
-API int cudaMemcpy2DAsync(void *target, size_t target_pitch, const void *source, size_t source_pitch, size_t width,
-                          size_t height, int, void *stream) {
+API int cudaMemcpy2DAsync(void *target, size_t target_pitch, const void *source, size_t source_pitch,
+                          size_t width, size_t height, int, void *stream) {
     Guard guard;
     const Kind kind = kind_of(target, source);
     return issue(stream, [=] {
@@ -77,6 +77,8 @@ API int cudaMemsetAsync(void *pointer, int value, size_t size, void *stream) {
     });
 }
 
-API int cudaMemset(void *pointer, int value, size_t size) { return cudaMemsetAsync(pointer, value, size, nullptr); }
+API int cudaMemset(void *pointer, int value, size_t size) {
+    return cudaMemsetAsync(pointer, value, size, nullptr);
+}
 
 }  // namespace emulator

@@ -34,29 +34,28 @@ struct Attribute {
 
 // cudaDeviceAttr and CUdevice_attribute have the same numbers; what is left out is 0.
 static const Attribute ATTRIBUTES[] = {
-    {1, 1024},          // threads of a block
-    {2, 1024},          // block, x
-    {3, 1024},          // block, y
-    {4, 64},            // block, z
-    {5, 2147483647},    // grid, x
-    {6, 65535},         // grid, y
-    {7, 65535},         // grid, z
-    {8, 49152},         // shared memory of a block
-    {9, 65536},         // constant memory
-    {10, 32},           // threads of a warp
-    {12, 65536},        // registers of a block
-    {13, 1980000},      // clock rate, kHz
-    {16, 132},          // multiprocessors
-    {31, 1},            // concurrent kernels
-    {38, 52428800},     // bytes of L2 cache
-    {39, 2048},         // threads of a multiprocessor
-    {40, 3},            // copy engines
-    {41, 1},            // unified addressing
-    {75, 9},            // compute capability
-    {76, 0},
-    {81, 233472},       // shared memory of a multiprocessor
-    {82, 65536},        // registers of a multiprocessor
-    {97, 232448},       // shared memory of a block that asks for it
+    {1, 1024},                      // threads of a block
+    {2, 1024},                      // block, x
+    {3, 1024},                      // block, y
+    {4, 64},                        // block, z
+    {5, 2147483647},                // grid, x
+    {6, 65535},                     // grid, y
+    {7, 65535},                     // grid, z
+    {8, 49152},                     // shared memory of a block
+    {9, 65536},                     // constant memory
+    {10, 32},                       // threads of a warp
+    {12, 65536},                    // registers of a block
+    {13, 1980000},                  // clock rate, kHz
+    {16, 132},                      // multiprocessors
+    {31, 1},                        // concurrent kernels
+    {38, 52428800},                 // bytes of L2 cache
+    {39, 2048},                     // threads of a multiprocessor
+    {40, 3},                        // copy engines
+    {41, 1},                        // unified addressing
+    {75, 9},                        // compute capability
+    {76, 0},         {81, 233472},  // shared memory of a multiprocessor
+    {82, 65536},                    // registers of a multiprocessor
+    {97, 232448},                   // shared memory of a block that asks for it
 };
 
 API int cudaDeviceGetAttribute(int *value, int number, int) {
@@ -103,7 +102,9 @@ API int cudaGetDeviceProperties_v2(Properties *found, int) {
     return success;
 }
 
-API int cudaGetDeviceProperties(Properties *found, int number) { return cudaGetDeviceProperties_v2(found, number); }
+API int cudaGetDeviceProperties(Properties *found, int number) {
+    return cudaGetDeviceProperties_v2(found, number);
+}
 
 API int cudaDriverGetVersion(int *version) {
     *version = 13000;
@@ -137,7 +138,9 @@ API int cudaDeviceSynchronize() {
 API int cuInit(unsigned) { return success; }
 API int cuDriverGetVersion(int *version) { return cudaDriverGetVersion(version); }
 API int cuDeviceGetCount(int *count) { return cudaGetDeviceCount(count); }
-API int cuDeviceGetAttribute(int *value, int number, int which) { return cudaDeviceGetAttribute(value, number, which); }
+API int cuDeviceGetAttribute(int *value, int number, int which) {
+    return cudaDeviceGetAttribute(value, number, which);
+}
 
 API int cuDeviceGet(int *found, int number) {
     *found = number;

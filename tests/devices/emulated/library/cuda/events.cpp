@@ -35,7 +35,8 @@ API int cudaStreamWaitEvent(void *handle, Event *event, unsigned) {
     Guard guard;
     Stream *stream = stream_of(handle);
     std::shared_ptr<Capture> capture = event->capture.lock();
-    if (!capture) return stream->capture && event->stream ? invalidate(*stream->capture, capture_isolation) : success;
+    if (!capture)
+        return stream->capture && event->stream ? invalidate(*stream->capture, capture_isolation) : success;
     if (stream == &legacy_stream) return invalidate(*capture, capture_implicit);
     if (stream->capture && stream->capture != capture) return invalidate(*capture, capture_unsupported);
     if (!stream->capture) {

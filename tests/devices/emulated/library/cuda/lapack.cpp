@@ -12,7 +12,8 @@ API void emulator_set_lapack(const char *name, void *function) { functions[name]
 
 void *lapack_function(const std::string &name) {
     auto found = functions.find(name);
-    if (found == functions.end()) throw std::runtime_error("the emulator was given no LAPACK function " + name);
+    if (found == functions.end())
+        throw std::runtime_error("the emulator was given no LAPACK function " + name);
     return found->second;
 }
 

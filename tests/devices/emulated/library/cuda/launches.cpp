@@ -26,7 +26,8 @@ static void run_block(const Function &function, void **arguments, bool is_backwa
     memset(module.shared_start, 0xFF, module.shared_stop - module.shared_start);
     if (!module.has_barriers) run_threads(function.entry.run, arguments, is_backwards);
     else if (!run_threads_in_turns(function.entry.run, arguments, is_backwards))
-        report_fault(std::string("threads of ") + function.entry.name + " wait where others of their block never arrive");
+        report_fault(std::string("threads of ") + function.entry.name +
+                     " wait where others of their block never arrive");
 }
 
 static void run(const Launch &launch, void **arguments) {
@@ -83,10 +84,11 @@ static void check_arguments(const Entry &entry, const std::vector<std::vector<ch
 }
 
 API int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                       unsigned block_y, unsigned block_z, unsigned dynamic_bytes, void *stream, void **arguments,
-                       void **) {
+                       unsigned block_y, unsigned block_z, unsigned dynamic_bytes, void *stream,
+                       void **arguments, void **) {
     Guard guard;
-    const Launch launch{(Function *)function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_bytes};
+    const Launch launch{
+        (Function *)function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_bytes};
     if (!is_valid(launch)) return invalid_value;
     if (Status refused = check_device(launch, stream_of(stream))) return refused;
     std::vector<std::vector<char>> copies = copied(launch.function->entry, arguments);

@@ -59,7 +59,8 @@ bool is_pinned_memory(const void *pointer) {
 }
 
 static bool is_guarded(uintptr_t start, size_t size) {
-    const unsigned char *before = (unsigned char *)start - GUARD_BYTES, *after = (unsigned char *)start + size;
+    const unsigned char *before = (unsigned char *)start - GUARD_BYTES,
+                        *after = (unsigned char *)start + size;
     for (size_t i = 0; i < GUARD_BYTES; i++)
         if (before[i] != GUARD || after[i] != GUARD) return false;
     return true;
@@ -67,7 +68,8 @@ static bool is_guarded(uintptr_t start, size_t size) {
 
 static void check_guards(uintptr_t start, size_t size) {
     if (is_guarded(start, size)) return;
-    report_fault("something was written out of the bounds of " + std::to_string(size) + " bytes of device memory");
+    report_fault("something was written out of the bounds of " + std::to_string(size) +
+                 " bytes of device memory");
     memset((void *)(start - GUARD_BYTES), GUARD, GUARD_BYTES);
     memset((void *)(start + size), GUARD, GUARD_BYTES);
 }

@@ -19,8 +19,12 @@ API int cuModuleLoadData(void **made, const void *image) {
     }
     const int *has_barriers = (const int *)dlsym(object, "emulated_has_barriers");
     char **memory = (char **)dlsym(object, "emulated_shared_memory");
-    *made = new Module{object, (const Entry *)dlsym(object, "emulated_entries"), *has_barriers != 0, current_device(),
-                       memory[0], memory[1]};
+    *made = new Module{object,
+                       (const Entry *)dlsym(object, "emulated_entries"),
+                       *has_barriers != 0,
+                       current_device(),
+                       memory[0],
+                       memory[1]};
     return success;
 }
 

@@ -17,7 +17,9 @@ API int cudaStreamCreateWithFlags(void **handle, unsigned flags) {
 }
 
 API int cudaStreamCreate(void **handle) { return cudaStreamCreateWithFlags(handle, 0); }
-API int cudaStreamCreateWithPriority(void **handle, unsigned flags, int) { return cudaStreamCreateWithFlags(handle, flags); }
+API int cudaStreamCreateWithPriority(void **handle, unsigned flags, int) {
+    return cudaStreamCreateWithFlags(handle, flags);
+}
 
 API int cudaStreamDestroy(void *handle) {
     Guard guard;

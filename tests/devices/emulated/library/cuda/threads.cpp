@@ -48,7 +48,7 @@ struct Thread {
     void *stopped;  // the top of its stack
     char *stack = nullptr;
     State state;
-    unsigned mask;  // of the lanes that it waits for
+    unsigned mask;   // of the lanes that it waits for
     char value[16];  // what it shows to other lanes
 };
 
@@ -66,7 +66,9 @@ static void set_index(unsigned thread) {
     emulated_thread.z = thread / emulated_block_size.x / emulated_block_size.y;
 }
 
-static unsigned block_threads() { return emulated_block_size.x * emulated_block_size.y * emulated_block_size.z; }
+static unsigned block_threads() {
+    return emulated_block_size.x * emulated_block_size.y * emulated_block_size.z;
+}
 
 void run_threads(Run run, void **arguments, bool is_backwards) {
     const unsigned n = block_threads();
@@ -88,7 +90,8 @@ static void body() {
 
 static void prepare(Thread &thread) {
     if (!thread.stack)
-        thread.stack = (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        thread.stack =
+            (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     // As emulator_switch leaves a stack: six registers, then where to return to, aligned as at a call.
     void **top = (void **)(thread.stack + STACK) - 2;
     top[0] = (void *)body;

@@ -13,7 +13,8 @@ template <class Function>
 static void with_sorted_type(int number, Function function) {
     switch (number) {
         case 0: return function((int8_t *)nullptr);
-        case 1: case 13: return function((uint8_t *)nullptr);  // 13: bool
+        case 1:
+        case 13: return function((uint8_t *)nullptr);  // 13: bool
         case 4: return function((int32_t *)nullptr);
         case 5: return function((uint32_t *)nullptr);
         case 6: return function((int64_t *)nullptr);
@@ -35,26 +36,29 @@ static int64_t size_of(const std::vector<ptrdiff_t> &shape) {
 }
 
 static void issue_or_throw(intptr_t stream, Work work) {
-    if (issue_library_call((void *)stream, std::move(work))) throw std::runtime_error("the stream refuses to sort");
+    if (issue_library_call((void *)stream, std::move(work)))
+        throw std::runtime_error("the stream refuses to sort");
 }
 
 }  // namespace emulator
 
 using namespace emulator;
 
-SHARED void thrust_sort(int dtype, void *data, size_t *, const std::vector<ptrdiff_t> &shape, intptr_t stream, void *) {
+SHARED void thrust_sort(int dtype, void *data, size_t *, const std::vector<ptrdiff_t> &shape, intptr_t stream,
+                        void *) {
     issue_or_throw(stream, [=] {
         with_sorted_type(dtype, [=](auto *null) {
             using T = std::remove_pointer_t<decltype(null)>;
             T *values = (T *)data;
             const int64_t length = shape.back(), size = size_of(shape);
-            for (int64_t i = 0; i < size; i += length) std::stable_sort(values + i, values + i + length, is_less<T>);
+            for (int64_t i = 0; i < size; i += length)
+                std::stable_sort(values + i, values + i + length, is_less<T>);
         });
     });
 }
 
-SHARED void thrust_argsort(int dtype, size_t *indices, void *data, void *, const std::vector<ptrdiff_t> &shape,
-                           intptr_t stream, void *) {
+SHARED void thrust_argsort(int dtype, size_t *indices, void *data, void *,
+                           const std::vector<ptrdiff_t> &shape, intptr_t stream, void *) {
     issue_or_throw(stream, [=] {
         with_sorted_type(dtype, [=](auto *null) {
             using T = std::remove_pointer_t<decltype(null)>;
@@ -70,14 +74,16 @@ SHARED void thrust_argsort(int dtype, size_t *indices, void *data, void *, const
 }
 
 // The last of the keys, which are rows, matters most.
-SHARED void thrust_lexsort(int dtype, size_t *indices, void *keys, size_t rows, size_t n, intptr_t stream, void *) {
+SHARED void thrust_lexsort(int dtype, size_t *indices, void *keys, size_t rows, size_t n, intptr_t stream,
+                           void *) {
     issue_or_throw(stream, [=] {
         with_sorted_type(dtype, [=](auto *null) {
             using T = std::remove_pointer_t<decltype(null)>;
             std::iota(indices, indices + n, size_t(0));
             for (size_t row = 0; row < rows; row++) {
                 const T *values = (const T *)keys + row * n;
-                std::stable_sort(indices, indices + n, [=](size_t a, size_t b) { return is_less(values[a], values[b]); });
+                std::stable_sort(indices, indices + n,
+                                 [=](size_t a, size_t b) { return is_less(values[a], values[b]); });
             }
         });
     });

@@ -35,15 +35,16 @@ API int cusparseGetVersion(SparseHandle *, int *version) {
 
 API int cusparseSetPointerMode(SparseHandle *, int) { return sparse_success; }
 
-API int cusparseCreateCsr(SparseMatrix **made, int64_t rows, int64_t columns, int64_t count, void *offsets, void *indices,
-                          void *values, int offset_type, int index_type, int base, int type) {
-    return created(made, {rows, columns, count, offsets, indices, values, offset_type, index_type, base, type});
+API int cusparseCreateCsr(SparseMatrix **made, int64_t rows, int64_t columns, int64_t count, void *offsets,
+                          void *indices, void *values, int offset_type, int index_type, int base, int type) {
+    return created(made,
+                   {rows, columns, count, offsets, indices, values, offset_type, index_type, base, type});
 }
 
 API int cusparseDestroySpMat(SparseMatrix *matrix) { return destroyed(matrix); }
 
-API int cusparseCreateDnMat(DenseMatrix **made, int64_t rows, int64_t columns, int64_t stride, void *values, int type,
-                            int order) {
+API int cusparseCreateDnMat(DenseMatrix **made, int64_t rows, int64_t columns, int64_t stride, void *values,
+                            int type, int order) {
     return created(made, {rows, columns, stride, values, type, order});
 }
 

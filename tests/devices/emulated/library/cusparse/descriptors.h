@@ -10,9 +10,9 @@ struct SparseHandle {
 
 enum SparseStatus : int { sparse_success = 0, sparse_execution_failed = 6, sparse_not_supported = 10 };
 
-const int FLOAT32 = 0, FLOAT64 = 1;           // cudaDataType
-const int INDEX_INT32 = 2, INDEX_INT64 = 3;   // cusparseIndexType_t
-const int COLUMN_ORDER = 1, ROW_ORDER = 2;    // cusparseOrder_t
+const int FLOAT32 = 0, FLOAT64 = 1;          // cudaDataType
+const int INDEX_INT32 = 2, INDEX_INT64 = 3;  // cusparseIndexType_t
+const int COLUMN_ORDER = 1, ROW_ORDER = 2;   // cusparseOrder_t
 
 struct SparseMatrix {
     int64_t rows, columns, count;
