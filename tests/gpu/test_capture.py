@@ -5,6 +5,10 @@ import importlib
 import numpy as np
 import pytest
 
+from sknet._tree import leaves
+from sknet.device import Device, active, backend
+from tests.engine.loop.test_device_counts import steps_of
+
 pytestmark = pytest.mark.gpu
 
 
@@ -180,3 +184,74 @@ def test_an_allocator_that_raises_shows_allocations_in_a_capture(cupy, stream, x
         graph = stream.end_capture()
     graph.launch(stream)
     stream.synchronize()
+
+
+# -- steps ------------------------------------------------------------------------------------
+
+PRODUCT = r"""
+extern "C" __global__ void product(const float *x, const float *y, float *out, int n, int m, int k,
+                                   int x_row, int x_column, int y_row, int y_column)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n * m)
+        return;
+    float total = 0;
+    for (int j = 0; j < k; j++)
+        total += x[i / m * x_row + j * x_column] * y[j * y_row + i % m * y_column];
+    out[i] = total;
+}
+"""
+
+
+@pytest.fixture
+def products(cupy, monkeypatch):
+    """Products by a kernel, as CuPy cannot capture those of cuBLAS."""
+    kernel = cupy.RawKernel(PRODUCT, "product")
+
+    def matmul(x, y, out):
+        (n, k), m = x.shape, y.shape[1]
+        numbers = (n, m, k, *[stride // 4 for stride in (*x.strides, *y.strides)])
+        kernel((-(-n * m // 64),), (64,), (x, y, out, *map(np.int32, numbers)))
+
+    monkeypatch.setattr(backend("cuda").xp, "matmul", matmul)
+
+
+def refuse(nbytes):
+    raise AssertionError(f"{nbytes} bytes are allocated while a stream is captured")
+
+
+@pytest.mark.usefixtures("products")
+@pytest.mark.parametrize("widths", [(6, 10, 3), (5, 40, 9, 40)])
+def test_a_step_but_for_products_is_a_graph_that_gives_the_same_bits(widths, cupy, stream):
+    steps = steps_of(widths, 32, Device("cuda"))
+    with active(Device("cuda")):
+        program = steps.program_for(32)
+        slots = program.slots
+        slots.X[...] = cupy.asarray(np.random.default_rng(0).normal(size=slots.X.shape))
+        slots.y[...] = cupy.arange(32) % widths[-1]
+        for number in slots.hyper.values():
+            number[...] = 0.01
+        slots.is_fine[...] = True
+        state = [x for x in leaves((slots.flat, slots.slots, slots.counter)) if x is not None]
+        before = [x.copy() for x in state]
+
+        def restored():
+            for x, value in zip(state, before, strict=True):
+                x[...] = value
+
+        for _ in range(3):
+            program.run()
+        expected = [x.get() for x in state]
+        restored()
+        cupy.cuda.get_current_stream().synchronize()
+        with stream, cupy.cuda.using_allocator(refuse):
+            stream.begin_capture()
+            program.run()
+            graph = stream.end_capture()
+        for _ in range(3):
+            graph.launch(stream)
+        stream.synchronize()
+        assert int(slots.counter.get()) == 3
+        for x, value, start in zip(state, expected, before, strict=True):
+            np.testing.assert_array_equal(x.get(), value)
+            assert (value != start.get()).any()
