@@ -84,6 +84,7 @@ Status check_unsafe_call();
 Status check_device_wide_call();
 Status check_capture_of(Stream *stream);
 Status check_legacy_stream();
+bool is_any_stream_captured();
 
 bool is_device_memory(const void *pointer);
 bool is_memory_of_another_device(const void *pointer);

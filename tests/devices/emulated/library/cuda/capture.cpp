@@ -37,6 +37,11 @@ Status check_legacy_stream() {
     return success;
 }
 
+bool is_any_stream_captured() {
+    Guard guard;
+    return !capturing.empty();
+}
+
 Status issue(void *handle, Work work) {
     Guard guard;
     Stream *stream = stream_of(handle);

@@ -1,0 +1,64 @@
+// Descriptors of cuBLASLt, with the numbers of attributes and values that its documentation gives.
+#pragma once
+#include "../emulator.h"
+
+namespace emulator {
+
+enum LtStatus : int {
+    lt_success = 0,
+    lt_invalid_value = 7,
+    lt_execution_failed = 13,
+    lt_internal_error = 14,
+    lt_not_supported = 15
+};
+
+const int FLOAT32 = 0, FLOAT64 = 1;                                        // cudaDataType
+const int COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77;  // cublasComputeType_t
+
+// Bits of cublasLtEpilogue_t; the default is 1.
+enum Epilogue : int {
+    relu = 2,
+    bias = 4,
+    relu_gradient = 8,
+    bias_gradient = 16,
+    gelu = 32,
+    gelu_gradient = 64 | 128,
+    auxiliary = 128,
+    bias_gradient_a = 256,
+    bias_gradient_b = 512
+};
+
+struct Operation {
+    int compute, scale_type, pointer_mode = 0, is_a_transposed = 0, is_b_transposed = 0, epilogue = 1;
+    void *bias = nullptr, *auxiliary = nullptr;
+    int64_t auxiliary_stride = 0;
+
+    bool has(int bits) const { return (epilogue & bits) == bits; }
+};
+
+struct Layout {
+    int type, order = 0;
+    uint64_t rows, columns;
+    int64_t stride;
+    int batch = 1;
+    int64_t batch_stride = 0;
+};
+
+struct Preference {
+    uint64_t workspace = 0;
+};
+
+struct Algorithm {
+    uint64_t data[8];
+};
+
+struct Heuristic {
+    Algorithm algorithm;
+    size_t workspace;
+    int status;
+    float waves;
+    int reserved[4];
+};
+static_assert(sizeof(Heuristic) == 96, "as in cublasLt.h");
+
+}  // namespace emulator

@@ -1,0 +1,179 @@
+// Products, and what forbids them: sizes, types, workspaces, and pointers that are not the device's.
+#include "epilogues.h"
+
+#include <cstring>
+
+namespace emulator {
+
+static const uint64_t OURS = 0x656D756C61746564;  // an algorithm that the heuristic has returned
+static const size_t WORKSPACE_ALIGNMENT = 256;
+
+// TF32 keeps ten bits of the fraction; ties go away from zero.
+static float rounded(float x, int compute) {
+    if (compute != COMPUTE_32F_FAST_TF32 || !std::isfinite(x)) return x;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x1000) & ~uint32_t(0x1FFF);
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+static double rounded(double x, int) { return x; }
+
+template <class T>
+struct Operand {
+    Matrix<T> matrix;
+    bool is_transposed;
+    int compute;
+
+    T at(int64_t i, int64_t j) const {
+        return rounded(is_transposed ? matrix.at(j, i) : matrix.at(i, j), compute);
+    }
+    int64_t rows() const { return is_transposed ? matrix.columns : matrix.rows; }
+    int64_t columns() const { return is_transposed ? matrix.rows : matrix.columns; }
+};
+
+template <class T>
+static void multiply(const Operation &how, T alpha, const Operand<T> &a, const Operand<T> &b, T beta,
+                     const Matrix<T> &c, const Matrix<T> &d) {
+    for (int64_t j = 0; j < d.columns; j++)
+        for (int64_t i = 0; i < d.rows; i++) {
+            T total = 0;
+            for (int64_t k = 0; k < a.columns(); k++) total += a.at(i, k) * b.at(k, j);
+            d.at(i, j) = alpha * total + (beta == T(0) ? T(0) : beta * c.at(i, j));
+        }
+    finish(how, d);
+}
+
+template <class T>
+static void sum_operands(const Operation &how, const Operand<T> &a, const Operand<T> &b) {
+    T *vector = (T *)how.bias;
+    for (int64_t i = 0; how.has(bias_gradient_a) && i < a.rows(); i++) {
+        vector[i] = 0;
+        for (int64_t k = 0; k < a.columns(); k++) vector[i] += a.at(i, k);
+    }
+    for (int64_t j = 0; how.has(bias_gradient_b) && j < b.columns(); j++) {
+        vector[j] = 0;
+        for (int64_t k = 0; k < b.rows(); k++) vector[j] += b.at(k, j);
+    }
+}
+
+// Everything that a call states, for when it is run.
+struct Product {
+    Operation how;
+    Layout a, b, c, d;
+    const void *a_values, *b_values, *c_values;
+    void *d_values;
+    double alpha, beta;
+};
+
+template <class T>
+static Matrix<T> matrix(const Layout &layout, const void *values, int batch) {
+    return {(T *)values + batch * layout.batch_stride, int64_t(layout.rows), int64_t(layout.columns),
+            layout.stride};
+}
+
+template <class T>
+static void run(const Product &p) {
+    for (int i = 0; i < p.d.batch; i++) {
+        const Operand<T> a{matrix<T>(p.a, p.a_values, i), p.how.is_a_transposed != 0, p.how.compute};
+        const Operand<T> b{matrix<T>(p.b, p.b_values, i), p.how.is_b_transposed != 0, p.how.compute};
+        sum_operands(p.how, a, b);
+        multiply<T>(p.how, p.alpha, a, b, p.beta, matrix<T>(p.c, p.c_values, i),
+                    matrix<T>(p.d, p.d_values, i));
+    }
+}
+
+// -- checks -----------------------------------------------------------------------------------
+
+static bool are_sizes_right(const Product &p) {
+    const uint64_t m = p.how.is_a_transposed ? p.a.columns : p.a.rows;
+    const uint64_t k = p.how.is_a_transposed ? p.a.rows : p.a.columns;
+    const uint64_t of_b = p.how.is_b_transposed ? p.b.columns : p.b.rows;
+    const uint64_t n = p.how.is_b_transposed ? p.b.rows : p.b.columns;
+    for (const Layout *each : {&p.a, &p.b, &p.c, &p.d})
+        if (each->stride < int64_t(each->rows) || each->batch != p.d.batch) return false;
+    return k == of_b && m == p.d.rows && n == p.d.columns && m == p.c.rows && n == p.c.columns;
+}
+
+static bool is_auxiliary_right(const Product &p) {
+    const Operation &how = p.how;
+    const bool is_mask = how.has(relu | auxiliary) || how.has(relu_gradient | auxiliary);
+    if (!how.has(auxiliary)) return true;
+    if (!is_device_memory(how.auxiliary) || (uintptr_t)how.auxiliary % 16) return false;
+    return how.auxiliary_stride >= int64_t(p.d.rows) && how.auxiliary_stride % (is_mask ? 128 : 8) == 0;
+}
+
+static bool are_pointers_right(const Product &p) {
+    const int with_vector = bias | bias_gradient | bias_gradient_a | bias_gradient_b;
+    if (p.how.epilogue & with_vector && !is_device_memory(p.how.bias)) return false;
+    for (const void *each : {p.a_values, p.b_values, p.c_values, (const void *)p.d_values})
+        if (!is_device_memory(each)) return false;
+    return is_auxiliary_right(p);
+}
+
+static LtStatus check(const Operation &how, const Layout &a, const Layout &b, const Layout &c,
+                      const Layout &d) {
+    for (const Layout *each : {&a, &b, &c, &d})
+        if (each->type != d.type || each->order) return lt_not_supported;
+    if (d.type == FLOAT64) {
+        if (how.compute != COMPUTE_64F || how.scale_type != FLOAT64) return lt_not_supported;
+        return how.epilogue == 1 ? lt_success : lt_not_supported;
+    }
+    const bool is_single = how.compute == COMPUTE_32F || how.compute == COMPUTE_32F_FAST_TF32;
+    return d.type == FLOAT32 && is_single && how.scale_type == FLOAT32 ? lt_success : lt_not_supported;
+}
+
+static bool is_workspace_right(const Algorithm *algorithm, const void *workspace, size_t size) {
+    if (!algorithm || !algorithm->data[1]) return true;
+    const bool is_aligned = (uintptr_t)workspace % WORKSPACE_ALIGNMENT == 0;
+    return size >= algorithm->data[1] && is_aligned && is_device_memory(workspace);
+}
+
+// -- the functions ----------------------------------------------------------------------------
+
+API int cublasLtMatmulAlgoGetHeuristic(void *, Operation *how, Layout *a, Layout *b, Layout *c, Layout *d,
+                                       Preference *preference, int most, Heuristic *found, int *count) {
+    *count = 0;
+    if (is_any_stream_captured()) return lt_internal_error;  // as some versions of the library
+    if (LtStatus refused = check(*how, *a, *b, *c, *d)) return refused;
+    if (most < 1) return lt_invalid_value;
+    memset((void *)found, 0, sizeof *found);
+    found->workspace = preference->workspace;
+    found->algorithm.data[0] = OURS;
+    found->algorithm.data[1] = preference->workspace;
+    found->waves = 1;
+    *count = 1;
+    return lt_success;
+}
+
+static double scalar(const Operation &how, const void *value) {
+    return how.scale_type == FLOAT64 ? *(const double *)value : *(const float *)value;
+}
+
+API int cublasLtMatmul(void *, Operation *how, const void *alpha, const void *a_values, Layout *a,
+                       const void *b_values, Layout *b, const void *beta, const void *c_values, Layout *c,
+                       void *d_values, Layout *d, const Algorithm *algorithm, void *workspace, size_t size,
+                       void *stream) {
+    if (LtStatus refused = check(*how, *a, *b, *c, *d)) return refused;
+    if (how->pointer_mode) return lt_not_supported;
+    if (algorithm && algorithm->data[0] != OURS) return lt_invalid_value;
+    const Product p{*how,
+                    *a,
+                    *b,
+                    *c,
+                    *d,
+                    a_values,
+                    b_values,
+                    c_values,
+                    d_values,
+                    scalar(*how, alpha),
+                    scalar(*how, beta)};
+    if (!are_sizes_right(p) || !are_pointers_right(p)) return lt_invalid_value;
+    if (!is_workspace_right(algorithm, workspace, size)) return lt_invalid_value;
+    const Status refused =
+        issue_library_call(stream, [p] { p.d.type == FLOAT64 ? run<double>(p) : run<float>(p); });
+    return refused ? lt_execution_failed : lt_success;
+}
+
+}  // namespace emulator

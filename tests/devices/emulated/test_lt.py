@@ -1,0 +1,206 @@
+"""The emulated cuBLASLt: products with what follows them, against NumPy; what it refuses; capture."""
+
+import ctypes
+import importlib
+
+import numpy as np
+import pytest
+
+from tests.devices.emulated import counted
+
+cupy = importlib.import_module("cupy")
+# As the library's documentation numbers them.
+FLOAT32, FLOAT64, COMPUTE = 0, 1, {"float32": 68, "float64": 70}
+TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS, AUXILIARY, AUXILIARY_STRIDE = 3, 4, 7, 8, 11, 12
+BATCH, BATCH_STRIDE = 5, 6
+RELU_AUX_BIAS, DRELU_BGRAD, BGRADA, GELU_AUX_BIAS, DGELU_BGRAD = 134, 152, 256, 164, 208
+SUCCESS, INVALID, INTERNAL, UNSUPPORTED = 0, 7, 14, 15
+WORKSPACE = 1024
+
+
+@pytest.fixture(scope="module")
+def library():
+    return ctypes.CDLL("libcublasLt.so.12")
+
+
+class Product:
+    """d = alpha op(a) op(b), of arrays in Fortran order."""
+
+    def __init__(self, library, a, b, d, ta=False, tb=False, compute=None, **attributes):
+        self.library, self.arrays = library, (a, b, d)
+        self.kind = FLOAT64 if d.dtype == "float64" else FLOAT32
+        self.how = self.made("MatmulDesc", compute or COMPUTE[d.dtype.name], self.kind)
+        self.set("MatmulDesc", self.how, TRANSPOSE_A, ctypes.c_int(ta))
+        self.set("MatmulDesc", self.how, TRANSPOSE_B, ctypes.c_int(tb))
+        for name, value in attributes.items():
+            self.set("MatmulDesc", self.how, globals()[name.upper()], value)
+        self.layouts = [self.layout(x) for x in (a, b, d)]
+        self.workspace = cupy.empty(WORKSPACE, "uint8")
+
+    def made(self, kind, *arguments):
+        handle = ctypes.c_void_p()
+        assert getattr(self.library, f"cublasLt{kind}Create")(ctypes.byref(handle), *arguments) == SUCCESS
+        return handle
+
+    def set(self, kind, handle, attribute, value):
+        function = getattr(self.library, f"cublasLt{kind}SetAttribute")
+        size = ctypes.c_size_t(ctypes.sizeof(value))
+        assert function(handle, attribute, ctypes.byref(value), size) == SUCCESS
+
+    def layout(self, x):
+        rows, columns = x.shape[-2:]
+        stride = x.strides[-1] // x.itemsize
+        sizes = [ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(stride)]
+        made = self.made("MatrixLayout", self.kind, *sizes)
+        if x.ndim == 3:
+            self.set("MatrixLayout", made, BATCH, ctypes.c_int(len(x)))
+            self.set("MatrixLayout", made, BATCH_STRIDE, ctypes.c_int64(x.strides[0] // x.itemsize))
+        return made
+
+    def choose(self):
+        """Ask for an algorithm; return the status."""
+        preference, self.algorithm = self.made("MatmulPreference"), ctypes.create_string_buffer(96)
+        self.set("MatmulPreference", preference, 1, ctypes.c_uint64(WORKSPACE))
+        a, b, d = self.layouts
+        return self.library.cublasLtMatmulAlgoGetHeuristic(
+            None, self.how, a, b, d, d, preference, 1, self.algorithm, ctypes.byref(ctypes.c_int())
+        )
+
+    def run(self, stream=None, alpha=1.0):
+        """Issue it; return the status."""
+        scalar = ctypes.c_double if self.kind == FLOAT64 else ctypes.c_float
+        a, b, d = (
+            (ctypes.c_void_p(x.data.ptr), layout) for x, layout in zip(self.arrays, self.layouts, strict=True)
+        )
+        scale, zero = ctypes.byref(scalar(alpha)), ctypes.byref(scalar(0.0))
+        place = ctypes.c_void_p(self.workspace.data.ptr), ctypes.c_size_t(WORKSPACE)
+        at = ctypes.c_void_p((stream or cupy.cuda.get_current_stream()).ptr)
+        return self.library.cublasLtMatmul(
+            None, self.how, scale, *a, *b, zero, *d, *d, self.algorithm, *place, at
+        )
+
+
+def fortran(*shape, dtype="float32", seed=0):
+    values = np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    return cupy.asarray(values).swapaxes(-1, -2).copy().swapaxes(-1, -2)
+
+
+def pointer(x):
+    return ctypes.c_void_p(x.data.ptr)
+
+
+def done(product, **options):
+    assert product.choose() == SUCCESS
+    with counted() as counts:
+        assert product.run(**options) == SUCCESS
+    assert counts.named() == {"library_calls": 1}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("ta", "tb"), [(False, False), (True, False), (False, True), (True, True)])
+def test_products(library, dtype, ta, tb):
+    a, b = (
+        fortran(*((4, 3) if ta else (3, 4)), dtype=dtype),
+        fortran(*((5, 4) if tb else (4, 5)), dtype=dtype),
+    )
+    d = fortran(3, 5, dtype=dtype)
+    done(Product(library, a, b, d, ta, tb), alpha=2.0)
+    expected = 2 * (a.get().T if ta else a.get()) @ (b.get().T if tb else b.get())
+    np.testing.assert_allclose(d.get(), expected, rtol=1e-5)
+
+
+def test_batches(library):
+    a, b, d = fortran(6, 3, 4), fortran(6, 4, 5), fortran(6, 3, 5)
+    done(Product(library, a, b, d))
+    np.testing.assert_allclose(d.get(), a.get() @ b.get(), rtol=1e-5)
+
+
+def test_tf32_has_ten_bits(library):
+    a, b, d = fortran(1, 1), fortran(1, 1), fortran(1, 1)
+    a[...], b[...] = 1 + 2.0**-11 + 2.0**-12, 1 + 2.0**-12
+    done(Product(library, a, b, d, compute=77))
+    assert d.item() == 1 + 2.0**-10
+
+
+def test_relu_and_its_gradient(library):
+    a, b, d, vector = (
+        fortran(6, 4),
+        fortran(4, 5),
+        fortran(6, 5),
+        cupy.asarray(np.linspace(-1, 1, 6, dtype="f4")),
+    )
+    mask = cupy.zeros((5, 16), "uint8")  # 128 bits a column
+    more = {"auxiliary": pointer(mask), "auxiliary_stride": ctypes.c_int64(128)}
+    done(Product(library, a, b, d, epilogue=ctypes.c_int(RELU_AUX_BIAS), bias=pointer(vector), **more))
+    before = a.get() @ b.get() + vector.get()[:, None]
+    np.testing.assert_allclose(d.get(), np.maximum(before, 0), rtol=1e-5, atol=1e-6)
+    bits = np.unpackbits(mask.get(), axis=1, bitorder="little")[:, :6].T
+    np.testing.assert_array_equal(bits, before > 0)
+
+    total = cupy.empty(6, "float32")
+    done(Product(library, a, b, d, epilogue=ctypes.c_int(DRELU_BGRAD), bias=pointer(total), **more))
+    np.testing.assert_allclose(d.get(), a.get() @ b.get() * bits, rtol=1e-5)
+    np.testing.assert_allclose(total.get(), d.get().sum(1), rtol=1e-5)
+
+
+def test_gelu_and_its_gradient(library):
+    def gelu(x):
+        return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+    a, b, d, vector = fortran(8, 4), fortran(4, 5), fortran(8, 5), fortran(8, 1)
+    kept = fortran(8, 5)
+    more = {"auxiliary": pointer(kept), "auxiliary_stride": ctypes.c_int64(8)}
+    done(Product(library, a, b, d, epilogue=ctypes.c_int(GELU_AUX_BIAS), bias=pointer(vector), **more))
+    before = (a.get() @ b.get() + vector.get()).astype("float64")
+    np.testing.assert_allclose(kept.get(), before, rtol=1e-5)
+    np.testing.assert_allclose(d.get(), gelu(before), rtol=1e-4, atol=1e-6)
+
+    total = cupy.empty(8, "float32")
+    done(Product(library, a, b, d, epilogue=ctypes.c_int(DGELU_BGRAD), bias=pointer(total), **more))
+    slope = (gelu(before + 1e-5) - gelu(before - 1e-5)) / 2e-5
+    np.testing.assert_allclose(d.get(), a.get() @ b.get() * slope, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(total.get(), d.get().sum(1), rtol=1e-4, atol=1e-5)
+
+
+def test_sums_of_an_operand(library):
+    a, b, d, total = fortran(3, 4), fortran(4, 5), fortran(3, 5), cupy.empty(3, "float32")
+    done(Product(library, a, b, d, epilogue=ctypes.c_int(BGRADA), bias=pointer(total)))
+    np.testing.assert_allclose(total.get(), a.get().sum(1), rtol=1e-5)
+
+
+def test_a_product_in_a_graph(library):
+    a, b, d = fortran(3, 4), fortran(4, 5), fortran(3, 5)
+    product, stream = Product(library, a, b, d), cupy.cuda.Stream(non_blocking=True)
+    assert product.choose() == SUCCESS
+    stream.begin_capture()
+    assert product.choose() == INTERNAL
+    assert product.algorithm.raw == bytes(96)
+    product.algorithm = None  # the default one
+    assert product.run(stream) == SUCCESS
+    graph = stream.end_capture()
+    for _ in range(2):
+        a *= 2
+        graph.launch(stream)
+        np.testing.assert_allclose(d.get(), a.get() @ b.get(), rtol=1e-5)
+
+
+def test_what_is_refused(library):
+    a, b, d, total = fortran(3, 4), fortran(4, 5), fortran(3, 5), cupy.empty(3)
+    doubles = (x.astype("float64") for x in (a, b, d))
+    more = {"epilogue": ctypes.c_int(BGRADA), "bias": pointer(total)}
+    assert Product(library, *doubles, **more).choose() == UNSUPPORTED  # no epilogues of float64
+    assert Product(library, a, b, d, compute=COMPUTE["float64"]).choose() == UNSUPPORTED
+    wrong = Product(library, a, a, d)
+    assert wrong.choose() == SUCCESS
+    assert wrong.run() == INVALID
+    of_host = Product(library, a, b, d, **more | {"bias": ctypes.c_void_p(np.empty(3).ctypes.data)})
+    assert of_host.choose() == SUCCESS
+    assert of_host.run() == INVALID
+    narrow = {"auxiliary": pointer(total), "auxiliary_stride": ctypes.c_int64(8)}
+    mask = Product(library, a, b, d, epilogue=ctypes.c_int(RELU_AUX_BIAS), bias=pointer(total), **narrow)
+    assert mask.choose() == SUCCESS
+    assert mask.run() == INVALID
+    without = Product(library, a, b, d)
+    assert without.choose() == SUCCESS
+    without.workspace = cupy.empty(WORKSPACE + 8, "uint8")[8:]
+    assert without.run() == INVALID
