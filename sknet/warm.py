@@ -1,6 +1,6 @@
 """Compile native code ahead of the first fit: ``python -m sknet.warm``, as when building a container image.
 
-Prints the files that the machine code of training steps, of encoding tables, and of convolutions and erfc was
+Prints the files that the machine code of training steps, of encoding tables and of single operations was
 written to, and how long that took; the exit status is 1 if native code is not available. Later processes of
 this user load them, on processors of the same kind.
 """

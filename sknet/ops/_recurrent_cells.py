@@ -4,6 +4,7 @@ A step reads and writes arrays that are allocated once: over a hundred steps, an
 would take longer than computing. Every array of a step is a matrix with a row for each sample.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -104,6 +105,10 @@ def _relu_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]
 
 def _lstm_forward(xp: Namespace, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
     h, c = after
+    native = xp.native_passes()
+    if native is not None and native.lstm_forward(z, q, b, saved, before[1], h, c):
+        return
+    started = time.perf_counter()
     i, f, g, o = _parts(saved, 4)
     xp.add(q, z, out=saved)
     saved += b
@@ -119,12 +124,18 @@ def _lstm_forward(xp: Namespace, z: Any, q: Any, b: Any, saved: Any, before: Any
     c += h
     xp.tanh(c, out=h)
     h *= o
+    if native is not None:
+        native.note(time.perf_counter() - started)
 
 
 def _lstm_backward(xp: Namespace, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
     i, f, g, o = _parts(saved, 4)
     di, df, dg, do = _parts(d, 4)
     dh, dc = slopes
+    native = xp.native_passes()
+    if native is not None and native.lstm_backward(saved, before[1], after[1], dh, dc, d):
+        return
+    started = time.perf_counter()
     bent = xp.tanh(after[1])
     xp.multiply(dh, o, out=do)
     xp.multiply(bent, bent, out=di)
@@ -142,6 +153,8 @@ def _lstm_backward(xp: Namespace, saved: Any, before: Any, after: Any, slopes: A
     xp.multiply(g, g, out=curved)
     xp.subtract(1, curved, out=curved)
     d *= slope
+    if native is not None:
+        native.note(time.perf_counter() - started)
 
 
 def _lstm_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:

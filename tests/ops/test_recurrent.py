@@ -5,8 +5,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from sknet import Tensor, ops
+from sknet import Tensor, config_context, ops
 from sknet.autograd import grad
+from sknet.compile.executors.native import pass_runner
 from sknet.core import PRIMITIVES, Primitive, gradients, no_grad
 from sknet.exceptions import DtypeError, ShapeError
 
@@ -150,3 +151,26 @@ def test_errors():
         ops.lstm(np.ones((3, 5, 2), int), wi, wh)
     with pytest.raises(ValueError, match="rnn: activation must be 'tanh' or 'relu', got 'gelu'"):
         ops.rnn(x, np.ones((2, 4)), np.ones((4, 4)), activation="gelu")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sizes", [(3, 5, 2, 4), (33, 7, 20, 50), (1, 2, 1, 1)], ids=str)
+@pytest.mark.parametrize("lengths", [False, True])
+def test_native_code_leaves_the_same_bits(sizes, lengths, dtype):
+    pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+    run, operands = setup("lstm", *sizes)
+    given = np.arange(sizes[0]) % sizes[1] + 1 if lengths else None
+
+    def results():
+        tensors = [Tensor(x.astype(dtype), requires_grad=True) for x in operands]
+        output, (h, c) = run(*tensors, lengths=given)
+        found = [output, h, c, *gradients((output * output).sum() + (h * c).sum(), tensors)]
+        return [x.numpy() for x in found]
+
+    with config_context(native="never"):
+        expected = results()
+    with config_context(native="always"):
+        found = results()
+    assert pass_runner().steps is not None
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

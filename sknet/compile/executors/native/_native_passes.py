@@ -12,13 +12,14 @@ from sknet.compile.executors.native._loaded import Runner, UnsupportedError, pas
 __all__ = ["NativePasses", "native_passes"]
 
 SIZE = 4  # bytes of an element of erfc
-CONVOLVED, WEIGHT, ERFC = 0, 1, 2  # `Work`, which is not imported before native code is worthwhile
+CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD = range(
+    5
+)  # `Work`, which is not imported before native code is worthwhile
 
 
 @cache
-def _exponential() -> Loop | None:
-    single = np.dtype(np.float32)
-    return loop_of(np.exp, (single, single))
+def _loop(function: Any, dtype: Any) -> Loop | None:
+    return loop_of(function, (dtype, dtype))
 
 
 class NativePasses:
@@ -98,13 +99,77 @@ class NativePasses:
         bool
             As for `convolved`.
         """
-        exp = _exponential()
+        exp = _loop(np.exp, x.dtype)
         steps = self._runner.steps
         if steps is None or exp is None or not (x.flags.aligned and out.flags.aligned and x.dtype.isnative):
             return False
         places = x.ctypes.data, out.ctypes.data, x.size, rooms.ctypes.data, rooms.shape[1]
         fields = np.array([*places, exp.address, exp.data, 0, 0, 0, SIZE, SIZE], np.int64)
         steps(fields.ctypes.data, SIZE, ERFC)
+        return True
+
+    def lstm_forward(self, z: Any, q: Any, b: Any, gates: Any, cell: Any, hidden: Any, new_cell: Any) -> bool:
+        """Compute a step of an LSTM.
+
+        Parameters
+        ----------
+        z, q : ndarray of shape (n, 4 * size)
+            What input and hidden state add to the gates.
+        b : ndarray of shape (4 * size,)
+            The bias.
+        gates : ndarray of shape (n, 4 * size)
+            Overwritten with the gates.
+        cell : ndarray of shape (n, size)
+            The cell state before the step.
+        hidden, new_cell : ndarray of shape (n, size)
+            Overwritten with the states after it.
+
+        Returns
+        -------
+        bool
+            As for `convolved`.
+        """
+        if z.strides[1] != z.itemsize or z.dtype != gates.dtype or not z.flags.aligned:
+            return False
+        states = (cell, new_cell, hidden, None, None, None, None)
+        return self._step(LSTM_FORWARD, z, z.strides[0], (q, b, gates, *states))
+
+    def lstm_backward(self, gates: Any, cell: Any, new_cell: Any, d_hidden: Any, d_cell: Any, d: Any) -> bool:
+        """Compute the gradients of the gates and of the cell state before a step of an LSTM.
+
+        Parameters
+        ----------
+        gates, cell, new_cell : ndarray
+            As for `lstm_forward`.
+        d_hidden, d_cell : ndarray of shape (n, size)
+            Gradients of the states after the step; the second is overwritten.
+        d : ndarray of shape (n, 4 * size)
+            Overwritten with the gradient of the gates' operands.
+
+        Returns
+        -------
+        bool
+            As for `convolved`.
+        """
+        room = np.empty_like(cell)
+        return self._step(
+            LSTM_BACKWARD, None, 0, (None, None, gates, cell, new_cell, None, d_hidden, d_cell, d, room)
+        )
+
+    def _step(self, work: int, z: Any, row: int, arrays: tuple[Any, ...]) -> bool:
+        steps, gates, cell = self._runner.steps, arrays[2], arrays[3]
+        dtype, size = gates.dtype, gates.itemsize
+        tanh = _loop(np.tanh, dtype)
+        if steps is None or tanh is None or dtype.char not in "fd" or not cell.size:
+            return False
+        places = [0 if z is None else z.ctypes.data, row]
+        for x in arrays:
+            if x is not None and not (x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned):
+                return False
+            places.append(0 if x is None else x.__array_interface__["data"][0])  # half as long as x.ctypes
+        loop = tanh.address, tanh.data, 0, 0, 0, size, size
+        fields = np.array([*places, *cell.shape, *loop], np.int64)
+        steps(fields.ctypes.data, size, work)
         return True
 
     def _done(self, work: int, task: Any, x: Any, given: Any, out: Any, rooms: Any) -> bool:
