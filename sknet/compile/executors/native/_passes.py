@@ -1,7 +1,7 @@
 """The source of functions that go over arrays once where NumPy makes many passes, with the bits of its calls.
 
-Each takes the address of numbers: convolutions of images, channel by channel, one for each `Field`, `erfc` one
-for each `Operand`, and steps of recurrent networks one for each `Step`.
+Each takes the address of numbers: convolutions of images, channel by channel, one for each `Field`, `erfc`
+one for each `Operand`, and steps of recurrent networks one for each `Step`.
 """
 
 from enum import IntEnum
