@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from sknet._tree import leaves
+from sknet.compile._recalled import forget_programs
+from sknet.core import PRIMITIVES
 from sknet.device import Device, active, backend
 from tests.engine.loop.test_device_counts import steps_of
 
@@ -213,7 +215,12 @@ def products(cupy, monkeypatch):
         numbers = (n, m, k, *[stride // 4 for stride in (*x.strides, *y.strides)])
         kernel((-(-n * m // 64),), (64,), (x, y, out, *map(np.int32, numbers)))
 
-    monkeypatch.setattr(backend("cuda").xp, "matmul", matmul)
+    owner = backend("cuda")
+    monkeypatch.setattr(owner.xp, "matmul", matmul)
+    monkeypatch.setitem(PRIMITIVES["matmul"]._forwards, owner, matmul)  # as it is looked up once
+    forget_programs()
+    yield
+    forget_programs()
 
 
 def refuse(nbytes):
