@@ -23,7 +23,8 @@ from tests.nn.layers.test_contract import ROWS as LAYERS
 # SciPy's functions, which NumPy lacks, and operations that programs compute by BLAS or in fewer passes.
 ROUNDED = {
     *("erf", "erfc", "gelu", "glu", "logit", "sigmoid", "silu", "xlogy"),
-    *("instance_norm", "quantile", "std", "var"),
+    *("adaptive_avg_pool1d", "adaptive_avg_pool2d", "group_norm", "instance_norm", "layer_norm", "mean"),
+    *("quantile", "rms_norm", "std", "sum", "var"),
 }
 RANDOM = ("dropout", "dropout_mask", "uniform_draws")
 
