@@ -23,6 +23,8 @@ class Group(NamedTuple):
         uses are never in memory.
     reductions : sequence of Equation
         Those of the equations that reduce an output of the others, over the same axes, in their kernel.
+    epilogue : sequence of Equation
+        Those that are then computed for each total.
 
     Examples
     --------
@@ -40,11 +42,13 @@ class Group(NamedTuple):
     rows: int
     fused: bool = False
     reductions: Sequence[Equation] = ()
+    epilogue: Sequence[Equation] = ()
 
     @property
     def maps(self) -> list[Equation]:
-        """The equations that are not reductions."""
-        return [equation for equation in self.equations if equation not in self.reductions]
+        """The equations that are neither reductions nor computed after them."""
+        others = [*self.reductions, *self.epilogue]
+        return [equation for equation in self.equations if equation not in others]
 
     @property
     def in_parts(self) -> bool:

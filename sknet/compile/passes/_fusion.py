@@ -27,6 +27,8 @@ class Kernels(NamedTuple):
     ----------
     is_map : callable
         Tells whether a kernel can be generated for an equation that computes each element independently.
+    is_reduction : callable
+        Tells whether a kernel can be generated for an equation that reduces its operands.
     is_fusible : callable
         ``is_fusible(equation, reductions)`` tells whether an equation is a reduction that the kernel of its
         operand can compute besides others.
@@ -46,6 +48,7 @@ class Kernels(NamedTuple):
     """
 
     is_map: Callable[[Equation], bool]
+    is_reduction: Callable[[Equation], bool] = lambda equation: False
     is_fusible: Callable[[Equation, Sequence[Equation]], bool] = lambda equation, others: False
     is_in_rows: Callable[[Equation], bool] = lambda equation: False
     shapes_of_rows: Callable[[Equation], list[tuple[int, ...]]] = lambda equation: []
@@ -99,8 +102,8 @@ def fuse_maps(graph: Graph, kernels: Kernels, most: int = MOST) -> list[Group]:
     list of Group
         Every equation once, in an order in which each uses only what was computed before. A map
         joins the last group of its output's shape, unless it needs something computed later; a reduction
-        joins the group of the map that it reduces. If that takes place within short rows, maps that use
-        the totals, and those of one element per row, join the group, too.
+        joins the group of the map that it reduces, and so do maps of its totals. If that takes place within
+        short rows, all maps that use the totals, and those of one element per row, join the group.
 
     Examples
     --------
@@ -115,7 +118,7 @@ def fuse_maps(graph: Graph, kernels: Kernels, most: int = MOST) -> list[Group]:
     """
     found = _Groups(kernels, most)
     for equation in graph.equations:
-        if not found.reduce(equation):
+        if not (found.reduce(equation) or found.finish(equation)):
             found.add(equation)
     return found.groups
 
@@ -127,6 +130,8 @@ class _Groups:
         self.groups: list[Group] = []
         self._kernels, self._most = kernels, most
         self._reductions: list[list[Equation]] = []
+        self._epilogues: list[list[Equation]] = []
+        self._finished: dict[Variable, int] = {}  # the group after whose reductions it is known
         self._home: dict[Variable, int] = {}  # the first group that may use a value
         self._made: dict[Variable, int] = {}  # the group whose kernel computes it
         self._latest: dict[tuple[int, ...], int] = {}  # the group that maps of a shape join
@@ -136,16 +141,40 @@ class _Groups:
         number = self._made.get(equation.variables[0], -1) if equation.variables else -1
         if number >= 0 and self._kernels.is_fusible(equation, self._reductions[number]):
             self.groups[number].equations.append(equation)
-        elif self._kernels.is_in_rows(equation):
+        elif self._kernels.is_reduction(equation):
             number = self._begun(equation, fused=True)
         else:
             return False
         self._reductions[number].append(equation)
-        self._home[equation.output] = number + 1
         if self._kernels.is_in_rows(equation):
             self._home[equation.output] = number
             self._latest.update(dict.fromkeys(self._kernels.shapes_of_rows(equation), number))
+        else:
+            self._home[equation.output] = number + 1
+            self._finished[equation.output] = number
         return True
+
+    def finish(self, equation: Equation) -> bool:
+        """Add a map of totals to the group of the reductions, if a kernel can compute it with them."""
+        number = max((self._finished.get(x, -1) for x in equation.variables), default=-1)
+        if number < 0 or len(self.groups[number].equations) >= self._most:
+            return False
+        if not (is_elementwise(equation) and self._kernels.is_map(equation)):
+            return False
+        shape, reduction = equation.output.shape, self._reductions[number][0]
+        if shape == reduction.variables[0].shape or not all(
+            x.shape == shape if self._finished.get(x) == number else self._is_before(x, number)
+            for x in equation.variables
+        ):
+            return False
+        self.groups[number].equations.append(equation)
+        self._epilogues[number].append(equation)
+        self._home[equation.output], self._finished[equation.output] = number + 1, number
+        return True
+
+    def _is_before(self, x: Variable, number: int) -> bool:
+        """Tell whether a value is in memory when the kernel of a group begins."""
+        return self._home.get(x, 0) <= number and self._made.get(x) != number
 
     def add(self, equation: Equation) -> None:
         """Add a map to the last group of its shape; or begin a group."""
@@ -163,7 +192,8 @@ class _Groups:
 
     def _begun(self, equation: Equation, fused: bool) -> int:
         self._reductions.append([])
-        self.groups.append(Group([equation], 0, fused, self._reductions[-1]))
+        self._epilogues.append([])
+        self.groups.append(Group([equation], 0, fused, self._reductions[-1], self._epilogues[-1]))
         return len(self.groups) - 1
 
     def _joins(self, equation: Equation, number: int) -> bool:

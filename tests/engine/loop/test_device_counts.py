@@ -14,7 +14,7 @@ from sknet.optim import Adam
 from tests.devices import fake, kernels
 from tests.project import ROOT
 
-LAUNCHES = {((54, 512, 512, 7), 4096): 34, ((784, 1024, 1024, 10), 8192): 34, ((20, 100, 2), 256): 23}
+LAUNCHES = {((54, 512, 512, 7), 4096): 31, ((784, 1024, 1024, 10), 8192): 31, ((20, 100, 2), 256): 20}
 
 
 def steps_of(widths, size, device):

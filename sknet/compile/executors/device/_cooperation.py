@@ -17,17 +17,16 @@ class Total(NamedTuple):
         Its name, its type, and the total of no elements.
     taken : str
         How an element ``{b}``, or another total, is taken into the total ``{a}``.
-    result, partial : str
-        The names of the arrays where it is stored when it is complete, or else in part.
+    partial : str
+        The name of the array where it is stored if it is not complete.
     converted : str
-        The conversion to the type of the first of these arrays.
+        The conversion to its type in memory.
     """
 
     name: str
     kind: str
     start: str
     taken: str
-    result: str
     partial: str
     converted: str = ""
 
@@ -88,6 +87,8 @@ class Reducer(NamedTuple):
         Over the elements; several only if a block has a total.
     schedule : Schedule
         How threads share them.
+    final : list of str
+        What is done with each complete total, number ``o``.
     """
 
     head: str
@@ -96,6 +97,7 @@ class Reducer(NamedTuple):
     n_totals: int
     loops: Sequence[Loop]
     schedule: Schedule
+    final: Sequence[str] = ()
 
     def text(self) -> str:
         """Return the C source."""
@@ -164,7 +166,7 @@ class Reducer(NamedTuple):
             "}",
             "__syncthreads();",
             "if (threadIdx.x == 0) {",
-            *_indented([*gathered, "}", *self._stored("blockIdx.x", number > 1)]),
+            *_indented([*gathered, "}", *self._stored_by_block(number > 1)]),
             "}",
         ]
 
@@ -256,7 +258,12 @@ class Reducer(NamedTuple):
     def _stored(self, at: str, partial: bool = False) -> list[str]:
         if partial:
             return [f"{x.partial}[{at}] = {x.name};" for x in self.totals]
-        return [f"{x.result}[{at}] = {x.converted}{x.name};" for x in self.totals]
+        return list(self.final)
+
+    def _stored_by_block(self, partial: bool) -> list[str]:
+        if partial or self.n_totals > 1:
+            return self._stored("blockIdx.x", partial)
+        return [f"const {self.index_type} o = 0;", *self.final]
 
 
 def _indented(lines: Sequence[str], by: int = 1) -> list[str]:

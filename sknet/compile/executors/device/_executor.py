@@ -25,7 +25,7 @@ from sknet.ops import SparseSlot
 
 __all__ = ["KERNELS", "CupyProgram"]
 
-KERNELS = Kernels(is_map, is_fusible, is_in_rows, shapes_of_rows, has_operands)
+KERNELS = Kernels(is_map, is_reduction, is_fusible, is_in_rows, shapes_of_rows, has_operands)
 
 
 class CupyProgram:
@@ -95,10 +95,9 @@ class CupyProgram:
     # -- writing ------------------------------------------------------------------------------
 
     def _write(self, group: Group) -> None:
-        is_one = not group.fused and not self._exact and is_reduction(group.equations[0])
         if group.reductions and group.maps and is_in_rows(group.reductions[0]):
             self._launch([row_kernel(f"rows{len(self._kernels)}", group, self.plan)], group)
-        elif group.reductions or is_one:
+        elif group.reductions:
             self._launch(reduced(f"reduce{len(self._kernels)}", group, self.plan), group)
         elif group.fused:
             self._launch([written(f"map{len(self._kernels)}", group, self.plan)], group)

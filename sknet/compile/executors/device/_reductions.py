@@ -19,7 +19,7 @@ from sknet.compile._graph import Equation, Variable
 from sknet.compile._plan import Plan
 from sknet.compile.executors.device._c_scalar import UntranslatableError, cast, literal, type_of
 from sknet.compile.executors.device._cooperation import Loop, Reducer, Total
-from sknet.compile.executors.device._maps import Kernel, MapWriter, is_narrow, live, position
+from sknet.compile.executors.device._maps import Kernel, Line, MapWriter, is_narrow, live, position
 from sknet.compile.executors.device._schedules import Schedule, pieces_of_all, schedule
 from sknet.compile.passes import Group
 
@@ -115,14 +115,14 @@ def _start(equation: Equation) -> str:
     return literal(limits[name == "min"], held)
 
 
-def total_of(equation: Equation, register: str, out: str) -> Total:
-    """Return how a reduction is computed in a register, and stored in an array."""
+def total_of(equation: Equation, register: str, partial: str = "") -> Total:
+    """Return how a reduction is computed in a register, and stored in an array if it is not complete."""
     name, dtype = equation.primitive.name, equation.output.dtype
     taken, held = TAKEN[name], _held(dtype)
     if name in ("max", "min") and dtype.kind == "f":
         taken = taken.replace(" ?", " || {b} != {b} ?")
     converted = "" if held == dtype else f"({type_of(dtype)})"
-    return Total(register, type_of(held), _start(equation), taken, out, f"{out}_s0", converted)
+    return Total(register, type_of(held), _start(equation), taken, partial, converted)
 
 
 def value_of(equation: Equation, element: str) -> str:
@@ -189,7 +189,7 @@ def reduced(name: str, group: Group, plan: Plan) -> list[Kernel]:
     name : str
         The name of the first.
     group : Group
-        Maps and reductions, or one reduction.
+        Maps and reductions, or one reduction; and maps of the totals.
     plan : Plan
         The memory of the values.
 
@@ -199,9 +199,9 @@ def reduced(name: str, group: Group, plan: Plan) -> list[Kernel]:
         One, or two that are to be launched one after the other.
     """
     writer = _Writer(name, group, plan)
-    if group.maps and group.reductions:
+    if group.maps:
         return writer.fused()
-    [equation] = group.equations
+    [equation] = group.reductions
     if not any(x.size for x in equation.variables):
         return writer.empty(equation)
     return writer.products(equation) if equation.primitive.name in OF_PRODUCTS else writer.single(equation)
@@ -284,36 +284,60 @@ class _Writer:
         helpers: frozenset[str] = frozenset(),
     ) -> list[Kernel]:
         """Return the kernel that computes some totals; or one for parts, and one that puts them together."""
-        totals = [total_of(e, f"a{n}", self._names[e.output]) for n, e in enumerate(equations)]
-        results = {
-            x.result: f"{type_of(e.output.dtype)} *{x.result}" for x, e in zip(totals, equations, strict=True)
-        }
-        partials = {x.partial: f"{x.kind} *{x.partial}" for x in totals}
-        is_whole = planned.pieces == 1
-        taken = {**arrays, **(results if is_whole else partials)}
-        made = [self._kernel(self._name, taken, totals, count, loops, planned, helpers)]
-        if not is_whole:
-            together = schedule(count, planned.pieces, along=True)
-            at = f"o * {planned.pieces} + r" if count > 1 else "r"
-            values = [f"{x.partial}[{at}]" for x in totals]
-            body = [f"const {x.kind} {x.other} = {text};" for x, text in zip(totals, values, strict=True)]
-            loop = Loop(planned.pieces, body, [x.other for x in totals], together.pieces, together.length)
-            read = {name: f"const {text}" for name, text in partials.items()}
-            made.append(
-                self._kernel(f"{self._name}_end", {**read, **results}, totals, count, [loop], together)
-            )
-        return made
+        totals = [total_of(e, f"a{n}", f"{self._names[e.output]}_s0") for n, e in enumerate(equations)]
+        parts = {x.partial: f"{x.kind} *{x.partial}" for x in totals}
+        epilogue = _Epilogue(self._group, self._plan)
+        if planned.pieces == 1:
+            taken, helpers = arrays | epilogue.arrays, helpers | epilogue.helpers
+            return [self._kernel(self._name, taken, (totals, count, loops, planned, epilogue.text), helpers)]
+        first = self._kernel(self._name, arrays | parts, (totals, count, loops, planned), helpers)
+        together = schedule(count, planned.pieces, along=True)
+        at = f"o * {planned.pieces} + r" if count > 1 else "r"
+        body = [f"const {x.kind} {x.other} = {x.partial}[{at}];" for x in totals]
+        loop = Loop(planned.pieces, body, [x.other for x in totals], together.pieces, together.length)
+        taken = {name: f"const {text}" for name, text in parts.items()} | epilogue.arrays
+        how = (totals, count, [loop], together, epilogue.text)
+        return [first, self._kernel(f"{self._name}_end", taken, how, frozenset(epilogue.helpers))]
 
     def _kernel(
-        self,
-        name: str,
-        arrays: dict[str, str],
-        totals: Sequence[Total],
-        count: int,
-        loops: Sequence[Loop],
-        planned: Schedule,
-        helpers: frozenset[str] = frozenset(),
+        self, name: str, arrays: dict[str, str], how: tuple[Any, ...], helpers: frozenset[str]
     ) -> Kernel:
-        head = f"{name}({', '.join(arrays.values())})"
-        reducer = Reducer(head, self._index, totals, count, loops, planned)
+        reducer = Reducer(f"{name}({', '.join(arrays.values())})", self._index, *how)
         return Kernel(name, reducer.text(), helpers, list(arrays), *reducer.size())
+
+
+class _Epilogue(MapWriter):
+    """Writes what is done with complete totals, number ``o``, which are in registers.
+
+    Attributes
+    ----------
+    text : list of str
+        Its statements.
+    arrays : dict of str to str
+        The names of the arrays that it uses, each with its parameter.
+    """
+
+    here = "o"
+
+    def __init__(self, group: Group, plan: Plan) -> None:
+        super().__init__(group, plan)
+        lines, used = live([*self.loads, *self.lines], self.stores)
+        self.text = [*map(str, lines), *self.stores]
+        self.arrays = dict(zip(self.taken(used), self.parameters(used), strict=True))
+
+    def _write_all(self, group: Group) -> None:
+        for number, equation in enumerate(group.reductions):
+            total = total_of(equation, f"a{number}")
+            name = self._name(equation.output)
+            self.lines.append(Line(type_of(equation.output.dtype), name, f"{total.converted}{total.name}"))
+            self._known(equation.output, name)
+        for equation in group.epilogue:
+            self.shape = equation.output.shape
+            self._write(equation)
+
+    def _known(self, output: Variable, name: str) -> None:
+        super()._known(output, name)
+        self._elements[output, "o"] = name
+
+    def _stored(self, output: Variable, name: str) -> None:
+        self.stores.append(f"{self.names[output]}[o] = {name};")

@@ -132,7 +132,7 @@ class _RowWriter(MapWriter):
         self.here, self.shape = "i", self.whole
         output, element = equation.output, self.element(equation.variables[0])
         name = self._name(output)
-        total = total_of(equation, name, self.names[output])
+        total = total_of(equation, name)
         self.reductions[name] = [
             f"{total.kind} {name} = is_element ? {value_of(equation, element)} : {total.start};",
             f"for (unsigned int n = {lanes_for(self.length) // 2}; n > 0; n /= 2) {{",

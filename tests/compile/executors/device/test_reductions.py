@@ -239,7 +239,7 @@ def test_reductions_over_other_axes_have_kernels_of_their_own(fake_device):
     np.testing.assert_allclose(rows, np.exp(x).sum(1), rtol=1e-5)
     np.testing.assert_allclose(columns, np.exp(x).sum(0), rtol=1e-5)
     np.testing.assert_allclose(most, np.exp(x).max(1), rtol=1e-6)
-    assert [len(group.reductions) for group in compiled.plan.groups] == [2, 0]
+    assert [len(group.reductions) for group in compiled.plan.groups] == [2, 1]
 
 
 @pytest.mark.parametrize("shape", [(40,), (3, 40), (300, 40)])
@@ -258,6 +258,55 @@ def test_totals_do_not_overwrite_what_other_threads_read(shape, fake_device):
         found = to_host(compiled(*there))
         np.testing.assert_allclose(found, np.tanh(x + np.exp(row)).sum(axes), rtol=1e-12, atol=1e-12)
         there = on(fake_device, (x, row))
+
+
+# -- with what comes after --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", SHAPES)
+def test_maps_of_totals_are_computed_with_them(how, fake_device):
+    shape, axes = SHAPES[how]
+    x = drawn(shape, "float64")
+    before = np.asarray(drawn(np.sum(x, axis=axes).shape, "float64", 1))
+
+    def function(x, before, n):
+        total = ops.sum(ops.exp(x), axes)
+        new = before + (total / 7 - before) * 0.1
+        return ops.where(ops.less(new, np.inf), new, before), n + ops.astype(ops.less(total, 0.0), "int64")
+
+    there = on(fake_device, (x, before, np.zeros(before.shape, "int64")))
+    compiled = compile(function, there, donate=(1, 2))
+    assert how == "one element" or len(compiled.plan.groups) == 1
+    new = before * 0.9 + np.sum(np.exp(x), axis=axes) * (0.1 / 7)
+    for _ in range(2):
+        compiled.poison()
+        found, n = off(compiled(*on(fake_device, (x, before, np.zeros(before.shape, "int64")))))
+        np.testing.assert_allclose(found, new, rtol=1e-12)
+        assert not n.any()
+
+
+def test_maps_of_totals_that_are_not_fused(fake_device):
+    """They use what comes later, other shapes, or the operand, which the kernel overwrites."""
+    x, row = drawn((40, 30), "float64"), drawn((30,), "float64", 1)
+
+    def function(x, row):
+        total = ops.sum(ops.tanh(x), 0)
+        later = ops.exp(row) @ ops.matrix_transpose(x)
+        column = ops.sum(ops.exp(x[:, :1]) * 2.0, 1, keepdims=True)
+        return total * ops.sum(later), total + x, column + x[:, :1], ops.tanh(total)[:, None]
+
+    found, _ = replayed(function, x, row, device=fake_device)
+    for result, expected in zip(found, function(Tensor(x), Tensor(row)), strict=True):
+        np.testing.assert_allclose(result, expected.numpy(), rtol=1e-11, atol=1e-11)
+
+
+def test_totals_that_only_maps_use_have_no_memory(fake_device):
+    x = drawn((20_000,), "float64")
+    [found], compiled = replayed(lambda x: [ops.sqrt(ops.sum_squares(x)) * 2.0], x, device=fake_device)
+    np.testing.assert_allclose(found, 2 * np.linalg.norm(x), rtol=1e-12)
+    [group] = compiled.plan.groups
+    assert len(group.epilogue) == 2
+    assert group.reductions[0].output not in compiled.plan.buffers
 
 
 def test_exact_programs_call_the_functions_of_the_library(fake_device):
