@@ -22,7 +22,7 @@ from sknet.compile import extend as compiling
 from sknet.compile.executors import NumpyProgram
 from sknet.compile.extend import Length, Share, graph_of_any_rows
 from sknet.compile.extend import Rows as CommonRows
-from sknet.compile.passes import Group
+from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
 from sknet.dask import MPIExchange, NCCLExchange, WorkerExchange
 from sknet.device import Device, MetaArray
@@ -295,6 +295,7 @@ SPECIAL = {
     compiling.SymbolicGraph: lambda: compiling.SymbolicGraph.of(capture(ops.tanh, X)),
     Plan: plan,
     Group: lambda: Group(graph().equations, 3),
+    Kernels: lambda: Kernels(callable),
     Primitive: lambda: PRIMITIVES["add"],
     MetaArray: lambda: MetaArray((2, 3), "float32"),
     NonFiniteError: lambda: NonFiniteError("a message", "0.weight"),

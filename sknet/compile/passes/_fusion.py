@@ -6,7 +6,7 @@ On the host, chains over large arrays are executed block by block, so that a blo
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._group import Group, is_elementwise
@@ -18,6 +18,14 @@ BLOCK = (
 )  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
 MOST = 64  # equations per kernel: more would run out of registers
 CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: smaller arrays need no blocks
+
+
+def _never(*args: Any) -> bool:
+    return False
+
+
+def _nothing(*args: Any) -> tuple[()]:
+    return ()
 
 
 class Kernels(NamedTuple):
@@ -43,16 +51,17 @@ class Kernels(NamedTuple):
 
     Examples
     --------
-    >>> Kernels(lambda equation: True).is_in_rows(None)
+    >>> from sknet.compile.passes import Kernels
+    >>> Kernels(lambda equation: True).is_reduction(None)
     False
     """
 
     is_map: Callable[[Equation], bool]
-    is_reduction: Callable[[Equation], bool] = lambda equation: False
-    is_fusible: Callable[[Equation, Sequence[Equation]], bool] = lambda equation, others: False
-    is_in_rows: Callable[[Equation], bool] = lambda equation: False
-    shapes_of_rows: Callable[[Equation], list[tuple[int, ...]]] = lambda equation: []
-    has_operands: Callable[[Equation, set[Variable], Equation], bool] = lambda equation, made, reduction: True
+    is_reduction: Callable[[Equation], bool] = _never
+    is_fusible: Callable[[Equation, Sequence[Equation]], bool] = _never
+    is_in_rows: Callable[[Equation], bool] = _never
+    shapes_of_rows: Callable[[Equation], Sequence[tuple[int, ...]]] = _nothing
+    has_operands: Callable[[Equation, set[Variable], Equation], bool] = _never
 
 
 def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
