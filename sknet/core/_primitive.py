@@ -110,6 +110,8 @@ class Primitive:
 
     Raises
     ------
+    TypeError
+        If the name is not a str.
     ValueError
         If a primitive of this name exists.
 
@@ -128,6 +130,8 @@ class Primitive:
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a primitive must be a str, got {name!r}")
         if name in PRIMITIVES:
             raise ValueError(f"a primitive named {name!r} exists already: give this one another name")
         self.name = name

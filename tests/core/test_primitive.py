@@ -19,6 +19,12 @@ def test_names_are_unique():
     assert all(name == primitive.name for name, primitive in PRIMITIVES.items())
 
 
+def test_names_are_str():
+    with pytest.raises(TypeError, match="the name of a primitive must be a str, got 3"):
+        Primitive(3)
+    assert 3 not in PRIMITIVES
+
+
 def test_are_pickled_by_name():
     add = PRIMITIVES["add"]
     assert pickle.loads(pickle.dumps(add)) is add
