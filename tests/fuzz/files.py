@@ -56,7 +56,7 @@ from tests.fuzz.layout import SUM, apart, deflated, signed, together, with_heade
 
 SPARE = 1 << 20  # bytes that a small file may need: its text is many times as large in Python
 # Slots of an optimizer that begin at zero: the system reserves them, and gives no memory until they are used.
-RESERVED = {"frozen ensemble": 2.0, "compressed ensemble": 2.0}  # times the file's size
+RESERVED = dict.fromkeys(("ensemble", "frozen ensemble", "compressed ensemble"), 2.0)  # times the file's size
 COMPRESSED = (
     "classifier",
     "regressor",
