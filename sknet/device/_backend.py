@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,29 @@ class Backend(ABC):
             If the device has no kernels.
         """
         raise DeviceError(f"device '{device}' cannot compile kernels")
+
+    def products(self) -> "Callable[[Any, Any, Any], Callable[[], Any]]":
+        """Return a function of `x`, `y` and `out` that returns what computes ``matmul(x, y, out=out)``.
+
+        Arrays of the current device are read and written where they are then. What one function has returned
+        may share memory to work in, so such products must run one after the other.
+        """
+        return self._product
+
+    def _product(self, x: Any, y: Any, out: Any) -> Callable[[], Any]:
+        return partial(self.xp.matmul, x, y, out=out)
+
+    def captured(self, work: Callable[[], None], device: Device) -> Callable[[], None]:
+        """Return what repeats, as one graph on the current stream, all that `work` issues on `device`.
+
+        `work` is called once, and nothing is computed then. It must have run before, and ask for no memory.
+
+        Raises
+        ------
+        DeviceError
+            If it cannot be captured; says why.
+        """
+        raise DeviceError(f"device '{device}' has no graphs")
 
     def is_sparse(self, array: Any) -> bool:
         """Tell whether `array` is a sparse matrix of this device."""

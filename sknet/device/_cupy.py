@@ -10,7 +10,9 @@ import numpy as np
 
 from sknet._scipy import SPECIAL_FUNCTIONS, SpecialFunction, issparse
 from sknet.device._backend import Backend, Kernel, register
+from sknet.device._cublaslt import Library, Products, library
 from sknet.device._device import Device
+from sknet.device._graphs import captured
 from sknet.device._namespace import Namespace
 from sknet.exceptions import DeviceError, DeviceMemoryError
 
@@ -20,6 +22,9 @@ OLDEST = 14  # the major version of CuPy; CuPy 13 refuses `matmul` of vectors wi
 INSTALL = "install CuPy with pip install 'sknet[cuda12]' or 'sknet[cuda13]', or use device='cpu'"
 
 KERNEL_OPTIONS = ("--fmad=false",)  # of NVRTC, in addition to CuPy's own
+
+# The most bytes that products work in, from compute capability 9.0 on and before: as in PyTorch.
+WORKSPACE, WORKSPACE_BEFORE = 32 << 20, 4 << 20
 
 REDUCTIONS = ("all", "any", "argmax", "argmin", "max", "min", "prod", "sum")
 
@@ -120,6 +125,7 @@ class CupyBackend(Backend):
             )
         self._cupy = cupy
         self._sparse = cupyx.scipy.sparse
+        self._lt_libraries: dict[int, Library] = {}  # by device
         self.memory_errors = (DeviceMemoryError, cupy.cuda.memory.OutOfMemoryError)
         self.xp = array_functions(cupy, cupyx.scipy.special)
 
@@ -165,6 +171,34 @@ class CupyBackend(Backend):
         with self.activate(device):
             module = self._cupy.RawModule(code=source, options=KERNEL_OPTIONS, backend="nvrtc")
             return [module.get_function(name) for name in names]
+
+    def products(self) -> Callable[[Any, Any, Any], Callable[[], Any]]:
+        on_device = self._lt_library()
+        if on_device is None:
+            return super().products()
+        made = Products(on_device, self._bytes, self._stream_address)
+        return lambda x, y, out: made.prepared(x, y, out) or self._product(x, y, out)
+
+    def _lt_library(self) -> Library | None:
+        """Return cuBLASLt on the current device; None if it is not installed."""
+        functions = library(self._cupy.cuda.runtime.runtimeGetVersion() // 1000)
+        if functions is None:
+            return None
+        here = self._cupy.cuda.Device()
+        if here.id not in self._lt_libraries:
+            most = WORKSPACE if int(here.compute_capability) >= 90 else WORKSPACE_BEFORE
+            self._lt_libraries[here.id] = Library(functions, most)
+        return self._lt_libraries[here.id]
+
+    def _bytes(self, nbytes: int) -> Any:
+        return self.empty((nbytes,), np.uint8, Device(self.kind, self._cupy.cuda.Device().id))
+
+    def _stream_address(self) -> int:
+        return self._cupy.cuda.get_current_stream().ptr  # type: ignore[no-any-return]
+
+    def captured(self, work: Callable[[], None], device: Device) -> Callable[[], None]:
+        with self.activate(device):
+            return captured(self._cupy, work, device)
 
     def is_sparse(self, array: Any) -> bool:
         return bool(self._sparse.issparse(array))

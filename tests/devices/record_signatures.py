@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 
 from sknet._scipy import SPECIAL_FUNCTIONS
 from sknet.core import PRIMITIVES
-from sknet.device import LinearAlgebra, Namespace, _cupy
+from sknet.device import LinearAlgebra, Namespace, _cupy, _graphs
 from tests.project import source_files
 
 __all__ = ["METHODS", "asked", "full_name", "recorded", "used_in_backend", "used_in_rules"]
@@ -38,7 +38,11 @@ METHODS = (
     "transpose", "view",
 )  # fmt: skip
 # What the backend calls on objects that CuPy gives it.
-ON_OBJECTS = ("cupy.RawModule.get_function", "cupy.cuda.MemoryPool.free_bytes", "cupy.ndarray.get")
+ON_OBJECTS = (
+    "cupy.RawModule.get_function", "cupy.cuda.Graph.launch", "cupy.cuda.MemoryPool.free_bytes",
+    "cupy.cuda.Stream.begin_capture", "cupy.cuda.Stream.end_capture", "cupy.cuda.Stream.is_capturing",
+    "cupy.ndarray.get",
+)  # fmt: skip
 
 
 # -- names ------------------------------------------------------------------------------------
@@ -86,9 +90,10 @@ def _in_namespace(node: ast.Attribute) -> str | None:
 
 def used_in_backend() -> Iterator[tuple[str, ast.Call | None]]:
     """Find the functions that the backend uses, and their calls: ``self._cupy.NAME(...)``, of any depth."""
-    for name, call in _used(inspect.getsource(_cupy), _in_package):
-        if call:
-            yield name, call
+    for module in (_cupy, _graphs):
+        for name, call in _used(inspect.getsource(module), _in_package):
+            if call:
+                yield name, call
 
 
 def _in_package(node: ast.Attribute) -> str | None:

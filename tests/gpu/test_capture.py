@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from sknet._tree import leaves
-from sknet.compile._recalled import forget_programs
-from sknet.core import PRIMITIVES
-from sknet.device import Device, active, backend
+from sknet.device import Device, active
 from tests.engine.loop.test_device_counts import steps_of
 
 pytestmark = pytest.mark.gpu
@@ -190,46 +188,13 @@ def test_an_allocator_that_raises_shows_allocations_in_a_capture(cupy, stream, x
 
 # -- steps ------------------------------------------------------------------------------------
 
-PRODUCT = r"""
-extern "C" __global__ void product(const float *x, const float *y, float *out, int n, int m, int k,
-                                   int x_row, int x_column, int y_row, int y_column)
-{
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n * m)
-        return;
-    float total = 0;
-    for (int j = 0; j < k; j++)
-        total += x[i / m * x_row + j * x_column] * y[j * y_row + i % m * y_column];
-    out[i] = total;
-}
-"""
-
-
-@pytest.fixture
-def products(cupy, monkeypatch):
-    """Products by a kernel, as CuPy cannot capture those of cuBLAS."""
-    kernel = cupy.RawKernel(PRODUCT, "product")
-
-    def matmul(x, y, out):
-        (n, k), m = x.shape, y.shape[1]
-        numbers = (n, m, k, *[stride // 4 for stride in (*x.strides, *y.strides)])
-        kernel((-(-n * m // 64),), (64,), (x, y, out, *map(np.int32, numbers)))
-
-    owner = backend("cuda")
-    monkeypatch.setattr(owner.xp, "matmul", matmul)
-    monkeypatch.setitem(PRIMITIVES["matmul"]._forwards, owner, matmul)  # as it is looked up once
-    forget_programs()
-    yield
-    forget_programs()
-
 
 def refuse(nbytes):
     raise AssertionError(f"{nbytes} bytes are allocated while a stream is captured")
 
 
-@pytest.mark.usefixtures("products")
 @pytest.mark.parametrize("widths", [(6, 10, 3), (5, 40, 9, 40)])
-def test_a_step_but_for_products_is_a_graph_that_gives_the_same_bits(widths, cupy, stream):
+def test_a_step_is_a_graph_that_gives_the_same_bits(widths, cupy, stream):
     steps = steps_of(widths, 32, Device("cuda"))
     with active(Device("cuda")):
         program = steps.program_for(32)

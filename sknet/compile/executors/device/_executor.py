@@ -66,6 +66,7 @@ class CupyProgram:
         self._device, self._owner = device, backend(device.kind)
         self._writer = Writer(plan, exact)
         self._exact = exact
+        self._products = self._owner.products  # one object: what it prepares shares memory
         self._kernels: list[Kernel] = []
         for group in plan.groups:
             self._write(group)
@@ -108,8 +109,18 @@ class CupyProgram:
         for equation in group.equations:
             if equation.output.size and not self.plan.views.is_view(equation):
                 first = len(self._writer.lines)
-                call(self._writer, equation, self._owner)
+                if equation.primitive.name == "matmul" and not self._exact:
+                    self._multiply(equation)
+                else:
+                    call(self._writer, equation, self._owner)
                 self._writer.comment(first, str(equation.output))
+
+    def _multiply(self, equation: Equation) -> None:
+        """Write a product, which is prepared when the step is bound; all of them share memory to work in."""
+        w = self._writer
+        product = w.made(f"{w.function(self._products, 'products')}()", "product")
+        names = ", ".join(map(w.name, (*equation.variables, equation.output)))
+        w.line(f"{w.made(f'{product}({names})', 'p')}()")
 
     def _launch(self, kernels: list[Kernel], group: Group) -> None:
         w = self._writer

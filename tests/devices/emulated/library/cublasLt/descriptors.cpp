@@ -82,7 +82,9 @@ API int cublasLtMatmulPreferenceDestroy(Preference *preference) { return destroy
 
 API int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attribute, const void *value,
                                              size_t size) {
-    return attribute == 1 ? set(preference->workspace, value, size) : lt_success;  // others narrow the search
+    if (attribute == 1) return set(preference->workspace, value, size);
+    if (attribute >= 5 && attribute <= 8) return set(preference->alignments[attribute - 5], value, size);
+    return lt_success;  // others narrow the search
 }
 
 }  // namespace emulator

@@ -46,6 +46,7 @@ struct Layout {
 
 struct Preference {
     uint64_t workspace = 0;
+    uint32_t alignments[4] = {256, 256, 256, 256};  // of a, b, c and d; what the library takes for granted
 };
 
 struct Algorithm {

@@ -1,12 +1,13 @@
 // Products, and what forbids them: sizes, types, workspaces, and pointers that are not the device's.
 #include "epilogues.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace emulator {
 
 static const uint64_t OURS = 0x656D756C61746564;  // an algorithm that the heuristic has returned
-static const size_t WORKSPACE_ALIGNMENT = 256;
+static const size_t WORKSPACE_ALIGNMENT = 256, WORKSPACE = 1024;
 
 // TF32 keeps ten bits of the fraction; ties go away from zero.
 static float rounded(float x, int compute) {
@@ -130,6 +131,14 @@ static bool is_workspace_right(const Algorithm *algorithm, const void *workspace
     return size >= algorithm->data[1] && is_aligned && is_device_memory(workspace);
 }
 
+static bool are_alignments_right(const Algorithm *algorithm, const Product &p) {
+    if (!algorithm) return true;
+    const void *each[4] = {p.a_values, p.b_values, p.c_values, p.d_values};
+    for (int i = 0; i < 4; i++)
+        if ((uintptr_t)each[i] % algorithm->data[2 + i]) return false;
+    return true;
+}
+
 // -- the functions ----------------------------------------------------------------------------
 
 API int cublasLtMatmulAlgoGetHeuristic(void *, Operation *how, Layout *a, Layout *b, Layout *c, Layout *d,
@@ -139,9 +148,10 @@ API int cublasLtMatmulAlgoGetHeuristic(void *, Operation *how, Layout *a, Layout
     if (LtStatus refused = check(*how, *a, *b, *c, *d)) return refused;
     if (most < 1) return lt_invalid_value;
     memset((void *)found, 0, sizeof *found);
-    found->workspace = preference->workspace;
+    found->workspace = std::min(preference->workspace, uint64_t(WORKSPACE));
     found->algorithm.data[0] = OURS;
-    found->algorithm.data[1] = preference->workspace;
+    found->algorithm.data[1] = found->workspace;
+    for (int i = 0; i < 4; i++) found->algorithm.data[2 + i] = preference->alignments[i];
     found->waves = 1;
     *count = 1;
     return lt_success;
@@ -171,6 +181,7 @@ API int cublasLtMatmul(void *, Operation *how, const void *alpha, const void *a_
                     scalar(*how, beta)};
     if (!are_sizes_right(p) || !are_pointers_right(p)) return lt_invalid_value;
     if (!is_workspace_right(algorithm, workspace, size)) return lt_invalid_value;
+    if (!are_alignments_right(algorithm, p)) return lt_invalid_value;
     const Status refused =
         issue_library_call(stream, [p] { p.d.type == FLOAT64 ? run<double>(p) : run<float>(p); });
     return refused ? lt_execution_failed : lt_success;

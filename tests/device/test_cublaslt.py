@@ -1,0 +1,49 @@
+"""Errors of cuBLASLt, from a library that refuses; what it computes is tested where there is one."""
+
+import numpy as np
+import pytest
+
+from sknet.device._cublaslt import Library, library
+from sknet.device._products import form_of
+from sknet.exceptions import DeviceError
+
+FORM = form_of(*(np.ones(shape, "float32") for shape in ((3, 4), (4, 5), (3, 5))))
+
+
+class Refusing:
+    """A library whose functions succeed, but for one."""
+
+    def __init__(self, name, status):
+        self._refused = name, status
+
+    def __getattr__(self, name):
+        refused, status = self._refused
+        return lambda *args: status if name == refused else 0
+
+
+def test_a_handle_that_is_refused():
+    with pytest.raises(
+        DeviceError, match=r"cublasLtCreate failed for a handle: status 1 \(not initialized\)"
+    ):
+        Library(Refusing("cublasLtCreate", 1), 1024)
+
+
+def test_an_algorithm_that_cannot_be_chosen():
+    refusing = Library(Refusing("cublasLtMatmulAlgoGetHeuristic", 14), 1024)
+    expected = r"no algorithm .* \(3, 4\) @ \(4, 5\) of float32: status 14 \(internal error\).*captured"
+    with pytest.raises(DeviceError, match=expected):
+        refusing.chosen(FORM, [256, 512, 768])
+
+
+def test_a_form_without_an_algorithm_is_left_to_others():
+    assert Library(Refusing("cublasLtMatmulAlgoGetHeuristic", 15), 1024).chosen(FORM, [256] * 3) is None
+
+
+def test_a_product_that_fails():
+    failing = Library(Refusing("cublasLtMatmul", 13), 1024)
+    with pytest.raises(DeviceError, match=r"cublasLtMatmul failed for \(3, 4\) @ .* 13 \(execution failed\)"):
+        failing.multiply(FORM)
+
+
+def test_a_library_that_is_not_there():
+    assert library(1) is None

@@ -1,0 +1,89 @@
+"""Compiled products on a GPU: by cuBLASLt where one call does it, else by CuPy; in graphs as well."""
+
+import numpy as np
+import pytest
+
+from sknet import ops
+from sknet.compile import compile
+from sknet.device import Device, _cupy, active, backend, to_device
+from sknet.exceptions import DeviceError
+from tests.contracts.checks import FLOATS
+
+pytestmark = pytest.mark.gpu
+
+CUDA = Device("cuda")
+SHAPES = [
+    ((3, 4), (4, 5)), ((1, 4), (4, 5)), ((3, 1), (1, 5)), ((3, 4), (4, 1)), ((4,), (4, 5)), ((3, 4), (4,)),
+    ((6, 3, 4), (6, 4, 5)), ((6, 3, 4), (4, 5)), ((3, 4), (6, 4, 5)), ((2, 3, 3, 4), (2, 3, 4, 5)),
+    ((2, 1, 3, 4), (2, 3, 4, 5)), ((65, 130), (130, 67)),
+]  # fmt: skip
+
+
+def there(*shape, dtype="float32", seed=0):
+    values = np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    return values, to_device(values, CUDA)
+
+
+def assert_close(found, expected):
+    tolerance = 1e-13 if expected.dtype == np.float64 else 1e-6
+    np.testing.assert_allclose(found.get(), expected, rtol=0, atol=tolerance * max(1, abs(expected).max()))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+def test_products_and_those_of_transposes(left, right, dtype):
+    (x, on_x), (y, on_y) = there(*left, dtype=dtype), there(*right, dtype=dtype, seed=1)
+
+    def function(x, y):
+        found = [ops.matmul(x, y)]
+        if x.ndim > 1 and y.ndim > 1:
+            found.append(ops.matmul(ops.matrix_transpose(y), ops.matrix_transpose(x)))
+        return found
+
+    product, *transposed = compile(function, (on_x, on_y))(on_x, on_y)
+    assert_close(product, x @ y)
+    for found in transposed:
+        assert_close(found, np.swapaxes(x @ y, -1, -2))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("int64")])
+def test_what_cublaslt_does_not_take_is_computed_by_cupy(dtype):
+    x, y = (
+        (10 * np.random.default_rng(0).standard_normal(shape)).astype(dtype) for shape in ((6, 8), (4, 5))
+    )
+    on_x, on_y = to_device(x, CUDA), to_device(y, CUDA)
+    found = compile(lambda x, y: ops.matmul(x[:, ::2], y), (on_x, on_y))(on_x, on_y)
+    assert_close(found, x[:, ::2] @ y)
+
+
+def test_operands_need_not_be_aligned():
+    values, memory = there(41)
+    x, y = memory[1:21].reshape(4, 5), memory[21:].reshape(5, 4)
+    program = compile(ops.matmul, (x, y), slots=(x, y))
+    program.run()
+    assert_close(program.result, values[1:21].reshape(4, 5) @ values[21:].reshape(5, 4))
+
+
+def test_products_in_a_graph():
+    (x, on_x), (y, on_y) = there(30, 40), there(40, 20)
+    program = compile(lambda x, y: ops.matmul(ops.matmul(x, y) * 2, y.T), (on_x, on_y), slots=(on_x, on_y))
+    with active(CUDA):
+        program.run()
+        graph = backend("cuda").captured(program.run, CUDA)
+        for n in range(3):
+            on_x[...] = to_device(x + n, CUDA)
+            program.result.fill(np.nan)
+            graph()
+            assert_close(program.result, (x + n) @ y * 2 @ y.T)
+
+
+def test_without_cublaslt_products_are_cupys(monkeypatch):
+    monkeypatch.setattr(_cupy, "library", lambda major: None)
+    (x, on_x), (y, on_y) = there(30, 40), there(40, 20)
+    program = compile(ops.matmul, (on_x, on_y), slots=(on_x, on_y))
+    with active(CUDA):
+        program.run()
+        assert_close(program.result, x @ y)
+        with pytest.raises(DeviceError, match=r"cuda:0.* cannot be captured.*cuBLAS.*unsupported"):
+            backend("cuda").captured(program.run, CUDA)
+        program.run()
