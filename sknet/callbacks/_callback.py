@@ -100,9 +100,10 @@ class Callback(ParameterObject):
     def epochs_ahead(self) -> int:
         """Return how many epochs may be trained before `on_epoch_end` is called for the first of them.
 
-        More than one makes fits with short epochs faster. The hooks are then called for each epoch in turn,
-        when the last of them has been trained: all but the last call must return None, and must neither
-        change the fit nor look at its model.
+        More than one makes fits with short epochs faster. `on_epoch_end` is then called for each epoch in
+        turn, when the last of them has been trained: all but the last call must return None, and must
+        neither change the fit nor look at its model. A subclass that defines `on_epoch_end` anew has to
+        define this anew, too; a callback with `on_epoch_begin` or `on_block_end` is always called in time.
 
         Returns
         -------

@@ -177,7 +177,10 @@ def _of_parameters(x: Any) -> dict[str, Any]:
 
 
 # Parameters that objects in earlier files do not have yet, and their values there.
-ADDED = {"encoder": None, "value_means": False, "n_members": 1, "bootstrap": False, "verbose": False}
+ADDED = {
+    **{"encoder": None, "value_means": False, "n_members": 1, "bootstrap": False, "verbose": False},
+    "embeddings": False,
+}
 
 
 def _with_parameters(cls: Any, state: dict[str, Any]) -> Any:

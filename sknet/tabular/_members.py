@@ -78,7 +78,8 @@ class Members(ParameterObject):
     batch_size : int or "auto", default="auto"
         Rows per batch.
     embeddings : bool or "auto", default="auto"
-        Whether levels of categories have learned vectors, instead of weights of their own in the first layer.
+        Whether levels of categories have learned vectors, instead of weights of their own in the first layer;
+        those of sparse tables never have.
     piecewise : {"both", "tree", "quantile", "auto"} or None, default="auto"
         As for `TableEncoder`.
     n_bins : int or "auto", default="auto"
@@ -106,6 +107,8 @@ class Members(ParameterObject):
         "piecewise": [StrOptions({"both", "tree", "quantile", "auto"}), None],
         "n_bins": _auto(Interval(Integral, 2, None, closed="left")),
     }
+
+    embeddings: bool | str = False  # of earlier versions
 
     def __init__(
         self,

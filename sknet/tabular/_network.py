@@ -105,10 +105,14 @@ class TabularNet(nn.Module):
         self.body = nn.Sequential(*layers, last)
         self.skip = nn.Linear(n_inputs, n_outputs, bias=False, parametrization="ntp", init="zeros")
 
+    @property
+    def _vectors(self) -> LevelVectors | None:
+        return vars(self).get("vectors")  # none in those of earlier versions
+
     def forward(self, x: Any) -> Tensor:
         if self.scale is not None and self.training and not self.body[0].awaits_data:
             return self._with_scaled_weights(x, self.scale.weight)
-        h = x if self.vectors is None else self.vectors(x)
+        h = x if self._vectors is None else self._vectors(x)
         scaled = h if self.scale is None else self.scale(h)
         output: Tensor = self.body(scaled) + self.skip(scaled)
         return output
@@ -122,8 +126,8 @@ class TabularNet(nn.Module):
         first, *others = self.body
         factors = scale[:, np.newaxis] * first.in_features**-0.5
         weight, of_skip = first.weight * factors, self.skip.weight * factors
-        if self.vectors is not None:
-            weight, of_skip = self.vectors.weights(weight), self.vectors.weights(of_skip)
+        if self._vectors is not None:
+            weight, of_skip = self._vectors.weights(weight), self._vectors.weights(of_skip)
         hidden = x @ weight + first.bias
         for layer in others:
             hidden = layer(hidden)
@@ -133,13 +137,15 @@ class TabularNet(nn.Module):
     def without_vectors(self) -> "TabularNet":
         """Return a network that predicts the same from one-hot columns.
 
-        Vectors times weights are weights. It is a copy, or this one if it has no vectors.
+        Vectors times weights are weights. It is a copy on the host, or this one if it has no vectors.
         """
-        vectors = self.vectors
-        if vectors is None:
+        if self._vectors is None:
             return self
-        assert self.scale is not None
-        plain, scale = self.copy(), self.scale.weight.numpy()
+        plain = self.copy().to(device="cpu")
+        vectors, of_columns = plain._vectors, plain.scale
+        assert vectors is not None
+        assert of_columns is not None
+        scale = of_columns.weight.numpy()
         plain.vectors, plain.scale = None, nn.Scale(vectors.n_features)
         factors = np.ones(vectors.n_features, scale.dtype)
         factors[~vectors.has_vector] = scale[~vectors.is_vector]

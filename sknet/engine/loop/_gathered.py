@@ -36,11 +36,14 @@ class Gathered(Score):
     {'largest': 5.0}
     """
 
+    may_wait = False  # but for those that compute nothing: others may look at the model
+
     def __init__(
         self, n_samples: int, compute: Callable[[Any, Any], Mapping[str, float]], names: Sequence[str]
     ) -> None:
         self._compute, self._names = compute, list(names)
         self.reads_outputs = bool(self._names)
+        self.may_wait = not self._names
         self._came = np.zeros(n_samples, dtype=bool)
         self._outputs: Any = None
 

@@ -82,10 +82,9 @@ class Hooks:
     @property
     def epochs_ahead(self) -> int:
         """How many epochs may be trained before the hooks are called for the first of them."""
-        if self.looks_at_blocks or self.steps_per_block < sys.maxsize:
+        if self.looks_at_blocks or self._of["on_epoch_begin"] or self.steps_per_block < sys.maxsize:
             return 1
-        called = self._of["on_epoch_begin"] + self._of["on_epoch_end"]
-        return min([callback.epochs_ahead() for callback in called], default=sys.maxsize)
+        return min([_epochs_ahead(callback) for callback in self._of["on_epoch_end"]], default=sys.maxsize)
 
     def __bool__(self) -> bool:
         return bool(self.callbacks)
@@ -161,6 +160,13 @@ class Hooks:
 
 def _defines(callback: Callback, name: str) -> bool:
     return getattr(type(callback), name) is not getattr(Callback, name)
+
+
+def _epochs_ahead(callback: Callback) -> int:
+    """Return what a callback allows; a subclass that looks at epochs itself has to allow it anew."""
+    defined = {"epochs_ahead", "on_epoch_end"}
+    latest = next(kind for kind in type(callback).__mro__ if defined & {*vars(kind)})
+    return callback.epochs_ahead() if "epochs_ahead" in vars(latest) else 1
 
 
 def _name(callback: Callback, name: str) -> str:

@@ -16,7 +16,7 @@ from sknet.engine.loop._fit import Fit, Record
 from sknet.engine.loop._group import current_group
 from sknet.engine.loop._hooks import Hooks, KeptError
 from sknet.engine.loop._interrupt import InterruptGuard
-from sknet.engine.loop._scores import Score
+from sknet.engine.loop._scores import Score, may_wait
 from sknet.engine.loop._sums import Sums
 from sknet.engine.loop._validation import Validation
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError, StateError
@@ -136,8 +136,8 @@ class Epochs(ABC):
         """
         raise NotImplementedError
 
-    def enter(self, number: int) -> int:
-        """Be where the epoch of this index among several is trained; return its number of batches so far."""
+    def enter(self, number: int) -> np.ndarray[Any, Any]:
+        """Be where the epoch of this index among several is trained; return its losses so far."""
         raise NotImplementedError
 
     @abstractmethod
@@ -224,16 +224,16 @@ class Loop:
             self._number = 0
             epochs.sums.begin(self._new_score())
         self._run_epoch(hooks, self._number)
-        return self._end_epoch(hooks, started)
+        self._record(started)
+        return hooks.call("on_epoch_end")
 
-    def _end_epoch(self, hooks: Hooks, started: float) -> bool:
-        """Record an epoch that has been trained, and when; return whether the fit ends."""
+    def _record(self, started: float) -> None:
+        """Record an epoch that has been trained, and since when."""
         fit = self._fit
         self.n_iter, self._number = self.n_iter + 1, None
         record = self._measured()
         fit.model.progress = fit.model.progress.epoch_ended(self._epochs.sums.n_rows)
         fit.close_epoch({**record, "time": time.perf_counter() - started})
-        return hooks.call("on_epoch_end")
 
     def _at_once(self, hooks: Hooks) -> int:
         """Return how many epochs are trained before anything looks at them."""
@@ -241,36 +241,45 @@ class Loop:
         if left < 2 or self._number is not None or self._validation is not None:
             return 1
         most = min(hooks.epochs_ahead, left)
-        return self._epochs.at_once(self.n_iter, most, self._left) if most > 1 else 1
+        if most < 2 or not may_wait(self._new_score()):
+            return 1
+        return self._epochs.at_once(self.n_iter, most, self._left)
 
     def _run_several(self, hooks: Hooks, n_epochs: int) -> bool:
         """Train for several epochs, then go through them one by one; return whether the fit ends."""
         fit, epochs, started = self._fit, self._epochs, time.perf_counter()
         self.guard.poll()
         epochs.sums.begin(self._new_score())
-        n_whole, stopped = epochs.train_several(n_epochs), False
+        n_whole, told = epochs.train_several(n_epochs), 0
         each = (time.perf_counter() - started) / n_epochs
-        for number in range(n_whole):
-            fit.epoch = self.n_iter + 1
-            hooks.call("on_epoch_begin")
-            self._enter(number)
-            epochs.end(0)
-            stopped = self._end_epoch(hooks, time.perf_counter() - each)
-            if stopped and number + 1 < n_epochs:
-                raise RuntimeError(
-                    f"{type(hooks.stopped_by).__name__} ended the fit in epoch {fit.epoch}, but its "
-                    f"epochs_ahead() had allowed {n_epochs - number - 1} more to be trained by then"
-                )
+        try:
+            while told < n_whole and not hooks.stopped_by:
+                told += 1
+                self._enter(told - 1)
+                self._record(time.perf_counter() - each)
+                hooks.call("on_epoch_end")
+        finally:  # an error does not undo epochs that are trained
+            for number in range(told, n_whole):
+                self._enter(number)
+                self._record(time.perf_counter() - each)
+        if hooks.stopped_by and told < n_epochs:
+            epoch, more = fit.epoch - n_whole + told, n_epochs - told
+            raise RuntimeError(
+                f"{type(hooks.stopped_by).__name__} ended the fit in epoch {epoch}, but its epochs_ahead() "
+                f"had allowed {more} more to be trained by then"
+            )
         if n_whole < n_epochs:
             self._number = self._enter(n_whole)
-        return stopped
+        return bool(hooks.stopped_by)
 
     def _enter(self, number: int) -> int:
         """Be where the epoch of this index among several is trained; return its number of batches."""
+        fit = self._fit
+        fit.epoch = self.n_iter + 1
         self._epochs.sums.begin(self._new_score())
-        done = self._epochs.enter(number)
-        self._fit.step += done
-        return done
+        fit.losses = self._epochs.enter(number)
+        fit.step += len(fit.losses)
+        return len(fit.losses)
 
     @property
     def _left(self) -> int:

@@ -12,7 +12,7 @@ from sknet._hints import suggestion
 from sknet.callbacks.extend import direction_of
 from sknet.core import Tensor, no_grad
 from sknet.device import to_host
-from sknet.engine.loop._scores import Accuracy, RSquared, Score
+from sknet.engine.loop._scores import Accuracy, RSquared, Score, may_wait
 from sknet.losses import Loss
 
 __all__ = ["NamedScores", "check_scores"]
@@ -39,8 +39,11 @@ class NamedScores(Score):
     {'accuracy': 0.5}
     """
 
+    may_wait = False  # but for those whose scores all may
+
     def __init__(self, scores: Mapping[str, Score]) -> None:
         self._scores = dict(scores)
+        self.may_wait = all(map(may_wait, self._scores.values()))
         self.reads_outputs = any(score.reads_outputs for score in self._scores.values())
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:

@@ -3,7 +3,6 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from sknet.device import to_host
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
-__all__ = ["Accuracy", "RSquared", "Score"]
+__all__ = ["Accuracy", "RSquared", "Score", "may_wait"]
 
 NARROW = 64  # up to this many classes, a loop over columns is faster than one over rows
 
@@ -25,6 +24,9 @@ class Score(ABC):
     ----------
     reads_outputs : bool
         Whether `add` has to be called.
+    may_wait : bool
+        Whether it reads nothing but what `add` gets, so that `add` may be called after further training. A
+        subclass does not inherit it, as it may read more.
 
     Examples
     --------
@@ -36,6 +38,7 @@ class Score(ABC):
     """
 
     reads_outputs: bool = True
+    may_wait: bool = False
 
     @abstractmethod
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
@@ -92,6 +95,11 @@ class Score(ABC):
         """Continue from what `state` returned for the same rows."""
 
 
+def may_wait(score: Score) -> bool:
+    """Tell whether rows may be added to a score after further training."""
+    return "may_wait" in vars(type(score)) and score.may_wait
+
+
 class Accuracy(Score):
     """Weighted share of rows with all labels right.
 
@@ -116,6 +124,8 @@ class Accuracy(Score):
     0.5
     """
 
+    may_wait = True
+
     def __init__(self, threshold: float = 0.0, ignore_index: int | None = None) -> None:
         self._threshold, self._ignore_index = threshold, ignore_index
         self._right = self._all = 0.0
@@ -133,15 +143,16 @@ class Accuracy(Score):
         self._all += float(len(right) if weight is None else weight.sum())
 
     def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
-        if self._ignore_index is not None:
+        if self._ignore_index is not None or type(self) is not Accuracy:
             return None
         output, target, _ = _as_rows(to_host(output), to_host(target), None)
         right = self._is_right(output, target).reshape(n_epochs, -1)
-        sums = output.reshape(n_epochs, -1).sum(axis=1)
+        if not np.isfinite(output.sum()):
+            return None
         found: list[Score] = []
-        for count, total in zip(np.count_nonzero(right, axis=1).tolist(), sums.tolist(), strict=True):
+        for count in np.count_nonzero(right, axis=1).tolist():
             score = Accuracy(self._threshold)
-            score._right, score._all, score._finite = float(count), float(right.shape[1]), isfinite(total)
+            score._right, score._all = float(count), float(right.shape[1])
             found.append(score)
         return found
 
@@ -245,6 +256,8 @@ class RSquared(Score):
     >>> score.result()
     1.0
     """
+
+    may_wait = True
 
     def __init__(self, target: Any, weight: Any, loss: Loss) -> None:
         self._predict = loss.predict

@@ -47,8 +47,8 @@ class Several:
         y, _ = self.batches.take_targets(self.orders.reshape(-1))
         return empty.of_epochs(n_epochs, self.outputs.reshape((-1, *self.outputs.shape[2:])), y)
 
-    def add_to(self, sums: Sums, number: int, score: Score | None) -> int:
-        """Add an epoch, with its score if that is known, to empty sums; return its number of steps."""
+    def add_to(self, sums: Sums, number: int, score: Score | None) -> Any:
+        """Add an epoch, with its score if that is known, to empty sums; return the losses of its steps."""
         n_batches, size = self.batches.n_batches, self.batches.size
         losses = self.losses[number * n_batches :][:n_batches]
         n_rows = min(len(losses) * size, self.batches.n_samples)
@@ -59,4 +59,4 @@ class Several:
             sums.add_scored(blocks, score)
         else:
             sums.add_several(blocks, None if self.outputs is None else self.outputs[number, :n_rows])
-        return len(losses)
+        return losses

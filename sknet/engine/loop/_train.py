@@ -160,14 +160,14 @@ class RowEpochs(Epochs):
                 self.begin()
         return several.n_whole
 
-    def enter(self, number: int) -> int:
+    def enter(self, number: int) -> np.ndarray[Any, Any]:
         assert self._several is not None
         if self._order is not None:
             self._order = self._several.orders[number]
         score = None if self._scores is None else self._scores[number]
-        done = self._several.add_to(self.sums, number, score)
-        self.fit.model.progress = self.fit.model.progress.stepped(done)
-        return done
+        losses: np.ndarray[Any, Any] = self._several.add_to(self.sums, number, score)
+        self.fit.model.progress = self.fit.model.progress.stepped(len(losses))
+        return losses
 
     def has(self, number: int) -> bool:
         return number < self._batches.n_batches

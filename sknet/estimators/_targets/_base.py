@@ -152,6 +152,8 @@ class Agreement(Score):
         From raw outputs to numbers of classes, of the targets' shape.
     """
 
+    may_wait = True
+
     def __init__(self, decide: Callable[[Any], Any]) -> None:
         self._decide = decide
         self._right = self._all = 0.0

@@ -144,6 +144,126 @@ def test_a_callback_ends_the_fit_only_where_it_said(calls):
         fits[2].fit(X, LABELS)
 
 
+def test_a_subclass_that_looks_at_epochs_allows_none_ahead(calls):
+    """Whatever the class it is of allows."""
+
+    class BelowALoss(EarlyStopping):
+        def on_epoch_end(self, fit):
+            super().on_epoch_end(fit)
+            self.norms_ = [*getattr(self, "norms_", []), float(abs(fit.model.parameters["0.weight"]).sum())]
+            return "stop" if fit.record["loss"] < 1.0 else None
+
+    stopping = BelowALoss("loss", patience=np.inf, restore_best=False)
+    params = {"random_state": 0, "max_iter": 300, "tol": 0.0, "n_iter_no_change": np.inf}
+    model = MLPClassifier((8,), **params, callbacks=[stopping]).fit(X, LABELS)
+    assert not calls
+    assert model.history_["loss"][-1] < 1.0 <= min(model.history_["loss"][:-1])
+    assert len(set(model.callbacks_[0].norms_)) == model.n_iter_
+
+
+def test_a_callback_before_epochs_is_called_in_time(calls):
+    class Beginning(Reading):
+        def on_epoch_begin(self, fit):
+            return "stop" if fit.epoch == 8 else None
+
+    model = MLPClassifier((8,), random_state=0, max_iter=20, callbacks=[Beginning(5)]).fit(X, LABELS)
+    assert not calls
+    assert model.n_iter_ == 7
+
+
+def test_scores_that_look_at_the_model_see_each_epoch(calls):
+    """Those of functions may; a score that is known reads outputs alone."""
+    models = [Model(nn.Linear(4, 3), "log_loss", Adam(0.01), random_state=0) for _ in range(2)]
+    found = []
+    for model, callbacks in zip(models, ([], [Watching()]), strict=True):
+        scores = {"norm": lambda *_, model=model: float(abs(model.parameters["weight"]).sum())}
+        found.append(model.fit(X, LABELS, epochs=12, scores=scores, callbacks=callbacks)["norm"])
+    assert found[0] == found[1]
+    assert len(set(found[0])) == 12
+    assert not calls
+
+    def mean_probability(estimator, X, y):
+        return float(estimator.predict_proba(X + 1.0)[:, 0].mean())
+
+    for callbacks in ([], [Watching()]):
+        model = MLPClassifier(
+            (8,), random_state=0, max_iter=12, scoring=mean_probability, callbacks=callbacks
+        )
+        found.append(model.fit(X, LABELS).history_["mean_probability"])
+    assert found[2] == found[3]
+    assert not calls
+
+
+class Wrong(sknet.engine.Accuracy):
+    def result(self):
+        return 1.0 - super().result()
+
+
+class WaitingWrong(Wrong):
+    may_wait = True
+
+
+@pytest.mark.parametrize("score", [Wrong, WaitingWrong, sknet.engine.Accuracy])
+def test_subclasses_of_scores_score_themselves(score, calls):
+    found = []
+    for callbacks in ([], [Watching()]):
+        model = Model(nn.Linear(4, 3), "log_loss", Adam(0.01), random_state=0)
+        batches, history = sknet.engine.Batches(X, LABELS, None, 50, model.dtype, model.device), {}
+        history = sknet.engine.History()
+        _train.train(model, batches, history, _train.Settings(max_iter=12), score, callbacks=callbacks)
+        found.append(history["score"])
+    assert found[0] == found[1]
+    assert bool(calls) == (score is not Wrong)
+
+
+def test_outputs_that_are_not_finite_do_not_reach_other_epochs(calls):
+    """With ties in some epochs, and NaN in others."""
+    found = []
+    for callbacks in ([], [Watching()]):
+        rate = SGD(lambda progress: 0.0 if progress.epoch < 4 else 1e38)
+        model = Model(nn.Linear(4, 3, init="zeros"), "log_loss", rate, random_state=0)
+        history = sknet.engine.History()
+        batches = sknet.engine.Batches(X, LABELS, None, 150, model.dtype, model.device)
+        settings = _train.Settings(max_iter=12, check_finite=False)
+        with np.errstate(all="ignore"):
+            _train.train(model, batches, history, settings, sknet.engine.Accuracy, callbacks=callbacks)
+        found.append(history["score"])
+    np.testing.assert_array_equal(*found)
+    assert calls
+    assert np.isnan(found[0]).any()
+
+
+def test_an_error_leaves_all_that_is_trained(calls):
+    """The counters of the model are those of its weights, so that it can go on."""
+
+    class Failing(Reading):
+        def epochs_ahead(self):
+            return self.ahead
+
+        def on_epoch_end(self, fit):
+            if fit.epoch == 7:
+                raise RuntimeError("no")
+
+    models = [Model(nn.Linear(4, 3), "log_loss", Adam(Cosine(0.01)), random_state=0) for _ in range(2)]
+    how = {"batch_size": 50}
+    with pytest.raises(RuntimeError, match="no"):
+        models[0].fit(X, LABELS, epochs=20, **how, callbacks=[Failing(5)])
+    assert calls[:2] == [5, 5]
+    models[1].fit(X, LABELS, epochs=20, **how, callbacks=[Reading(5, ends=10)])
+    assert_the_same(*models)
+
+
+def test_the_losses_at_the_end_are_those_of_the_last_batches(calls):
+    class Ending(Callback):
+        def on_fit_end(self, fit):
+            self.losses_ = fit.losses.tolist()
+
+    model = MLPClassifier((8,), random_state=0, max_iter=9, batch_size=50, callbacks=[Ending()])
+    losses = model.fit(X, LABELS).callbacks_[0].losses_
+    assert calls
+    assert np.mean(losses) == pytest.approx(model.history_["loss"][-1])
+
+
 @pytest.mark.parametrize("batch_size", [150, 50, 40])
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_a_step_that_fails_leaves_what_was_there_before(batch_size, shuffle, calls):
