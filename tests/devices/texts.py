@@ -17,8 +17,9 @@ from sknet._tree import map_leaves
 from sknet.compile import compile
 from sknet.compile._recalled import forget_programs
 from sknet.compile.executors.device._c_scalar import TYPES
-from sknet.device import Device, to_device
+from sknet.device import Device, backend, to_device
 from sknet.engine import Batches
+from sknet.engine.loop._device_ring import Ring
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam
@@ -192,9 +193,32 @@ def of_graphs() -> Programs:
     yield "views of every kind", _compiled(layouts, shapes)
 
 
+def of_blocks() -> Programs:
+    """What steps of a block begin and end with."""
+    for dtype in [*FLOATS, "float16"]:
+        for n_rows, n_numbers, width in ((1, 1, 1), (8, 3, 7), (8192, 3, 10)):
+
+            def make(
+                dtype: Any = dtype, n_rows: int = n_rows, n: int = n_numbers, width: int = width
+            ) -> Ring:
+                zeros = backend(DEVICE.kind).zeros
+                order, report, output = (
+                    zeros(shape, of, DEVICE)
+                    for shape, of in [((n_rows,), np.int64), ((3,), dtype), ((n_rows, width), dtype)]
+                )
+                ring = Ring(DEVICE, zeros((n,), dtype, DEVICE), 4, n_rows)
+                ring.begin(n_rows, order, order)
+                ring.end(report, output, None)
+                ring.end(report, output, output)
+                return ring
+
+            yield f"a block of steps on {n_rows} rows in {dtype}", make
+
+
 PROGRAMS = {
     "ops": of_ops, "records": of_records, "layers": of_layers, "losses": of_losses,
     "optimizers": of_optimizers, "sizes": of_sizes, "reductions": of_reductions, "graphs": of_graphs,
+    "blocks": of_blocks,
 }  # fmt: skip
 
 

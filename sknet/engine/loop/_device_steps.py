@@ -13,13 +13,14 @@ from sknet import ops
 from sknet.compile import Compiled
 from sknet.compile import compile as compiled
 from sknet.core import Tensor
-from sknet.device import active, backend, device_of, namespace, to_device, to_host
-from sknet.engine.loop._batches import Batches, take_rows
+from sknet.device import active, backend, namespace, to_host
+from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._device_ring import Issued, Ring
+from sknet.engine.loop._device_rows import DeviceRows
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import Block, EagerSteps, Steps
-from sknet.engine.state import Fingerprint, each_input
+from sknet.engine.state import Fingerprint
 from sknet.engine.step import (
-    Batch,
     DeviceInputs,
     DeviceOutputs,
     advance,
@@ -44,11 +45,13 @@ class DeviceSteps(Steps):
     """Steps that run one after the other on the device, without the host waiting for any of them.
 
     Everything that changes is in the device's memory at fixed addresses: parameters, slots, buffers,
-    the counter of the random stream, the optimizer's scalars and the batch. Each step checks on the
-    device whether loss and gradient are finite. If not, it changes nothing, and neither does any later
-    step; the host, which synchronises once per block, then repeats the failing step eagerly, to raise
-    an error that names the parameter. (A false alarm, such as a sum of squares that overflows, passes
-    there.)
+    the counter of the random stream, the optimizer's scalars, the batch, and the number of the step, by
+    which a step finds its rows and the place of its report. So a step that has run once is captured as a
+    graph, unless the device or what the step calls refuses (`refusals` says why), and a block of steps is
+    a loop of launches of this graph. Each step checks on the device whether loss and gradient are finite.
+    If not, it changes nothing, and neither does any later step; the host, which synchronises once per
+    block, then repeats the failing step eagerly, to raise an error that names the parameter. (A false
+    alarm, such as a sum of squares that overflows, passes there.)
 
     Parameters
     ----------
@@ -63,15 +66,18 @@ class DeviceSteps(Steps):
         self._optimizer = model.optimizer.in_steps()
         self._owner = backend(model.device.kind)
         self._programs: dict[int, Compiled] = {}
+        self._issued: dict[tuple[int, bool], tuple[Any, Issued]] = {}
         self._per_step = 1.0  # seconds; so that the first block has one step
         with active(model.device):
             with self._asking("the rows of the data"):
-                self._rows = _Rows(batches)
+                self._rows = DeviceRows(batches)
             with self._asking("parameters and what the optimizer keeps"):
                 self._make_state()
             with self._asking("a step"):
                 self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
-                self._make_ring()
+                self._most = min(MOST_STEPS, batches.n_batches)
+                size = min(batches.size, batches.n_samples)
+                self._ring = Ring(model.device, self._numbers, self._most, size)
             self._bytes_of_outputs = self._owner.free_memory(model.device) // SHARE
             self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
@@ -108,13 +114,6 @@ class DeviceSteps(Steps):
         self._buffers = buffers
         self._state = DeviceInputs(flat, slots, buffers, self._counter, self._is_fine, hyper)
 
-    def _make_ring(self) -> None:
-        """Allocate the inputs and reports of the steps of one block, and the views for each step."""
-        self._most = min(MOST_STEPS, self.batches.n_batches)
-        self._table = self._zeros((self._most, self._numbers.shape[0]), self.model.dtype)
-        self._reports = self._zeros((self._most, 3), self.model.dtype)
-        self._lines = [(self._table[i], self._reports[i]) for i in range(self._most)]
-
     def program_for(self, n_rows: int) -> Compiled:
         """Return the program of a step on this many rows."""
         found = self._programs.get(n_rows)
@@ -131,9 +130,9 @@ class DeviceSteps(Steps):
         model, shape = self.model, self._output.shape
         with active(model.device):
             _, n_rows = self.batches.part(order, first)
-            room, most = None, min(most, self._most)
+            most = min(most, self._most)
             if outputs is not None:
-                xp, dtype = namespace(self._reports), self._output.dtype
+                xp, dtype = namespace(self._ring.reports), self._output.dtype
                 with self._asking("outputs that wait for their score"):
                     room = outputs.free(n_rows, shape[1:], dtype, xp, self._bytes_of_outputs)
                 most = min(most, len(room) // n_rows)
@@ -142,7 +141,7 @@ class DeviceSteps(Steps):
             steps = self._at_once(order, first, most, self._per_step)
             started = time.perf_counter()
             with self._asking("a step"):
-                reports = self._issue(order, first, n_rows, steps, room)
+                reports = self._issue(order, first, n_rows, steps, outputs)
             steps = len(reports)
             done = steps if reports[:, 2].all() else int(np.argmin(reports[:, 2]))
             if not done:
@@ -152,115 +151,60 @@ class DeviceSteps(Steps):
         losses = per_output(model, 1.0, self._output) * reports[:done, 0] + reports[:done, 1]
         return Block(losses, done * n_rows)
 
-    def _issue(self, order: Any, first: int, n_rows: int, steps: int, room: Any) -> np.ndarray:
+    def _issue(self, order: Any, first: int, n_rows: int, steps: int, outputs: Outputs | None) -> np.ndarray:
         """Issue some steps; return their reports as a host array. If memory runs out, there are fewer."""
-        model, program = self.model, self.program_for(n_rows)
-        inputs: DeviceInputs = program.slots
-        found: DeviceOutputs = program.result
+        model, slots, start = self.model, self.program_for(n_rows).slots, first * self.batches.size
         known = model.memory.untrained
         for name, array in self._buffers.items():
             array[...] = known[name]
         self._counter[...] = model.progress.step
         self._is_fine[...] = True
-        numbers = self._optimizer.hyper_table(model.progress, steps).astype(model.dtype)
-        self._table[:steps] = to_device(numbers, model.device)
-        for i, (line, place) in enumerate(self._lines[:steps]):
+        self._rows.start(order)
+        numbers = self._optimizer.hyper_table(model.progress, steps)
+        self._ring.start(numbers, start, 0 if outputs is None else outputs.n_rows)
+        for i in range(steps):
             try:
-                self._rows.take_into(order, (first + i) * self.batches.size, n_rows, inputs)
-                self._numbers[...] = line
-                program.run()
+                self._rows.send_into(order, start + i * n_rows, n_rows, slots)
+                self._step_on(n_rows, None if outputs is None else outputs.memory)()
             except self._owner.memory_errors:
                 if not i:
                     raise
                 steps = i  # the error is raised by the next block, when the model knows of these steps
                 break
-            place[...] = found.report
-            if room is not None:
-                room[i * n_rows : (i + 1) * n_rows] = found.output
-        return np.asarray(to_host(self._reports[:steps]), dtype=np.float64)
+        return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
 
+    def _step_on(self, n_rows: int, outputs: Any) -> Issued:
+        """Return the work of a step on so many rows, whose outputs go to an array, or to none."""
+        key = n_rows, outputs is None
+        memory, issued = self._issued.get(key, (None, None))
+        if issued is None or memory is not outputs:
+            issued = Issued(self._launches(n_rows, outputs), self.model.device)
+            self._issued[key] = outputs, issued
+        return issued
 
-class _Rows:
-    """The rows of a data set, gathered on the device in the order of an epoch.
+    def _launches(self, n_rows: int, outputs: Any) -> Callable[[], None]:
+        program, rows, ring = self.program_for(n_rows), self._rows, self._ring
+        found: DeviceOutputs = program.result
+        is_plain = self._owner.is_plain(found.output)
+        output = found.output if is_plain else self._zeros(found.output.shape, found.output.dtype)
+        begin = ring.begin(n_rows, rows.order_of_X, rows.order_of_targets)
+        end = ring.end(found.report, output, outputs)
+        of_X, of_targets = ring.rows[:n_rows], ring.targets[:n_rows]
 
-    Parameters
-    ----------
-    batches : Batches
-        The rows.
-    """
+        def issue() -> None:
+            begin()
+            rows.take_into(of_X, of_targets, program.slots)
+            program.run()
+            if not is_plain:
+                output[...] = found.output
+            end()
 
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
-        self._dtypes = batches.input_dtype
-        self._X = each_input(self._resident, batches.X, self._dtypes)
-        self._order: Any = None
-        self._placed: tuple[Any, Any] | None = None
+        return issue
 
-    def _resident(self, X: Any, dtype: Any) -> Any:
-        """Return an input on the device and in its dtype, if it fits into half of the free memory."""
-        device, owner = self._batches.device, backend(self._batches.device.kind)
-        is_there = device_of(X) == device
-        if is_there and X.dtype == dtype:
-            return X
-        if math.prod(X.shape) * dtype.itemsize > owner.free_memory(device) // 2:
-            return X
-        try:
-            return X.astype(dtype) if is_there else to_device(X.astype(dtype, copy=False), device)
-        except owner.memory_errors:  # free memory may be in pieces
-            return X
-
-    def example(self, n_rows: int) -> Batch:
-        """Return inputs, targets and weights (or None) of the first rows."""
-        batches = self._batches
-        zeros = backend(batches.device.kind).zeros
-
-        def one(x: Any, dtype: Any) -> Any:
-            return zeros((n_rows, *x.shape[1:]), dtype, batches.device)
-
-        X = each_input(one, self._X, self._dtypes)
-        return Batch(X, *batches.take_targets(slice(0, n_rows)))
-
-    def take_into(self, order: Any, start: int, n_rows: int, slots: DeviceInputs) -> None:
-        """Write rows of an epoch's order, from `start` on, into device arrays."""
-        batches, part = self._batches, slice(start, start + n_rows)
-        mine, targets = self._places(order)
-        gathered = None
-
-        def fill(x: Any, slot: Any, name: Any = None) -> None:
-            nonlocal gathered
-            if x.dtype == slot.dtype and device_of(x) == batches.device:
-                _gather(x, mine, part, slot)
-            else:
-                if gathered is None:
-                    gathered = batches.take(part if order is None else order[part]).X
-                slot[...] = gathered if name is None else gathered[name]
-
-        if isinstance(slots.X, dict):
-            for name, slot in slots.X.items():
-                fill(self._X[name], slot, name)
-        else:
-            fill(self._X, slots.X)
-        _gather(batches.y, targets, part, slots.y)
-        if slots.weight is not None:
-            _gather(batches.weight, targets, part, slots.weight)
-
-    def _places(self, order: Any) -> tuple[Any, Any]:
-        """Return the order of rows of X, and of targets, in this epoch; None for that of the data."""
-        if self._placed is None or self._order is not order:
-            batches = self._batches
-            chosen = batches.chosen
-            rows = order if chosen is None else np.asarray(chosen)[slice(None) if order is None else order]
-            self._order = order
-            here = [None if x is None else to_device(x, batches.device) for x in (rows, order)]
-            self._placed = here[0], here[1]
-        return self._placed
-
-
-def _gather(array: Any, order: Any, part: slice, out: Any) -> None:
-    if order is None:
-        out[...] = take_rows(array, part)
-    else:
-        array.take(order[part], axis=0, out=out)
+    @property
+    def refusals(self) -> list[str]:
+        """Why steps are launched one by one rather than as graphs, if that was tried and refused."""
+        return [issued.refusal for _, issued in self._issued.values() if issued.refusal is not None]
 
 
 def _step_function(model: "Model", weighted: bool, check_finite: bool) -> Callable[..., DeviceOutputs]:

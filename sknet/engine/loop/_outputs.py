@@ -80,6 +80,11 @@ class Outputs:
         return array
 
     @property
+    def memory(self) -> Any:
+        """The whole buffer, of which `free` returns a part; None before."""
+        return self._array
+
+    @property
     def waiting(self) -> Any:
         """The buffered outputs, of shape (n_rows, ...); None if there never were any."""
         return None if self._array is None else self._array[: self.n_rows]

@@ -11,7 +11,7 @@ from sknet.device import active
 from tests.devices import fake, kernels, texts
 
 # Steps of these allocate: their primitives take indices that are arrays, or work in arrays that no plan
-# knows of (`executors/device/_calls.py`). Everything else can be captured, but for its products.
+# knows of (`executors/device/_calls.py`). Everything else can be captured.
 ALLOCATING = (
     "AdaptiveMaxPool", "AvgPool", "CTC", "CategoryEmbeddings", "Conv", "Embedding", "GRU", "LSTM", "MaxPool",
     "RNN", "the network images", "the network sequences",
@@ -32,14 +32,12 @@ def programs():
 def refused(steps):
     """Run a step as if it were captured; return what is refused."""
     n_rows = min(steps.batches.size, steps.batches.n_samples)
-    program = steps.program_for(n_rows)
     with active(steps.model.device), fake.idle():
-        steps._rows.take_into(None, 0, n_rows, program.slots)  # allocates its memory
-        program.run()
+        issue = steps._launches(n_rows, None)
+        issue()  # allocates its memory
         try:
             with fake.capturing():
-                steps._rows.take_into(None, 0, n_rows, program.slots)
-                program.run()
+                issue()
         except fake.CaptureRefusedError as error:
             return str(error)
     return None

@@ -79,13 +79,13 @@ def test_a_block_ends_before_the_step_that_has_no_memory(fake_device, monkeypatc
         expected.run(None, first, 1)
     monkeypatch.setattr(fake, "FREE_MEMORY", 0)
     steps = steps_on(fake_device)
-    taking = steps._rows.take_into
+    sending = steps._rows.send_into
 
     def failing(order, start, n_rows, slots):
         with fake.allocating(0) if start >= 24 else nullcontext():
-            taking(order, start, n_rows, slots)
+            sending(order, start, n_rows, slots)
 
-    monkeypatch.setattr(steps._rows, "take_into", failing)
+    monkeypatch.setattr(steps._rows, "send_into", failing)
     assert len(steps.run(None, 0).losses) == 3
     with pytest.raises(DeviceMemoryError):
         steps.run(None, 3)
