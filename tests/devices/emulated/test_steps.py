@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from sknet import MLPClassifier, Model, nn
-from sknet.device import Device, _cupy, active, backend, to_host
-from sknet.engine import Batches
-from sknet.engine.loop import _device_steps, _steps
-from sknet.engine.loop._device_steps import DeviceSteps
-from sknet.engine.loop._outputs import Outputs
-from sknet.exceptions import DeviceError, NonFiniteError
+from sknet import MLPClassifier, nn
+from sknet.device import Device, active, backend
+from sknet.exceptions import NonFiniteError
 from tests.devices.emulated import counted, idle
 from tests.engine.loop.test_device_counts import LAUNCHES, outputs_of, steps_of
 from tests.estimators.data import quiet
+from tests.gpu import test_graphs
+from tests.gpu.test_graphs import CLASSES, NETWORKS, X, long_blocks, trained
+
+__all__ = ["long_blocks"]  # a fixture
 
 CUDA = Device("cuda")
 
@@ -34,147 +34,14 @@ def test_a_step(widths, size):
     assert counts[5].allocations == counts[2].allocations
 
 
-# -- the same bits ----------------------------------------------------------------------------
-
-RNG = np.random.default_rng(0)
-X, CLASSES, WEIGHT = RNG.standard_normal((100, 6)), RNG.integers(0, 3, 100), RNG.uniform(0.5, 2, 100)
-NETWORKS = {
-    "dense": lambda: (nn.Linear(6, 10), nn.ReLU(), nn.Linear(10, 3)),
-    "dropout": lambda: (nn.Linear(6, 10), nn.Dropout(0.3), nn.Tanh(), nn.Linear(10, 3)),
-    "buffers": lambda: (nn.Linear(6, 10), nn.BatchNorm(10), nn.ReLU(), nn.Linear(10, 3)),
-}
+# -- whole fits -------------------------------------------------------------------------------
 
 
-def trained(layers, dtype, optimizer="adam", *, weight=None, is_scored=True, chosen=None, shuffle=True):
-    """Train for two epochs in batches of 16 rows; return losses, outputs and state, and the steps."""
-    settings = {"optimizer": optimizer, "alpha": 1e-3, "random_state": 0, "dtype": dtype}
-    model = Model(nn.Sequential(*layers()), "log_loss", device=CUDA, **settings)
-    n = 100 if chosen is None else len(chosen)
-    batches = Batches(X, CLASSES, weight, 16, model.dtype, model.device, chosen)
-    model.materialize(batches.X)
-    steps, outputs, losses, scored = DeviceSteps(model, batches, True), Outputs(n), [], [np.zeros((0, 3))]
-    for epoch in range(2):
-        first, order = 0, np.random.default_rng(epoch).permutation(n) if shuffle else None
-        while first < batches.n_batches:
-            block = steps.run(order, first, outputs=outputs if is_scored else None)
-            first += len(block.losses)
-            losses.append(block.losses)
-            if is_scored:
-                outputs.add(block.n_rows)
-        scored += [to_host(part).copy() for part in outputs.parts(also_last=True)]
-    flat, slots = model.memory.flat_buffers()
-    kept = [flat, *slots.values(), *model.memory.untrained.values()]
-    return [np.concatenate(losses), np.concatenate(scored), *[to_host(x) for x in kept]], steps
-
-
-def launched(monkeypatch, *args, **options):
-    """Train without graphs."""
-
-    def refuse(self, work, device):
-        raise DeviceError("the test wants launches")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_cupy.CupyBackend, "captured", refuse)
-        found, steps = trained(*args, **options)
-    assert set(steps.refusals) == {"the test wants launches"}
-    return found
-
-
-def assert_same(found, expected):
-    for mine, theirs in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
-
-
-@pytest.fixture(autouse=True)
-def _long_blocks(monkeypatch):
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)  # as many steps as memory permits
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("network", NETWORKS)
-def test_graphs_give_the_bits_of_launches(network, dtype, monkeypatch):
+@pytest.mark.usefixtures("long_blocks")
+def test_a_graph_for_each_number_of_rows():
     with counted() as counts:
-        found, steps = trained(NETWORKS[network], dtype)
-    assert not steps.refusals
+        trained(NETWORKS["dense"], "float32")
     assert counts.graph_launches == 12  # of 14 steps, one was launched on 16 rows and one on 4
-    assert_same(found, launched(monkeypatch, NETWORKS[network], dtype))
-
-
-CASES = {
-    "sgd": {"optimizer": "sgd"},
-    "weights": {"weight": WEIGHT},
-    "no score": {"is_scored": False},
-    "chosen rows": {"chosen": np.arange(0, 100, 2)},
-    "in the order of the data": {"shuffle": False},
-    "in blocks": {"most": 2},
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_other_steps(case, monkeypatch):
-    options = dict(CASES[case])
-    if "most" in options:
-        monkeypatch.setattr(_device_steps, "MOST_STEPS", options.pop("most"))
-    found, steps = trained(NETWORKS["dense"], "float32", **options)
-    assert not steps.refusals
-    assert_same(found, launched(monkeypatch, NETWORKS["dense"], "float32", **options))
-
-
-def test_rows_that_stay_on_the_host(monkeypatch):
-    expected, _ = trained(NETWORKS["dense"], "float32")
-    monkeypatch.setattr(_cupy.CupyBackend, "free_memory", lambda self, device: X.nbytes // 2)
-    found, steps = trained(NETWORKS["dense"], "float32")
-    assert not steps.refusals
-    assert_same(found, expected)
-
-
-# -- what cannot be captured ------------------------------------------------------------------
-
-
-def test_layers_that_call_cublas_are_launched():
-    def layers():
-        return nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)
-
-    with counted() as counts:
-        found, steps = trained(layers, "float32")
-    assert not counts.graph_launches
-    refusal = "work on device 'cuda:0' cannot be captured: calling cuBLAS API during stream capture"
-    assert [x.startswith(refusal) for x in steps.refusals] == [True, True]  # of 16 rows, and of 4
-    assert np.isfinite(found[0]).all()
-
-
-def test_work_that_asks_for_memory():
-    owner = backend("cuda")
-    x = owner.zeros((4,), "float32", CUDA)
-    x + 1
-    with pytest.raises(DeviceError, match=r"cannot be captured: .*it asks for 16 bytes"):
-        owner.captured(lambda: x + 1, CUDA)
-
-
-def test_the_users_stream_is_being_captured():
-    cupy = backend("cuda")._cupy
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        stream.begin_capture()
-        with pytest.raises(DeviceError, match="the current stream is, by its user"):
-            backend("cuda").captured(lambda: None, CUDA)
-        stream.end_capture()
-
-
-def test_an_error_within_a_capture_leaves_the_device_as_it_was():
-    x = backend("cuda").zeros((4,), "float32", CUDA)
-
-    def work():
-        x.fill(1)
-        x.get()
-
-    with pytest.raises(DeviceError, match=r"work on device 'cuda:0' cannot be captured: "):
-        backend("cuda").captured(work, CUDA)
-    assert x.tolist() == [0] * 4
-    graph = backend("cuda").captured(lambda: x.fill(2), CUDA)
-    assert x.tolist() == [0] * 4
-    graph()
-    assert x.tolist() == [2] * 4
 
 
 def test_a_fit_on_a_stream_of_the_users_own():
@@ -198,11 +65,25 @@ def test_a_fit_on_the_second_device():
     np.testing.assert_array_equal(*fits)
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_a_step_that_is_not_finite_ends_a_loop_of_graphs(monkeypatch):
     wrong = X.copy()
     wrong[70] = np.inf
-    monkeypatch.setattr(f"{__name__}.X", wrong)
+    monkeypatch.setattr(test_graphs, "X", wrong)
     with counted() as counts, pytest.raises(NonFiniteError):
         trained(NETWORKS["dense"], "float32", shuffle=False)
     # The fifth of six steps fails. The next block begins with it, and then repeats it without a graph.
     assert counts.graph_launches == 5 + 2
+
+
+@pytest.mark.usefixtures("long_blocks")
+def test_layers_that_call_cublas_are_launched():
+    def layers():
+        return nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)
+
+    with counted() as counts:
+        found, steps = trained(layers, "float32")
+    assert not counts.graph_launches
+    refusal = "work on device 'cuda:0' cannot be captured: calling cuBLAS API during stream capture"
+    assert [x.startswith(refusal) for x in steps.refusals] == [True, True]  # of 16 rows, and of 4
+    assert np.isfinite(found[0]).all()

@@ -1,0 +1,142 @@
+"""Training steps as graphs on a GPU, which give the bits of plain launches; what cannot be captured."""
+
+import numpy as np
+import pytest
+
+from sknet import Model, nn
+from sknet.device import Device, _cupy, backend, to_host
+from sknet.engine import Batches
+from sknet.engine.loop import _device_steps, _steps
+from sknet.engine.loop._device_steps import DeviceSteps
+from sknet.engine.loop._outputs import Outputs
+from sknet.exceptions import DeviceError
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("long_blocks")]
+
+CUDA = Device("cuda")
+RNG = np.random.default_rng(0)
+X, CLASSES, WEIGHT = RNG.standard_normal((100, 6)), RNG.integers(0, 3, 100), RNG.uniform(0.5, 2, 100)
+NETWORKS = {
+    "dense": lambda: (nn.Linear(6, 10), nn.ReLU(), nn.Linear(10, 3)),
+    "dropout": lambda: (nn.Linear(6, 10), nn.Dropout(0.3), nn.Tanh(), nn.Linear(10, 3)),
+    "buffers": lambda: (nn.Linear(6, 10), nn.BatchNorm(10), nn.ReLU(), nn.Linear(10, 3)),
+}
+
+
+def trained(layers, dtype, optimizer="adam", *, weight=None, is_scored=True, chosen=None, shuffle=True):
+    """Train for two epochs in batches of 16 rows; return losses, outputs and state, and the steps."""
+    settings = {"optimizer": optimizer, "alpha": 1e-3, "random_state": 0, "dtype": dtype}
+    model = Model(nn.Sequential(*layers()), "log_loss", device=CUDA, **settings)
+    n = 100 if chosen is None else len(chosen)
+    batches = Batches(X, CLASSES, weight, 16, model.dtype, model.device, chosen)
+    model.materialize(batches.X)
+    steps, outputs, losses, scored = DeviceSteps(model, batches, True), Outputs(n), [], [np.zeros((0, 3))]
+    for epoch in range(2):
+        first, order = 0, np.random.default_rng(epoch).permutation(n) if shuffle else None
+        while first < batches.n_batches:
+            block = steps.run(order, first, outputs=outputs if is_scored else None)
+            first += len(block.losses)
+            losses.append(block.losses)
+            if is_scored:
+                outputs.add(block.n_rows)
+        scored += [to_host(part).copy() for part in outputs.parts(also_last=True)]
+    flat, slots = model.memory.flat_buffers()
+    kept = [flat, *slots.values(), *model.memory.untrained.values()]
+    return [np.concatenate(losses), np.concatenate(scored), *[to_host(x) for x in kept]], steps
+
+
+def launched(monkeypatch, *args, **options):
+    """Train without graphs."""
+
+    def refuse(self, work, device):
+        raise DeviceError("the test wants launches")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_cupy.CupyBackend, "captured", refuse)
+        found, steps = trained(*args, **options)
+    assert set(steps.refusals) == {"the test wants launches"}
+    return found
+
+
+def assert_same(found, expected):
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.fixture
+def long_blocks(monkeypatch):
+    """Blocks of as many steps as memory permits."""
+    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_graphs_give_the_bits_of_launches(network, dtype, monkeypatch):
+    found, steps = trained(NETWORKS[network], dtype)
+    assert not steps.refusals
+    assert_same(found, launched(monkeypatch, NETWORKS[network], dtype))
+
+
+CASES = {
+    "sgd": {"optimizer": "sgd"},
+    "weights": {"weight": WEIGHT},
+    "no score": {"is_scored": False},
+    "chosen rows": {"chosen": np.arange(0, 100, 2)},
+    "in the order of the data": {"shuffle": False},
+    "in blocks": {"most": 2},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_other_steps(case, monkeypatch):
+    options = dict(CASES[case])
+    if "most" in options:
+        monkeypatch.setattr(_device_steps, "MOST_STEPS", options.pop("most"))
+    found, steps = trained(NETWORKS["dense"], "float32", **options)
+    assert not steps.refusals
+    assert_same(found, launched(monkeypatch, NETWORKS["dense"], "float32", **options))
+
+
+def test_rows_that_stay_on_the_host(monkeypatch):
+    expected, _ = trained(NETWORKS["dense"], "float32")
+    monkeypatch.setattr(_cupy.CupyBackend, "free_memory", lambda self, device: X.nbytes // 2)
+    found, steps = trained(NETWORKS["dense"], "float32")
+    assert not steps.refusals
+    assert_same(found, expected)
+
+
+# -- what cannot be captured ------------------------------------------------------------------
+
+
+def test_the_users_stream_is_being_captured():
+    cupy = backend("cuda")._cupy
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        with pytest.raises(DeviceError, match="the current stream is, by its user"):
+            backend("cuda").captured(lambda: None, CUDA)
+        stream.end_capture()
+
+
+def test_an_error_within_a_capture_leaves_the_device_as_it_was():
+    x = backend("cuda").zeros((4,), "float32", CUDA)
+
+    def work():
+        x.fill(1)
+        x.get()
+
+    with pytest.raises(DeviceError, match=r"work on device 'cuda:0' cannot be captured: "):
+        backend("cuda").captured(work, CUDA)
+    assert x.tolist() == [0] * 4
+    graph = backend("cuda").captured(lambda: x.fill(2), CUDA)
+    assert x.tolist() == [0] * 4
+    graph()
+    assert x.tolist() == [2] * 4
+
+
+def test_work_that_asks_for_memory():
+    owner = backend("cuda")
+    x = owner.zeros((4,), "float32", CUDA)
+    x + 1
+    with pytest.raises(DeviceError, match=r"cannot be captured: .*it asks for 16 bytes"):
+        owner.captured(lambda: x + 1, CUDA)
