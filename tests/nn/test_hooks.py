@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, Tensor, grad, nn, no_grad, ops
+from sknet.callbacks import Callback
 from sknet.compile import compile as compiled
 from sknet.core import gradients
 from sknet.engine import Batches, History
@@ -285,16 +286,16 @@ def test_a_fit_runs_hooks_in_every_step():
 def test_a_fit_sees_hooks_that_come_in_between():
     net, calls = model(), []
 
-    def new_score():  # requested once an epoch
-        calls.append(0)
-        if len(calls) == 2:
-            net.module.register_forward_hook(lambda module, args, output: calls.append(1))
-        return Accuracy()
+    class Hooking(Callback):
+        def on_epoch_end(self, fit):
+            calls.append(0)
+            if fit.epoch == 2:
+                fit.model.module.register_forward_hook(lambda module, args, output: calls.append(1))
 
     batches = Batches(X, np.array([0, 1, 0, 1, 0]), None, 2, net.dtype, net.device)
     with pytest.warns(UserWarning, match="Sequential has hooks"):
-        train(net, batches, History(), Settings(4), new_score)
-    assert calls == [0, 0, 0, 1, 1, 1, 0, 1, 1, 1]
+        train(net, batches, History(), Settings(4), Accuracy, callbacks=[Hooking()])
+    assert calls == [0, 0, 1, 1, 1, 0, 1, 1, 1, 0]
 
 
 def test_compiled_predictions_see_hooks_come_and_go():
