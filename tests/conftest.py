@@ -4,6 +4,7 @@ import gc
 from functools import cache
 
 import pytest
+import sklearn
 
 
 @cache
@@ -24,6 +25,14 @@ def reason_without_cuda() -> str | None:
 def pytest_runtest_setup(item):
     if item.get_closest_marker("gpu") and (reason := reason_without_cuda()):
         pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def settings_stay():
+    """Fail a test that leaves scikit-learn's settings changed for those after it."""
+    before = sklearn.get_config()
+    yield
+    assert sklearn.get_config() == before
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn
 
 from tests.project import ROOT
 
@@ -49,7 +50,7 @@ def run_here(capsys, monkeypatch):
     def run_up_to_the_exit(script: str, *arguments: object, status: int = 0) -> tuple[str, str]:
         monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
         monkeypatch.syspath_prepend(str(EXAMPLES))
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), sklearn.config_context():  # which scripts set for their process
             warnings.filterwarnings("ignore", "Stochastic Optimizer")
             try:
                 runpy.run_path(str(EXAMPLES / script), run_name="__main__")
