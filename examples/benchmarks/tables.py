@@ -82,7 +82,7 @@ def scores(model: Any, X: Any, y: Any, task: str) -> dict[str, float]:
 
 def out_of_fold(model: Any, y: Any) -> str:
     """Return the losses of the out-of-fold predictions of a fitted ensemble, as text."""
-    found = np.asarray(model.oof_prediction_, dtype=float).reshape(len(y), -1)
+    found = model.oof_prediction_.reshape(len(y), -1)
     known, y = np.isfinite(found).all(axis=1), np.asarray(y)
     if not is_classifier(model):
         return f"1 - R2 {1 - r2_score(y[known], found[known]):.4f}"

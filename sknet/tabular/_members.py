@@ -32,7 +32,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "sharp": {
         "per_fold": 1,
         "hidden_layer_sizes": (256, 256),
-        "epochs": {"binary": 16, "multiclass": 36, "regression": 20},
+        "epochs": {"binary": 16, "multiclass": 48, "regression": 20},
         "lr": {"binary": 0.04, "multiclass": 0.04, "regression": 0.08},
         "dropout": {"binary": 0.1, "multiclass": 0.1, "regression": 0.0},
         "scale_factor": {"binary": 6.0, "multiclass": 6.0, "regression": 2.0},
