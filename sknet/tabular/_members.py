@@ -15,7 +15,7 @@ __all__ = ["KINDS", "Members", "Setting", "setting_of"]
 # Defaults by kind, measured on tables of 10,000 rows; a dict has a value for each task.
 RECIPES: dict[str, dict[str, Any]] = {
     "smooth": {
-        "per_fold": 2,
+        "per_fold": {"binary": 2, "multiclass": 2, "regression": 1},
         "hidden_layer_sizes": (128, 128),
         "epochs": 10,
         "lr": {"binary": 0.03, "multiclass": 0.03, "regression": 0.1},
@@ -30,7 +30,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "n_bins": 16,
     },
     "sharp": {
-        "per_fold": 1,
+        "per_fold": {"binary": 1, "multiclass": 1, "regression": 2},
         "hidden_layer_sizes": (256, 256),
         "epochs": {"binary": 16, "multiclass": 48, "regression": 20},
         "lr": {"binary": 0.04, "multiclass": 0.04, "regression": 0.08},

@@ -36,7 +36,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     n_folds : int, default=4
         Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
     members : int or "auto", default="auto"
-        Networks of each kind in each fold; "auto" is 2 smooth ones and 1 sharp one.
+        Networks of each kind in each fold; "auto" is 1 smooth one and 2 sharp ones.
     budget : float or str, default=1.0
         Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from a first epoch, for
         at most ten times the default work.
