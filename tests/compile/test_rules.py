@@ -1,6 +1,7 @@
 """Every rewriting rule, one by one, on critical values."""
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -143,8 +144,28 @@ ROWS = [
     ),
     # -- flat arrays
     Row("scatter", (gradient(lambda x: (x[3:9] * x[9:15]).sum()),), ((24,),)),
+    Row(
+        "scatter",
+        (gradient(lambda x: (x[1:3] * x[:2, :]).sum()), gradient(lambda x: (x[-1] * x[..., 0, :]).sum())),
+    ),
     Row("disjoint", (gradient(lambda x: (x[3:9] * x[9:15]).sum()),), ((24,),), after=("scatter",)),
+    Row(
+        "disjoint",
+        (
+            gradient(lambda x: (x[:2] * x[2:]).sum()),
+            gradient(lambda x: (x[2:3] * x[1] * x[-1]).sum()),
+            gradient(lambda x: math.prod(ops.split(x, (1, 3))).sum()),
+        ),
+        after=("scatter",),
+    ),
+    Row("nothing_added", (gradient(lambda x: (x[:0].sum() + x[1:].sum()) * (x * x).sum()),)),
     Row("joined", (lambda x, y: ops.concat([x, y, x]),), FLAT, ALL),
+    Row(
+        "joined",
+        (lambda x, y: ops.concat([x, y.T.T[:3], x[::-1]]), lambda x, y: ops.stack([x, y])),
+        PAIR,
+        ALL,
+    ),
     # -- algebra that changes rounding
     Row("log_softmax_in_parts", (lambda x: ops.log_softmax(x), lambda x: ops.log_softmax(x, 0)), exact=False),
     Row("softmax_in_parts", (lambda x: ops.softmax(x), lambda x: ops.softmax(x, 0)), exact=False),
