@@ -25,6 +25,8 @@ class Group(NamedTuple):
         Those of the equations that reduce an output of the others, over the same axes, in their kernel.
     epilogue : sequence of Equation
         Those that are then computed for each total.
+    parts : sequence of Group
+        The groups of which this one consists, if it has totals of several arrays.
 
     Examples
     --------
@@ -43,6 +45,7 @@ class Group(NamedTuple):
     fused: bool = False
     reductions: Sequence[Equation] = ()
     epilogue: Sequence[Equation] = ()
+    parts: Sequence["Group"] = ()
 
     @property
     def maps(self) -> list[Equation]:

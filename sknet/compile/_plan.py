@@ -21,7 +21,7 @@ from sknet.compile._views import Views
 
 __all__ = ["Plan"]
 
-Scratch = Callable[[Equation], Sequence[tuple[tuple[int, ...], Any]]]
+Scratch = Callable[[Equation], Sequence[tuple[Any, ...]]]
 
 
 class Plan:
@@ -36,7 +36,8 @@ class Plan:
     donated : mapping of Variable to Variable
         Maps outputs to the inputs whose memory they are written into.
     scratch : callable
-        ``scratch(equation)`` lists shape and dtype of the temporary arrays that executing it needs.
+        ``scratch(equation)`` lists shape and dtype of the temporary arrays that executing it needs, and
+        ``"pinned"`` after them for an array that is zero before and after it.
     alignment : int, default=ALIGNMENT
         Arrays start at multiples of this many bytes.
 
@@ -297,8 +298,8 @@ class Plan:
                     self._nbytes(output), time, self._last[output]
                 )
             self.scratch[equation] = [
-                self._new(int(np.prod(shape)) * np.dtype(dtype).itemsize, time, time)
-                for shape, dtype in self._needs(equation)
+                self._new(int(np.prod(shape)) * np.dtype(dtype).itemsize, time, time, *kind)
+                for shape, dtype, *kind in self._needs(equation)
             ]
 
     def _nbytes(self, x: Variable) -> int:

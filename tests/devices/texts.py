@@ -59,7 +59,7 @@ class Kernel(NamedTuple):
 
 
 HEAD = re.compile(r'(extern "C" __global__ void )(\w+)\(')
-VARIABLE = re.compile(r"\b[a-z]\d+(?=\b|_row\b|_s0\b)")
+VARIABLE = re.compile(r"\b[a-z]\d+(?=\b|_row\b|_s\d\b)")
 
 
 def _on_device(tree: Any) -> Any:

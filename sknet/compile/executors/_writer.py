@@ -43,7 +43,7 @@ def forward_scratch(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
     return list(rule(*equation.operands, **equation.params)) if rule is not None else []
 
 
-Needs = Callable[[Equation], Iterable[tuple[tuple[int, ...], Any]]]
+Needs = Callable[[Equation], Iterable[tuple[Any, ...]]]
 
 
 class Writer:
@@ -273,7 +273,7 @@ class Writer:
         found.update({self.names[x]: array for x, array in arrays.items()})
         if self._scratch is None:
             self._scratch = [
-                (f"{self.names[equation.output]}_s{i}", buffer.place(*form))
+                (f"{self.names[equation.output]}_s{i}", buffer.place(*form[:2]))
                 for equation, buffers in self.plan.scratch.items()
                 for i, (buffer, form) in enumerate(zip(buffers, needs(equation), strict=True))
             ]

@@ -4,5 +4,6 @@ from sknet.compile._group import Group
 from sknet.compile.passes._fusion import BLOCK, Kernels, fuse, fuse_maps
 from sknet.compile.passes._optimize import RULES, optimize
 from sknet.compile.passes._rewrite import rewrite
+from sknet.compile.passes._totals import join_totals
 
-__all__ = ["BLOCK", "RULES", "Group", "Kernels", "fuse", "fuse_maps", "optimize", "rewrite"]
+__all__ = ["BLOCK", "RULES", "Group", "Kernels", "fuse", "fuse_maps", "join_totals", "optimize", "rewrite"]

@@ -16,10 +16,10 @@ from sknet.compile._plan import Plan
 from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
 from sknet.compile.executors.device._calls import call, scratch_of
 from sknet.compile.executors.device._maps import Kernel, is_map, written
-from sknet.compile.executors.device._reductions import is_fusible, is_reduction, reduced
+from sknet.compile.executors.device._reductions import is_fusible, is_of_blocks, is_reduction, reduced
 from sknet.compile.executors.device._reductions import scratch_of as partials_of
 from sknet.compile.executors.device._rows import has_operands, is_in_rows, row_kernel, shapes_of_rows
-from sknet.compile.passes import Group, Kernels, fuse_maps
+from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
 from sknet.device import Device, backend
 from sknet.ops import SparseSlot
 
@@ -90,6 +90,8 @@ class CupyProgram:
         }
         graph = graph.replaced(constants=constants)
         groups = fuse_maps(graph, Kernels(lambda equation: False) if exact else KERNELS)
+        if not exact:
+            groups = join_totals(graph, groups, is_of_blocks)
         needs = partial(_scratch_of, exact=exact)
         return cls(Plan(graph, groups, donated, needs, backend(device.kind).alignment), device, exact)
 
@@ -97,11 +99,11 @@ class CupyProgram:
 
     def _write(self, group: Group) -> None:
         if group.reductions and group.maps and is_in_rows(group.reductions[0]):
-            self._launch([row_kernel(f"rows{len(self._kernels)}", group, self.plan)], group)
+            self._launch(row_kernel(f"rows{len(self._kernels)}", group, self.plan), group)
         elif group.reductions:
             self._launch(reduced(f"reduce{len(self._kernels)}", group, self.plan), group)
         elif group.fused:
-            self._launch([written(f"map{len(self._kernels)}", group, self.plan)], group)
+            self._launch(written(f"map{len(self._kernels)}", group, self.plan), group)
         else:
             self._call(group)
 
@@ -122,14 +124,12 @@ class CupyProgram:
         names = ", ".join(map(w.name, (*equation.variables, equation.output)))
         w.line(f"{w.made(f'{product}({names})', 'p')}()")
 
-    def _launch(self, kernels: list[Kernel], group: Group) -> None:
-        w = self._writer
-        self._kernels += kernels
+    def _launch(self, kernel: Kernel, group: Group) -> None:
+        w, names = self._writer, kernel.arguments
+        self._kernels.append(kernel)
         first = len(w.lines)
-        for kernel in kernels:
-            names = kernel.arguments
-            arguments = w.made(f"({', '.join(names)}{',' if len(names) == 1 else ''})", "a")
-            w.line(f"{kernel.name}(({kernel.blocks},), ({kernel.threads},), {arguments})")
+        arguments = w.made(f"({', '.join(names)}{',' if len(names) == 1 else ''})", "a")
+        w.line(f"{kernel.name}(({kernel.blocks},), ({kernel.threads},), {arguments})")
         w.comment(first, ", ".join(dict.fromkeys(equation.primitive.name for equation in group.equations)))
 
     def _module(self) -> str:
@@ -180,6 +180,6 @@ class CupyProgram:
         ), arrays
 
 
-def _scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], Any]]:
+def _scratch_of(equation: Equation, exact: bool) -> Sequence[tuple[Any, ...]]:
     """Return shape and dtype of the arrays that an equation needs besides its output."""
     return partials_of(equation) if not exact and is_reduction(equation) else scratch_of(equation)

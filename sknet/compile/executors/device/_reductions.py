@@ -2,12 +2,14 @@
 
 Every element is taken into a total by one thread, in an order that depends on the shapes alone: there are
 no atomic operations, so the bits are the same in every run and on every device. `schedule` tells how
-threads share the totals. Where few totals have many elements, a first kernel writes partial totals into
-scratch memory of the plan, and a second one puts those together.
+threads share the totals. Where few totals have many elements, blocks write partial totals into scratch
+memory of the plan, and the block that is ready last puts those together.
 
-Maps of the operand's shape that come before a reduction are computed in its kernel, element by element.
+Maps of the operand's shape that come before a reduction are computed in its kernel, element by element. One
+kernel can have several such parts, each with a total of its own.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -18,13 +20,14 @@ import numpy as np
 from sknet.compile._graph import Equation, Variable
 from sknet.compile._plan import Plan
 from sknet.compile.executors.device._c_scalar import UntranslatableError, cast, literal, type_of
-from sknet.compile.executors.device._cooperation import Loop, Reducer, Total
+from sknet.compile.executors.device._cooperation import Loop, Reducer, Section, Total
 from sknet.compile.executors.device._maps import Kernel, Line, MapWriter, is_narrow, live, position
 from sknet.compile.executors.device._schedules import Schedule, pieces_of_all, schedule
 from sknet.compile.passes import Group
 
 __all__ = [
-    "OF_PRODUCTS", "axes_of", "is_fusible", "is_reduction", "reduced", "scratch_of", "total_of", "value_of",
+    "OF_PRODUCTS", "axes_of", "is_fusible", "is_of_blocks", "is_reduction", "reduced", "scratch_of",
+    "total_of", "value_of",
 ]  # fmt: skip
 
 # How an element b is taken into a total a. The extremum of NaN and a number is NaN, as in NumPy.
@@ -37,6 +40,7 @@ OF_PRODUCTS = ("matmul", "sum_squares")  # of vectors, and of all elements of so
 INDEX = re.compile(r"\bi\b")
 MOST_RANGES = 8  # that a block takes one after the other
 MOST = 4  # totals of one kernel: a thread holds one of each in its registers
+EMPTY = Schedule("thread", 1, 1, 0)  # of totals of no elements
 
 
 def is_reduction(equation: Equation) -> bool:
@@ -65,17 +69,19 @@ def is_fusible(equation: Equation, others: Sequence[Equation]) -> bool:
     return alike and len(others) < MOST
 
 
-def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
-    """Return shape and dtype of the partial totals, whatever the layout of the operand."""
+def scratch_of(equation: Equation) -> list[tuple[Any, ...]]:
+    """Return shape and dtype of partial totals and of counts, whatever the layout of the operand."""
+    count = equation.output.size
     if not any(x.size for x in equation.variables):
         n = 0
     elif equation.primitive.name in OF_PRODUCTS:
         n = _blocks(pieces_of_all([x.size for x in _ranges(equation)]))
     else:
-        x = equation.variables[0]
-        each = x.size // equation.output.size
-        n = max(schedule(equation.output.size, each, along).pieces for along in (False, True))
-    return [((n * equation.output.size,), _held(equation.output.dtype))] if n > 1 else []
+        each = equation.variables[0].size // count
+        n = max(schedule(count, each, along).pieces for along in (False, True))
+    if n < 2 and count > 1:
+        return []
+    return [((max(n, 1) * count,), _held(equation.output.dtype)), ((count,), np.dtype(np.uint32), "pinned")]
 
 
 def _blocks(divided: Sequence[tuple[int, int]]) -> int:
@@ -181,43 +187,94 @@ def _strides(plan: Plan, x: Variable) -> tuple[int, ...]:
 # -- kernels ----------------------------------------------------------------------------------
 
 
-def reduced(name: str, group: Group, plan: Plan) -> list[Kernel]:
-    """Return the kernels of a reduction, or of maps with reductions of what they compute.
+def is_of_blocks(equation: Equation) -> bool:
+    """Tell whether blocks can have the total of a reduction: if there is one, and it has elements."""
+    return equation.output.size == 1 and any(x.size for x in equation.variables)
+
+
+def reduced(name: str, group: Group, plan: Plan) -> Kernel:
+    """Return the kernel of a reduction, or of maps with reductions of what they compute; or of several such.
 
     Parameters
     ----------
     name : str
-        The name of the first.
+        Its name.
     group : Group
-        Maps and reductions, or one reduction; and maps of the totals.
+        Maps and reductions, or one reduction, or parts that are such groups; and maps of the totals.
     plan : Plan
         The memory of the values.
 
     Returns
     -------
-    list of Kernel
-        One, or two that are to be launched one after the other.
+    Kernel
+        Its source, ready to be compiled.
     """
-    writer = _Writer(name, group, plan)
-    if group.maps:
-        return writer.fused()
-    [equation] = group.reductions
-    if not any(x.size for x in equation.variables):
-        return writer.empty(equation)
-    return writer.products(equation) if equation.primitive.name in OF_PRODUCTS else writer.single(equation)
+    index = "unsigned int" if is_narrow(group, plan) else "unsigned long long"
+    parts = [_Writer(part, plan, index).part() for part in group.parts or (group,)]
+    names, numbers, epilogue = plan.graph.names(), itertools.count(), _Epilogue(group, plan)
+    sections, arrays, helpers = [], {}, set(epilogue.helpers)
+    for part in parts:
+        totals = [total_of(e, f"a{next(numbers)}", f"{names[e.output]}_s0") for e in part.equations]
+        sections.append(Section(totals, part.loops, part.planned.pieces))
+        arrays |= part.arrays
+        helpers |= part.helpers
+    planned = parts[0].planned if len(parts) == 1 else Schedule("block", 1, 0, 0)
+    how = sections, parts[0].count, planned, epilogue.text
+    arrays |= epilogue.arrays
+    counts = f"{names[parts[0].equations[0].output]}_s1"
+    if Reducer("", index, *how).is_divided:
+        arrays |= {x.partial: f"{x.kind} *{x.partial}" for section in sections for x in section.totals}
+        arrays[counts] = f"unsigned int *{counts}"
+    reducer = Reducer(f"{name}({', '.join(arrays.values())})", index, *how, counts)
+    return Kernel(name, reducer.text(), frozenset(helpers), list(arrays), *reducer.size())
+
+
+class _Part(NamedTuple):
+    """What a kernel computes from some elements.
+
+    Attributes
+    ----------
+    equations : list of Equation
+        The reductions.
+    loops : list of Loop
+        Over the elements.
+    count : int
+        Totals of each reduction.
+    planned : Schedule
+        How threads share them.
+    arrays : dict of str to str
+        Names of the arrays that it uses, each with its parameter.
+    helpers : frozenset of str
+        Functions that it calls.
+    """
+
+    equations: Sequence[Equation]
+    loops: list[Loop]
+    count: int
+    planned: Schedule
+    arrays: dict[str, str]
+    helpers: frozenset[str] = frozenset()
 
 
 class _Writer:
-    """Writes the kernels of one group."""
+    """Writes what a kernel does with the elements of a group."""
 
-    def __init__(self, name: str, group: Group, plan: Plan) -> None:
-        self._name, self._group, self._plan = name, group, plan
+    def __init__(self, group: Group, plan: Plan, index: str) -> None:
+        self._group, self._plan = group, plan
         self._names = plan.graph.names()
-        self._index = "unsigned int" if is_narrow(group, plan) else "unsigned long long"
-        self._signed = self._index.removeprefix("unsigned ")
+        self._index, self._signed = index, index.removeprefix("unsigned ")
 
-    def fused(self) -> list[Kernel]:
-        """Return the kernels of maps and reductions."""
+    def part(self) -> _Part:
+        """Return what is computed: by maps and reductions, or one reduction."""
+        if self._group.maps:
+            return self._fused()
+        [equation] = self._group.reductions
+        if not any(x.size for x in equation.variables):
+            return _Part([equation], [Loop(0, [], ["0"], 1, 0)], equation.output.size, EMPTY, {})
+        return self._products(equation) if equation.primitive.name in OF_PRODUCTS else self._single(equation)
+
+    def _fused(self) -> _Part:
+        """Return the part of maps and reductions."""
         maps, equations = MapWriter(self._group, self._plan), self._group.reductions
         elements = [maps.element(equation.variables[0]) for equation in equations]
         lines, used = live([*maps.loads, *maps.lines], [*maps.stores, *elements])
@@ -226,28 +283,23 @@ class _Writer:
         kept, gone = _divided(maps.shape, strides, axes_of(equations[0]))
         if any(INDEX.search(line) for line in body):
             body.insert(0, f"const {self._index} i = {self._offset(kept, gone)};")
-        planned = schedule(kept.size, gone.size, _is_along(kept, gone))
+        planned = self._schedule(kept, gone)
         values = [value_of(equation, element) for equation, element in zip(equations, elements, strict=True)]
         loop = Loop(gone.size, body, values, planned.pieces, planned.length)
         arrays = dict(zip(maps.taken(used), maps.parameters(used), strict=True))
-        return self._kernels(equations, [loop], kept.size, planned, arrays, frozenset(maps.helpers))
+        return _Part(equations, [loop], kept.size, planned, arrays, frozenset(maps.helpers))
 
-    def empty(self, equation: Equation) -> list[Kernel]:
-        """Return the kernel of totals of no elements."""
-        loop, planned = Loop(0, [], ["0"], 1, 0), Schedule("thread", 1, 1, 0)
-        return self._kernels([equation], [loop], equation.output.size, planned, {})
-
-    def single(self, equation: Equation) -> list[Kernel]:
-        """Return the kernels of a reduction of an array in memory."""
+    def _single(self, equation: Equation) -> _Part:
+        """Return the part of a reduction of an array in memory."""
         [x] = equation.variables
         kept, gone = _divided(x.shape, _strides(self._plan, x), axes_of(equation))
-        planned = schedule(kept.size, gone.size, _is_along(kept, gone))
+        planned = self._schedule(kept, gone)
         body = [f"const {type_of(x.dtype)} x = {self._names[x]}[{self._offset(kept, gone)}];"]
         loop = Loop(gone.size, body, [value_of(equation, "x")], planned.pieces, planned.length)
-        return self._kernels([equation], [loop], kept.size, planned, self._read([x]))
+        return _Part([equation], [loop], kept.size, planned, self._read([x]))
 
-    def products(self, equation: Equation) -> list[Kernel]:
-        """Return the kernels of a product of two vectors, or of the sum of the squares of some arrays."""
+    def _products(self, equation: Equation) -> _Part:
+        """Return the part of a product of two vectors, or of the sum of the squares of some arrays."""
         ranges, dtype = _ranges(equation), equation.output.dtype
         factors = [equation.variables] if equation.primitive.name == "matmul" else [[x] for x in ranges]
         divided = pieces_of_all([x.size for x in ranges])
@@ -256,7 +308,7 @@ class _Writer:
             body = [self._factor("x", first, dtype), *[self._factor("y", y, dtype) for y in second]]
             loops.append(Loop(first.size, body, ["x * y" if second else "x * x"], number, length))
         planned = Schedule("block", 1, _blocks(divided), 0)
-        return self._kernels([equation], loops, 1, planned, self._read(equation.variables))
+        return _Part([equation], loops, 1, planned, self._read(equation.variables))
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -274,36 +326,8 @@ class _Writer:
         """Return the names of arrays, each with the parameter that it is for a kernel that reads it."""
         return {self._names[x]: f"const {type_of(x.dtype)} *{self._names[x]}" for x in operands}
 
-    def _kernels(
-        self,
-        equations: Sequence[Equation],
-        loops: list[Loop],
-        count: int,
-        planned: Schedule,
-        arrays: dict[str, str],
-        helpers: frozenset[str] = frozenset(),
-    ) -> list[Kernel]:
-        """Return the kernel that computes some totals; or one for parts, and one that puts them together."""
-        totals = [total_of(e, f"a{n}", f"{self._names[e.output]}_s0") for n, e in enumerate(equations)]
-        parts = {x.partial: f"{x.kind} *{x.partial}" for x in totals}
-        epilogue = _Epilogue(self._group, self._plan)
-        if planned.pieces == 1:
-            taken, helpers = arrays | epilogue.arrays, helpers | epilogue.helpers
-            return [self._kernel(self._name, taken, (totals, count, loops, planned, epilogue.text), helpers)]
-        first = self._kernel(self._name, arrays | parts, (totals, count, loops, planned), helpers)
-        together = schedule(count, planned.pieces, along=True)
-        at = f"o * {planned.pieces} + r" if count > 1 else "r"
-        body = [f"const {x.kind} {x.other} = {x.partial}[{at}];" for x in totals]
-        loop = Loop(planned.pieces, body, [x.other for x in totals], together.pieces, together.length)
-        taken = {name: f"const {text}" for name, text in parts.items()} | epilogue.arrays
-        how = (totals, count, [loop], together, epilogue.text)
-        return [first, self._kernel(f"{self._name}_end", taken, how, frozenset(epilogue.helpers))]
-
-    def _kernel(
-        self, name: str, arrays: dict[str, str], how: tuple[Any, ...], helpers: frozenset[str]
-    ) -> Kernel:
-        reducer = Reducer(f"{name}({', '.join(arrays.values())})", self._index, *how)
-        return Kernel(name, reducer.text(), helpers, list(arrays), *reducer.size())
+    def _schedule(self, kept: "_Axes", gone: "_Axes") -> Schedule:
+        return schedule(kept.size, gone.size, _is_along(kept, gone))
 
 
 class _Epilogue(MapWriter):

@@ -309,6 +309,35 @@ def test_totals_that_only_maps_use_have_no_memory(fake_device):
     assert group.reductions[0].output not in compiled.plan.buffers
 
 
+def test_totals_of_several_arrays_have_one_kernel(fake_device):
+    x, y, z = drawn((20_001,), "float64"), drawn((70, 40), "float64", 1), drawn((3,), "float64", 2)
+
+    def function(x, y, z):
+        one, other = ops.sum(ops.exp(x)) / 100.0, ops.sum_squares(y, z)
+        return one * 2.0 + other, ops.max(ops.tanh(y)), ops.sum(ops.tanh(y)), ops.sqrt(other), ops.all(z)
+
+    found, compiled = replayed(function, x, y, z, device=fake_device)
+    for result, expected in zip(found, function(*map(Tensor, (x, y, z))), strict=True):
+        np.testing.assert_allclose(result, expected.numpy(), rtol=1e-12)
+    [group] = compiled.plan.groups
+    assert [len(part.reductions) for part in group.parts] == [1, 1, 2, 1]
+
+
+def test_totals_that_others_need_have_kernels_of_their_own(fake_device):
+    x, y = drawn((3000,), "float64"), drawn((50,), "float64", 1)
+
+    def function(x, y):
+        mean = ops.sum(x) / 3000.0
+        spread = ops.sum(ops.square(x - mean)) / 3000.0
+        scale = ops.sqrt(spread)
+        return ops.sum((x - mean) / scale), scale + ops.sum_squares(y), ops.sum_squares(y / scale)
+
+    found, compiled = replayed(function, x, y, device=fake_device)
+    for result, expected in zip(found, function(Tensor(x), Tensor(y)), strict=True):
+        np.testing.assert_allclose(result, expected.numpy(), rtol=1e-12, atol=1e-10)
+    assert [len(group.parts) for group in compiled.plan.groups if group.reductions] == [0, 0, 3]
+
+
 def test_exact_programs_call_the_functions_of_the_library(fake_device):
     x = drawn((40, 30))
     compiled = compile(lambda x: ops.sum(ops.exp(x), 0), on(fake_device, (x,)), exact=True)
