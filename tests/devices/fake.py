@@ -129,6 +129,7 @@ class FakeArray:
     size = property(lambda self: self._values.size)
     nbytes = property(lambda self: self._values.nbytes)
     flags = property(lambda self: self._values.flags)
+    strides = property(lambda self: self._values.strides)
     T = property(lambda self: self.transpose())
     base = property(lambda self: self._values)  # through which views of one memory are recognized
 

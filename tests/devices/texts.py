@@ -19,7 +19,7 @@ from sknet.compile._recalled import forget_programs
 from sknet.compile.executors.device._c_scalar import TYPES
 from sknet.device import Device, backend, to_device
 from sknet.engine import Batches
-from sknet.engine.loop._device_ring import Ring
+from sknet.engine.loop._device_ring import Left, Ring, Taken
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam
@@ -202,14 +202,25 @@ def of_blocks() -> Programs:
                 dtype: Any = dtype, n_rows: int = n_rows, n: int = n_numbers, width: int = width
             ) -> Ring:
                 zeros = backend(DEVICE.kind).zeros
-                order, report, output = (
+                order, report, output, X, narrow = (
                     zeros(shape, of, DEVICE)
-                    for shape, of in [((n_rows,), np.int64), ((3,), dtype), ((n_rows, width), dtype)]
+                    for shape, of in [
+                        ((n_rows,), np.int64),
+                        ((3,), dtype),
+                        ((n_rows, width), dtype),
+                        ((width, n_rows), dtype),
+                        ((n_rows, width), np.int8),
+                    ]
                 )
-                ring = Ring(DEVICE, zeros((n,), dtype, DEVICE), 4, n_rows)
-                ring.begin(n_rows, order, order)
-                ring.end(report, output, None)
-                ring.end(report, output, output)
+                ring = Ring(DEVICE, zeros((n,), dtype, DEVICE), 4)
+                taken = [
+                    Taken(order, *x)
+                    for x in ((X.T, output), (output, output), (narrow, narrow), (order, order))
+                ]
+                for outputs in (None, output):
+                    left = Left(report, output, outputs)
+                    ring.begin(n_rows, taken, left)
+                    ring.end(n_rows, left)
                 return ring
 
             yield f"a block of steps on {n_rows} rows in {dtype}", make

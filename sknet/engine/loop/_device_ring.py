@@ -1,63 +1,103 @@
 """What the steps of a block read and report, in a device's memory, where each step finds its place."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sknet.device import Device, backend, to_device
 from sknet.exceptions import DeviceError
 
-__all__ = ["Issued", "Ring"]
+__all__ = ["Issued", "Left", "Ring", "Taken"]
 
-THREADS, MOST_BLOCKS = 256, 512
+THREADS, MOST_BLOCKS, WARP = 256, 512, 32
+NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
 COPIED = {1: "char", 2: "short", 4: "int", 8: "long long"}  # in C, by bytes: elements are only moved
 
-# In `at` are the numbers of the next step and of this one, the first row of the order, and that of outputs.
+# In `at` are the number of the next step, the first row of the order, and that of outputs. The block that is
+# ready last counts the step, when all have read which one it is.
 BEGIN = """\
-extern "C" __global__ void begin(const long long *order_of_X, const long long *order_of_targets,
-                                 const {number} *table, long long *at, long long *rows,
-                                 long long *targets, {number} *numbers)
+extern "C" __global__ void begin({parameters})
 {{
-    const long long step = at[0], first = at[2] + step * {n_rows};
-    if (blockIdx.x == 0 && threadIdx.x == 0)
-        at[1] = step;
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < {most}; i += gridDim.x * blockDim.x) {{
-        if (i < {n_rows}) {{
-            rows[i] = order_of_X[first + i];
-            targets[i] = order_of_targets[first + i];
-        }}
-        if (i < {n_numbers})
-            numbers[i] = table[step * {n_numbers} + i];
+    const long long step = at[0];
+    const {index} thread = ({index})blockIdx.x * blockDim.x + threadIdx.x;
+    const {index} threads = ({index})gridDim.x * blockDim.x;
+    for ({index} i = thread; i < {n_numbers}; i += threads)
+        numbers[i] = table[step * {n_numbers} + i];
+{taken}    if (step > 0) {{
+        const long long done = step - 1;
+{left}    }}
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0 && atomicAdd(ready, 1u) == gridDim.x - 1) {{
+        at[0] = step + 1;
+        ready[0] = 0;
     }}
 }}
 """
 END = """\
-extern "C" __global__ void end(const {number} *report, long long *at, {number} *reports)
+extern "C" __global__ void end({parameters})
 {{
-    const long long step = at[1];
-    reports[3 * step + threadIdx.x] = report[threadIdx.x];
-    if (threadIdx.x == 0)
-        at[0] = step + 1;
-}}
+    const long long done = at[0] - 1;
+    const {index} thread = ({index})blockIdx.x * blockDim.x + threadIdx.x;
+    const {index} threads = ({index})gridDim.x * blockDim.x;
+{left}}}
 """
-END_WITH_OUTPUT = """\
-extern "C" __global__ void end(const {number} *report, long long *at, {number} *reports,
-                               const {element} *output, {element} *outputs)
-{{
-    const long long step = at[1], first = (at[3] + step * {n_rows}) * {width};
-    for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < {size}; i += gridDim.x * blockDim.x)
-        outputs[first + i] = output[i];
-    if (blockIdx.x == 0 && threadIdx.x < 3)
-        reports[3 * step + threadIdx.x] = report[threadIdx.x];
-    if (blockIdx.x == 0 && threadIdx.x == 0)
-        at[0] = step + 1;
-}}
+TAKEN = """\
+    for ({index} i = thread; i < {size}; i += threads)
+        to{n}[i] = from{n}[of{n}[at[1] + step * {n_rows} + i / {width}] * {stride}{element}];
 """
+REPORT = """\
+{indent}if (thread < 3)
+{indent}    reports[3 * done + thread] = report[thread];
+"""
+OUTPUT = """\
+{indent}for ({index} i = thread; i < {size}; i += threads)
+{indent}    outputs[(at[2] + done * {n_rows}) * {width} + i] = output[i];
+"""
+
+
+class Taken(NamedTuple):
+    """Rows that a step copies to where it reads them.
+
+    Attributes
+    ----------
+    order : array of shape (n_samples,), dtype=int64
+        The numbers of the rows of an epoch.
+    source : array of shape (n, ...)
+        The rows; along all axes but the first two it is contiguous.
+    slot : array of shape (n_rows, ...)
+        Where they go; C-contiguous, with elements of as many bytes.
+    """
+
+    order: Any
+    source: Any
+    slot: Any
+
+
+class Left(NamedTuple):
+    """What a step leaves.
+
+    Attributes
+    ----------
+    report : array of shape (3,)
+        Its report.
+    output : array of shape (n_rows, ...)
+        Its output; C-contiguous.
+    outputs : array of shape (n, ...) or None
+        Where the outputs of an epoch go; None if no score reads them.
+    """
+
+    report: Any
+    output: Any
+    outputs: Any
 
 
 class Ring:
     """The inputs and reports of the steps of one block.
+
+    A step begins by moving what the one before it has left, so that one kernel does all of this; the block
+    ends with the same for its last step.
 
     Parameters
     ----------
@@ -67,22 +107,17 @@ class Ring:
         The scalars of an update, as a step reads them.
     most : int
         The most steps of a block.
-    size : int
-        The most rows of a step.
 
     Attributes
     ----------
-    rows, targets : array of shape (size,), dtype=int64
-        Which rows of inputs, and of targets and weights, the present step takes.
     reports : array of shape (most, 3)
         What each step reports.
     """
 
-    def __init__(self, device: Device, numbers: Any, most: int, size: int) -> None:
+    def __init__(self, device: Device, numbers: Any, most: int) -> None:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
         self._table = self._zeros((most, numbers.shape[0]), numbers.dtype)
-        self._at = self._zeros((4,), np.int64)
-        self.rows, self.targets = self._zeros((size,), np.int64), self._zeros((size,), np.int64)
+        self._at, self._ready = self._zeros((3,), np.int64), self._zeros((1,), np.uint32)
         self.reports = self._zeros((most, 3), numbers.dtype)
 
     def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -99,43 +134,74 @@ class Ring:
             The place of the first row in the epoch's order, and that of its output.
         """
         self._table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
-        self._at[...] = to_device(np.array([0, 0, first_row, first_output], np.int64), self._device)
+        self._at[...] = to_device(np.array([0, first_row, first_output], np.int64), self._device)
 
-    def begin(self, n_rows: int, order_of_X: Any, order_of_targets: Any) -> Callable[[], None]:
-        """Return what issues the beginning of a step on `n_rows` rows of the epoch's order."""
-        n_numbers = self._numbers.shape[0]
-        most, number = max(n_rows, n_numbers), COPIED[self._numbers.dtype.itemsize]
-        source = BEGIN.format(number=number, n_rows=n_rows, n_numbers=n_numbers, most=most)
-        orders, taken = (order_of_X, order_of_targets), (self.rows, self.targets, self._numbers)
-        return self._kernel("begin", source, most, (*orders, self._table, self._at, *taken))
+    def begin(self, n_rows: int, taken: Sequence[Taken], left: Left) -> Callable[[], None]:
+        """Return what issues the beginning of a step on `n_rows` rows, and the end of the one before it."""
+        arrays = {"at": self._at, "ready": self._ready, "numbers": self._numbers, "table": self._table}
+        sizes = [self._numbers.shape[0], 3]
+        for n, each in enumerate(taken):
+            arrays |= {f"of{n}": each.order, f"from{n}": each.source, f"to{n}": each.slot}
+            sizes.append(each.slot.size)
+        index = _index(max(*sizes, left.output.size))
+        texts = [_taken(n, each, index) for n, each in enumerate(taken)]
+        parts = {"taken": "".join(texts), "n_numbers": self._numbers.shape[0], "index": index}
+        return self._kernel("begin", BEGIN, parts, n_rows, arrays, left, max(sizes))
 
-    def end(self, report: Any, output: Any, outputs: Any) -> Callable[[], None]:
-        """Return what issues the end of a step, which counts it.
+    def end(self, n_rows: int, left: Left) -> Callable[[], None]:
+        """Return what issues the end of the last step of a block."""
+        parts = {"index": _index(left.output.size)}
+        return self._kernel("end", END, parts, n_rows, {"at": self._at}, left, 3)
 
-        Parameters
-        ----------
-        report : array of shape (3,)
-            What the step reports.
-        output : array of shape (n_rows, ...)
-            Its output; C-contiguous.
-        outputs : array of shape (n, ...) or None
-            Where outputs go; None if no score reads them.
-        """
-        number, element = (COPIED[x.dtype.itemsize] for x in (self._numbers, output))
-        left = report, self._at, self.reports
-        if outputs is None:
-            return self._kernel("end", END.format(number=number), 3, left)
-        n_rows, size = len(output), output.size
-        counts = {"n_rows": n_rows, "width": size // n_rows, "size": size}
-        source = END_WITH_OUTPUT.format(number=number, element=element, **counts)
-        return self._kernel("end", source, size, (*left, output, outputs))
-
-    def _kernel(self, name: str, source: str, n: int, arrays: tuple[Any, ...]) -> Callable[[], None]:
-        """Return what launches a kernel, with a thread for each of `n` elements, or for some of them."""
+    def _kernel(
+        self,
+        name: str,
+        text: str,
+        parts: dict[str, Any],
+        n_rows: int,
+        arrays: dict[str, Any],
+        left: Left,
+        n: int,
+    ) -> Callable[[], None]:
+        """Return what launches a kernel for `n` elements or more, each with a thread, up to so many."""
+        indent = " " * (8 if name == "begin" else 4)
+        moved = REPORT.format(indent=indent)
+        arrays = arrays | {"report": left.report, "reports": self.reports}
+        if left.outputs is not None:
+            n, size = max(n, left.output.size), left.output.size
+            counts = {"n_rows": n_rows, "width": size // n_rows, "size": size, "index": parts["index"]}
+            moved += OUTPUT.format(indent=indent, **counts)
+            arrays |= {"output": left.output, "outputs": left.outputs}
+        parameters = ", ".join(f"{_type(name, array)} *{name}" for name, array in arrays.items())
+        source = text.format(parameters=parameters, left=moved, **parts)
         [kernel] = self._owner.kernels(source, [name], self._device)
-        threads = min(THREADS, max(n, 3))
+        threads = min(THREADS, -(-n // WARP) * WARP)
         blocks = min(-(-n // threads), MOST_BLOCKS)
-        return lambda: kernel((blocks,), (threads,), arrays)
+        given = tuple(arrays.values())
+        return lambda: kernel((blocks,), (threads,), given)
+
+
+def _index(size: int) -> str:
+    return "unsigned int" if size < NARROW else "unsigned long long"
+
+
+def _type(name: str, array: Any) -> str:
+    """Return the type in C of an array's elements, constant if a kernel only reads them."""
+    kind = "unsigned int" if name == "ready" else COPIED[array.dtype.itemsize]
+    is_read = name.startswith(("of", "from")) or name in ("table", "report", "output")
+    return f"const {kind}" if is_read else kind
+
+
+def _taken(n: int, each: Taken, index: str) -> str:
+    """Return the loop that copies rows."""
+    source, n_rows = each.source, each.slot.shape[0]
+    strides = [stride // source.dtype.itemsize for stride in source.strides]
+    width = each.slot.size // n_rows
+    along = 1 if source.ndim != 2 else strides[1]
+    element = f" + i % {width}" if width > 1 else ""
+    element += f" * (long long){along}" if element and along != 1 else ""
+    counts = {"size": each.slot.size, "n_rows": n_rows, "width": width, "stride": strides[0]}
+    return TAKEN.format(n=n, index=index, element=element, **counts)
 
 
 class Issued:

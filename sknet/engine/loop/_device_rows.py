@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from sknet.device import backend, device_of, to_device
+from sknet.device import backend, backend_of, device_of, to_device
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._device_ring import Taken
 from sknet.engine.state import each_input
 from sknet.engine.step import Batch, DeviceInputs
 
@@ -88,18 +89,22 @@ class DeviceRows:
                     gathered = self._batches.take(part if order is None else order[part]).X
                 slot[...] = gathered if name is None else gathered[name]
 
-    def take_into(self, rows: Any, targets: Any, slots: DeviceInputs) -> None:
-        """Write all other rows; which ones is read on the device, from two arrays of their numbers."""
-        for x, slot, is_there, _ in self._inputs(slots):
-            if is_there:
-                x.take(rows, axis=0, out=slot)
-        self._batches.y.take(targets, axis=0, out=slots.y)
-        weight = self._batches.weight
-        if weight is not None:
-            weight.take(targets, axis=0, out=slots.weight)
+    def taken(self, slots: DeviceInputs) -> list[Taken]:
+        """Return all other rows that a step takes; which ones is read on the device."""
+        batches = self._batches
+        found = [Taken(self.order_of_X, x, slot) for x, slot, is_there, _ in self._inputs(slots) if is_there]
+        found.append(Taken(self.order_of_targets, batches.y, slots.y))
+        if batches.weight is not None:
+            found.append(Taken(self.order_of_targets, batches.weight, slots.weight))
+        return [each._replace(source=_in_rows(each.source)) for each in found]
 
     def _inputs(self, slots: DeviceInputs) -> list[tuple[Any, Any, bool, Any]]:
         """Return inputs, with slot, whether the rows are on the device, and the name if there are several."""
         if not isinstance(slots.X, dict):
             return [(self._X, slots.X, self._is_there, None)]
         return [(self._X[name], slot, self._is_there[name], name) for name, slot in slots.X.items()]
+
+
+def _in_rows(x: Any) -> Any:
+    """Return an array whose rows are contiguous: itself, if there is one stride between their elements."""
+    return x if x.ndim < 3 or backend_of(x).is_plain(x) else x.copy()

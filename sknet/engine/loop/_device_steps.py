@@ -15,7 +15,7 @@ from sknet.compile import compile as compiled
 from sknet.core import Tensor
 from sknet.device import active, backend, namespace, to_host
 from sknet.engine.loop._batches import Batches
-from sknet.engine.loop._device_ring import Issued, Ring
+from sknet.engine.loop._device_ring import Issued, Left, Ring
 from sknet.engine.loop._device_rows import DeviceRows
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import Block, EagerSteps, Steps
@@ -66,7 +66,7 @@ class DeviceSteps(Steps):
         self._optimizer = model.optimizer.in_steps()
         self._owner = backend(model.device.kind)
         self._programs: dict[int, Compiled] = {}
-        self._issued: dict[tuple[int, bool], tuple[Any, Issued]] = {}
+        self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
         self._per_step = 1.0  # seconds; so that the first block has one step
         with active(model.device):
             with self._asking("the rows of the data"):
@@ -76,8 +76,7 @@ class DeviceSteps(Steps):
             with self._asking("a step"):
                 self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
                 self._most = min(MOST_STEPS, batches.n_batches)
-                size = min(batches.size, batches.n_samples)
-                self._ring = Ring(model.device, self._numbers, self._most, size)
+                self._ring = Ring(model.device, self._numbers, self._most)
             self._bytes_of_outputs = self._owner.free_memory(model.device) // SHARE
             self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
@@ -162,49 +161,50 @@ class DeviceSteps(Steps):
         self._rows.start(order)
         numbers = self._optimizer.hyper_table(model.progress, steps)
         self._ring.start(numbers, start, 0 if outputs is None else outputs.n_rows)
+        place = None if outputs is None else outputs.memory
         for i in range(steps):
             try:
                 self._rows.send_into(order, start + i * n_rows, n_rows, slots)
-                self._step_on(n_rows, None if outputs is None else outputs.memory)()
+                step, end = self._step_on(n_rows, place)
+                step()
             except self._owner.memory_errors:
                 if not i:
                     raise
                 steps = i  # the error is raised by the next block, when the model knows of these steps
                 break
+        end()
         return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
 
-    def _step_on(self, n_rows: int, outputs: Any) -> Issued:
-        """Return the work of a step on so many rows, whose outputs go to an array, or to none."""
+    def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:
+        """Return the work of a step whose outputs go to an array, or to none; and what is left of a block."""
         key = n_rows, outputs is None
-        memory, issued = self._issued.get(key, (None, None))
-        if issued is None or memory is not outputs:
-            issued = Issued(self._launches(n_rows, outputs), self.model.device)
-            self._issued[key] = outputs, issued
-        return issued
+        memory, issued, end = self._issued.get(key, (None, None, None))
+        if issued is None or end is None or memory is not outputs:
+            launches, end = self._launches(n_rows, outputs)
+            issued = Issued(launches, self.model.device)
+            self._issued[key] = outputs, issued, end
+        return issued, end
 
-    def _launches(self, n_rows: int, outputs: Any) -> Callable[[], None]:
-        program, rows, ring = self.program_for(n_rows), self._rows, self._ring
+    def _launches(self, n_rows: int, outputs: Any) -> tuple[Callable[[], None], Callable[[], None]]:
+        program, ring = self.program_for(n_rows), self._ring
         found: DeviceOutputs = program.result
         is_plain = self._owner.is_plain(found.output)
         output = found.output if is_plain else self._zeros(found.output.shape, found.output.dtype)
-        begin = ring.begin(n_rows, rows.order_of_X, rows.order_of_targets)
-        end = ring.end(found.report, output, outputs)
-        of_X, of_targets = ring.rows[:n_rows], ring.targets[:n_rows]
+        left = Left(found.report, output, outputs)
+        begin = ring.begin(n_rows, self._rows.taken(program.slots), left)
 
         def issue() -> None:
             begin()
-            rows.take_into(of_X, of_targets, program.slots)
             program.run()
             if not is_plain:
                 output[...] = found.output
-            end()
 
-        return issue
+        return issue, ring.end(n_rows, left)
 
     @property
     def refusals(self) -> list[str]:
         """Why steps are launched one by one rather than as graphs, if that was tried and refused."""
-        return [issued.refusal for _, issued in self._issued.values() if issued.refusal is not None]
+        return [issued.refusal for _, issued, _ in self._issued.values() if issued.refusal is not None]
 
 
 def _step_function(model: "Model", weighted: bool, check_finite: bool) -> Callable[..., DeviceOutputs]:

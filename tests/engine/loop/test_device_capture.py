@@ -33,7 +33,7 @@ def refused(steps):
     """Run a step as if it were captured; return what is refused."""
     n_rows = min(steps.batches.size, steps.batches.n_samples)
     with active(steps.model.device), fake.idle():
-        issue = steps._launches(n_rows, None)
+        issue, _ = steps._launches(n_rows, None)
         issue()  # allocates its memory
         try:
             with fake.capturing():

@@ -212,14 +212,15 @@ def reduced(name: str, group: Group, plan: Plan) -> Kernel:
     index = "unsigned int" if is_narrow(group, plan) else "unsigned long long"
     parts = [_Writer(part, plan, index).part() for part in group.parts or (group,)]
     names, numbers, epilogue = plan.graph.names(), itertools.count(), _Epilogue(group, plan)
-    sections, arrays, helpers = [], {}, set(epilogue.helpers)
+    arrays: dict[str, str] = {}
+    sections, helpers = [], set(epilogue.helpers)
     for part in parts:
         totals = [total_of(e, f"a{next(numbers)}", f"{names[e.output]}_s0") for e in part.equations]
         sections.append(Section(totals, part.loops, part.planned.pieces))
         arrays |= part.arrays
         helpers |= part.helpers
     planned = parts[0].planned if len(parts) == 1 else Schedule("block", 1, 0, 0)
-    how = sections, parts[0].count, planned, epilogue.text
+    how = sections, parts[0].n_totals, planned, epilogue.text
     arrays |= epilogue.arrays
     counts = f"{names[parts[0].equations[0].output]}_s1"
     if Reducer("", index, *how).is_divided:
@@ -238,7 +239,7 @@ class _Part(NamedTuple):
         The reductions.
     loops : list of Loop
         Over the elements.
-    count : int
+    n_totals : int
         Totals of each reduction.
     planned : Schedule
         How threads share them.
@@ -250,7 +251,7 @@ class _Part(NamedTuple):
 
     equations: Sequence[Equation]
     loops: list[Loop]
-    count: int
+    n_totals: int
     planned: Schedule
     arrays: dict[str, str]
     helpers: frozenset[str] = frozenset()
