@@ -25,7 +25,7 @@ from sknet.compile.extend import Rows as CommonRows
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
 from sknet.dask import MPIExchange, NCCLExchange, WorkerExchange
-from sknet.device import Device, MetaArray
+from sknet.device import Device, Form, MetaArray, form_of
 from sknet.engine import extend
 from sknet.estimators import (
     EstimatorSummary,
@@ -244,6 +244,7 @@ def labelled():
 
 SPECIAL = {
     Length: lambda: Length(2, 1),
+    Form: lambda: form_of(X, X.T, np.ones((6, 6), "float32")),
     Share: lambda: Share(Length(1, 0)),
     extend.Batch: lambda: extend.Batch(X, Y, None),
     extend.Share: lambda: extend.Share(1.5, 0.5, X),

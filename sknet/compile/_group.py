@@ -5,7 +5,37 @@ from typing import NamedTuple
 
 from sknet.compile._graph import Equation, Variable
 
-__all__ = ["Group", "is_elementwise"]
+__all__ = ["Finish", "Group", "is_elementwise"]
+
+
+class Finish(NamedTuple):
+    """A matrix product, and what is computed from it in the same launch.
+
+    Attributes
+    ----------
+    product : Equation
+        The product.
+    output : Variable
+        What is written in its place.
+    parts : tuple of str
+        Names of what follows the product, as a device's library knows them.
+    vector : Variable or None
+        The bias that it reads, or the sums that it writes.
+    mask : Variable or None
+        Where a ReLU was positive: written or read, as bits.
+    term : Variable or None
+        A matrix that is added to the product, `factor` times.
+    factor : float
+        As above.
+    """
+
+    product: Equation
+    output: Variable
+    parts: tuple[str, ...] = ()
+    vector: Variable | None = None
+    mask: Variable | None = None
+    term: Variable | None = None
+    factor: float = 0.0
 
 
 class Group(NamedTuple):
@@ -27,6 +57,8 @@ class Group(NamedTuple):
         Those that are then computed for each total.
     parts : sequence of Group
         The groups of which this one consists, if it has totals of several arrays.
+    finish : Finish or None
+        How a product is finished, if the equations are that and a product.
 
     Examples
     --------
@@ -46,6 +78,7 @@ class Group(NamedTuple):
     reductions: Sequence[Equation] = ()
     epilogue: Sequence[Equation] = ()
     parts: Sequence["Group"] = ()
+    finish: Finish | None = None
 
     @property
     def maps(self) -> list[Equation]:

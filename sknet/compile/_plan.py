@@ -251,7 +251,8 @@ class Plan:
             return False
         if self._last.get(donor, -1) > self._read_until(root):
             return False
-        is_map = self._group(root).fused or is_elementwise(equation)
+        group = self._group(root)
+        is_map = (group.fused or is_elementwise(equation)) and group.finish is None
         return is_map and not self._reduces(equation) and self._aligned(equation, donor)
 
     def _reduces(self, equation: Equation) -> bool:
@@ -312,7 +313,7 @@ class Plan:
         """Return the buffer of an operand that is no longer needed and may be overwritten."""
         output = equation.output
         group = self._group(output)
-        if self._reduces(equation):
+        if self._reduces(equation) or group.finish is not None:
             return None
         spent = self._spent(output) if group.fused else _replaceable(equation)
         for x in spent:

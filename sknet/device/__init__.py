@@ -22,11 +22,14 @@ from sknet.device._device import Device
 from sknet.device._dtype import check_float_dtype, is_floating, result_dtype
 from sknet.device._meta import MetaArray
 from sknet.device._namespace import LinearAlgebra, Namespace
+from sknet.device._products import Ending, Form, form_of
 from sknet.device._random import philox_uniform, stream_key
 
 __all__ = [
     "Backend",
     "Device",
+    "Ending",
+    "Form",
     "LinearAlgebra",
     "MetaArray",
     "Namespace",
@@ -36,6 +39,7 @@ __all__ = [
     "backend_of",
     "check_float_dtype",
     "device_of",
+    "form_of",
     "is_array",
     "is_floating",
     "namespace",

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 from sknet._hints import suggestion
 from sknet.device._device import Device
 from sknet.device._namespace import Namespace
+from sknet.device._products import Form
 from sknet.exceptions import DeviceError, DeviceMemoryError
 
 __all__ = [
@@ -171,11 +172,19 @@ class Backend(ABC):
         """
         raise DeviceError(f"device '{device}' cannot compile kernels")
 
-    def products(self) -> "Callable[[Any, Any, Any], Callable[[], Any]]":
+    def finishes(self, form: Form, parts: Sequence[str]) -> bool:
+        """Tell whether products of a `form` on the current device can have an `Ending` of these `parts`.
+
+        If so, they can also have a term. Arrays must then begin at multiples of 16 bytes.
+        """
+        return False
+
+    def products(self) -> "Callable[..., Callable[[], Any]]":
         """Return a function of `x`, `y` and `out` that returns what computes ``matmul(x, y, out=out)``.
 
-        Arrays of the current device are read and written where they are then. What one function has returned
-        may share memory to work in, so such products must run one after the other.
+        A fourth argument is an `Ending` of parts for which `finishes` is true. Arrays of the current device
+        are read and written where they are then. What one function has returned may share memory to work
+        in, so such products must run one after the other.
         """
         return self._product
 

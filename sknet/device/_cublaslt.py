@@ -8,20 +8,26 @@ columns, so the factors change places.
 import ctypes
 import os
 import sys
-from collections.abc import Callable
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial, reduce
+from operator import or_
 from typing import Any, NamedTuple
+from weakref import finalize
 
-from sknet.device._products import Form, Matrices, form_of
+from sknet.device._products import Ending, Form, Matrices, form_of
 from sknet.exceptions import DeviceError
 
 __all__ = ["Library", "Products", "library"]
 
 ALIGNMENT = 256  # of addresses, in bytes; more is of no use
 OF_BATCH, OF_BATCH_STRIDE = 5, 6  # attributes of a matrix
-TRANSPOSES = 3, 4  # attributes of a product
+TRANSPOSES, OF_EPILOGUE, OF_VECTOR, OF_MASK, OF_MASK_STRIDE = (3, 4), 7, 8, 11, 12  # attributes of a product
 OF_WORKSPACE, OF_ALIGNMENTS = 1, (5, 6, 7, 8)  # attributes of a search
 TRANSPOSED = 1
+# Bits of cublasLtEpilogue_t. RELU is max(x, 0), which makes 0 of NaN.
+PARTS = {"bias": 4, "relu": 2, "mask": 128, "masked": 8 | 128, "sums": 16, "sums of y": 256}
+OF_MASKS = 128  # the stride of a mask, in bits, is a multiple of this
+LEAST_ALIGNMENT = 16  # of addresses in products that have an ending
 NOT_SUPPORTED = 15
 STATUS = {
     1: "not initialized", 3: "allocation failed", 7: "invalid value", 8: "architecture mismatch",
@@ -76,17 +82,25 @@ class Chosen(NamedTuple):
 
     Attributes
     ----------
-    descriptors : list
-        Of the product, of its factors as cuBLASLt takes them, and of the result.
+    layouts : list
+        Descriptors of its factors as cuBLASLt takes them, and of the result.
     found : Found
         The algorithm.
-    scalars : tuple
-        One and zero, by which product and former content are multiplied.
     """
 
-    descriptors: list[ctypes.c_void_p]
+    layouts: list[ctypes.c_void_p]
     found: Found
-    scalars: tuple[Any, Any]
+
+
+class Places(NamedTuple):
+    """Addresses: of the factors as cuBLASLt takes them, what is added, the result, vector and mask."""
+
+    y: int
+    x: int
+    term: int
+    out: int
+    vector: int = 0
+    mask: int = 0
 
 
 class Library:
@@ -127,29 +141,49 @@ class Library:
         size = ctypes.c_size_t(ctypes.sizeof(value))
         self.call(f"{kind}SetAttribute", said, made, attribute, ctypes.byref(value), size)
 
-    def chosen(self, form: Form, at: list[int]) -> Chosen | None:
-        """Return how to multiply, which is decided once for each form; None if there is no algorithm.
+    def takes(self, form: Form, parts: Sequence[str]) -> bool:
+        """Tell whether there is an algorithm for products of a form with an ending, wherever arrays are."""
+        if form.number > 1 or _kind(form.dtype) is None:
+            return False
+        return self.chosen(form, parts, Places(*[LEAST_ALIGNMENT] * len(Places._fields))) is not None
 
-        `at` are the addresses of factors and result, as cuBLASLt takes them.
-        """
+    def chosen(self, form: Form, parts: Sequence[str], at: Places) -> Chosen | None:
+        """Return how to multiply, which is decided once for each form; None if there is no algorithm."""
         kind = _kind(form.dtype)
         if kind is None:
             return None
         aligned = tuple(min(address & -address, ALIGNMENT) for address in at)
-        key = form, kind, aligned
+        key = form, tuple(parts), kind, aligned
         if key not in self._chosen:
-            of = self._descriptors(form, kind)
-            found = self._search(form, of, aligned)
-            scalars = kind.scalar(1), kind.scalar(0)
-            self._chosen[key] = None if found is None else Chosen(of, found, scalars)
+            layouts = [self._layout(each, form, kind) for each in (form.y, form.x, form.out)]
+            product = self.described(form, parts, at)  # the search depends on how its addresses are aligned
+            found = self._search(form, [product, *layouts], aligned[: len(OF_ALIGNMENTS)])
+            self.forget(product)
+            self._chosen[key] = None if found is None else Chosen(layouts, found)
         return self._chosen[key]
 
-    def _descriptors(self, form: Form, kind: Kind) -> list[ctypes.c_void_p]:
+    def described(self, form: Form, parts: Sequence[str], at: Places) -> ctypes.c_void_p:
+        """Return the descriptor of a product, which holds the addresses of vector and mask."""
+        kind = _kind(form.dtype)
+        if kind is None:
+            raise DeviceError(f"cuBLASLt has no products like {form}")
         product = self._made("MatmulDesc", form, kind.compute, kind.dtype)
         for attribute, factor in zip(TRANSPOSES, (form.y, form.x), strict=True):
             if not factor.in_rows:
                 self._set("MatmulDesc", form, product, attribute, ctypes.c_int(TRANSPOSED))
-        return [product, *[self._layout(each, form, kind) for each in (form.y, form.x, form.out)]]
+        if parts:
+            epilogue = reduce(or_, [PARTS[part] for part in parts])
+            self._set("MatmulDesc", form, product, OF_EPILOGUE, ctypes.c_int(epilogue))
+            self._set("MatmulDesc", form, product, OF_VECTOR, ctypes.c_void_p(at.vector))
+            if epilogue & PARTS["mask"]:
+                stride = -(-form.out.columns // OF_MASKS) * OF_MASKS
+                self._set("MatmulDesc", form, product, OF_MASK, ctypes.c_void_p(at.mask))
+                self._set("MatmulDesc", form, product, OF_MASK_STRIDE, ctypes.c_int64(stride))
+        return product
+
+    def forget(self, product: ctypes.c_void_p) -> None:
+        """Free the memory of a descriptor."""
+        self.call("MatmulDescDestroy", "a product", product)
 
     def _layout(self, each: Matrices, form: Form, kind: Kind) -> ctypes.c_void_p:
         neighbours, lines = (each.columns, each.rows) if each.in_rows else (each.rows, each.columns)
@@ -163,7 +197,7 @@ class Library:
     def _search(self, form: Form, of: list[ctypes.c_void_p], aligned: tuple[int, ...]) -> Found | None:
         search = self._made("MatmulPreference", form)
         self._set("MatmulPreference", form, search, OF_WORKSPACE, ctypes.c_uint64(self._most))
-        for attribute, n in zip(OF_ALIGNMENTS, (*aligned, aligned[-1]), strict=True):
+        for attribute, n in zip(OF_ALIGNMENTS, aligned, strict=True):
             self._set("MatmulPreference", form, search, attribute, ctypes.c_uint32(n))
         found, count = Found(), ctypes.c_int()
         function = self._functions.cublasLtMatmulAlgoGetHeuristic
@@ -201,19 +235,36 @@ class Products:
         self._library, self._empty, self._stream = on_device, empty, stream
         self._workspace: Any = None
 
-    def prepared(self, x: Any, y: Any, out: Any) -> Callable[[], None] | None:
-        """Return what computes ``x @ y`` into an array; None if cuBLASLt does not do that."""
-        form, arrays = form_of(x, y, out), (y, x, out)
-        at = [each.data.ptr for each in arrays]
-        chosen = None if form is None else self._library.chosen(form, at)
-        if form is None or chosen is None:
+    def finished(self, x: Any, y: Any, out: Any, ending: Ending) -> Callable[[], None]:
+        """Return what computes ``x @ y`` and an ending into arrays."""
+        found = self.prepared(x, y, out, ending)
+        if found is None:
+            raise DeviceError(
+                f"cuBLASLt has no product of {x.shape} and {y.shape} with {ending.parts} for arrays at these "
+                f"addresses: pass arrays that begin at multiples of {LEAST_ALIGNMENT} bytes"
+            )
+        return found
+
+    def prepared(self, x: Any, y: Any, out: Any, ending: Ending) -> Callable[[], None] | None:
+        """Return what computes ``x @ y`` and an ending into arrays; None if cuBLASLt does not do that."""
+        form, (parts, vector, mask, term, factor) = form_of(x, y, out), ending
+        arrays = y, x, out if term is None else term, out, vector, mask
+        at = Places(*[0 if each is None else each.data.ptr for each in arrays])
+        chosen = None if form is None else self._library.chosen(form, parts, at)
+        kind = None if form is None else _kind(form.dtype)
+        if form is None or chosen is None or kind is None:
             return None
-        (product, *layouts), found, (one, zero) = chosen
+        (of_y, of_x, of_out), found = chosen
         if self._workspace is None or self._workspace.size < found.workspace:
             self._workspace = self._empty(found.workspace)
-        a, b, c = ((ctypes.c_void_p(address), layout) for address, layout in zip(at, layouts, strict=True))
-        given = product, ctypes.byref(one), *a, *b, ctypes.byref(zero), *c, *c, ctypes.byref(found)
-        return partial(self._run, form, given, found.workspace, arrays)
+        layouts = of_y, of_x, of_out, of_out
+        a, b, c, d = ((ctypes.c_void_p(each), layout) for each, layout in zip(at[:4], layouts, strict=True))
+        scalars = ctypes.byref(kind.scalar(1)), ctypes.byref(kind.scalar(factor))
+        product = self._library.described(form, parts, at)
+        given = product, scalars[0], *a, *b, scalars[1], *c, *d, ctypes.byref(found)
+        prepared = partial(self._run, form, given, found.workspace, arrays)
+        finalize(prepared, self._library.forget, product).atexit = False
+        return prepared
 
     def _run(self, form: Form, given: tuple[Any, ...], nbytes: int, arrays: tuple[Any, ...]) -> None:
         """Issue a product on the current stream; `arrays` are kept, as their addresses are."""

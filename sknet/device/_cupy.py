@@ -14,6 +14,7 @@ from sknet.device._cublaslt import Library, Products, library
 from sknet.device._device import Device
 from sknet.device._graphs import captured
 from sknet.device._namespace import Namespace
+from sknet.device._products import NO_ENDING, Ending, Form
 from sknet.exceptions import DeviceError, DeviceMemoryError
 
 __all__ = ["CupyBackend"]
@@ -172,12 +173,22 @@ class CupyBackend(Backend):
             module = self._cupy.RawModule(code=source, options=KERNEL_OPTIONS, backend="nvrtc")
             return [module.get_function(name) for name in names]
 
-    def products(self) -> Callable[[Any, Any, Any], Callable[[], Any]]:
+    def finishes(self, form: Form, parts: Sequence[str]) -> bool:
+        on_device = self._lt_library()
+        return on_device is not None and on_device.takes(form, parts)
+
+    def products(self) -> Callable[..., Callable[[], Any]]:
         on_device = self._lt_library()
         if on_device is None:
             return super().products()
         made = Products(on_device, self._bytes, self._stream_address)
-        return lambda x, y, out: made.prepared(x, y, out) or self._product(x, y, out)
+
+        def product(x: Any, y: Any, out: Any, ending: Ending | None = None) -> Callable[[], Any]:
+            if ending is None:
+                return made.prepared(x, y, out, NO_ENDING) or self._product(x, y, out)
+            return made.finished(x, y, out, ending)
+
+        return product
 
     def _lt_library(self) -> Library | None:
         """Return cuBLASLt on the current device; None if it is not installed."""

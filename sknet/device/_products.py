@@ -1,11 +1,11 @@
-"""Forms of matrix products in memory: which of them one strided product of BLAS computes without copies."""
+"""Matrix products: which of them one strided product of BLAS computes, and what may follow in its launch."""
 
 import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-__all__ = ["Form", "Matrices", "form_of"]
+__all__ = ["NO_ENDING", "Ending", "Form", "Matrices", "form_of"]
 
 
 class Matrices(NamedTuple):
@@ -30,6 +30,42 @@ class Matrices(NamedTuple):
     batch_stride: int
 
 
+class Ending(NamedTuple):
+    """What is computed besides a product of two matrices in the same launch.
+
+    Attributes
+    ----------
+    parts : tuple of str
+        In order, of ``"bias"``: a vector is added to each row; ``"relu"``: what is not positive becomes 0,
+        NaN too; ``"mask"``: where it was positive is noted; ``"masked"``: elsewhere the result becomes 0;
+        ``"sums"``: its rows are added; ``"sums of y"``: those of the second factor are.
+    vector : array of shape (n_columns,) or None
+        The bias, or where sums are written.
+    mask : array or None
+        Memory for bits: a byte for each element of the result is enough if there are 16 columns or more.
+    term : array or None
+        Added to the product, `factor` times, before all else; contiguous.
+    factor : float
+        As above.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import Ending
+    >>> Ending(("bias",), np.zeros(3)).parts
+    ('bias',)
+    """
+
+    parts: tuple[str, ...] = ()
+    vector: Any = None
+    mask: Any = None
+    term: Any = None
+    factor: float = 0.0
+
+
+NO_ENDING = Ending()
+
+
 class Form(NamedTuple):
     """Products ``x @ y`` of matrices in rows.
 
@@ -41,6 +77,13 @@ class Form(NamedTuple):
         How many products.
     x, y, out : Matrices
         Their forms; `out` is in rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import form_of
+    >>> print(form_of(np.ones((2, 3, 4)), np.ones((4, 5)), np.ones((2, 3, 5))))
+    (6, 4) @ (4, 5) of float64
     """
 
     dtype: str

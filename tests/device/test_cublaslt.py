@@ -1,10 +1,13 @@
 """Errors of cuBLASLt, from a library that refuses; what it computes is tested where there is one."""
 
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from sknet.device._cublaslt import Library, library
-from sknet.device._products import form_of
+from sknet.device._cublaslt import Library, Places, Products, library
+from sknet.device._products import Ending, form_of
 from sknet.exceptions import DeviceError
 
 FORM = form_of(*(np.ones(shape, "float32") for shape in ((3, 4), (4, 5), (3, 5))))
@@ -32,11 +35,31 @@ def test_an_algorithm_that_cannot_be_chosen():
     refusing = Library(Refusing("cublasLtMatmulAlgoGetHeuristic", 14), 1024)
     expected = r"no algorithm .* \(3, 4\) @ \(4, 5\) of float32: status 14 \(internal error\).*captured"
     with pytest.raises(DeviceError, match=expected):
-        refusing.chosen(FORM, [256, 512, 768])
+        refusing.chosen(FORM, (), Places(256, 512, 768, 768))
 
 
 def test_a_form_without_an_algorithm_is_left_to_others():
-    assert Library(Refusing("cublasLtMatmulAlgoGetHeuristic", 15), 1024).chosen(FORM, [256] * 3) is None
+    refusing = Library(Refusing("cublasLtMatmulAlgoGetHeuristic", 15), 1024)
+    assert refusing.chosen(FORM, (), Places(256, 256, 256, 256)) is None
+    assert not refusing.takes(FORM, ("bias",))
+
+
+class FakeVector:
+    """What of an array matters to products: here it does not begin at a multiple of 16 bytes."""
+
+    def __init__(self, *shape):
+        self.shape, self.dtype, self.ndim = shape, np.dtype("float32"), len(shape)
+        self.strides, self.size = np.zeros(shape, "float32").strides, math.prod(shape)
+        self.data = SimpleNamespace(ptr=4)
+
+
+def test_an_ending_that_is_refused_for_some_addresses():
+    products = Products(Library(Refusing("cublasLtMatmulAlgoGetHeuristic", 15), 1024), None, None)
+    arrays = FakeVector(3, 4), FakeVector(4, 5), FakeVector(3, 5)
+    with pytest.raises(
+        DeviceError, match=r"no product of \(3, 4\) and \(4, 5\) with \('bias',\).*of 16 bytes"
+    ):
+        products.finished(*arrays, Ending(("bias",), FakeVector(5)))
 
 
 def test_a_product_that_fails():

@@ -19,10 +19,11 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from sknet.device import Backend, Device, register
+from sknet.device import Backend, Device, Ending, Form, register
 from sknet.device._cupy import array_functions
 from sknet.exceptions import DeviceError, DeviceMemoryError
 from tests.devices import kernels, signatures
+from tests.devices.finished import finish
 
 N_DEVICES = 2
 FREE_MEMORY = 1 << 20  # bytes
@@ -98,6 +99,19 @@ def idle() -> Iterator[None]:
         yield
     finally:
         _is_idle.reset(token)
+
+
+_is_finishing: ContextVar[bool] = ContextVar("products can be finished", default=True)
+
+
+@contextmanager
+def plain_products() -> Iterator[None]:
+    """Let programs that are compiled meanwhile have a launch of its own for each product."""
+    token = _is_finishing.set(False)
+    try:
+        yield
+    finally:
+        _is_finishing.reset(token)
 
 
 def _count(what: str) -> None:
@@ -478,6 +492,19 @@ class FakeBackend(Backend):
             return launch
 
         return [on_device(run) for run in kernels.compiled(source, names)]
+
+    def finishes(self, form: Form, parts: Sequence[str]) -> bool:
+        return _is_finishing.get() and (form.dtype == "float32" or (form.dtype == "float64" and not parts))
+
+    def products(self) -> Callable[..., Callable[[], Any]]:
+        def product(x: Any, y: Any, out: Any, ending: Ending | None = None) -> Callable[[], Any]:
+            if ending is None:
+                return self._product(x, y, out)
+            parts, vector, mask, term, factor = ending
+            arrays = x, y, out, vector, mask, term
+            return lambda: _launch(_do_nothing if _is_idle.get() else finish, *arrays, parts, factor)
+
+        return product
 
     def is_sparse(self, array: Any) -> bool:
         return isinstance(array, FakeCSR)

@@ -5,11 +5,12 @@ On the host, chains over large arrays are executed block by block, so that a blo
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sknet.compile._graph import Equation, Graph, Variable
-from sknet.compile._group import Group, is_elementwise
+from sknet.compile._group import Finish, Group, is_elementwise
 
 __all__ = ["BLOCK", "Kernels", "fuse", "fuse_maps"]
 
@@ -18,6 +19,7 @@ BLOCK = (
 )  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
 MOST = 64  # equations per kernel: more would run out of registers
 CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: smaller arrays need no blocks
+NO_FINISHES: Mapping[Equation, tuple[Finish, Sequence[Equation]]] = MappingProxyType({})
 
 
 def _never(*args: Any) -> bool:
@@ -94,7 +96,12 @@ def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
     return [_finished(equations, block, cache) for equations in _chains(graph, block)]
 
 
-def fuse_maps(graph: Graph, kernels: Kernels, most: int = MOST) -> list[Group]:
+def fuse_maps(
+    graph: Graph,
+    kernels: Kernels,
+    most: int = MOST,
+    finishes: Mapping[Equation, tuple[Finish, Sequence[Equation]]] = NO_FINISHES,
+) -> list[Group]:
     """Group the equations of a graph for a device: as few kernels as possible.
 
     Parameters
@@ -105,6 +112,8 @@ def fuse_maps(graph: Graph, kernels: Kernels, most: int = MOST) -> list[Group]:
         Tells what kernels can be generated.
     most : int, default=MOST
         Equations of one kernel.
+    finishes : mapping of Equation to (Finish, sequence of Equation), default={}
+        Products with what is computed in their launches; a group each.
 
     Returns
     -------
@@ -126,8 +135,12 @@ def fuse_maps(graph: Graph, kernels: Kernels, most: int = MOST) -> list[Group]:
     [['exp', 'add'], ['sum']]
     """
     found = _Groups(kernels, most)
+    taken = {e for _, equations in finishes.values() for e in equations}
     for equation in graph.equations:
-        if not (found.reduce(equation) or found.finish(equation)):
+        if equation in taken:
+            if equation in finishes:
+                found.finish_product(*finishes[equation])
+        elif not (found.reduce(equation) or found.finish(equation)):
             found.add(equation)
     return found.groups
 
@@ -162,6 +175,12 @@ class _Groups:
             self._home[equation.output] = number + 1
             self._finished[equation.output] = number
         return True
+
+    def finish_product(self, finish: Finish, equations: Sequence[Equation]) -> None:
+        """Begin a group of a product and what its launch computes, which nothing can join."""
+        number = self._begun(equations[0], fused=True)
+        self.groups[number] = self.groups[number]._replace(equations=[*equations], finish=finish)
+        self._home.update((e.output, number + 1) for e in equations)
 
     def finish(self, equation: Equation) -> bool:
         """Add a map of totals to the group of the reductions, if a kernel can compute it with them."""

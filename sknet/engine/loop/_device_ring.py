@@ -40,7 +40,6 @@ extern "C" __global__ void end({parameters})
 {{
     const long long done = at[0] - 1;
     const {index} thread = ({index})blockIdx.x * blockDim.x + threadIdx.x;
-    const {index} threads = ({index})gridDim.x * blockDim.x;
 {left}}}
 """
 TAKEN = """\
@@ -52,7 +51,7 @@ REPORT = """\
 {indent}    reports[3 * done + thread] = report[thread];
 """
 OUTPUT = """\
-{indent}for ({index} i = thread; i < {size}; i += threads)
+{indent}for ({index} i = thread; i < {size}; i += ({index})gridDim.x * blockDim.x)
 {indent}    outputs[(at[2] + done * {n_rows}) * {width} + i] = output[i];
 """
 

@@ -226,7 +226,9 @@ def _step_function(model: "Model", weighted: bool, check_finite: bool) -> Callab
         found = evaluate(flat, None, untrained, X, y, weight, counter)
         data, penalty, changed = found.data, found.penalty, found.changed
         if check_finite:
-            is_fine = ops.where(is_fine, _is_finite(data + penalty + ops.sum_squares(found.gradient)), False)
+            # The parameters, too: NaN in them need not reach the loss (a ReLU in a product makes 0 of it).
+            squares = ops.sum_squares(found.gradient, flat)
+            is_fine = ops.where(is_fine, _is_finite(data + penalty + squares), False)
 
         def kept(after: Tensor, before: Tensor) -> Tensor:
             return ops.where(is_fine, after, before) if check_finite else after

@@ -13,7 +13,7 @@ cupy = importlib.import_module("cupy")
 FLOAT32, FLOAT64, COMPUTE = 0, 1, {"float32": 68, "float64": 70}
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS, AUXILIARY, AUXILIARY_STRIDE = 3, 4, 7, 8, 11, 12
 BATCH, BATCH_STRIDE = 5, 6
-RELU_AUX_BIAS, DRELU_BGRAD, BGRADA, GELU_AUX_BIAS, DGELU_BGRAD = 134, 152, 256, 164, 208
+RELU_AUX_BIAS, DRELU_BGRAD, BGRADA, BGRADB, GELU_AUX_BIAS, DGELU_BGRAD = 134, 152, 256, 512, 164, 208
 SUCCESS, INVALID, INTERNAL, UNSUPPORTED = 0, 7, 14, 15
 WORKSPACE = 1024
 
@@ -190,6 +190,10 @@ def test_what_is_refused(library):
     more = {"epilogue": ctypes.c_int(BGRADA), "bias": pointer(total)}
     assert Product(library, *doubles, **more).choose() == UNSUPPORTED  # no epilogues of float64
     assert Product(library, a, b, d, compute=COMPUTE["float64"]).choose() == UNSUPPORTED
+    assert Product(library, fortran(4, 3), b, d, ta=True, **more).choose() == UNSUPPORTED
+    assert Product(library, a, b, d, **more | {"epilogue": ctypes.c_int(BGRADB)}).choose() == UNSUPPORTED
+    unknown = {"epilogue": ctypes.c_int(BGRADA | RELU_AUX_BIAS)}
+    assert Product(library, a, b, d, **more | unknown).choose() == INVALID
     wrong = Product(library, a, a, d)
     assert wrong.choose() == SUCCESS
     assert wrong.run() == INVALID

@@ -15,7 +15,7 @@ from sknet.optim import Adam
 from tests.devices import fake, kernels
 from tests.project import ROOT
 
-LAUNCHES = {((54, 512, 512, 7), 4096): 20, ((784, 1024, 1024, 10), 8192): 20, ((20, 100, 2), 256): 14}
+LAUNCHES = {((54, 512, 512, 7), 4096): 12, ((784, 1024, 1024, 10), 8192): 12, ((20, 100, 2), 256): 9}
 
 
 def steps_of(widths, size, device):

@@ -320,6 +320,28 @@ def test_a_failing_step_changes_nothing(batch, layers, fake_device, monkeypatch)
             np.testing.assert_allclose(to_host(found[name]), to_host(array), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["X", "0.weight", "0.bias", "2.weight", "2.bias"])
+def test_what_is_not_finite_is_seen_through_a_relu(where, value, fake_device, monkeypatch):
+    """In float32 the product's launch has the ReLU, which makes 0 of NaN."""
+    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    X, y = data(dtype=np.float32)
+    network = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3))
+    model = Model(network, loss="log_loss", random_state=0, dtype="float32", device=fake_device)
+    if where == "X":
+        X[:, 0] = value
+    model.materialize(X)
+    if where != "X":
+        values = {name: to_host(x).copy() for name, x in model.parameters.items()}
+        values[where].reshape(-1)[0] = value
+        model.module.load_state_dict({name: to_device(x, fake_device) for name, x in values.items()})
+    steps = DeviceSteps(model, Batches(X, y, None, SIZE, model.dtype, model.device), True)
+    assert "'relu'" in steps.program_for(SIZE).source
+    with pytest.raises(NonFiniteError), np.errstate(all="ignore"):
+        in_order(steps)
+    assert model.progress.step == 0
+
+
 def test_what_overflows_only_when_squared_goes_on(fake_device):
     X, y = data("squared_error", np.float32)
     settings = {"loss": "squared_error", "optimizer": SGD(1e-30), "dtype": "float32"}

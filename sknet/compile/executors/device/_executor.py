@@ -6,21 +6,22 @@ stream; nothing is copied from or to the host, and no memory is allocated except
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._group import Finish
 from sknet.compile._plan import Plan
 from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
 from sknet.compile.executors.device._calls import call, scratch_of
+from sknet.compile.executors.device._finishes import finishes
 from sknet.compile.executors.device._maps import Kernel, is_map, written
 from sknet.compile.executors.device._reductions import is_fusible, is_of_blocks, is_reduction, reduced
 from sknet.compile.executors.device._reductions import scratch_of as partials_of
 from sknet.compile.executors.device._rows import has_operands, is_in_rows, row_kernel, shapes_of_rows
 from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
-from sknet.device import Device, backend
+from sknet.device import Device, Ending, backend
 from sknet.ops import SparseSlot
 
 __all__ = ["KERNELS", "CupyProgram"]
@@ -65,7 +66,7 @@ class CupyProgram:
         self.plan = plan
         self._device, self._owner = device, backend(device.kind)
         self._writer = Writer(plan, exact)
-        self._exact = exact
+        self._exact, self._needs = exact, _needs_of(plan.groups, exact)
         self._products = self._owner.products  # one object: what it prepares shares memory
         self._kernels: list[Kernel] = []
         for group in plan.groups:
@@ -89,16 +90,21 @@ class CupyProgram:
             for x, value in graph.constants.items()
         }
         graph = graph.replaced(constants=constants)
-        groups = fuse_maps(graph, Kernels(lambda equation: False) if exact else KERNELS)
-        if not exact:
-            groups = join_totals(graph, groups, is_of_blocks)
-        needs = partial(_scratch_of, exact=exact)
-        return cls(Plan(graph, groups, donated, needs, backend(device.kind).alignment), device, exact)
+        owner = backend(device.kind)
+        if exact:
+            groups = fuse_maps(graph, Kernels(lambda equation: False))
+        else:
+            with owner.activate(device):
+                finished = finishes(graph, owner.finishes)
+            groups = join_totals(graph, fuse_maps(graph, KERNELS, finishes=finished), is_of_blocks)
+        return cls(Plan(graph, groups, donated, _needs_of(groups, exact), owner.alignment), device, exact)
 
     # -- writing ------------------------------------------------------------------------------
 
     def _write(self, group: Group) -> None:
-        if group.reductions and group.maps and is_in_rows(group.reductions[0]):
+        if group.finish is not None:
+            self._finish(group.finish, group)
+        elif group.reductions and group.maps and is_in_rows(group.reductions[0]):
             self._launch(row_kernel(f"rows{len(self._kernels)}", group, self.plan), group)
         elif group.reductions:
             self._launch(reduced(f"reduce{len(self._kernels)}", group, self.plan), group)
@@ -123,6 +129,18 @@ class CupyProgram:
         product = w.made(f"{w.function(self._products, 'products')}()", "product")
         names = ", ".join(map(w.name, (*equation.variables, equation.output)))
         w.line(f"{w.made(f'{product}({names})', 'p')}()")
+
+    def _finish(self, finish: Finish, group: Group) -> None:
+        """Write a product with what follows it, prepared as above."""
+        w, first = self._writer, len(self._writer.lines)
+        product = w.made(f"{w.function(self._products, 'products')}()", "product")
+        names = ", ".join(map(w.name, (*finish.product.variables, finish.output)))
+        others = ", ".join(
+            "None" if x is None else w.name(x) for x in (finish.vector, finish.mask, finish.term)
+        )
+        ending = f"{w.function(Ending, 'Ending')}({finish.parts!r}, {others}, {finish.factor!r})"
+        w.line(f"{w.made(f'{product}({names}, {ending})', 'p')}()")
+        w.comment(first, ", ".join(equation.primitive.name for equation in group.equations))
 
     def _launch(self, kernel: Kernel, group: Group) -> None:
         w, names = self._writer, kernel.arguments
@@ -175,11 +193,16 @@ class CupyProgram:
             Where to find the outputs.
         """
         arrays = self.plan.arrays(memory, slots, self._constants)
-        return self._bind(
-            self._writer.values(memory, arrays, partial(_scratch_of, exact=self._exact), sparse)
-        ), arrays
+        return self._bind(self._writer.values(memory, arrays, self._needs, sparse)), arrays
 
 
-def _scratch_of(equation: Equation, exact: bool) -> Sequence[tuple[Any, ...]]:
-    """Return shape and dtype of the arrays that an equation needs besides its output."""
-    return partials_of(equation) if not exact and is_reduction(equation) else scratch_of(equation)
+def _needs_of(groups: Sequence[Group], exact: bool) -> Callable[[Equation], Sequence[tuple[Any, ...]]]:
+    """Return what lists shape and dtype of the arrays that an equation needs besides its output."""
+    finished = {e for group in groups if group.finish is not None for e in group.equations}
+
+    def needs(equation: Equation) -> Sequence[tuple[Any, ...]]:
+        if equation in finished:
+            return ()
+        return partials_of(equation) if not exact and is_reduction(equation) else scratch_of(equation)
+
+    return needs

@@ -22,7 +22,7 @@ from sknet.compile._plan import Plan
 from sknet.compile.executors.device._c_scalar import UntranslatableError, cast, literal, type_of
 from sknet.compile.executors.device._cooperation import Loop, Reducer, Section, Total
 from sknet.compile.executors.device._maps import Kernel, Line, MapWriter, is_narrow, live, position
-from sknet.compile.executors.device._schedules import Schedule, pieces_of_all, schedule
+from sknet.compile.executors.device._schedules import WARP, Schedule, pieces_of_all, schedule
 from sknet.compile.passes import Group
 
 __all__ = [
@@ -188,8 +188,10 @@ def _strides(plan: Plan, x: Variable) -> tuple[int, ...]:
 
 
 def is_of_blocks(equation: Equation) -> bool:
-    """Tell whether blocks can have the total of a reduction: if there is one, and it has elements."""
-    return equation.output.size == 1 and any(x.size for x in equation.variables)
+    """Tell whether blocks have the total of a reduction: there is one, of more than the elements of a row."""
+    if equation.output.size != 1 or not any(x.size for x in equation.variables):
+        return False
+    return equation.primitive.name in OF_PRODUCTS or equation.variables[0].size > WARP
 
 
 def reduced(name: str, group: Group, plan: Plan) -> Kernel:

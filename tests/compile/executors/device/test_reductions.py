@@ -310,7 +310,7 @@ def test_totals_that_only_maps_use_have_no_memory(fake_device):
 
 
 def test_totals_of_several_arrays_have_one_kernel(fake_device):
-    x, y, z = drawn((20_001,), "float64"), drawn((70, 40), "float64", 1), drawn((3,), "float64", 2)
+    x, y, z = drawn((20_001,), "float64"), drawn((70, 40), "float64", 1), drawn((40,), "float64", 2)
 
     def function(x, y, z):
         one, other = ops.sum(ops.exp(x)) / 100.0, ops.sum_squares(y, z)
@@ -321,6 +321,19 @@ def test_totals_of_several_arrays_have_one_kernel(fake_device):
         np.testing.assert_allclose(result, expected.numpy(), rtol=1e-12)
     [group] = compiled.plan.groups
     assert [len(part.reductions) for part in group.parts] == [1, 1, 2, 1]
+
+
+def test_totals_of_rows_have_kernels_of_their_own(fake_device):
+    """All lanes go on with such a total, in the maps of its kernel."""
+    x, y = drawn((8,), "float64"), drawn((50,), "float64", 1)
+
+    def function(x, y):
+        total = ops.sum(ops.exp(x))
+        return total + ops.sum_squares(x, y), ops.exp(x) / total
+
+    found, _ = replayed(function, x, y, device=fake_device)
+    for result, expected in zip(found, function(Tensor(x), Tensor(y)), strict=True):
+        np.testing.assert_allclose(result, expected.numpy(), rtol=1e-12)
 
 
 def test_totals_that_others_need_have_kernels_of_their_own(fake_device):

@@ -44,7 +44,7 @@ T activated(const Operation &how, T x, int64_t i, int64_t j) {
     T *inputs = (T *)how.auxiliary;
     if (how.has(relu)) {
         if (how.has(auxiliary)) mask.set(i, j, x > 0);
-        return x > 0 ? x : T(0);
+        return x > 0 ? x : T(0);  // of NaN as well, as users have found
     }
     if (how.has(gelu)) {
         if (how.has(auxiliary)) inputs[i + j * how.auxiliary_stride] = x;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace emulator {
 
@@ -113,10 +114,19 @@ static bool are_pointers_right(const Product &p) {
     return is_auxiliary_right(p);
 }
 
+// As the documentation lists them: no other bits go together.
+static bool is_known(int epilogue) {
+    const int known[] = {1, 2, 4, 6, 32, 36, 130, 134, 136, 152, 160, 164, 192, 208, 256, 512};
+    return std::find(std::begin(known), std::end(known), epilogue) != std::end(known);
+}
+
 static LtStatus check(const Operation &how, const Layout &a, const Layout &b, const Layout &c,
                       const Layout &d) {
     for (const Layout *each : {&a, &b, &c, &d})
         if (each->type != d.type || each->order) return lt_not_supported;
+    if (!is_known(how.epilogue)) return lt_invalid_value;
+    const bool is_transposed = how.has(bias_gradient_a) && how.is_a_transposed;
+    if (is_transposed || (how.has(bias_gradient_b) && !how.is_b_transposed)) return lt_not_supported;
     if (d.type == FLOAT64) {
         if (how.compute != COMPUTE_64F || how.scale_type != FLOAT64) return lt_not_supported;
         return how.epilogue == 1 ? lt_success : lt_not_supported;

@@ -1,0 +1,249 @@
+"""Products that a device's library finishes: bias, ReLU, its gradient, sums and a further term.
+
+Each part is a record that says which equation it stands for. What a product can take is the longest chain of
+parts that its equations match and the library has. A mask is bits that only the library reads, so the product
+that writes one and all those that read it are finished together, or none of them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._group import Finish
+from sknet.compile._views import Views
+from sknet.compile.executors.device._seen import seen_variables
+from sknet.device import Form, form_of
+
+__all__ = ["finishes"]
+
+# The longest come first; the library has no others.
+CHAINS: tuple[tuple[str, ...], ...] = (
+    ("bias", "relu", "mask"), ("relu", "mask"), ("bias", "relu"), ("relu",), ("bias",), ("masked", "sums"),
+    ("masked",), ("sums of y",), (),
+)  # fmt: skip
+BITS = 128  # to a multiple of which a row of a mask is filled
+
+
+class _Chain(NamedTuple):
+    """What is known of a product's launch, part by part.
+
+    Attributes
+    ----------
+    finish : Finish
+        So far.
+    equations : tuple of Equation
+        Those that it computes.
+    """
+
+    finish: Finish
+    equations: tuple[Equation, ...]
+
+    @property
+    def result(self) -> Variable:
+        """What the product writes."""
+        return self.finish.output
+
+    def plus(self, equation: Equation, **changed: Any) -> "_Chain":
+        """Return it with one more equation."""
+        return _Chain(self.finish._replace(**changed), (*self.equations, equation))
+
+    def of_parts(self, parts: tuple[str, ...]) -> "_Chain":
+        """Return it with the names of its parts."""
+        return _Chain(self.finish._replace(parts=parts), self.equations)
+
+
+def finishes(graph: Graph, takes: Callable[[Form, Sequence[str]], bool]) -> dict[Equation, _Chain]:
+    """Return what launches of products compute besides the product.
+
+    Parameters
+    ----------
+    graph : Graph
+        Any graph.
+    takes : callable
+        ``takes(form, parts)`` tells whether the library has products of a form with some parts.
+
+    Returns
+    -------
+    dict of Equation to (finish, equations)
+        For each product of which there is more: how it is finished, and which equations that computes, the
+        product first.
+    """
+    masks = {e.output for e in graph.equations if e.primitive.name == "greater"}
+    while True:
+        found = _Products(graph, takes, masks).all()
+        writers = {each.finish.mask for each in found.values() if "mask" in each.finish.parts}
+        taken = {e for each in found.values() for e in each.equations}
+        readers = {x for e in graph.equations if e not in taken for x in e.variables} | {*graph.outputs}
+        kept = (masks & writers) - readers
+        if kept == masks:
+            return found
+        masks = kept
+
+
+class _Products:
+    """The products of a graph, in order."""
+
+    def __init__(
+        self, graph: Graph, takes: Callable[[Form, Sequence[str]], bool], masks: set[Variable]
+    ) -> None:
+        self._graph, self._takes, self._masks = graph, takes, masks
+        self._views = Views(graph.equations)
+        self._seen = seen_variables(graph)
+        self._taken: set[Equation] = set()
+        self._users: dict[Variable, list[Equation]] = {}
+        self._time: dict[Variable, int] = {}  # when it is known; of an input, never asked
+        for time, equation in enumerate(graph.equations):
+            self._time[equation.output] = time
+            for x in dict.fromkeys(equation.variables):
+                self._users.setdefault(x, []).append(equation)
+
+    def all(self) -> dict[Equation, _Chain]:
+        """Return all that have more than the product."""
+        found = {}
+        for equation in self._graph.equations:
+            chain = self._chain(equation) if equation.primitive.name == "matmul" else None
+            if chain is not None and len(chain.equations) > 1:
+                found[equation] = chain
+                self._taken.update(chain.equations)
+                self._time.update((e.output, self._time[equation.output]) for e in chain.equations)
+        return found
+
+    def _chain(self, product: Equation) -> _Chain | None:
+        x, y, out = [*product.variables, product.output]
+        is_plain = x.ndim == y.ndim == 2 and not self._views.is_view(product)
+        form = form_of(*map(self._views.ghost, (x, y, out))) if is_plain else None
+        if form is None:
+            return None
+        first = _with_term(_Chain(Finish(product, out), (product,)), self)
+        for parts in CHAINS:
+            chain: _Chain | None = first
+            for part in parts:
+                chain = chain and PARTS[part](chain, self)
+            if chain is not None and self._takes(form, parts):
+                return chain.of_parts(parts)
+        return None
+
+    # -- what parts ask -----------------------------------------------------------------------
+
+    def only_user(self, x: Variable, name: str) -> Equation | None:
+        """Return the only equation that uses a value, if it has a name."""
+        users = self._users.get(x, [])
+        is_only = len(users) == 1 and x not in self._graph.outputs
+        return users[0] if is_only and users[0].primitive.name == name else None
+
+    def users(self, x: Variable, name: str) -> list[Equation]:
+        """Return the equations of a name that use a value, and that no launch computes yet."""
+        return [e for e in self._users.get(x, []) if e.primitive.name == name and e not in self._taken]
+
+    def is_known(self, x: Variable, product: Equation) -> bool:
+        """Tell whether a value is there when a product begins."""
+        return self._time.get(x, -1) < self._time[product.output]
+
+    def is_late(self, x: Variable, product: Equation) -> bool:
+        """Tell whether a value is used only after a product."""
+        return all(self._time[e.output] > self._time[product.output] for e in self._users.get(x, []))
+
+    def is_row(self, x: object, result: Variable) -> bool:
+        """Tell whether an operand is added to each row of a result."""
+        return type(x) is Variable and x.shape == result.shape[1:] and self.is_like(x, result)
+
+    def is_like(self, x: Variable, result: Variable) -> bool:
+        """Tell whether a value is contiguous and of the dtype of a result."""
+        return x.dtype == result.dtype and self._views.is_contiguous(x)
+
+    def is_mask(self, x: object) -> bool:
+        """Tell whether a value can be bits."""
+        return x in self._masks
+
+    def sees_nan(self, *operands: Variable | None) -> bool:
+        """Tell whether something checks that values are finite: the library's ReLU makes 0 of NaN."""
+        return all(x is None or x in self._seen for x in operands)
+
+    def sums(self, x: Variable) -> list[Equation]:
+        """Return the equations that add the rows of a matrix."""
+        return [
+            e
+            for e in self.users(x, "sum")
+            if tuple(axis % 2 for axis in e.params["axis"]) == (0,) and not e.params["keepdims"]
+        ]
+
+
+# -- parts ------------------------------------------------------------------------------------
+
+Part = Callable[[_Chain, _Products], _Chain | None]
+
+
+def _with_term(chain: _Chain, of: _Products) -> _Chain:
+    """Take in that a number of times another matrix is added."""
+    equation = of.only_user(chain.result, "axpy")
+    if equation is None:
+        return chain
+    x, term, factor = equation.operands
+    fits = x is chain.result and type(term) is Variable and type(factor) is not Variable
+    if (
+        not fits
+        or term.shape != x.shape
+        or not of.is_like(term, x)
+        or not of.is_known(term, chain.equations[0])
+    ):
+        return chain
+    return chain.plus(equation, output=equation.output, term=term, factor=float(factor))
+
+
+def _bias(chain: _Chain, of: _Products) -> _Chain | None:
+    equation = of.only_user(chain.result, "add")
+    if equation is None:
+        return None
+    [vector, *others] = [x for x in equation.operands if x is not chain.result] or [None, None]
+    if others or not of.is_row(vector, chain.result) or not of.is_known(vector, chain.equations[0]):
+        return None
+    return chain.plus(equation, output=equation.output, vector=vector)
+
+
+def _relu(chain: _Chain, of: _Products) -> _Chain | None:
+    equation = of.only_user(chain.result, "relu")
+    if equation is None or not of.sees_nan(*chain.equations[0].variables, chain.finish.vector):
+        return None
+    return chain.plus(equation, output=equation.output)
+
+
+def _mask(chain: _Chain, of: _Products) -> _Chain | None:
+    for equation in of.users(chain.result, "greater"):
+        mask, (_, least) = equation.output, equation.operands
+        columns = mask.shape[-1]
+        room = (
+            columns >= -(-columns // BITS) * BITS // 8
+        )  # it takes the memory of the plan, a byte an element
+        if type(least) is not Variable and least == 0 and of.is_mask(mask) and room:
+            return chain.plus(equation, mask=mask)
+    return None
+
+
+def _masked(chain: _Chain, of: _Products) -> _Chain | None:
+    equation = of.only_user(chain.result, "masked")
+    if equation is None or chain.finish.term is not None:
+        return None
+    x, mask = equation.operands
+    if x is not chain.result or not of.is_mask(mask) or not of.is_known(mask, chain.equations[0]):
+        return None
+    return chain.plus(equation, output=equation.output, mask=mask)
+
+
+def _sums(chain: _Chain, of: _Products) -> _Chain | None:
+    for equation in of.sums(chain.result):
+        return chain.plus(equation, vector=equation.output)
+    return None
+
+
+def _sums_of_y(chain: _Chain, of: _Products) -> _Chain | None:
+    product = chain.equations[0]
+    y = product.variables[1]
+    for equation in of.sums(y):
+        if of.is_like(y, product.output) and of.is_late(equation.output, product):
+            return chain.plus(equation, vector=equation.output)
+    return None
+
+
+PARTS: dict[str, Part] = {
+    "bias": _bias, "relu": _relu, "mask": _mask, "masked": _masked, "sums": _sums, "sums of y": _sums_of_y,
+}  # fmt: skip

@@ -1,0 +1,54 @@
+"""Values that a graph checks: if one is not finite, a comparison with infinity in it is false."""
+
+import math
+
+from sknet.compile._graph import Equation, Graph, Variable
+
+__all__ = ["seen_variables"]
+
+# A result of these is not finite if any element of an operand is not: 0 times infinity or NaN is NaN.
+SPREADING = (
+    "abs", "add", "assemble", "axpy", "matmul", "multiply", "permute_dims", "reshape", "subtract", "sum",
+    "sum_squares",
+)  # fmt: skip
+
+
+def seen_variables(graph: Graph) -> set[Variable]:
+    """Return the values of a graph of which it sees whether they are finite.
+
+    Parameters
+    ----------
+    graph : Graph
+        Any graph.
+
+    Returns
+    -------
+    set of Variable
+        All that has gone into a number that is compared with infinity, by operations whose results are not
+        finite if an operand is not; and all views of such values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> def function(x, y):
+    ...     return ops.less(ops.abs(ops.sum_squares(x * 2.0, ops.exp(y))), np.inf)
+    >>> graph = capture(function, np.zeros(3), np.zeros(4))
+    >>> [x in seen_variables(graph) for x in graph.inputs]
+    [True, False]
+    """
+    seen: set[Variable] = set()
+    for equation in reversed(graph.equations):
+        if _is_check(equation) or (equation.output in seen and equation.primitive.name in SPREADING):
+            seen.update(equation.variables)
+    for equation in graph.equations:
+        if equation.primitive.view is not None and equation.operands[0] in seen:
+            seen.add(equation.output)
+    return seen
+
+
+def _is_check(equation: Equation) -> bool:
+    """Tell whether a number is compared with infinity."""
+    x, most = (*equation.operands, None, None)[:2]
+    return equation.primitive.name == "less" and type(x) is Variable and not x.ndim and most == math.inf

@@ -1,0 +1,161 @@
+"""Products with what follows them in one launch: which are found, and that they compute the same."""
+
+import re
+
+import numpy as np
+import pytest
+
+from sknet import ops
+from sknet.compile import capture, compile
+from sknet.compile._recalled import forget_programs
+from sknet.compile.executors.device._finishes import finishes
+from sknet.compile.passes import optimize
+from sknet.core import Tensor, gradients
+from tests.compile.executors.device.test_executor import off, on
+from tests.devices import fake
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def parts_of(function, *args, takes=lambda form, parts: True):
+    """Return the parts that follow the products of a function."""
+    found = finishes(optimize(capture(function, *args), exact=False), takes)
+    return [each.finish.parts for each in found.values()]
+
+
+def checked(found, *others):
+    """Return whether results are finite, as a training step asks it."""
+    return ops.less(ops.abs(ops.sum_squares(*found, *others)), np.inf)
+
+
+X, W, V, B, C = (
+    drawn(40, 20),
+    drawn(20, 30, seed=1),
+    drawn(30, 3, seed=2),
+    drawn(30, seed=3),
+    drawn(3, seed=4),
+)
+
+
+def network(x, w, b, v, c, y):
+    """Return the loss of a network with a hidden layer, its gradients, and whether all is finite."""
+    parameters = [w, b, v, c]
+    for each in parameters:
+        each.requires_grad = True
+    hidden = ops.relu(x @ w + b)
+    loss = ops.sum_squares(hidden @ v + c - y) * 0.5 + 0.1 * (ops.sum_squares(w) + ops.sum_squares(v))
+    found = gradients(loss, parameters)
+    return loss, found, checked([*found, *parameters])
+
+
+ARGS = X, W, B, V, C, drawn(40, 3, seed=5)
+
+
+def test_a_step_of_a_network(fake_device):
+    step = compile(network, on(fake_device, ARGS))
+    forget_programs()
+    with fake.plain_products():
+        plain = compile(network, on(fake_device, ARGS))
+    forget_programs()
+    launches = [program.source.split("def step")[1].count("(") for program in (step, plain)]
+    assert launches[0] < launches[1]
+    assert re.findall(r"Ending\(\((.*?)\)", step.source) == [
+        "'bias', 'relu', 'mask'", "'bias',", "'masked', 'sums'", "'sums of y',", "",
+    ]  # fmt: skip
+    expected = network(*map(Tensor, ARGS))
+    for _ in range(2):
+        step.poison()
+        found = off(step(*on(fake_device, ARGS)))
+        np.testing.assert_allclose(found[0], expected[0].numpy(), rtol=1e-5)
+        for mine, theirs in zip(found[1], expected[1], strict=True):
+            np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-4, atol=1e-4)
+        assert found[2]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("which", range(4))
+def test_what_is_not_finite_is_seen(which, value, fake_device):
+    """The library's ReLU makes 0 of NaN; then the gradient or the parameter itself is not finite."""
+    args = [x.copy() for x in ARGS]
+    args[which].reshape(-1)[0] = value
+    step = compile(network, on(fake_device, ARGS))
+    with np.errstate(all="ignore"):
+        assert not off(step(*on(fake_device, tuple(args)))[2])
+
+
+def test_a_relu_is_not_finished_where_nan_would_be_lost(fake_device):
+    def unseen(x, w, b):
+        return ops.relu(x @ w + b)
+
+    def seen_in_part(x, w, b):
+        return ops.relu(x @ w + b), checked([x, w])
+
+    assert parts_of(unseen, X, W, B) == parts_of(seen_in_part, X, W, B) == [("bias",)]
+    assert parts_of(lambda x, w, b: (ops.relu(x @ w + b), checked([x, w, b])), X, W, B) == [("bias", "relu")]
+    x = X.copy()
+    x[3, 4] = np.nan
+    args = on(fake_device, (x, W, B))
+    found = off(compile(unseen, args)(*args))
+    assert np.isnan(found[3]).all()
+    np.testing.assert_allclose(np.delete(found, 3, 0), np.delete(np.maximum(x @ W + B, 0), 3, 0), rtol=1e-4)
+
+
+def test_masks_are_bits_only_where_all_readers_are_products():
+    def function(x, w, g, v, more):
+        hidden = ops.relu(x @ w)
+        mask = ops.greater(hidden, 0.0)
+        left = ops.where(mask, g @ v, 0.0)
+        return left, ops.where(mask, g @ v + 1.0, 0.0) if more else hidden, checked([x, w])
+
+    args = X, W, drawn(40, 3), drawn(3, 30)
+    assert parts_of(lambda *x: function(*x, False), *args) == [("relu", "mask"), ("masked",)]
+    assert ("masked",) not in parts_of(lambda *x: function(*x, True), *args)
+    narrow = X, W[:, :9].copy(), drawn(40, 3), drawn(3, 9)
+    assert ("relu", "mask") not in parts_of(lambda *x: function(*x, False), *narrow)
+
+    def without_masks(form, parts):
+        return "masked" not in parts
+
+    assert ("relu",) in parts_of(lambda *x: function(*x, False), *args, takes=without_masks)
+
+
+def test_terms_and_sums(fake_device):
+    def function(x, w, y):
+        total = ops.sum(y, 0)
+        return total, x @ y + 0.5 * w, ops.sum(x @ y, 0)
+
+    args = drawn(30, 40), drawn(30, 20), drawn(40, 20)
+    assert parts_of(function, *args) == [("sums of y",)]
+    found = off(compile(function, on(fake_device, args))(*on(fake_device, args)))
+    x, w, y = args
+    for mine, theirs in zip(found, (y.sum(0), x @ y + 0.5 * w, (x @ y).sum(0)), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_needed_before_a_product_is_not_put_off():
+    def function(x, y):
+        return ops.sum(y, 0), (x + ops.sum(y, 0)) @ y
+
+    assert parts_of(function, drawn(20, 20), drawn(20, 20)) == []
+    assert parts_of(lambda x, y: (x @ y) + ops.sum(x @ y, 0), drawn(20, 20), drawn(20, 20)) == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_nothing_is_overwritten_that_a_product_reads(dtype, fake_device):
+    """All are of one shape, so that results could take the place of operands."""
+    args = tuple((8 * drawn(24, 24, seed=i)).astype(dtype) for i in range(3))
+
+    def function(x, w, y):
+        one = ops.tanh(x) * 1.0 if dtype != "int64" else x + w
+        two = (one @ w + y[0]) * 2
+        three = two @ (one + 1) + 3 * (one - y)
+        return ops.sum(three @ two, 0), three
+
+    there = on(fake_device, args)
+    compiled = compile(function, there)
+    for _ in range(2):
+        compiled.poison()
+        for mine, theirs in zip(off(compiled(*there)), function(*map(Tensor, args)), strict=True):
+            np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-4, atol=1e-2)

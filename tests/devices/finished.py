@@ -1,0 +1,49 @@
+"""Products of the fake device with what follows them, as a library has them on a GPU, by NumPy."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["finish"]
+
+
+def finish(x: Any, y: Any, out: Any, vector: Any, mask: Any, term: Any, parts: Any, factor: float) -> None:
+    """Compute ``x @ y`` and its ending; here a mask is an array of bool.
+
+    Operations are rounded one by one, in the order of the kernels that would do it otherwise; but sums are
+    NumPy's.
+    """
+    np.matmul(x, y, out=out)
+    if term is not None:
+        np.add(out, out.dtype.type(factor) * term, out=out)
+    for part in parts:
+        PARTS[part](y, out, vector, mask)
+
+
+def _bias(y: Any, out: Any, vector: Any, mask: Any) -> None:
+    np.add(out, vector, out=out)
+
+
+def _relu(y: Any, out: Any, vector: Any, mask: Any) -> None:
+    out[~(out > 0)] = 0  # NaN, too
+
+
+def _mask(y: Any, out: Any, vector: Any, mask: Any) -> None:
+    np.greater(out, 0, out=mask)
+
+
+def _masked(y: Any, out: Any, vector: Any, mask: Any) -> None:
+    out[~mask] = 0
+
+
+def _sums(y: Any, out: Any, vector: Any, mask: Any) -> None:
+    np.sum(out, axis=0, out=vector)
+
+
+def _sums_of_y(y: Any, out: Any, vector: Any, mask: Any) -> None:
+    np.sum(y, axis=0, out=vector)
+
+
+PARTS = {
+    "bias": _bias, "relu": _relu, "mask": _mask, "masked": _masked, "sums": _sums, "sums of y": _sums_of_y,
+}  # fmt: skip

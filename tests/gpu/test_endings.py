@@ -1,0 +1,97 @@
+"""Products with what follows them in one launch by cuBLASLt, against NumPy, and in a graph."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from sknet.compile.executors.device._finishes import CHAINS
+from sknet.device import Device, Ending, active, backend, form_of, to_device
+
+pytestmark = pytest.mark.gpu
+
+CUDA = Device("cuda")
+SHAPES = [(40, 20, 30), (64, 54, 512), (33, 17, 100), (7, 5, 129), (128, 64, 16)]
+
+
+def there(*shape, seed=0):
+    values = np.random.default_rng(seed).standard_normal(shape).astype("float32")
+    return values, to_device(values, CUDA)
+
+
+def product_of(x, y, out, *ending):
+    """Return a product that cuBLASLt finishes."""
+    form, ending = form_of(x, y, out), Ending(*ending)
+    assert backend("cuda").finishes(form, ending.parts), f"{form} cannot have {ending.parts}"
+    return backend("cuda").products()(x, y, out, ending)
+
+
+@pytest.mark.parametrize(("n", "k", "m"), SHAPES)
+@pytest.mark.parametrize("parts", [parts for parts in CHAINS if "masked" not in parts], ids=str)
+def test_endings(parts, n, k, m):
+    (x, on_x), (y, on_y), (row, vector) = there(n, k), there(k, m, seed=1), there(m, seed=2)
+    term, on_term = there(n, m, seed=3) if parts in ((), ("sums of y",)) else (None, None)
+    expected = x @ y + (0 if term is None else np.float32(0.5) * term)
+    expected = expected + (row if "bias" in parts else 0)
+    expected = np.maximum(expected, 0) if "relu" in parts else expected
+    with active(CUDA):
+        out, mask = (backend("cuda").zeros((n, m), dtype, CUDA) for dtype in ("float32", "bool"))
+        product_of(on_x, on_y, out, parts, vector, mask, on_term, 0.5)()
+    np.testing.assert_allclose(out.get(), expected, rtol=1e-4, atol=1e-4)
+    if "sums of y" in parts:
+        np.testing.assert_allclose(vector.get(), y.sum(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("n", "k", "m"), SHAPES)
+@pytest.mark.parametrize("parts", [("masked",), ("masked", "sums")], ids=str)
+def test_masks(parts, n, k, m):
+    """Where a sum is exactly 0, nothing comes back: there the mask has no bit."""
+    (x, on_x), (y, on_y), (g, on_g), (w, on_w) = there(n, k), there(k, m, seed=1), there(n, 3), there(3, m)
+    x[0], y[:, 1] = 0, 0
+    on_x, on_y = to_device(x, CUDA), to_device(y, CUDA)
+    with active(CUDA):
+        hidden, back, mask = (
+            backend("cuda").zeros((n, m), dtype, CUDA) for dtype in ("float32", "float32", "bool")
+        )
+        _, vector = there(m)
+        forward = product_of(on_x, on_y, hidden, ("relu", "mask"), None, mask)
+        backward = product_of(on_g, on_w, back, parts, vector, mask)
+        for issue in (forward, backward):
+            issue()
+        graph = backend("cuda").captured(lambda: (forward(), backward()), CUDA)
+        results = (hidden, back, vector)[: 1 + len(parts)]
+        found = [each.get() for each in results]
+        for each in results:
+            each.fill(np.nan)
+        graph()
+    for first, second in zip(found, results, strict=True):
+        np.testing.assert_array_equal(first, second.get())
+    expected = np.where(found[0] > 0, g @ w, 0)
+    np.testing.assert_allclose(found[0], np.maximum(x @ y, 0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[1], expected, rtol=1e-4, atol=1e-5)
+    if "sums" in parts:
+        np.testing.assert_allclose(found[2], expected.sum(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("transposed", [*itertools.product([False, True], repeat=2)], ids=str)
+def test_transposed_factors(transposed):
+    (x, on_x), (y, on_y) = (
+        there(*((20, 40) if transposed[0] else (40, 20))),
+        there(*((30, 20) if transposed[1] else (20, 30)), seed=1),
+    )
+    if transposed[0]:
+        x, on_x = x.T, on_x.T
+    if transposed[1]:
+        y, on_y = y.T, on_y.T
+    row, vector = there(30, seed=2)
+    with active(CUDA):
+        out = backend("cuda").zeros((40, 30), "float32", CUDA)
+        product_of(on_x, on_y, out, ("bias",), vector)()
+    np.testing.assert_allclose(out.get(), x @ y + row, rtol=1e-4, atol=1e-4)
+
+
+def test_other_dtypes_are_not_finished():
+    x = to_device(np.zeros((32, 32)), CUDA)
+    with active(CUDA):
+        assert not backend("cuda").finishes(form_of(x, x, x.copy()), ("bias",))
+        assert backend("cuda").finishes(form_of(x, x, x.copy()), ())
