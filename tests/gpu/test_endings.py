@@ -5,8 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+from sknet.compile import compile
 from sknet.compile.executors.device._finishes import CHAINS
+from sknet.core import Tensor
 from sknet.device import Device, Ending, active, backend, form_of, to_device
+from tests.compile.executors.device.test_executor import off, on
+from tests.compile.executors.device.test_finishes import random_function
 
 pytestmark = pytest.mark.gpu
 
@@ -95,3 +99,14 @@ def test_other_dtypes_are_not_finished():
     with active(CUDA):
         assert not backend("cuda").finishes(form_of(x, x, x.copy()), ("bias",))
         assert backend("cuda").finishes(form_of(x, x, x.copy()), ())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_functions(seed):
+    function, args = random_function(seed)
+    args_there = on(CUDA, args)
+    found, is_finite = off(compile(function, args_there)(*args_there))
+    assert is_finite
+    for mine, theirs in zip(found, function(*map(Tensor, args))[0], strict=True):
+        scale = np.abs(theirs.numpy()).max() + 1
+        np.testing.assert_allclose(mine / scale, theirs.numpy() / scale, atol=2e-4)

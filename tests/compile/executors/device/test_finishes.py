@@ -8,7 +8,7 @@ import pytest
 from sknet import ops
 from sknet.compile import capture, compile
 from sknet.compile._recalled import forget_programs
-from sknet.compile.executors.device._finishes import finishes
+from sknet.compile.executors.device._finishes import CHAINS, finishes
 from sknet.compile.passes import optimize
 from sknet.core import Tensor, gradients
 from tests.compile.executors.device.test_executor import off, on
@@ -159,3 +159,72 @@ def test_nothing_is_overwritten_that_a_product_reads(dtype, fake_device):
         compiled.poison()
         for mine, theirs in zip(off(compiled(*there)), function(*map(Tensor, args)), strict=True):
             np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-4, atol=1e-2)
+
+
+# -- random functions -------------------------------------------------------------------------
+
+
+def random_function(seed):
+    """Return a function of square matrices and a row, with products and what may follow them, and arrays."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([16, 24]))
+    steps = [
+        (str(rng.choice(["matmul", "matmul", "bias", "relu", "mask", "term", "sums", "tanh"])), rng.random(3))
+        for _ in range(rng.integers(4, 16))
+    ]
+    kept = rng.random(3)
+
+    def function(x, y, w, row):
+        values, rows, masks = [x, y, w], [row], [ops.greater(x, 0.0)]
+
+        def drawn(among, share):
+            """Return one of some values, a late one with a greater probability."""
+            return among[int(len(among) * np.sqrt(share))]
+
+        for kind, shares in steps:
+            one, other, third = (drawn(values, share) for share in shares)
+            if kind == "matmul":
+                values.append((ops.matrix_transpose(one) if shares[2] < 0.4 else one) @ other * 0.2)
+            elif kind == "bias":
+                values.append(one @ other + drawn(rows, shares[2]))
+            elif kind == "relu":
+                product = one @ other + drawn(rows, shares[2]) if shares[2] < 0.6 else one @ other
+                values.append(ops.relu(product if shares[2] < 0.8 else third))
+                masks.append(ops.greater(values[-1], 0.0))
+            elif kind == "mask":
+                values.append(ops.where(drawn(masks, shares[2]), one @ other, 0.0))
+            elif kind == "term":
+                values.append(one @ other + 0.25 * third)
+            elif kind == "sums":
+                rows.append(ops.sum(one, 0) * 0.1)
+            else:
+                values.append(ops.tanh(one))
+        found = [drawn(values, share) for share in kept]
+        return [values[-1], rows[-1], *found], checked([*values, *rows])
+
+    arrays = [rng.normal(size=(n, n)).astype("float32") * 0.3 for _ in range(3)]
+    return function, (*arrays, rng.normal(size=n).astype("float32"))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_functions(seed, fake_device):
+    function, args = random_function(seed)
+    there = on(fake_device, args)
+    compiled = compile(function, there)
+    expected, is_finite = function(*map(Tensor, args))
+    for _ in range(2):
+        compiled.poison()
+        found, seen = off(compiled(*there))
+        assert seen == is_finite.item()
+        for mine, theirs in zip(found, expected, strict=True):
+            scale = np.abs(theirs.numpy()).max() + 1
+            np.testing.assert_allclose(mine / scale, theirs.numpy() / scale, atol=2e-4)
+
+
+def test_random_functions_have_every_chain():
+    """Of all that the library knows: nothing of the table above is untested."""
+    found = set()
+    for seed in range(60):
+        function, args = random_function(seed)
+        found.update(parts_of(function, *args))
+    assert found >= {parts for parts in CHAINS if parts}
