@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial, reduce
+from itertools import accumulate
 from operator import or_
 from typing import Any, NamedTuple
 from weakref import finalize
@@ -28,6 +29,7 @@ TRANSPOSED = 1
 PARTS = {"bias": 4, "relu": 2, "mask": 128, "masked": 8 | 128, "sums": 16, "sums of y": 256}
 OF_MASKS = 128  # the stride of a mask, in bits, is a multiple of this
 LEAST_ALIGNMENT = 16  # of addresses in products that have an ending
+WITH_TERM = (), ("sums of y",)  # parts of products to which a term can be added
 NOT_SUPPORTED = 15
 STATUS = {
     1: "not initialized", 3: "allocation failed", 7: "invalid value", 8: "architecture mismatch",
@@ -123,6 +125,7 @@ class Library:
         self._functions, self._most = functions, most_workspace
         self._handle = self._made("", "a handle")  # never destroyed: that can break a running capture
         self._chosen: dict[Any, Chosen | None] = {}
+        self.tried: dict[Any, bool] = {}  # which endings products of a form can have
 
     def call(self, name: str, said: object, *args: Any) -> None:
         """Call a function, and raise an error that says what for if it fails."""
@@ -140,12 +143,6 @@ class Library:
     def _set(self, kind: str, said: object, made: ctypes.c_void_p, attribute: int, value: Any) -> None:
         size = ctypes.c_size_t(ctypes.sizeof(value))
         self.call(f"{kind}SetAttribute", said, made, attribute, ctypes.byref(value), size)
-
-    def takes(self, form: Form, parts: Sequence[str]) -> bool:
-        """Tell whether there is an algorithm for products of a form with an ending, wherever arrays are."""
-        if form.number > 1 or _kind(form.dtype) is None:
-            return False
-        return self.chosen(form, parts, Places(*[LEAST_ALIGNMENT] * len(Places._fields))) is not None
 
     def chosen(self, form: Form, parts: Sequence[str], at: Places) -> Chosen | None:
         """Return how to multiply, which is decided once for each form; None if there is no algorithm."""
@@ -250,9 +247,13 @@ class Products:
         form, (parts, vector, mask, term, factor) = form_of(x, y, out), ending
         arrays = y, x, out if term is None else term, out, vector, mask
         at = Places(*[0 if each is None else each.data.ptr for each in arrays])
-        chosen = None if form is None else self._library.chosen(form, parts, at)
-        kind = None if form is None else _kind(form.dtype)
-        if form is None or chosen is None or kind is None:
+        return None if form is None else self._prepared(form, parts, at, factor, arrays)
+
+    def _prepared(
+        self, form: Form, parts: Sequence[str], at: Places, factor: float, kept: Any
+    ) -> Callable[[], None] | None:
+        chosen, kind = self._library.chosen(form, parts, at), _kind(form.dtype)
+        if chosen is None or kind is None:
             return None
         (of_y, of_x, of_out), found = chosen
         if self._workspace is None or self._workspace.size < found.workspace:
@@ -262,9 +263,40 @@ class Products:
         scalars = ctypes.byref(kind.scalar(1)), ctypes.byref(kind.scalar(factor))
         product = self._library.described(form, parts, at)
         given = product, scalars[0], *a, *b, scalars[1], *c, *d, ctypes.byref(found)
-        prepared = partial(self._run, form, given, found.workspace, arrays)
+        prepared = partial(self._run, form, given, found.workspace, kept)
         finalize(prepared, self._library.forget, product).atexit = False
         return prepared
+
+    def takes(self, form: Form, parts: Sequence[str]) -> bool:
+        """Tell whether products of a form can have an ending.
+
+        One is issued the first time, on whatever memory holds: an algorithm is searched without knowing that
+        there is a term.
+        """
+        kind, known = _kind(form.dtype), self._library.tried
+        if kind is None or form.number > 1:
+            return False
+        key = form, tuple(parts), kind
+        if key not in known:
+            try:
+                known[key] = self._tried(form, parts, ctypes.sizeof(kind.scalar))
+            except DeviceError:
+                known[key] = False
+        return known[key]
+
+    def _tried(self, form: Form, parts: Sequence[str], itemsize: int) -> bool:
+        """Issue a product, unless there is no algorithm; return whether there is one."""
+        read = max(each.stride * (each.rows if each.in_rows else each.columns) for each in form[2:])
+        bits = form.out.rows * -(-form.out.columns // OF_MASKS) * OF_MASKS
+        sizes = read * itemsize, read * itemsize, form.out.columns * itemsize, bits // 8
+        starts = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
+        memory = self._empty(starts.pop())
+        of_factors, *others = [memory.data.ptr + start for start in starts]
+        at, factor = Places(of_factors, of_factors, of_factors, *others), float(tuple(parts) in WITH_TERM)
+        product = self._prepared(form, parts, at, factor, memory)
+        if product is not None:
+            product()
+        return product is not None
 
     def _run(self, form: Form, given: tuple[Any, ...], nbytes: int, arrays: tuple[Any, ...]) -> None:
         """Issue a product on the current stream; `arrays` are kept, as their addresses are."""

@@ -175,13 +175,13 @@ class CupyBackend(Backend):
 
     def finishes(self, form: Form, parts: Sequence[str]) -> bool:
         on_device = self._lt_library()
-        return on_device is not None and on_device.takes(form, parts)
+        return on_device is not None and self._lt_products(on_device).takes(form, parts)
 
     def products(self) -> Callable[..., Callable[[], Any]]:
         on_device = self._lt_library()
         if on_device is None:
             return super().products()
-        made = Products(on_device, self._bytes, self._stream_address)
+        made = self._lt_products(on_device)
 
         def product(x: Any, y: Any, out: Any, ending: Ending | None = None) -> Callable[[], Any]:
             if ending is None:
@@ -189,6 +189,9 @@ class CupyBackend(Backend):
             return made.finished(x, y, out, ending)
 
         return product
+
+    def _lt_products(self, on_device: Library) -> Products:
+        return Products(on_device, self._bytes, self._stream_address)
 
     def _lt_library(self) -> Library | None:
         """Return cuBLASLt on the current device; None if it is not installed."""

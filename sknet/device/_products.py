@@ -44,7 +44,7 @@ class Ending(NamedTuple):
     mask : array or None
         Memory for bits: a byte for each element of the result is enough if there are 16 columns or more.
     term : array or None
-        Added to the product, `factor` times, before all else; contiguous.
+        Added to the product, `factor` times; contiguous. Only without parts, or with ``"sums of y"``.
     factor : float
         As above.
 

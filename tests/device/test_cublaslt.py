@@ -24,6 +24,20 @@ class Refusing:
         return lambda *args: status if name == refused else 0
 
 
+class Finding(Refusing):
+    """One that has an algorithm for everything."""
+
+    def __getattr__(self, name):
+        refused = super().__getattr__(name)
+
+        def called(*args):
+            if name == "cublasLtMatmulAlgoGetHeuristic":
+                args[-1]._obj.value = 1
+            return refused(*args)
+
+        return called
+
+
 def test_a_handle_that_is_refused():
     with pytest.raises(
         DeviceError, match=r"cublasLtCreate failed for a handle: status 1 \(not initialized\)"
@@ -41,7 +55,26 @@ def test_an_algorithm_that_cannot_be_chosen():
 def test_a_form_without_an_algorithm_is_left_to_others():
     refusing = Library(Refusing("cublasLtMatmulAlgoGetHeuristic", 15), 1024)
     assert refusing.chosen(FORM, (), Places(256, 256, 256, 256)) is None
-    assert not refusing.takes(FORM, ("bias",))
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("cublasLtMatmulAlgoGetHeuristic", 15),
+        ("cublasLtMatmulAlgoGetHeuristic", 7),
+        ("cublasLtMatmul", 15),
+        ("cublasLtMatmulDescSetAttribute", 7),
+    ],
+)
+def test_an_ending_that_is_refused(name, status):
+    """Whether in the search or when a product is issued."""
+    memory = SimpleNamespace(size=0, data=SimpleNamespace(ptr=256))
+
+    def takes(functions):
+        return Products(Library(functions, 1024), lambda nbytes: memory, lambda: 0).takes(FORM, ("bias",))
+
+    assert not takes(Finding(name, status))
+    assert takes(Finding("nothing", status))
 
 
 class FakeVector:

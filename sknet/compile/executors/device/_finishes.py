@@ -21,6 +21,7 @@ CHAINS: tuple[tuple[str, ...], ...] = (
     ("bias", "relu", "mask"), ("relu", "mask"), ("bias", "relu"), ("relu",), ("bias",), ("masked", "sums"),
     ("masked",), ("sums of y",), (),
 )  # fmt: skip
+WITH_TERM = (), ("sums of y",)
 BITS = 128  # to a multiple of which a row of a mask is filled
 
 
@@ -114,9 +115,10 @@ class _Products:
         form = form_of(*map(self._views.ghost, (x, y, out))) if is_plain else None
         if form is None:
             return None
-        first = _with_term(_Chain(Finish(product, out), (product,)), self)
+        alone = _Chain(Finish(product, out), (product,))
+        with_term = _with_term(alone, self)
         for parts in CHAINS:
-            chain: _Chain | None = first
+            chain: _Chain | None = with_term if parts in WITH_TERM else alone
             for part in parts:
                 chain = chain and PARTS[part](chain, self)
             if chain is not None and self._takes(form, parts):
@@ -221,7 +223,7 @@ def _mask(chain: _Chain, of: _Products) -> _Chain | None:
 
 def _masked(chain: _Chain, of: _Products) -> _Chain | None:
     equation = of.only_user(chain.result, "masked")
-    if equation is None or chain.finish.term is not None:
+    if equation is None:
         return None
     x, mask = equation.operands
     if x is not chain.result or not of.is_mask(mask) or not of.is_known(mask, chain.equations[0]):
