@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
+from sknet.compile._alike import Numbered, differing, numbered, outputs_with
 from sknet.compile._evaluate import checked_inputs, flat_arguments, outputs_of
 from sknet.compile._key import key_of
 from sknet.compile._recalled import recalled
@@ -23,6 +24,7 @@ __all__ = [
     "Input",
     "Length",
     "Line",
+    "Numbered",
     "OutputIndex",
     "Position",
     "PythonSource",
@@ -31,10 +33,13 @@ __all__ = [
     "Signature",
     "SymbolicGraph",
     "checked_inputs",
+    "differing",
     "flat_arguments",
     "graph_of_any_rows",
     "key_of",
+    "numbered",
     "outputs_of",
+    "outputs_with",
     "recalled",
 ]
 

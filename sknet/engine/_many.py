@@ -9,7 +9,7 @@ import numpy as np
 from sknet._random import check_random_state
 from sknet.callbacks.extend import check_callbacks, fresh_callbacks
 from sknet.engine._model import Model
-from sknet.engine.loop import History, are_sent, run_together, take_rows
+from sknet.engine.loop import History, are_sent, may_be_stacked, run_stacked, run_together, take_rows
 from sknet.engine.state import each_input, take_over
 
 __all__ = ["fit_many"]
@@ -99,7 +99,9 @@ def fit_many(
         partial(_fit, model, X, y, sample_weight, part, callbacks=fresh_callbacks(given), **options)
         for model, part in zip(trained, parts, strict=True)
     ]
-    found = run_together(fits, n_jobs)
+    may_stack = [not are_sent() and may_be_stacked(model) for model in models]
+    several = sum(may_stack) > 1
+    found = run_stacked(fits, may_stack, n_jobs) if several else run_together(fits, n_jobs)
     for model, (fitted, _) in zip(models, found, strict=True):
         take_over(model, fitted)
     return [history for _, history in found]

@@ -13,13 +13,14 @@ from typing import Any
 
 from sknet.core import PRIMITIVES, Primitive, Tensor, bind
 from sknet.device import is_array
-from sknet.ops._create import zeros
+from sknet.ops._create import arange, zeros
 from sknet.ops._elementwise import square
 from sknet.ops._join import stack
 from sknet.ops._reduce import sum
+from sknet.ops._rounding import remainder
 from sknet.ops._shape import broadcast_to, moveaxis, reshape
 
-__all__ = ["batched"]
+__all__ = ["batched", "goes_at_once"]
 
 Operands = Sequence[Any]
 Mapped = Sequence[bool]
@@ -60,6 +61,29 @@ def batched(primitive: Primitive, operands: Operands, mapped: Mapped, size: int,
     """
     rule = RULES.get(primitive.name, aligned if primitive.expression is not None else one_by_one)
     return rule(primitive, operands, mapped, size, params)
+
+
+def goes_at_once(primitive: Primitive) -> bool:
+    """Tell whether a primitive is applied to a stack as a whole, rather than to one operand after the other.
+
+    Parameters
+    ----------
+    primitive : Primitive
+        The operation.
+
+    Returns
+    -------
+    bool
+        For most operands.
+
+    Examples
+    --------
+    >>> from sknet.core import PRIMITIVES
+    >>> from sknet.ops.extend import goes_at_once
+    >>> goes_at_once(PRIMITIVES["matmul"]), goes_at_once(PRIMITIVES["searchsorted"])
+    (True, False)
+    """
+    return primitive.name in RULES or primitive.expression is not None
 
 
 # -- what rules are made of -------------------------------------------------------------------
@@ -205,15 +229,46 @@ def _grouped(primitive: Primitive, operands: Operands, mapped: Mapped, size: int
 def _take(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
     """The leading axis of the indices replaces the axis; that of x stays in front."""
     if mapped[0] and mapped[1]:
+        x, indices = operands
+        if _wraps(indices) and size and x.shape[1] and params["axis"] == 1 - x.ndim:
+            places = _in_all(indices, size, x.shape[1])
+            return bind(primitive, (_joined(x, 0), places), {**params, "axis": 2 - x.ndim})
         return one_by_one(primitive, operands, mapped, size, params)
     out = bind(primitive, tuple(operands), params)
     return moveaxis(out, operands[0].ndim + params["axis"], 0) if mapped[1] else out
 
 
+def _wraps(indices: Tensor) -> bool:
+    """Tell whether indices that are out of bounds wrap around, rather than raise an error."""
+    return indices.device.kind not in ("cpu", "meta")
+
+
+def _in_all(indices: Tensor, size: int, length: int) -> Tensor:
+    """Return indices of rows of every operand as those of the joined rows of all."""
+    starts = arange(0, size * length, length, dtype=indices.dtype, device=indices.device)
+    return reshape(starts, (size, *(1,) * (indices.ndim - 1))) + remainder(indices, length)
+
+
 def _put(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
+    if mapped[0] and mapped[1] and _wraps(operands[1]) and size:
+        g, indices = operands
+        length, axis = params["length"], params["axis"]
+        if length and g.ndim + axis + 1 == indices.ndim:  # the axis is the first of each
+            places = _in_all(indices, size, length)
+            out = bind(primitive, (g, places), {**params, "length": size * length})
+            return _divided(out, 0, size)
     if mapped[1]:
         return one_by_one(primitive, operands, mapped, size, params)
     return bind(primitive, tuple(operands), params)
+
+
+def _draws(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
+    """The leading axis of step and key goes in front of the axes of the draws."""
+    if params["key"] is not None or not mapped[1] or mapped[0]:
+        return one_by_one(primitive, operands, mapped, size, params)
+    rank = len(params["shape"])
+    lifted = [_lifted(x, m, rank) for x, m in zip(operands, mapped, strict=True)]
+    return bind(primitive, tuple(lifted), params)
 
 
 def _is_apart(index: Any) -> bool:
@@ -282,4 +337,5 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("scaled_quotient", "solve"), aligned),
     "sum_squares": _sum_squares,
     "take": _take,
+    "uniform_draws": _draws,
 }

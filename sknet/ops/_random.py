@@ -1,5 +1,6 @@
 """Random draws inside a step: functions of a counter, so that a step can be repeated bit for bit."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -48,33 +49,49 @@ def _draws_forward(
     xp: Namespace,
     like: Any,
     step: Any,
+    low: Any = None,
+    high: Any = None,
     *,
     shape: tuple[int, ...],
-    key: tuple[int, int],
+    key: tuple[int, int] | None,
     site: int,
     dtype: Any,
     out: Any = None,
 ) -> Any:
-    step = int(to_host(step)) if is_array(step) else step
-    draws = xp.asarray(philox_uniform(key, step, site, shape, np.float32).astype(dtype))
+    streams = _each_stream(step, *((low, high) if key is None else key))
+    draws = np.stack([philox_uniform((a, b), n, site, shape, np.float32) for n, a, b in streams])
+    whole, _ = _draws_shape(like, step, low, high, shape=shape, key=key, site=site, dtype=dtype)
+    draws = xp.asarray(draws.reshape(whole).astype(dtype))
     if out is None:
         return draws
     out[...] = draws
     return out
 
 
-_draws = Primitive("uniform_draws").define(
-    forward=_draws_forward,
-    shape=lambda like, step, shape, key, site, dtype: (shape, np.dtype(dtype)),
-    vjp=None,
-)
+def _each_stream(*numbers: Any) -> Iterator[tuple[int, ...]]:
+    """Yield step and key of each stream, of arrays or numbers."""
+    found = [to_host(x) if is_array(x) else np.array(x, object) for x in numbers]
+    for each in np.broadcast(*found):
+        yield tuple(map(int, each))
+
+
+def _draws_shape(
+    like: Any, step: Any, low: Any = None, high: Any = None, *, shape: Any, key: Any, site: int, dtype: Any
+) -> tuple[Any, Any]:
+    """Return the shape: steps and keys of several streams have axes in front of those of `shape`."""
+    given = [x.shape for x in (step, low, high) if hasattr(x, "shape")]
+    return (np.broadcast_shapes(shape, *given) if any(given) else shape), np.dtype(dtype)
+
+
+# Besides the step, operands are the two numbers of the key where that is not a parameter.
+_draws = Primitive("uniform_draws").define(forward=_draws_forward, shape=_draws_shape, vjp=None)
 
 
 def dropout_mask(
     shape: tuple[int, ...],
     p: float | Tensor,
     *,
-    key: tuple[int, int],
+    key: tuple[int | Tensor, int | Tensor],
     step: int | Tensor,
     site: int,
     dtype: Any,
@@ -88,8 +105,8 @@ def dropout_mask(
         Shape of the mask.
     p : float in [0, 1], or Tensor of shape (), dtype=floating
         Probability of a zero. A tensor stays an input of what is captured.
-    key : tuple of two int
-        Which random stream.
+    key : tuple of two int, or of two Tensor of shape (), dtype=int64
+        Which random stream. Tensors stay inputs of what is captured.
     step : int or Tensor of shape (), dtype=integer
         Counter: the step of the fit.
     site : int
@@ -125,14 +142,40 @@ def dropout_mask(
         )
     like = Tensor(backend(device.kind).zeros((), dtype, device))
     params = {"shape": shape, "key": key, "site": site, "dtype": np.dtype(dtype)}
+    if isinstance(key[0], Tensor):
+        return _mask_of_stream(like, step, key, p, params)
     if not isinstance(p, Tensor):
         return bind(_mask, (like, step), {**params, "p": p})
     p = p.astype(dtype)
-    scale = 1.0 / maximum(1.0 - p, 1e-30)  # of a probability of 1 nothing is kept
-    return where(greater_equal(bind(_draws, (like, step), params), p), scale, zeros_like(p))
+    return where(greater_equal(bind(_draws, (like, step), params), p), _kept_scale(p), zeros_like(p))
 
 
-def dropout(x: Any, p: float | Tensor = 0.5, *, key: tuple[int, int], step: Any = 0, site: int = 0) -> Tensor:
+def _kept_scale(p: Tensor) -> Tensor:
+    return 1.0 / maximum(1.0 - p, 1e-30)  # of a probability of 1 nothing is kept
+
+
+def _mask_of_stream(
+    like: Tensor, step: Any, key: tuple[Any, Any], p: float | Tensor, params: dict[str, Any]
+) -> Tensor:
+    """Return a mask by a key of tensors, with the bits of one by numbers."""
+    if isinstance(p, Tensor):
+        p = p.astype(like.dtype)
+        draws = bind(_draws, (like, step, *key), {**params, "key": None})
+        return where(greater_equal(draws, p), _kept_scale(p), zeros_like(p))
+    # The comparison is one of float32, as in `dropout_mask`'s own primitive.
+    draws = bind(_draws, (like, step, *key), {**params, "key": None, "dtype": np.dtype(np.float32)})
+    scale = 1.0 / (1.0 - p) if p < 1 else 0.0
+    return where(greater_equal(draws, p), scale, zeros_like(like))
+
+
+def dropout(
+    x: Any,
+    p: float | Tensor = 0.5,
+    *,
+    key: tuple[int | Tensor, int | Tensor],
+    step: Any = 0,
+    site: int = 0,
+) -> Tensor:
     """Return x with elements set to zero at random, the others divided by 1 - p (Srivastava et al., 2014).
 
     Parameters
@@ -141,7 +184,7 @@ def dropout(x: Any, p: float | Tensor = 0.5, *, key: tuple[int, int], step: Any 
         Any shape.
     p : float or Tensor of shape (), default=0.5
         Probability of a zero, from 0 to 1. A tensor stays an input of what is captured.
-    key : tuple of two int
+    key : tuple of two int, or of two Tensor of shape ()
         Which random stream.
     step : int or Tensor of shape (), default=0
         Counter: the step of the fit. The same key, step and site give the same zeros on every device.

@@ -16,6 +16,7 @@ from sknet.engine.loop._model_fit import Options, fit_rows
 from sknet.engine.loop._model_state import load_model_state, model_state
 from sknet.engine.loop._scores import Accuracy, RSquared, Score
 from sknet.engine.loop._sent import are_sent, in_common, in_group_of, new_group, on_the_cluster, run_together
+from sknet.engine.loop._stacks import may_be_stacked, run_stacked
 from sknet.engine.loop._stream import fit_batches
 from sknet.engine.loop._train import Settings, train
 from sknet.engine.loop._validation import Validation
@@ -45,12 +46,14 @@ __all__ = [
     "in_common",
     "in_group_of",
     "load_model_state",
+    "may_be_stacked",
     "minimize",
     "model_state",
     "n_threads_for",
     "new_group",
     "on_the_cluster",
     "run_in_threads",
+    "run_stacked",
     "run_together",
     "take_rows",
     "train",

@@ -8,7 +8,7 @@ import numpy as np
 from sknet.device import Device, backend, to_device
 from sknet.exceptions import DeviceError
 
-__all__ = ["Issued", "Left", "Ring", "Taken"]
+__all__ = ["COPIED", "MOST_BLOCKS", "THREADS", "Issued", "Left", "Ring", "Taken"]
 
 THREADS, MOST_BLOCKS, WARP = 256, 512, 32
 NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice

@@ -35,7 +35,7 @@ from sknet.engine.step import (
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["DeviceSteps"]
+__all__ = ["MOST_STEPS", "SHARE", "DeviceSteps", "step_function"]
 
 MOST_STEPS = 1024  # per block
 SHARE = 16  # outputs that wait to be scored take at most this part of the memory that is free
@@ -117,7 +117,7 @@ class DeviceSteps(Steps):
         """Return the program of a step on this many rows."""
         found = self._programs.get(n_rows)
         if found is None:
-            function = _step_function(self.model, self.batches.weight is not None, self.check_finite)
+            function = step_function(self.model, self.batches.weight is not None, self.check_finite)
             args = self._state._replace(**self._rows.example(n_rows)._asdict())
             check_repeatable(self.model, function, args)
             found = self._programs[n_rows] = compiled(function, args, donate=range(5), slots=self._state)
@@ -207,8 +207,14 @@ class DeviceSteps(Steps):
         return [issued.refusal for _, issued, _ in self._issued.values() if issued.refusal is not None]
 
 
-def _step_function(model: "Model", weighted: bool, check_finite: bool) -> Callable[..., DeviceOutputs]:
-    """Return the pure function from all state and a batch to the new state, the output and a report."""
+def step_function(
+    model: "Model", weighted: bool, check_finite: bool, is_masked: bool = False
+) -> Callable[..., DeviceOutputs]:
+    """Return the pure function from all state and a batch to the new state, the output and a report.
+
+    Its last argument is the key of the random stream, as two tensors; None is the model's own. If it
+    `is_masked`, a step changes nothing where `is_fine` is false, even if nothing is checked.
+    """
     optimizer = model.optimizer.in_steps()
     evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.memory.layout)
 
@@ -222,8 +228,9 @@ def _step_function(model: "Model", weighted: bool, check_finite: bool) -> Callab
         X: Tensor,
         y: Tensor,
         weight: Tensor | None,
+        key: Any = None,
     ) -> DeviceOutputs:
-        found = evaluate(flat, None, untrained, X, y, weight, counter)
+        found = evaluate(flat, None, untrained, X, y, weight, counter, key)
         data, penalty, changed = found.data, found.penalty, found.changed
         if check_finite:
             # The parameters, too: NaN in them need not reach the loss (a ReLU in a product makes 0 of it).
@@ -231,7 +238,7 @@ def _step_function(model: "Model", weighted: bool, check_finite: bool) -> Callab
             is_fine = ops.where(is_fine, _is_finite(data + penalty + squares), False)
 
         def kept(after: Tensor, before: Tensor) -> Tensor:
-            return ops.where(is_fine, after, before) if check_finite else after
+            return ops.where(is_fine, after, before) if check_finite or is_masked else after
 
         new = update(flat, slots, found.gradient, hyper)
         new_slots = {name: kept(value, slots[name]) for name, value in new.slots.items()}

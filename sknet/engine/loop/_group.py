@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sknet.engine.loop._blas import blas_threads
 from sknet.engine.loop._idle import Idle
@@ -30,6 +30,8 @@ class Group:
     ----------
     idle : Idle
         What the fits lend each other.
+    turn : object or None
+        The turns of the one fit of this group, if it takes turns with others.
 
     Examples
     --------
@@ -42,6 +44,7 @@ class Group:
     def __init__(self, n_threads: int, outer: "Group | None" = None) -> None:
         self.n_threads, self._outer = n_threads, outer
         self._ends = False
+        self.turn: Any = None
         self.idle: Idle = Idle(KEPT) if outer is None else outer.idle
 
     @property

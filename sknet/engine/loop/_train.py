@@ -18,6 +18,7 @@ from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._kept import kept_steps
 from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
+from sknet.engine.loop._member_steps import MemberSteps, member_steps
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._several import Several
 from sknet.engine.loop._shared import SharedSteps, shared_steps
@@ -108,7 +109,9 @@ class RowEpochs(Epochs):
             found: Steps | None = kept_steps(model).take(batches, left, self._how)
         else:
             self.release()
-            found = shared_steps(model, batches, settings.check_finite, left, self._how)
+            found = member_steps(model, batches, settings.check_finite, left) or shared_steps(
+                model, batches, settings.check_finite, left, self._how
+            )
         self._steps = found or steps_for(model, batches, settings.check_finite, left)
 
     def keep_steps(self) -> None:
@@ -117,7 +120,7 @@ class RowEpochs(Epochs):
 
     def release(self) -> None:
         """Let other fits use the steps, if they are shared."""
-        if isinstance(self._steps, SharedSteps):
+        if isinstance(self._steps, (SharedSteps, MemberSteps)):
             self._steps.give_back()
         self._steps = None
 

@@ -260,6 +260,28 @@ class Memory:
         """Return the buffers of parameters and optimizer state, for code that trains in place."""
         return self.flat_to_write(), self.slots
 
+    def move(self, flat: Any, slots: Slots, frozen: Mapping[str, Any]) -> None:
+        """Keep parameters and slots in other arrays from now on.
+
+        Parameters
+        ----------
+        flat : array of shape (layout.size,)
+            For the trained parameters.
+        slots : dict of str to array of shape (layout.size,)
+            For the optimizer's state.
+        frozen : mapping of str to array
+            For each parameter that is not trained.
+        """
+        flat[...], before = self.flat_to_write(), self.slots
+        for name, slot in slots.items():
+            slot[...] = before[name]
+        for name, parameter in self.frozen.items():
+            frozen[name][...] = parameter.data
+            parameter.settle(self, frozen[name])
+        for name, view in self.layout.views(flat).items():
+            self.leaves[name].settle(self, view)
+        self._flat, self.slots = flat, slots
+
     def workspace(self) -> tuple[Any, Any]:
         """Return two flat buffers for gradient and update."""
         return self.zeros(), self.zeros()

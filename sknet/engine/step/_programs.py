@@ -183,7 +183,10 @@ def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> No
 
 
 def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientOutputs]:
-    """Return the pure function from parameters and a batch to gradient, buffers, output and loss."""
+    """Return the pure function from parameters and a batch to gradient, buffers, output and loss.
+
+    Its last argument is the key of the random stream, as two tensors; None is the model's own.
+    """
     layout, places = model.memory.layout, bindings(model.module)
 
     def evaluate(
@@ -194,12 +197,13 @@ def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientO
         y: Tensor,
         weight: Tensor | None,
         counter: Tensor,
+        key: Any = None,
     ) -> GradientOutputs:
         leaf = flat.detach()
         leaf.requires_grad = True
         values = {name: leaf[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
         bound = {places[name]: value for name, value in (*values.items(), *untrained.items())}
-        scope = Scope(bound, True, model.memory.key, counter)
+        scope = Scope(bound, True, model.memory.key if key is None else key, counter)
         output = check_output(model.module, run(model.module, scope, arguments(X)))
         data, penalty = batch_terms(model, output, y, weight, values.values())
         [found] = gradients(data if penalty is None else data + penalty, [leaf])

@@ -393,11 +393,13 @@ def _subtract_at(w: MapWriter, equation: Equation) -> str:
 
 @special("uniform_draws")
 def _uniform_draws(w: MapWriter, equation: Equation) -> str:
-    params, step = equation.params, equation.operands[1]
+    params, (_, step, *key) = equation.params, equation.operands
     counted = w.element(step) if type(step) is Variable else str(step)
     w.helpers.add(PHILOX)
-    low, high = params["key"]
-    return f"uniform({w.here}, {low}ULL, {high}ULL, {params['site']}ULL, {counted})"
+    low, high = [w.element(x) for x in key] if key else [f"{x}ULL" for x in params["key"]]
+    size = math.prod(params["shape"])  # of each stream, where there are several
+    here = w.here if equation.output.size == size else f"{w.here} % {size}"
+    return f"uniform({here}, {low}, {high}, {params['site']}ULL, {counted})"
 
 
 @special("dropout_mask")

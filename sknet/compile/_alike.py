@@ -1,0 +1,169 @@
+"""Graphs that differ in numbers alone: one of them stands for all, and takes these numbers as inputs."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet.compile._evaluate import outputs_of
+from sknet.compile._graph import Equation, Graph, Variable
+from sknet.core import Tensor
+
+__all__ = ["Numbered", "differing", "numbered", "outputs_with"]
+
+
+MOST = 1 << 10  # elements of a constant that may be an input; larger ones are the same for all
+
+
+class Numbered(NamedTuple):
+    """A graph, and the numbers in it that may be inputs instead.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph.
+    key : hashable
+        Equal for graphs that differ in these numbers alone.
+    places : tuple of tuple of int
+        For each number the equation and the operand, or -1 and which constant it is.
+    numbers : tuple of ndarray
+        Their values; of an operand of shape (), in the dtype that it is computed in.
+    """
+
+    graph: Graph
+    key: Hashable
+    places: tuple[tuple[int, int], ...]
+    numbers: tuple[np.ndarray, ...]
+
+
+def numbered(graph: Graph) -> Numbered:
+    """Return a graph with its numbers: floating-point constants, and operands of elementwise operations.
+
+    Parameters
+    ----------
+    graph : Graph
+        As it was captured.
+
+    Returns
+    -------
+    Numbered
+        What `differing` and `outputs_with` take.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.extend import numbered
+    >>> one, other = (numbered(capture(lambda x: x * factor, np.ones(3))) for factor in (0.5, 0.25))
+    >>> one.key == other.key, one.numbers, other.numbers
+    (True, (array(0.5),), (array(0.25),))
+    """
+    places: list[tuple[int, int]] = []
+    numbers: list[np.ndarray] = []
+    equations, constants = [], dict(graph.constants)
+    for i, (variable, value) in enumerate(graph.constants.items()):
+        if value.dtype.kind == "f" and value.size <= MOST:
+            places.append((-1, i))
+            numbers.append(value)
+            constants[variable] = np.zeros_like(value)
+    for i, equation in enumerate(graph.equations):
+        dtype = _dtype_of_numbers(equation)
+        operands = list(equation.operands)
+        for j, x in enumerate(operands):
+            if dtype is not None and type(x) in (int, float):
+                places.append((i, j))
+                numbers.append(np.asarray(x, dtype))
+                operands[j] = 0.0
+        equations.append(Equation(equation.primitive, tuple(operands), equation.params, equation.output))
+    key = graph.replaced(equations=equations, constants=constants).key()
+    return Numbered(graph, key, tuple(places), tuple(numbers))
+
+
+def _dtype_of_numbers(equation: Equation) -> Any:
+    """Return the dtype that numbers among the operands are computed in; None unless that is clear."""
+    if equation.primitive.expression is None:
+        return None
+    kinds = {x.dtype for x in equation.variables if x.dtype.kind != "b"} or {equation.output.dtype}
+    [dtype] = kinds if len(kinds) == 1 else [None]
+    return dtype if dtype is not None and dtype.kind == "f" else None
+
+
+def differing(graphs: Sequence[Numbered]) -> tuple[int, ...]:
+    """Return which numbers are not the same in all graphs, to the bit.
+
+    Parameters
+    ----------
+    graphs : sequence of Numbered
+        With equal keys.
+
+    Returns
+    -------
+    tuple of int
+        Their positions among the `numbers` of each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.extend import differing, numbered
+    >>> functions = [lambda x: x * 2.0 + 1.0, lambda x: x * 2.0 + 3.0]
+    >>> differing([numbered(capture(function, np.ones(3))) for function in functions])
+    (1,)
+    """
+    columns = zip(*{id(each): each.numbers for each in graphs}.values(), strict=True)
+    return tuple(i for i, column in enumerate(columns) if len({x.tobytes() for x in column}) > 1)
+
+
+def outputs_with(of: Numbered, inputs: Sequence[Tensor], numbers: Mapping[int, Tensor]) -> list[Tensor]:
+    """Compute the outputs of a graph, with other numbers in place of some of its own.
+
+    Parameters
+    ----------
+    of : Numbered
+        The graph.
+    inputs : sequence of Tensor
+        One for each input.
+    numbers : mapping of int to Tensor
+        Some numbers by position, of the same shape and dtype.
+
+    Returns
+    -------
+    list of Tensor
+        The outputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Tensor
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.extend import numbered, outputs_with
+    >>> of = numbered(capture(lambda x: x * 2.0, np.ones(3)))
+    >>> outputs_with(of, [Tensor([1.0, 2.0, 3.0])], {0: Tensor(10.0)})
+    [Tensor([10., 20., 30.], dtype=float64)]
+    """
+    graph, added = of.graph, {i: Variable(of.numbers[i].shape, of.numbers[i].dtype) for i in numbers}
+    constants, equations, names = dict(graph.constants), list(graph.equations), list(graph.constants)
+    instead: dict[Variable, Variable] = {}
+    for i, variable in added.items():
+        at, place = of.places[i]
+        if at < 0:
+            instead[names[place]] = variable
+            del constants[names[place]]
+        else:
+            equations[at] = _with_operand(equations[at], place, variable)
+    if instead:
+        equations = [_over(equation, instead) for equation in equations]
+    outputs = [instead.get(x, x) for x in graph.outputs]
+    inputs_of = (*graph.inputs, *added.values())
+    graph = graph.replaced(inputs=inputs_of, constants=constants, equations=equations, outputs=outputs)
+    return outputs_of(graph, [*inputs, *numbers.values()])
+
+
+def _with_operand(equation: Equation, place: int, operand: Variable) -> Equation:
+    operands = tuple([operand if i == place else x for i, x in enumerate(equation.operands)])
+    return Equation(equation.primitive, operands, equation.params, equation.output)
+
+
+def _over(equation: Equation, instead: Mapping[Variable, Variable]) -> Equation:
+    operands = tuple([instead.get(x, x) if type(x) is Variable else x for x in equation.operands])
+    return Equation(equation.primitive, operands, equation.params, equation.output)

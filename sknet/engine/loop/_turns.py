@@ -1,0 +1,229 @@
+"""Fits that take turns: one runs at a time, until all wait for steps that are made for many at once."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar
+
+from sknet.engine.loop._group import WAKE, Group, current_group, grouped, inside, n_threads_for, note_which
+from sknet.engine.loop._interrupt import InterruptGuard
+
+__all__ = ["Turn", "current_turn", "run_in_turns"]
+
+Result = TypeVar("Result")
+Serve = Callable[[list[Any]], list["Turn"]]
+
+
+class Turn:
+    """The turns of one fit, in a thread of its own.
+
+    Parameters
+    ----------
+    number : int
+        Of the fit.
+    slots : Semaphore
+        As many fits may run beside the others, without turns.
+    board : dict
+        What all fits of these turns share.
+
+    Attributes
+    ----------
+    asked : object or None
+        What the fit waits for.
+    at_end : list of callable
+        Called in its thread when it has ended, even by an error.
+    """
+
+    def __init__(self, number: int, slots: threading.Semaphore, board: dict[Any, Any]) -> None:
+        self.number, self.board = number, board
+        self.asked: Any = None
+        self.at_end: list[Callable[[], None]] = []
+        self.has_left = self.has_ended = False
+        self._slots = slots
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._answer: Any = None
+
+    # -- in the fit's thread --------------------------------------------------------------------
+
+    def wait(self, asked: Any) -> Any:
+        """Let the others run, until what is asked for is there; return it, or raise the error that it is."""
+        self.asked = asked
+        self._back.release()
+        self._go.acquire()
+        answer, self._answer = self._answer, None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def leave(self) -> None:
+        """Run beside the others from now on, as soon as there is a thread for that."""
+        if not self.has_left:
+            self.has_left = True
+            self._back.release()
+            self._slots.acquire()
+
+    def begin(self) -> None:
+        """Wait for the first turn."""
+        self._go.acquire()
+
+    def end(self) -> None:
+        """Let the others run; there is nothing left to do."""
+        try:
+            for each in self.at_end:
+                each()
+        finally:
+            self.has_ended = True
+            (self._slots if self.has_left else self._back).release()
+
+    # -- in the thread that gives turns ---------------------------------------------------------
+
+    def answer(self, found: Any) -> None:
+        """Tell the fit what it has asked for; it goes on in its next turn."""
+        self.asked, self._answer = None, found
+
+    def take(self) -> None:
+        """Let the fit run until it asks for something, leaves or ends."""
+        self._go.release()
+        while not self._back.acquire(timeout=WAKE):  # so that a signal is seen
+            pass
+
+
+def current_turn() -> Turn | None:
+    """Return the turns of the fit that runs in this thread; None if it takes none, or not any more."""
+    group = current_group()
+    turn: Turn | None = None if group is None else group.turn
+    return None if turn is None or turn.has_left else turn
+
+
+def run_in_turns(
+    fits: Sequence[Callable[[], Result]], takes_turns: Sequence[bool], n_jobs: int | None, serve: Serve
+) -> list[Result]:
+    """Run fits together, some of them in turns.
+
+    Parameters
+    ----------
+    fits : sequence of callable
+        As for `run_in_threads`.
+    takes_turns : sequence of bool
+        Which of them take turns; the others run beside them.
+    n_jobs : int or None
+        How many fits run beside the others, as for joblib.
+    serve : callable
+        Given the turns of all fits that wait, answers at least one of them, and returns those; called in this
+        thread.
+
+    Returns
+    -------
+    list
+        The result of each.
+
+    Raises
+    ------
+    Exception
+        The first error of a fit, with its note. All others have then ended after the current block of steps.
+    KeyboardInterrupt
+        On Ctrl-C; likewise.
+    """
+    with grouped(n_threads_for(n_jobs, len(fits))) as group:
+        threads = _Turns(fits, takes_turns, group, serve)
+        try:
+            threads.run()
+        except KeyboardInterrupt:
+            if not isinstance(threads.error, Exception):  # which has ended the others
+                raise
+    if threads.error is not None:
+        raise threads.error
+    if len(threads.found) < len(fits):  # a group around this one was cancelled
+        raise KeyboardInterrupt
+    return [threads.found[i] for i in range(len(fits))]
+
+
+class _Turns(Generic[Result]):
+    """The threads of such fits."""
+
+    def __init__(
+        self, fits: Sequence[Callable[[], Result]], takes_turns: Sequence[bool], group: Group, serve: Serve
+    ) -> None:
+        from sklearn import get_config
+
+        self._fits, self._takes_turns, self._group, self._serve = fits, takes_turns, group, serve
+        self._config = get_config()  # each thread has its own
+        self._lock = threading.Lock()
+        self.found: dict[int, Result] = {}
+        self.error: BaseException | None = None
+        slots = threading.Semaphore(group.n_threads)
+        board: dict[Any, Any] = {}
+        self._turns = [Turn(i, slots, board) for i in range(len(fits))]
+        self._threads: list[threading.Thread] = []
+
+    def run(self) -> None:
+        """Run all fits; no thread is left when this returns or raises."""
+        with InterruptGuard() as guard:
+            try:
+                self._start()
+                ready = self._turns
+                while ready and self._goes_on():
+                    for turn in ready:
+                        guard.poll()
+                        turn.take()
+                        if not self._goes_on():
+                            break
+                    waiting = [turn for turn in self._turns if turn.asked is not None]
+                    ready = self._serve(waiting) if waiting and self._goes_on() else []
+                for thread in self._threads:
+                    while thread.is_alive() and self._goes_on():
+                        guard.poll()
+                        thread.join(WAKE)
+            finally:
+                self._end_all()
+
+    def _goes_on(self) -> bool:
+        return self.error is None and not self._group.is_cancelled
+
+    def _start(self) -> None:
+        for turn in self._turns:
+            work = copy_context().run
+            thread = threading.Thread(target=work, args=(self._work, turn), name=f"sknet-fit-{turn.number}")
+            thread.start()
+            self._threads.append(thread)
+
+    def _end_all(self) -> None:
+        """Let fits end that have not: what they do next raises KeyboardInterrupt."""
+        if len(self.found) < len(self._fits):
+            self._group.cancel()
+        for turn, _ in zip(self._turns, self._threads, strict=False):
+            while not (turn.has_ended or turn.has_left):
+                turn.answer(KeyboardInterrupt())
+                turn.take()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, turn: Turn) -> None:
+        from sklearn import config_context
+
+        turn.begin()
+        group = Group(1, self._group)
+        group.turn = turn
+        try:
+            with config_context(**self._config), inside(group):
+                self._fit(turn)
+        finally:
+            turn.end()
+
+    def _fit(self, turn: Turn) -> None:
+        number = turn.number
+        if not self._takes_turns[number]:
+            turn.leave()
+        if self._group.is_cancelled:
+            return
+        try:
+            with note_which(number, len(self._fits)):
+                found = self._fits[number]()
+        except BaseException as error:
+            with self._lock:
+                # The first is the cause; those after it say that the group is cancelled.
+                self.error = error if self.error is None else self.error
+            self._group.cancel()
+            return
+        with self._lock:
+            self.found[number] = found
