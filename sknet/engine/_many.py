@@ -9,8 +9,16 @@ import numpy as np
 from sknet._random import check_random_state
 from sknet.callbacks.extend import check_callbacks, fresh_callbacks
 from sknet.engine._model import Model
-from sknet.engine.loop import History, are_sent, may_be_stacked, run_stacked, run_together, take_rows
-from sknet.engine.state import each_input, take_over
+from sknet.engine.loop import (
+    History,
+    Part,
+    are_sent,
+    may_be_stacked,
+    run_stacked,
+    run_together,
+    take_rows,
+)
+from sknet.engine.state import each_input, n_rows, take_over
 
 __all__ = ["fit_many"]
 
@@ -94,12 +102,19 @@ def fit_many(
     given = check_callbacks(callbacks, "fit_many")
     parts = [None] * len(models) if rows is None else list(rows)
     trained = [_to_send(model) for model in models] if are_sent() else models
+    may_stack = [not are_sent() and may_be_stacked(model) for model in trained]
+    # What is saved of a fit says which rows it has, as if it had been alone.
+    is_saved = "resume_from" in options or any(callback.needs is not None for callback in given)
     # Callbacks are cloned here, since the objects may be shared with other threads.
     fits = [
-        partial(_fit, model, X, y, sample_weight, part, callbacks=fresh_callbacks(given), **options)
-        for model, part in zip(trained, parts, strict=True)
+        partial(
+            _fit_part if stacked and not is_saved else _fit,
+            *(model, X, y, sample_weight, part),
+            callbacks=fresh_callbacks(given),
+            **options,
+        )
+        for model, part, stacked in zip(trained, parts, may_stack, strict=True)
     ]
-    may_stack = [not are_sent() and may_be_stacked(model) for model in models]
     several = sum(may_stack) > 1
     found = run_stacked(fits, may_stack, n_jobs) if several else run_together(fits, n_jobs)
     for model, (fitted, _) in zip(models, found, strict=True):
@@ -153,4 +168,17 @@ def _fit(
         X = each_input(lambda x: take_rows(x, rows), X)
         y = take_rows(y, rows)
         sample_weight = None if sample_weight is None else take_rows(sample_weight, rows)
+    return model, model.fit(X, y, sample_weight, **options)
+
+
+def _fit_part(
+    model: Model, X: Any, y: Any, sample_weight: Any, rows: Any, **options: Any
+) -> tuple[Model, History]:
+    """Train one model as `_fit` does, without a copy of its rows: many may be trained at once."""
+    if rows is not None:
+        rows, n = np.asarray(rows), n_rows(X)
+        if rows.dtype.kind in "iu" and len(rows) and -n <= rows.min() and rows.max() < n:
+            X = Part(X, np.where(rows < 0, rows + n, rows))
+        else:
+            return _fit(model, X, y, sample_weight, rows, **options)
     return model, model.fit(X, y, sample_weight, **options)

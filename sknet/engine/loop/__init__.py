@@ -12,7 +12,7 @@ from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._kept import KeptSteps
 from sknet.engine.loop._loop import Outcome
-from sknet.engine.loop._model_fit import Options, fit_rows
+from sknet.engine.loop._model_fit import Options, Part, fit_rows
 from sknet.engine.loop._model_state import load_model_state, model_state
 from sknet.engine.loop._scores import Accuracy, RSquared, Score
 from sknet.engine.loop._sent import are_sent, in_common, in_group_of, new_group, on_the_cluster, run_together
@@ -32,6 +32,7 @@ __all__ = [
     "KeptSteps",
     "Options",
     "Outcome",
+    "Part",
     "RSquared",
     "Score",
     "Settings",

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from sknet.engine.step import (
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["MOST_STEPS", "SHARE", "DeviceSteps", "step_function"]
+__all__ = ["MOST_STEPS", "SHARE", "DeviceSteps", "are_same", "made_of", "step_function"]
 
 MOST_STEPS = 1024  # per block
 SHARE = 16  # outputs that wait to be scored take at most this part of the memory that is free
@@ -79,6 +80,7 @@ class DeviceSteps(Steps):
                 self._ring = Ring(model.device, self._numbers, self._most)
             self._bytes_of_outputs = self._owner.free_memory(model.device) // SHARE
             self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+            self._made_of = made_of(model)
 
     def _asking(self, what: str) -> AbstractContextManager[None]:
         """Return a context in which an error of memory says what a step needs, and what asked for more."""
@@ -95,9 +97,7 @@ class DeviceSteps(Steps):
         return self._owner.asking(self.model.device, said)
 
     def hold(self) -> bool:
-        model = self.model
-        flat, _ = model.memory.flat_buffers()
-        return flat is self._state.flat and self._fingerprint.holds()
+        return are_same(made_of(self.model), self._made_of) and self._fingerprint.holds()
 
     # -- memory -------------------------------------------------------------------------------
 
@@ -205,6 +205,17 @@ class DeviceSteps(Steps):
     def refusals(self) -> list[str]:
         """Why steps are launched one by one rather than as graphs, if that was tried and refused."""
         return [issued.refusal for _, issued, _ in self._issued.values() if issued.refusal is not None]
+
+
+def made_of(model: "Model") -> tuple[Any, ...]:
+    """Return the objects that a step on a device is made of, besides the network."""
+    flat, slots = model.memory.flat_buffers()
+    return flat, *slots.values(), model.loss_function, model.optimizer, model.alpha, model.memory.key
+
+
+def are_same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
+    """Tell whether these are the objects that a step was made of."""
+    return len(now) == len(before) and all(map(is_, now, before))
 
 
 def step_function(

@@ -12,7 +12,7 @@ from sknet.device import active, backend, is_array, namespace
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._computed import ComputedRows
-from sknet.engine.loop._device_steps import step_function
+from sknet.engine.loop._device_steps import are_same, made_of, step_function
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import Block, EagerSteps, Steps
 from sknet.engine.loop._turns import Turn, current_turn
@@ -122,7 +122,7 @@ class MemberSteps(Steps):
         self._alone: Steps | None = None
         self._captured: dict[int, Numbered] = {}
         self._structure = structure_of(model.module, model.loss_function, model.alpha, self.optimizer)
-        self._made_of = self._what_they_are_made_of()
+        self._made_of = made_of(model)
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
         self._is_placed = False
         forms = turn.board.setdefault("forms", {})
@@ -133,22 +133,15 @@ class MemberSteps(Steps):
     def name(self) -> str:
         return type(self).__name__ if self._alone is None else self._alone.name
 
-    def _what_they_are_made_of(self) -> tuple[Any, ...]:
-        flat, slots = self.model.memory.flat_buffers()
-        return flat, *slots.values(), *self.model.memory.frozen.values(), self.model.memory.key
-
     def hold(self) -> bool:
         if self._alone is not None:
             return self._alone.hold()
-        now, before = self._what_they_are_made_of(), self._made_of
-        is_same = len(now) == len(before) and all(x is y for x, y in zip(now, before, strict=True))
-        return is_same and self.model.alpha == self._alpha and self._fingerprint.holds()
+        return are_same(made_of(self.model), self._made_of) and self._fingerprint.holds()
 
     # -- what steps can be made together --------------------------------------------------------
 
     def _form(self) -> Hashable:
         model, batches = self.model, self.batches
-        self._alpha = model.alpha
         sizes = self.sizes
         inputs = batches.X if isinstance(batches.X, dict) else {None: batches.X}
         dtypes = batches.input_dtype
@@ -223,7 +216,7 @@ class MemberSteps(Steps):
             for name, array in model.buffers.items():
                 place.untrained[name][...] = array
             model.memory.move(place.flat, place.slots, place.untrained)
-        self._made_of, self._is_placed = self._what_they_are_made_of(), True
+        self._made_of, self._is_placed = made_of(model), True
 
     def give_back(self) -> None:
         """Leave the stack: the model keeps its arrays by itself."""

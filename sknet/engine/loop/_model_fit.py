@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from sknet.callbacks import Callback, PrintLog, ProgressBar
 from sknet.callbacks.extend import Rows, SavedFit, check_callbacks, fresh_callbacks, saved_fit
 from sknet.core import Tensor
 from sknet.device import is_array, to_host
-from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._batches import Batches, take_rows
 from sknet.engine.loop._fit import Source
 from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._history import History
@@ -19,17 +19,38 @@ from sknet.engine.loop._named_scores import NamedScores, check_scores
 from sknet.engine.loop._train import Settings, train
 from sknet.engine.loop._validation import Validation
 from sknet.engine.predict import chunk_rows_of
-from sknet.engine.state import n_rows
+from sknet.engine.state import each_input, n_rows
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import Loss
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["Options", "Prepared", "check_count", "checked_rows", "fit_rows"]
+__all__ = ["Options", "Part", "Prepared", "check_count", "checked_rows", "fit_rows"]
 
 DEFAULT_BATCH = 200  # rows, as in the estimators
 TOLERANCE = 1e-4  # L-BFGS has converged when no component of the gradient is larger
+
+
+class Part(NamedTuple):
+    """Some rows, for a fit that takes them batch by batch: in the place of X, beside all targets and weights.
+
+    Attributes
+    ----------
+    X : array or sparse matrix of shape (n_samples, ...), or dict of those
+        All rows.
+    rows : ndarray of int
+        Those to train on.
+    """
+
+    X: Any
+    rows: np.ndarray
+
+    def taken(self, of: Rows) -> Rows:
+        """Return these rows of X, targets and weights."""
+        X = each_input(lambda x: take_rows(x, self.rows), self.X)
+        weight = None if of.sample_weight is None else take_rows(of.sample_weight, self.rows)
+        return Rows(X, take_rows(of.y, self.rows), weight)
 
 
 @dataclass(frozen=True)
@@ -79,7 +100,8 @@ class GivenSource(Source):
         self.measured = {"loss": False, **directions}
 
     def training(self) -> Rows | None:
-        return self._training
+        rows = self._training
+        return rows.X.taken(rows) if rows is not None and isinstance(rows.X, Part) else rows
 
     def validation(self) -> Rows | None:
         return self._validation
@@ -189,14 +211,17 @@ def fit_rows(
     """
     check_count(epochs, "epochs", options.caller)
     prepared = Prepared(model, options, rows, resume_from)
+    chosen = rows.X.rows if isinstance(rows.X, Part) else None
+    rows = rows if chosen is None else rows._replace(X=rows.X.X)
     X, y, weight = checked_rows(model.loss_function, *rows)
-    _check_counts(weight)
+    _check_counts(weight if weight is None or chosen is None else take_rows(weight, chosen))
     model.materialize(X)
     validation = prepared.validation()
-    size = min(_batch_size(batch_size, options.caller), n_rows(X))
+    count = n_rows(X) if chosen is None else len(chosen)
+    size = min(_batch_size(batch_size, options.caller), count)
     if not model.optimizer.goes_in_steps:
         return _minimized(model, (X, y, weight), epochs, options, prepared)
-    batches = Batches(X, y, weight, size, model.dtype, model.device)
+    batches = Batches(X, y, weight, size, model.dtype, model.device, chosen)
     settings = Settings(max_iter=epochs, shuffle=shuffle, check_finite=options.check_finite)
     try:
         train(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn, ops
+from sknet.callbacks import Callback
 from sknet.device import to_device, to_host
 from sknet.device._active import active
 from sknet.engine import Batches
@@ -391,3 +392,34 @@ def test_batches_of_zero_weight_are_skipped(fake_device):
         losses.append(history["loss"])
         assert model.progress.step == 15
     np.testing.assert_allclose(*losses, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: setattr(model, "alpha", 0.5),
+        lambda model: setattr(model, "optimizer", SGD(0.5)),
+        lambda model: setattr(model, "loss", "squared_error"),
+    ],
+    ids=["penalty", "optimizer", "loss"],
+)
+def test_what_a_callback_assigns_is_followed(change, fake_device):
+    class Changes(Callback):
+        def on_epoch_end(self, fit):
+            if fit.epoch == 1:
+                change(fit.model)
+
+    found = []
+    X, y = data("squared_error")
+    for compiles in (True, False):
+        model = Model(
+            LAYERS["tanh"](),
+            "huber",
+            SGD(0.1),
+            random_state=0,
+            dtype="float64",
+            device=fake_device,
+            compile=compiles,
+        )
+        found.append(model.fit(X, y, epochs=3, batch_size=SIZE, callbacks=[Changes()])["loss"])
+    np.testing.assert_allclose(*found)
