@@ -231,8 +231,7 @@ def _take(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, p
     if mapped[0] and mapped[1]:
         x, indices = operands
         if _wraps(indices) and size and x.shape[1] and params["axis"] == 1 - x.ndim:
-            places = _in_all(indices, size, x.shape[1])
-            return bind(primitive, (_joined(x, 0), places), {**params, "axis": 2 - x.ndim})
+            return bind(primitive, (_joined(x, 0), _in_all(indices, size, x.shape[1])), params)
         return one_by_one(primitive, operands, mapped, size, params)
     out = bind(primitive, tuple(operands), params)
     return moveaxis(out, operands[0].ndim + params["axis"], 0) if mapped[1] else out

@@ -20,7 +20,7 @@ from sknet.engine.loop._device_steps import MOST_STEPS, SHARE
 from sknet.engine.loop._member_steps import Done, MemberSteps, Place
 from sknet.engine.loop._stack_ring import StackRing
 from sknet.engine.loop._stack_rows import StackRows
-from sknet.engine.loop._steps import SECONDS
+from sknet.engine.loop._steps import steps_at_once
 from sknet.engine.loop._turns import Turn
 from sknet.engine.step import DeviceOutputs
 
@@ -177,7 +177,7 @@ class Stack:
             asked = turn.asked
             by_rows.setdefault(asked.steps.batches.part(asked.order, asked.first)[1], []).append(turn)
         n_rows, turns = max(by_rows.items(), key=lambda found: len(found[1]))
-        with active(self.device):
+        with active(self.device), np.errstate(all="ignore"):  # as in a loop of one fit
             scored = [turn for turn in turns if turn.asked.is_scored]
             outputs = self._room(n_rows) if scored else None
             steps = self._steps_at_once(turns, n_rows, outputs)
@@ -203,7 +203,7 @@ class Stack:
         return self._outputs
 
     def _steps_at_once(self, turns: Sequence[Turn], n_rows: int, outputs: Any) -> int:
-        most = max(1, min(self._most, int(SECONDS / self._per_step)))
+        most = min(self._most, steps_at_once(self._per_step))
         if outputs is not None:
             most = min(most, outputs.shape[1] // n_rows)
         asked = [turn.asked for turn in turns]

@@ -33,7 +33,7 @@ from sknet.optim.schedules import Progress
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["NO_LOSSES", "SECONDS", "Block", "CompiledSteps", "EagerSteps", "Steps"]
+__all__ = ["NO_LOSSES", "SECONDS", "Block", "CompiledSteps", "EagerSteps", "Steps", "steps_at_once"]
 
 NO_LOSSES: np.ndarray[Any, Any] = np.zeros(0)
 SECONDS = 0.05  # approximate duration of a block, and thus the delay of Ctrl-C
@@ -139,7 +139,12 @@ class Steps(ABC):
 
     def _at_once(self, order: Any, first: int, most: int, per_step: float) -> int:
         """Return how many steps a block has if one takes `per_step`; 0 if the first batch has zero weight."""
-        return self.batches.in_a_row(order, first, max(1, min(most, int(SECONDS / per_step))))
+        return self.batches.in_a_row(order, first, min(most, steps_at_once(per_step)))
+
+
+def steps_at_once(per_step: float) -> int:
+    """Return how many steps a block has if one takes `per_step` seconds."""
+    return max(1, int(SECONDS / per_step))
 
 
 class EagerSteps(Steps):

@@ -38,7 +38,7 @@ class Turn:
         self.number, self.board = number, board
         self.asked: Any = None
         self.at_end: list[Callable[[], None]] = []
-        self.has_left = self.has_ended = False
+        self.has_left = self.has_ended = self._is_answered = False
         self._slots = slots
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._answer: Any = None
@@ -50,7 +50,7 @@ class Turn:
         self.asked = asked
         self._back.release()
         self._go.acquire()
-        answer, self._answer = self._answer, None
+        answer, self._answer, self._is_answered = self._answer, None, False
         if isinstance(answer, BaseException):
             raise answer
         return answer
@@ -79,7 +79,13 @@ class Turn:
 
     def answer(self, found: Any) -> None:
         """Tell the fit what it has asked for; it goes on in its next turn."""
-        self.asked, self._answer = None, found
+        self.asked, self._answer, self._is_answered = None, found, True
+
+    def interrupt(self) -> None:
+        """Let the fit end: what it waits for is an interrupt, unless it has been answered already."""
+        if not self._is_answered:  # what has been done for it has to be counted
+            self.answer(KeyboardInterrupt())
+        self.take()
 
     def take(self) -> None:
         """Let the fit run until it asks for something, leaves or ends."""
@@ -193,8 +199,7 @@ class _Turns(Generic[Result]):
             self._group.cancel()
         for turn, _ in zip(self._turns, self._threads, strict=False):
             while not (turn.has_ended or turn.has_left):
-                turn.answer(KeyboardInterrupt())
-                turn.take()
+                turn.interrupt()
         for thread in self._threads:
             thread.join()
 
