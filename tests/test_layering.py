@@ -182,6 +182,7 @@ ORDERS = {
             "_capture",
             "_rows",
             "passes",
+            "_alike",
             "python",
             "executors",
             "_compiled",

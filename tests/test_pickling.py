@@ -20,7 +20,7 @@ from sknet.callbacks.extend import Rows, SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, capture, compile
 from sknet.compile import extend as compiling
 from sknet.compile.executors import NumpyProgram
-from sknet.compile.extend import Length, Share, graph_of_any_rows
+from sknet.compile.extend import Length, Numbered, Share, graph_of_any_rows, numbered
 from sknet.compile.extend import Rows as CommonRows
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
@@ -246,6 +246,7 @@ SPECIAL = {
     Length: lambda: Length(2, 1),
     Form: lambda: form_of(X, X.T, np.ones((6, 6), "float32")),
     Share: lambda: Share(Length(1, 0)),
+    Numbered: lambda: numbered(capture(lambda x: x * 2.0, np.ones(3))),
     extend.Batch: lambda: extend.Batch(X, Y, None),
     extend.Share: lambda: extend.Share(1.5, 0.5, X),
     DataSet: lambda: DataSet(X, Y, None, Y, None, np.arange(6)),

@@ -5,9 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet.compile import _internal as own
 from sknet.compile._evaluate import outputs_of
 from sknet.compile._graph import Equation, Graph, Variable
-from sknet.core import Tensor
+from sknet.compile.passes import ASSEMBLY, rewrite
+from sknet.core import Primitive, Tensor, as_tensor, bind
+from sknet.device import to_device
+from sknet.ops import arange, broadcast_to, reshape
+from sknet.ops.extend import batching
 
 __all__ = ["Numbered", "differing", "numbered", "outputs_with"]
 
@@ -28,6 +33,14 @@ class Numbered(NamedTuple):
         For each number the equation and the operand, or -1 and which constant it is.
     numbers : tuple of ndarray
         Their values; of an operand of shape (), in the dtype that it is computed in.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.extend import numbered
+    >>> numbered(capture(lambda x: x * 0.5 + 2.0, np.ones(3))).numbers
+    (array(0.5), array(2.))
     """
 
     graph: Graph
@@ -131,6 +144,11 @@ def outputs_with(of: Numbered, inputs: Sequence[Tensor], numbers: Mapping[int, T
     list of Tensor
         The outputs.
 
+    Raises
+    ------
+    GradientError
+        If they are to be differentiated by something that a pass has put into the graph.
+
     Examples
     --------
     >>> import numpy as np
@@ -156,7 +174,8 @@ def outputs_with(of: Numbered, inputs: Sequence[Tensor], numbers: Mapping[int, T
     outputs = [instead.get(x, x) for x in graph.outputs]
     inputs_of = (*graph.inputs, *added.values())
     graph = graph.replaced(inputs=inputs_of, constants=constants, equations=equations, outputs=outputs)
-    return outputs_of(graph, [*inputs, *numbers.values()])
+    # What a flat array is assembled from has to be seen before it has an axis of members in front.
+    return outputs_of(rewrite(graph, ASSEMBLY, exact=True), [*inputs, *numbers.values()])
 
 
 def _with_operand(equation: Equation, place: int, operand: Variable) -> Equation:
@@ -167,3 +186,27 @@ def _with_operand(equation: Equation, place: int, operand: Variable) -> Equation
 def _over(equation: Equation, instead: Mapping[Variable, Variable]) -> Equation:
     operands = tuple([instead.get(x, x) if type(x) is Variable else x for x in equation.operands])
     return Equation(equation.primitive, operands, equation.params, equation.output)
+
+
+@batching("assemble")
+def _assembled(
+    primitive: Primitive, operands: Sequence[Any], mapped: Sequence[bool], size: int, params: dict[str, Any]
+) -> Tensor:
+    """Assemble the slices of all, one slice after another, and read those of each from there."""
+    whole, starts = params["size"], params["starts"]
+    first, step = np.empty((2, whole), np.int64)  # of what each has at a position, and from one to the next
+    ends = {start: start + x.shape[-1] for start, x in zip(starts, operands, strict=True)}
+    start = 0
+    while start < whole:  # slices, and gaps between them
+        end = ends.get(start) or min((other for other in starts if other > start), default=whole)
+        first[start:end], step[start:end] = size * start + np.arange(end - start), end - start
+        start = end
+    each = [
+        reshape(x if is_mapped else broadcast_to(x, (size, *x.shape)), (-1,))
+        for x, is_mapped in zip(operands, mapped, strict=True)
+    ]
+    moved = {"starts": tuple([size * at for at in starts]), "size": size * whole}
+    joined = bind(own.assemble, tuple(each), moved)
+    at, by = (as_tensor(to_device(x, joined.device)) for x in (first, step))
+    places = at + reshape(arange(size, dtype=np.int64, device=joined.device), (size, 1)) * by
+    return bind(own.take_at, (joined, places), {})

@@ -20,7 +20,7 @@ from sknet.ops._reduce import sum
 from sknet.ops._rounding import remainder
 from sknet.ops._shape import broadcast_to, moveaxis, reshape
 
-__all__ = ["batched", "goes_at_once"]
+__all__ = ["batched", "batching", "goes_at_once"]
 
 Operands = Sequence[Any]
 Mapped = Sequence[bool]
@@ -61,6 +61,34 @@ def batched(primitive: Primitive, operands: Operands, mapped: Mapped, size: int,
     """
     rule = RULES.get(primitive.name, aligned if primitive.expression is not None else one_by_one)
     return rule(primitive, operands, mapped, size, params)
+
+
+def batching(name: str) -> Callable[[Rule], Rule]:
+    """Return a decorator that makes a function the rule of a primitive of this name.
+
+    Parameters
+    ----------
+    name : str
+        A primitive that only upper packages have.
+
+    Returns
+    -------
+    callable
+        Returns the rule itself.
+
+    Examples
+    --------
+    >>> from sknet.ops.extend import batching
+    >>> @batching("none")
+    ... def rule(primitive, operands, mapped, size, params):
+    ...     return operands[0]
+    """
+
+    def register(rule: Rule) -> Rule:
+        RULES[name] = rule
+        return rule
+
+    return register
 
 
 def goes_at_once(primitive: Primitive) -> bool:

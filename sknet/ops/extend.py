@@ -1,6 +1,6 @@
 """What layers and transforms are built on besides the functions; users of tensors do not need it."""
 
-from sknet.ops._batching import batched, goes_at_once
+from sknet.ops._batching import batched, batching, goes_at_once
 from sknet.ops._norm import batch_norm_moments
 
-__all__ = ["batch_norm_moments", "batched", "goes_at_once"]
+__all__ = ["batch_norm_moments", "batched", "batching", "goes_at_once"]

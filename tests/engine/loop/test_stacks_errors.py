@@ -183,7 +183,7 @@ def test_wherever_memory_ends_all_is_done_or_an_error_says_what_to_lower(fake_de
         for model in models:
             assert np.isfinite(to_host(model.weights().flat)).all()
         count += 7
-    assert count > 50
+    assert len(messages) > 5
     assert all("Lower batch_size, or use a smaller network" in message for message in messages)
     for model, other in zip(models, wanted, strict=True):
         np.testing.assert_allclose(to_host(model.weights().flat), to_host(other.weights().flat))
