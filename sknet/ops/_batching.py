@@ -59,7 +59,8 @@ def batched(primitive: Primitive, operands: Operands, mapped: Mapped, size: int,
     >>> batched(PRIMITIVES["sum"], (rows,), (True,), 2, {"axis": (-1,), "keepdims": False})
     Tensor([3., 7.], dtype=float64)
     """
-    rule = RULES.get(primitive.name, aligned if primitive.expression is not None else one_by_one)
+    name, default = primitive.name, aligned if primitive.expression is not None else one_by_one
+    rule = RULES.get(name) or OF_OTHERS.get(name, default)
     return rule(primitive, operands, mapped, size, params)
 
 
@@ -85,7 +86,7 @@ def batching(name: str) -> Callable[[Rule], Rule]:
     """
 
     def register(rule: Rule) -> Rule:
-        RULES[name] = rule
+        OF_OTHERS[name] = rule
         return rule
 
     return register
@@ -343,6 +344,7 @@ def _setitem(primitive: Primitive, operands: Operands, mapped: Mapped, size: int
     return bind(primitive, (x, value), {"index": index})
 
 
+OF_OTHERS: dict[str, Rule] = {}  # rules of primitives that upper packages have
 ANY_AXES_IN_FRONT = (
     "all", "any", "argmax", "argmin", "argsort", "astype", "carry", "cholesky", "concat",
     "cumulative_prod", "cumulative_sum", "det", "eigh", "inv", "log_softmax", "logsumexp", "max", "min",

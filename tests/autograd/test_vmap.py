@@ -8,10 +8,12 @@ from sknet import Tensor, grad, no_grad, ops, vmap
 from sknet.autograd import hessian, jacobian, jvp, vjp
 from sknet.compile import compile
 from sknet.core import PRIMITIVES
+from sknet.device import active, to_device, to_host
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops._batching import RULES
 from tests.contracts.checks import weighted
 from tests.contracts.rows import every_case
+from tests.devices import fake
 
 RNG = np.random.default_rng(0)
 SIZE = 3
@@ -106,6 +108,29 @@ def test_gradients(row, case):
 
 def test_every_rule_is_of_a_primitive():
     assert set(RULES) <= set(PRIMITIVES)
+
+
+@pytest.mark.parametrize(
+    "indices", [RNG.integers(-5, 5, size=(SIZE, 2, 4)), RNG.integers(-5, 5, size=(SIZE, 3))]
+)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_of_tables_that_differ_are_taken_at_once_where_indices_wrap_around(indices, axis, fake_device):
+    """Each has rows of its own, and gradients with respect to them; only the first axis is joined."""
+    tables = RNG.standard_normal((SIZE, 5, 5, 2))
+
+    def slopes(table, at):
+        return grad(lambda x: (ops.take(x, at, axis) ** 2).sum())(table)
+
+    for function in (lambda table, at: ops.take(table, at, axis), slopes):
+        expected = np.stack([function(*each).numpy() for each in zip(tables, indices, strict=True)])
+        with active(fake_device):
+            given = [to_device(x, fake_device) for x in (tables, indices)]
+            with fake.counted() as few:
+                found = vmap(function)(*given)
+            with fake.counted() as more:
+                vmap(function)(*[to_device(np.concatenate([to_host(x)] * 3), fake_device) for x in given])
+        close(found.numpy(), expected)
+        assert axis or few.launches == more.launches
 
 
 # -- axes and trees ---------------------------------------------------------------------------

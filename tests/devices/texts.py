@@ -18,9 +18,10 @@ from sknet.compile import compile
 from sknet.compile._recalled import forget_programs
 from sknet.compile.executors.device._c_scalar import TYPES
 from sknet.device import Device, backend, to_device
-from sknet.engine import Batches
+from sknet.engine import Batches, fit_many
 from sknet.engine.loop._device_ring import Left, Ring, Taken
 from sknet.engine.loop._device_steps import DeviceSteps
+from sknet.engine.loop._stack_ring import StackRing
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam
 from tests.compile.executors.device import test_reductions as reductions
@@ -226,10 +227,44 @@ def of_blocks() -> Programs:
             yield f"a block of steps on {n_rows} rows in {dtype}", make
 
 
+def of_stacks() -> Programs:
+    """Steps of several fits at once, and what such steps begin and end with."""
+    for dtype in FLOATS:
+        for n_rows, n_numbers, n_fits, width in ((1, 1, 2, 1), (8, 3, 5, 7), (256, 3, 1000, 10)):
+
+            def make(
+                dtype: Any = dtype,
+                n_rows: int = n_rows,
+                n: int = n_numbers,
+                m: int = n_fits,
+                width: int = width,
+            ) -> StackRing:
+                zeros = backend(DEVICE.kind).zeros
+                order, report, output = (
+                    zeros(shape, of, DEVICE)
+                    for shape, of in [((m, 9), np.int64), ((m, 3), dtype), ((m, n_rows, width), dtype)]
+                )
+                ring = StackRing(DEVICE, zeros((n, m), dtype, DEVICE), 4, 9, n_rows)
+                ring.begin(n_rows, order, order)
+                ring.end(report, output, None)
+                ring.end(report, output, output)
+                return ring
+
+            yield f"a block of steps of {n_fits} fits on {n_rows} rows in {dtype}", make
+        for name in ("dropout", "batch norm", "attention"):
+
+            def fitted(dtype: Any = dtype, name: str = name) -> object:
+                settings = {"optimizer": Adam(), "alpha": 1e-3, "dtype": dtype, "device": DEVICE}
+                models = [Model(NETWORKS[name](), "log_loss", random_state=i, **settings) for i in range(3)]
+                return fit_many(models, *data(dtype=dtype), epochs=1, batch_size=8)
+
+            yield f"three fits of the network {name} in {dtype}", fitted
+
+
 PROGRAMS = {
     "ops": of_ops, "records": of_records, "layers": of_layers, "losses": of_losses,
     "optimizers": of_optimizers, "sizes": of_sizes, "reductions": of_reductions, "graphs": of_graphs,
-    "blocks": of_blocks,
+    "blocks": of_blocks, "stacks": of_stacks,
 }  # fmt: skip
 
 

@@ -28,8 +28,10 @@ class Turn:
 
     Attributes
     ----------
-    asked : object or None
-        What the fit waits for.
+    waits : bool
+        Whether the fit waits for something.
+    asked : object
+        What that is.
     at_end : list of callable
         Called in its thread when it has ended, even by an error.
     """
@@ -38,7 +40,7 @@ class Turn:
         self.number, self.board = number, board
         self.asked: Any = None
         self.at_end: list[Callable[[], None]] = []
-        self.has_left = self.has_ended = self._is_answered = False
+        self.has_left = self.has_ended = self.waits = self._is_answered = False
         self._slots = slots
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._answer: Any = None
@@ -47,7 +49,7 @@ class Turn:
 
     def wait(self, asked: Any) -> Any:
         """Let the others run, until what is asked for is there; return it, or raise the error that it is."""
-        self.asked = asked
+        self.asked, self.waits = asked, True
         self._back.release()
         self._go.acquire()
         answer, self._answer, self._is_answered = self._answer, None, False
@@ -79,7 +81,7 @@ class Turn:
 
     def answer(self, found: Any) -> None:
         """Tell the fit what it has asked for; it goes on in its next turn."""
-        self.asked, self._answer, self._is_answered = None, found, True
+        self.waits, self._answer, self._is_answered = False, found, True
 
     def interrupt(self) -> None:
         """Let the fit end: what it waits for is an interrupt, unless it has been answered already."""
@@ -174,7 +176,7 @@ class _Turns(Generic[Result]):
                         turn.take()
                         if not self._goes_on():
                             break
-                    waiting = [turn for turn in self._turns if turn.asked is not None]
+                    waiting = [turn for turn in self._turns if turn.waits]
                     ready = self._serve(waiting) if waiting and self._goes_on() else []
                 for thread in self._threads:
                     while thread.is_alive() and self._goes_on():

@@ -1,0 +1,127 @@
+"""Fits that take turns: one runs at a time, and all wait for what is made for many at once."""
+
+import threading
+import time
+
+import pytest
+
+from sknet.engine.loop._turns import current_turn, run_in_turns
+
+
+def together(waiting):
+    """Answer all that wait with what all have asked for."""
+    asked = [turn.asked for turn in waiting]
+    for turn in waiting:
+        turn.answer(asked)
+    return waiting
+
+
+def no_threads_are_left():
+    return not [thread for thread in threading.enumerate() if thread.name.startswith("sknet-fit")]
+
+
+def test_all_wait_for_one_another_as_long_as_they_take_part():
+    def fit(i):
+        return [current_turn().wait((i, step)) for step in range(i)]
+
+    found = run_in_turns([lambda i=i: fit(i) for i in range(4)], [True] * 4, 1, together)
+    assert found == [[[(j, step) for j in range(step + 1, 4)] for step in range(i)] for i in range(4)]
+    assert current_turn() is None
+
+
+def test_one_runs_at_a_time_and_those_that_leave_beside_them():
+    running, most, begun = [], {True: 0, False: 0}, threading.Event()
+
+    def fit(i):
+        turn = current_turn()
+        running.append(i)
+        most[True] = max(most[True], len([j for j in running if j < 3]))
+        most[False] = max(most[False], len([j for j in running if j >= 3]))
+        if i >= 3:
+            begun.set()
+            time.sleep(0.05)
+        running.remove(i)
+        if turn is not None:
+            turn.wait(None)
+            assert begun.wait(5)
+        return turn is None
+
+    takes = [True] * 3 + [False] * 5
+    assert run_in_turns([lambda i=i: fit(i) for i in range(8)], takes, 2, together) == [not x for x in takes]
+    assert most == {True: 1, False: 2}
+
+
+def test_who_leaves_in_its_turn_goes_on_beside_the_others():
+    left = threading.Event()
+
+    def leaves():
+        turn = current_turn()
+        turn.leave()
+        turn.leave()
+        assert current_turn() is None
+        assert left.wait(5)
+        return "left"
+
+    def stays():
+        found = current_turn().wait("asked")
+        left.set()
+        return found
+
+    assert run_in_turns([leaves, stays], [True, True], 1, together) == ["left", ["asked"]]
+
+
+@pytest.mark.parametrize("of", ["a fit", "one that has left", "what serves"])
+def test_an_error_ends_all(of):
+    ended = []
+
+    def fit(i):
+        turn = current_turn()
+        try:
+            if i == 1 and of == "one that has left":
+                turn.leave()
+            if i == 1 and of != "what serves":
+                raise ValueError("as told")
+            while True:
+                turn.wait(i)
+                time.sleep(0.01)
+        finally:
+            ended.append(i)
+
+    def fails(waiting):
+        raise ValueError("as told")
+
+    serve = fails if of == "what serves" else together
+    with pytest.raises(ValueError, match="as told") as error:
+        run_in_turns([lambda i=i: fit(i) for i in range(3)], [True] * 3, 1, serve)
+    if of != "what serves":
+        assert error.value.__notes__ == ["in fit 1 of 3, counted from 0"]
+    assert set(ended) <= {0, 1, 2}
+    assert no_threads_are_left()
+
+
+def test_what_has_been_done_for_a_fit_is_counted_when_another_fails():
+    counted = []
+
+    def fit(i):
+        current_turn().wait(i)
+        if i == 0:
+            raise ValueError("as told")
+        counted.append(i)
+        current_turn().wait(i)
+
+    with pytest.raises(ValueError, match="as told"):
+        run_in_turns([lambda i=i: fit(i) for i in range(3)], [True] * 3, 1, together)
+    assert counted == [1, 2]
+
+
+def test_an_error_that_is_an_answer_is_raised_by_the_fit():
+    def serve(waiting):
+        waiting[0].answer(ValueError("as told"))
+        return waiting[:1]
+
+    def fit():
+        with pytest.raises(ValueError, match="as told"):
+            current_turn().wait(None)
+        return "went on"
+
+    assert run_in_turns([fit, fit], [True, True], 1, serve) == ["went on", "went on"]
