@@ -8,8 +8,9 @@ import numpy as np
 
 __all__ = ["RowReader"]
 
-READ = tuple(map(np.dtype, ("float64", "int64", "object")))
-NUMBERS = frozenset({np.float64, np.int64})
+INTEGERS = tuple(map(np.dtype, "bhilqBHILQ"))
+READ = (*map(np.dtype, ("float64", "object")), *INTEGERS)
+NUMBERS = frozenset({np.float64, *(dtype.type for dtype in INTEGERS)})
 OTHERS = frozenset({str, type(None)})
 ARROW = frozenset({"ArrowStringArray", "ArrowStringArrayNumpySemantics"})
 NO_VALUES: list[Any] = []
@@ -85,8 +86,8 @@ class RowReader:
         -------
         list of float, int, str or None, or None
             None for anything but one row of pandas with exactly these columns in any order, all of which are
-            numbers in double precision, integers of 64 bits, or texts that may be missing: others have
-            conversions of their own.
+            numbers in double precision, integers, or texts that may be missing: others have conversions of
+            their own.
         """
         manager, columns = getattr(X, "_mgr", None), getattr(X, "columns", None)
         if columns is None or (manager is None and not hasattr(X, "iat")) or len(X) != 1:

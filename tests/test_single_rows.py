@@ -34,7 +34,11 @@ COLUMNS = {
     "categories with gaps": (pd.Categorical(["u", None, "w"] * 10), True),
     "numbered categories": (pd.Categorical([3, 1, 2] * 10), True),
     "float32": (RNG.normal(size=N).astype("float32"), False),
-    "int8": (np.arange(N, dtype="int8"), False),
+    **{
+        name: (np.arange(N, dtype=name), True)
+        for name in ("int8", "int16", "int32", "uint8", "uint16", "uint32")
+    },
+    "uint64": (np.full(N, 2**64 - 1, dtype="uint64"), True),
     "bool": (np.arange(N) % 2 == 0, False),
     "complex": (np.arange(N) * 1j, False),
     "dates": (DAYS, False),

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._frames import names_of
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import Schema, Table
 
@@ -87,7 +88,7 @@ class FittedEncoder:
             If they do not.
         """
         known = vars(self).get("feature_names_in_")
-        given = list(X.columns) if hasattr(X, "columns") else None
+        given = names_of(X) if hasattr(X, "columns") else None
         given = given if given and all(isinstance(name, str) for name in given) else None
         if known is not None and given is not None and given != known.tolist():
             missing, unseen = set(known) - set(given), set(given) - set(known)

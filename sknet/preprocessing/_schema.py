@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._frames import is_collection
+from sknet._frames import is_collection, names_of
 from sknet._hints import suggestion
 from sknet._scipy import issparse, scipy_sparse
 from sknet._single_rows import RowReader
@@ -258,7 +258,7 @@ class Schema:
             return None
         names = self._names_of(estimator)
         row = None if names is None else self._reader(X)
-        if row is not None or list(X.columns) != names:
+        if row is not None or names_of(X) != names:
             return row
         if hasattr(X, "iloc"):
             at = X.iat
