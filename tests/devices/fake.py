@@ -32,12 +32,16 @@ _current: ContextVar[int] = ContextVar("current fake device", default=0)
 
 @dataclass
 class Counts:
-    """Counts of events on the fake devices: `launches` are of generated kernels and of the library's."""
+    """Counts of events on the fake devices: `launches` are of generated kernels and of the library's.
+
+    `nbytes` are those of the arrays that launches are given, each array once for each launch.
+    """
 
     allocations: int = 0
     reads: int = 0
     kernels: int = 0
     launches: int = 0
+    nbytes: int = 0
 
 
 _counts: list[Counts] = []
@@ -124,6 +128,13 @@ def _count(what: str) -> None:
         _left.set(left - 1)
     for counts in _counts:
         setattr(counts, what, getattr(counts, what) + 1)
+
+
+def _count_bytes(*given: Any) -> None:
+    if _counts:
+        sizes = {(x._values.ctypes.data, x.shape): x.nbytes for x in _arrays(given)}
+        for counts in _counts:
+            counts.nbytes += sum(sizes.values())
 
 
 class FakeArray:
@@ -283,6 +294,7 @@ def _launch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     is_view = function is np.ndarray.__getitem__ and np.may_share_memory(result, args[0]._values)
     if not is_view:
         _count("reads" if function is np.ndarray.item else "launches")
+        _count_bytes(*given, *kwargs.values())
     if kwargs.get("out") is not None:
         return kwargs["out"]
     if isinstance(result, tuple):

@@ -30,9 +30,15 @@ def product_of(x, y, out, *ending):
     return backend("cuda").products()(x, y, out, ending)
 
 
+@pytest.fixture(params=["0", "1"], ids=["float32", "TF32"])
+def precision(request, monkeypatch):
+    monkeypatch.setenv("CUPY_TF32", request.param)
+    return 2e-2 if request.param == "1" else 1e-4
+
+
 @pytest.mark.parametrize(("n", "k", "m"), SHAPES)
 @pytest.mark.parametrize("parts", [parts for parts in CHAINS if "masked" not in parts], ids=str)
-def test_endings(parts, n, k, m):
+def test_endings(parts, n, k, m, precision):
     (x, on_x), (y, on_y), (row, vector) = there(n, k), there(k, m, seed=1), there(m, seed=2)
     term, on_term = there(n, m, seed=3) if parts in ((), ("sums of y",)) else (None, None)
     expected = x @ y + (0 if term is None else np.float32(0.5) * term)
@@ -41,14 +47,14 @@ def test_endings(parts, n, k, m):
     with active(CUDA):
         out, mask = (backend("cuda").zeros((n, m), dtype, CUDA) for dtype in ("float32", "bool"))
         product_of(on_x, on_y, out, parts, vector, mask, on_term, 0.5)()
-    np.testing.assert_allclose(out.get(), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(out.get(), expected, rtol=precision, atol=precision)
     if "sums of y" in parts:
-        np.testing.assert_allclose(vector.get(), y.sum(0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(vector.get(), y.sum(0), rtol=precision, atol=precision)
 
 
 @pytest.mark.parametrize(("n", "k", "m"), SHAPES)
 @pytest.mark.parametrize("parts", [("masked",), ("masked", "sums")], ids=str)
-def test_masks(parts, n, k, m):
+def test_masks(parts, n, k, m, precision):
     """Where a sum is exactly 0, nothing comes back: there the mask has no bit."""
     (x, on_x), (y, on_y), (g, on_g), (w, on_w) = there(n, k), there(k, m, seed=1), there(n, 3), there(3, m)
     x[0], y[:, 1] = 0, 0
@@ -71,10 +77,10 @@ def test_masks(parts, n, k, m):
     for first, second in zip(found, results, strict=True):
         np.testing.assert_array_equal(first, second.get())
     expected = np.where(found[0] > 0, g @ w, 0)
-    np.testing.assert_allclose(found[0], np.maximum(x @ y, 0), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[1], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[0], np.maximum(x @ y, 0), rtol=precision, atol=precision)
+    np.testing.assert_allclose(found[1], expected, rtol=precision, atol=precision)
     if "sums" in parts:
-        np.testing.assert_allclose(found[2], expected.sum(0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found[2], found[1].sum(0), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("transposed", [*itertools.product([False, True], repeat=2)], ids=str)

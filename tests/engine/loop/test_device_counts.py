@@ -1,4 +1,4 @@
-"""What a training step asks of a device: launches, memory, reads of the host; for networks of three sizes."""
+"""What a step asks of a device: launches, memory, reads of the host, bytes; for networks of three sizes."""
 
 from itertools import pairwise
 
@@ -16,6 +16,9 @@ from tests.devices import fake, kernels
 from tests.project import ROOT
 
 LAUNCHES = {((54, 512, 512, 7), 4096): 12, ((784, 1024, 1024, 10), 8192): 12, ((20, 100, 2), 256): 9}
+# Of the arrays that a step's program reads and writes: that of a mask as a byte for each element.
+NBYTES = {((54, 512, 512, 7), 4096): 115_952_942, ((784, 1024, 1024, 10), 8192): 534_671_174,
+          ((20, 100, 2), 256): 714_490}  # fmt: skip
 
 
 def steps_of(widths, size, device):
@@ -59,7 +62,18 @@ def test_a_step(widths, size):
     assert counts[5].reads == counts[2].reads == 1
 
 
+@pytest.mark.usefixtures("_idle")
+@pytest.mark.parametrize(("widths", "size"), NBYTES)
+def test_the_bytes_of_a_step(widths, size):
+    program = steps_of(widths, size, Device("fake")).program_for(size)
+    program.run()
+    with fake.counted() as counts:
+        program.run()
+    assert counts.nbytes == NBYTES[widths, size]
+
+
 def test_the_documents_state_the_counts():
     text = (ROOT / "docs" / "design.md").read_text()
     for (widths, size), launches in LAUNCHES.items():
-        assert f"| {'-'.join(map(str, widths))}, batches of {size} | {launches} |" in text
+        name, nbytes = "-".join(map(str, widths)), NBYTES[widths, size] / 1e6
+        assert f"| {name}, batches of {size} | {launches} | {nbytes:.3g} MB |" in text
