@@ -14,7 +14,6 @@ from sknet.engine.loop import (
     Part,
     are_sent,
     may_be_stacked,
-    run_stacked,
     run_together,
     take_rows,
 )
@@ -34,10 +33,16 @@ def fit_many(
     callbacks: Any = None,
     **options: Any,
 ) -> list[History]:
-    """Train many models together, in place; each as `Model.fit` would, to the bit.
+    """Train many models together, in place; each as `Model.fit` would, on the CPU to the bit.
 
     Models train in threads, in native code that runs on all cores at once. Models of the same structure share
     programs and working memory, so that a fit begins at once: learning rates, seeds and rows may differ.
+
+    On a GPU, models of the same structure are one program: their parameters lie in one array, with an axis of
+    models in front, and a step of all of them has about as many launches as a step of one. Hyperparameters
+    that are numbers in a step (rates, decays, momentum, penalties, rates of dropout, parameters of losses),
+    seeds and rows may differ; shapes, the number of rows and the batch size may not. Those that stop early
+    leave. Models that cannot be part of such a stack are trained by themselves, in the same call.
 
     Inside of ``joblib.parallel_config("dask")``, or of another backend of processes, models train there and
     come back with the same bits.
@@ -55,7 +60,8 @@ def fit_many(
     rows : sequence of array of int, default=None
         The rows that each model trains on, such as those of a fold or a bootstrap sample; None for all.
     n_jobs : int or None, default=None
-        The number of threads, as for joblib; None is one for each core.
+        The number of threads, as for joblib; None is one for each core. Models that are one program on a GPU
+        train at once, whatever it is.
     callbacks : list of Callback, default=None
         Called during every fit, which works with copies of its own.
     **options : dict
@@ -64,7 +70,8 @@ def fit_many(
     Returns
     -------
     list of History
-        The numbers of each epoch, for each model. They do not depend on `n_jobs`.
+        The numbers of each epoch, for each model. They do not depend on `n_jobs`; on a GPU, the last digits
+        may depend on which models train together.
 
     Raises
     ------
@@ -81,6 +88,13 @@ def fit_many(
     -----
     Models with ``random_state=None`` draw from NumPy's global state, in the order of threads; in other
     processes from states with seeds from it.
+
+    On a GPU, models that are trained together take turns: one callback or score runs at a time, in the order
+    of the models, and all wait for it. A stack has as many models as three quarters of the free memory have
+    room for; the next stack follows it. A model with hooks, with a schedule of dropout, with recurrent layers
+    or others whose operations are made one by one, or with sparse rows or rows that do not fit into memory
+    is trained by itself. One whose callback assigns another optimizer, loss or penalty, or freezes layers,
+    leaves its stack.
 
     While several threads train, each has one core for its products of matrices. Products so large that BLAS
     would divide them among cores may be rounded differently there.
@@ -115,8 +129,7 @@ def fit_many(
         )
         for model, part, stacked in zip(trained, parts, may_stack, strict=True)
     ]
-    several = sum(may_stack) > 1
-    found = run_stacked(fits, may_stack, n_jobs) if several else run_together(fits, n_jobs)
+    found = run_together(fits, n_jobs, may_stack)
     for model, (fitted, _) in zip(models, found, strict=True):
         take_over(model, fitted)
     return [history for _, history in found]

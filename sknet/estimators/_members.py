@@ -16,6 +16,7 @@ from sknet._validation import Interval
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import check_callbacks
+from sknet.device import device_of, is_array
 from sknet.engine import History, Model
 from sknet.engine.extend import detached, run_together
 from sknet.estimators._company import accompany
@@ -74,7 +75,8 @@ def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) 
                 callbacks=callbacks,
             )
             for member in members
-        ]
+        ],
+        may_stack=[_may_stack(member, given.X) for member in members],
     )
     _join(estimator, members)
     if not estimator._is_full_batch() and any(each.n_iter_ == each.max_iter for each in members):
@@ -83,6 +85,16 @@ def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) 
             "optimization hasn't converged yet.",
             ConvergenceWarning,
         )
+
+
+def _may_stack(member: Any, X: Any) -> bool:
+    """Tell whether a member is trained on a device, step by step: several may then be one program."""
+    place = (device_of(X) if is_array(X) else "cpu") if member.device == "auto" else member.device
+    return (
+        not str(place).startswith("cpu")
+        and bool(getattr(member, "compile", True))
+        and not member._is_full_batch()
+    )
 
 
 def _refuse(estimator: Any, callbacks: Any, resume_from: Any) -> None:

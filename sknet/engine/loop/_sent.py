@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from sknet._config import config_context, get_config
 from sknet.engine.loop._group import Group, current_group, inside, note_which, run_in_threads
+from sknet.engine.loop._stacks import run_stacked
 from sknet.nn import Module
 
 __all__ = ["are_sent", "in_common", "in_group_of", "new_group", "on_the_cluster", "run_together"]
@@ -21,8 +22,10 @@ LARGE = 1 << 20  # bytes of a fit that are a task of their own on a cluster
 PARALLEL = 2  # threads of a group in which nothing else starts threads
 
 
-def run_together(fits: Sequence[Callable[[], Result]], n_jobs: int | None = None) -> list[Result]:
-    """Run fits together: in threads, or where `joblib.parallel_config` says.
+def run_together(
+    fits: Sequence[Callable[[], Result]], n_jobs: int | None = None, may_stack: Sequence[bool] | None = None
+) -> list[Result]:
+    """Run fits together: in threads, or where `joblib.parallel_config` says; on a device as one program.
 
     Parameters
     ----------
@@ -32,6 +35,9 @@ def run_together(fits: Sequence[Callable[[], Result]], n_jobs: int | None = None
     n_jobs : int or None, default=None
         The number of threads, as for joblib; None is one for each core. Inside of work that is parallel
         already there is one.
+    may_stack : sequence of bool, default=None
+        Whether each trains one model on a device, step by step: those that share their structure are then one
+        program, all at once, whatever `n_jobs` is.
 
     Returns
     -------
@@ -61,7 +67,11 @@ def run_together(fits: Sequence[Callable[[], Result]], n_jobs: int | None = None
     >>> [len(history["loss"]) for history in found]
     [2, 2, 2]
     """
-    return _sent(fits, n_jobs) if fits and are_sent() else run_in_threads(fits, n_jobs)
+    if fits and are_sent():
+        return _sent(fits, n_jobs)
+    if may_stack is not None and sum(may_stack) > 1:
+        return run_stacked(fits, may_stack, n_jobs)
+    return run_in_threads(fits, n_jobs)
 
 
 def are_sent() -> bool:

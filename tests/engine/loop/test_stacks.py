@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet import Model, nn
+from sknet import MLPClassifier, Model, nn
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.device import active, to_device, to_host
 from sknet.engine import fit_many
@@ -12,6 +12,7 @@ from sknet.engine.loop._stack import Stack
 from sknet.losses import Huber
 from sknet.optim import SGD, Adam, AdamW, ClipNorm, Muon
 from sknet.optim.schedules import Cosine
+from tests.callbacks.helpers import unconverged
 
 RNG = np.random.default_rng(0)
 N = 50  # three batches of 16 rows, and a rest of two
@@ -58,6 +59,11 @@ FAMILIES = {
     "losses": family(of=lambda i: {"loss": Huber(0.1 + i)}, y=REAL),
     "squared error": family(of=lambda i: {"loss": "squared_error"}, y=REAL),
     "dropout": family(lambda: network(nn.ReLU(), nn.Dropout(0.3))),
+    "rates of dropout": (
+        lambda i: Model(network(nn.Dropout(0.1 + 0.2 * i)), "log_loss", random_state=i),
+        {},
+    ),
+    "slopes": (lambda i: Model(network(nn.LeakyReLU(0.1 + 0.1 * i)), "log_loss", random_state=i), {}),
     "running means": family(lambda: network(nn.BatchNorm(8))),
     "frozen": family(half_frozen),
     "own modules": family(Own),
@@ -272,3 +278,19 @@ def test_models_have_memory_of_their_own_afterwards(fake_device):
     for model, flat in zip(joint[1:], before, strict=True):
         np.testing.assert_array_equal(to_host(model.weights().flat), flat)
     np.testing.assert_allclose(to_host(joint[0].weights().flat), to_host(alone[0].weights().flat), rtol=1e-9)
+
+
+# -- estimators -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"bootstrap": True, "dropout": 0.2}, {"early_stopping": True}], ids=str
+)
+def test_members_of_an_ensemble_are_one_stack(params, sizes, fake_device):
+    settings = {"hidden_layer_sizes": (5,), "max_iter": 4, "batch_size": 16, "dtype": "float64", **params}
+    ensemble = MLPClassifier(n_members=3, random_state=0, device=fake_device.kind, **settings)
+    host = MLPClassifier(n_members=3, random_state=0, **settings)
+    with unconverged():
+        found, expected = ensemble.fit(X, LABELS), host.fit(X, LABELS)
+    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), rtol=1e-8)
+    assert sizes[0] == 3
