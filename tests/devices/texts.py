@@ -256,7 +256,8 @@ def of_stacks() -> Programs:
             def fitted(dtype: Any = dtype, name: str = name) -> object:
                 settings = {"optimizer": Adam(), "alpha": 1e-3, "dtype": dtype, "device": DEVICE}
                 models = [Model(NETWORKS[name](), "log_loss", random_state=i, **settings) for i in range(3)]
-                return fit_many(models, *data(dtype=dtype), epochs=1, batch_size=8)
+                with fake.idle():
+                    return fit_many(models, *data(dtype=dtype), epochs=1, batch_size=8)
 
             yield f"three fits of the network {name} in {dtype}", fitted
 
