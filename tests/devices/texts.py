@@ -5,6 +5,7 @@ names of variables are one.
 """
 
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -18,10 +19,13 @@ from sknet.compile import compile
 from sknet.compile._recalled import forget_programs
 from sknet.compile.executors.device._c_scalar import TYPES
 from sknet.device import Device, backend, to_device
-from sknet.engine import Batches, fit_many
+from sknet.engine import Batches
 from sknet.engine.loop._device_ring import Left, Ring, Taken
 from sknet.engine.loop._device_steps import DeviceSteps
+from sknet.engine.loop._member_steps import MemberSteps
+from sknet.engine.loop._stack import Stack, StackPlan
 from sknet.engine.loop._stack_ring import StackRing
+from sknet.engine.loop._turns import Turn
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam
 from tests.compile.executors.device import test_reductions as reductions
@@ -253,13 +257,21 @@ def of_stacks() -> Programs:
             yield f"a block of steps of {n_fits} fits on {n_rows} rows in {dtype}", make
         for name in ("dropout", "batch norm", "attention"):
 
-            def fitted(dtype: Any = dtype, name: str = name) -> object:
+            def stacked(dtype: Any = dtype, name: str = name) -> Stack:
                 settings = {"optimizer": Adam(), "alpha": 1e-3, "dtype": dtype, "device": DEVICE}
                 models = [Model(NETWORKS[name](), "log_loss", random_state=i, **settings) for i in range(3)]
-                with fake.idle():
-                    return fit_many(models, *data(dtype=dtype), epochs=1, batch_size=8)
+                return _stack_of(models, *data(dtype=dtype))
 
-            yield f"three fits of the network {name} in {dtype}", fitted
+            yield f"three fits of the network {name} in {dtype}", stacked
+
+
+def _stack_of(models: list[Model], X: Any, y: Any) -> Stack:
+    slots, board, members = threading.Semaphore(1), {}, []
+    for i, model in enumerate(models):
+        batches = Batches(X, y, None, 8, model.dtype, model.device)
+        model.materialize(batches.X)
+        members.append(MemberSteps(model, batches, True, 1, Turn(i, slots, board)))
+    return Stack(StackPlan(members))
 
 
 PROGRAMS = {
