@@ -20,6 +20,7 @@ from sknet.device._backend import (
 )
 from sknet.device._device import Device
 from sknet.device._dtype import check_float_dtype, is_floating, result_dtype
+from sknet.device._issued import Issued
 from sknet.device._meta import MetaArray
 from sknet.device._namespace import LinearAlgebra, Namespace
 from sknet.device._products import Ending, Form, form_of
@@ -30,6 +31,7 @@ __all__ = [
     "Device",
     "Ending",
     "Form",
+    "Issued",
     "LinearAlgebra",
     "MetaArray",
     "Namespace",

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sknet.device import Device, backend, to_device
-from sknet.exceptions import DeviceError
+from sknet.device import Device, Issued, backend, to_device
 
 __all__ = ["COPIED", "MOST_BLOCKS", "THREADS", "Issued", "Left", "Ring", "Taken"]
 
@@ -201,34 +200,3 @@ def _taken(n: int, each: Taken, index: str) -> str:
     element += f" * (long long){along}" if element and along != 1 else ""
     counts = {"size": each.slot.size, "n_rows": n_rows, "width": width, "stride": strides[0]}
     return TAKEN.format(n=n, index=index, element=element, **counts)
-
-
-class Issued:
-    """The work of a step: launches at first, and from the second time on one graph of them, if that can be.
-
-    Parameters
-    ----------
-    launches : callable
-        Issues the work.
-    device : Device
-        Where it runs.
-
-    Attributes
-    ----------
-    refusal : str or None
-        Why there is no graph; None before it is tried.
-    """
-
-    def __init__(self, launches: Callable[[], None], device: Device) -> None:
-        self._run, self._launches, self._device = launches, launches, device
-        self._is_warm = False  # until kernels are compiled and loaded
-        self.refusal: str | None = None
-
-    def __call__(self) -> None:
-        if self._is_warm and self._run is self._launches and self.refusal is None:
-            try:
-                self._run = backend(self._device.kind).captured(self._launches, self._device)
-            except DeviceError as error:
-                self.refusal = str(error)
-        self._run()
-        self._is_warm = True

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from sknet.device import to_host
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._scores import Score
-from sknet.engine.predict import predict_raw
+from sknet.engine.predict import predict_chunk
+from sknet.engine.state import n_rows
 from sknet.engine.step import mean_loss
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class Validation:
         score, loss, total = self.new_score(), 0.0, 0.0
         for chosen, _ in self.batches.parts(None):
             X, y, weight = self.batches.take(chosen)
-            output = predict_raw(model, X)
+            comes_again = n_rows(X) == self.batches.size < self.batches.n_samples
+            output = predict_chunk(model, X, comes_again)
             if weight is None or to_host(weight).any():
                 mean, size = mean_loss(model, output, y, weight)
                 loss += mean * size

@@ -22,7 +22,7 @@ from sknet.engine.state import (
 )
 from sknet.nn import Module, Scope, bindings, run
 
-__all__ = ["MOST_ROWS", "Head", "Pass", "Predictor", "rows_of_a_part"]
+__all__ = ["MOST_ROWS", "Head", "Pass", "Predictor", "are_equal", "forward_function", "rows_of_a_part"]
 
 
 class Head(Protocol):
@@ -167,7 +167,7 @@ class Predictor:
 
     def is_for(self, flat: Any, head: Head | None) -> bool:
         """Tell whether this predicts with the parameters in `flat`, and with this `head`."""
-        return self.flat is flat and (self._head is head or _are_equal(self._head, head))
+        return self.flat is flat and (self._head is head or are_equal(self._head, head))
 
     def __call__(self, X: Any) -> Any:
         """Return the result for some rows, as a new array.
@@ -272,15 +272,8 @@ class Predictor:
             place[...] = known[name].data
 
     def _program(self, X: Any) -> tuple[Any, ...]:
-        layout, places, module = self._layout, bindings(self._module), self._module
-        head, by = self._head, self._by
-
-        def forward(flat: Tensor, untrained: dict[str, Tensor], X: Any) -> Tensor:
-            values = {name: flat[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
-            scope = Scope({places[name]: value for name, value in (*values.items(), *untrained.items())})
-            output = by(module, scope, arguments(X))
-            return output if head is None else head(output)
-
+        layout, module, head, by = self._layout, self._module, self._head, self._by
+        forward = forward_function(module, layout, head, by)
         buffers = {name: np.asarray(b.data) for name, b in module.named_buffers()}
         frozen = {name: p.data for name, p in module.own_parameters() if name not in layout.slices}
         with no_grad():
@@ -292,6 +285,34 @@ class Predictor:
         replaced = {name: program.slots[1][name] for name in buffers}
         slot, result = program.slots[2], program.result
         return program.run, slot, result, replaced, _of_row(program.run, slot, result)
+
+
+def forward_function(module: Module, layout: Layout, head: Head | None, by: Pass) -> Callable[..., Tensor]:
+    """Return the pure function of parameters and inputs that a predictor captures.
+
+    Parameters
+    ----------
+    module : Module
+        Run in evaluation mode.
+    layout : Layout
+        The position of each parameter in the flat array.
+    head, by : callable
+        As for `Predictor`.
+
+    Returns
+    -------
+    callable
+        ``forward(flat, untrained, X)``: a flat array of parameters, all others by name, and inputs.
+    """
+    places = bindings(module)
+
+    def forward(flat: Tensor, untrained: dict[str, Tensor], X: Any) -> Tensor:
+        values = {name: flat[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
+        scope = Scope({places[name]: value for name, value in (*values.items(), *untrained.items())})
+        output = by(module, scope, arguments(X))
+        return output if head is None else head(output)
+
+    return forward
 
 
 def _of_row(run: Callable[[], Any], slot: Any, result: Any) -> "Callable[[Any], bool] | None":
@@ -329,7 +350,7 @@ def _shape_of(X: Any) -> Any:
     return X.shape[0] if X.ndim == 2 and X.dtype.kind == "f" else (X.shape, X.dtype)
 
 
-def _are_equal(one: Any, other: Any) -> bool:
+def are_equal(one: Any, other: Any) -> bool:
     """Tell whether two heads are equivalent: closures created for each call are not identical."""
     if one is other or one == other:
         return True

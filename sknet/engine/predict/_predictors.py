@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from sknet.device import device_of
+from sknet.engine.predict._device_predictor import DevicePredictor
 from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass, Predictor
 from sknet.engine.state import averaging
 from sknet.exceptions import CaptureError
@@ -19,6 +21,7 @@ class Predictors:
 
     def __init__(self) -> None:
         self._known: dict[str, Predictor] = {}
+        self._on_device: dict[str, DevicePredictor] = {}
         self._given_up: dict[str, object] = {}  # the mark of the settings when a capture failed
         self._seen: set[tuple[str, int]] = set()  # names and numbers of rows
 
@@ -91,6 +94,38 @@ class Predictors:
             return predictor(X)
         except CaptureError:
             self._known.pop(name, None)
+            self._given_up[name] = latest.settings
+            return None
+
+    def compute_chunk(self, model: "Model", X: Any, name: str, head: Head | None, by: Pass) -> Any:
+        """Return the result of a pass and a head for a chunk of rows on a device that compiles kernels.
+
+        Parameters
+        ----------
+        model : Model
+            The model, on that device.
+        X : array of shape (n_rows, ...), or dict of those
+            Inputs, on that device and of the model's dtype.
+        name, head, by : str, callable or None, callable
+            As for `compute`.
+
+        Returns
+        -------
+        array or None
+            None if the pass cannot be compiled, or averages of parameters predict.
+        """
+        memory, flat = model.memory, model.memory.flat
+        if flat is None or model.optimizer.averaging or self._given_up.get(name) is latest.settings:
+            return None
+        predictor = self._on_device.get(name)
+        if predictor is None or not predictor.is_for(flat, head):
+            place = device_of(flat)
+            predictor = DevicePredictor(memory.module, memory.layout, flat, head, by, place)
+            self._on_device[name] = predictor
+        try:
+            return predictor(X)
+        except CaptureError:
+            self._on_device.pop(name, None)
             self._given_up[name] = latest.settings
             return None
 

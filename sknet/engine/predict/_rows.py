@@ -32,6 +32,7 @@ __all__ = [
     "chunk_rows",
     "chunk_rows_of",
     "in_chunks",
+    "predict_chunk",
     "predict_raw",
     "predict_rows",
     "rows_at_once",
@@ -319,6 +320,38 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
     rows = chunk_rows_of(model, X)
     if 1 < few <= FEW_ROWS and few <= rows:
         model._predictors.see(name, few)
-    return in_chunks(
-        lambda chunk: apply_head(head, predict_raw(model, chunk, by)), X, rows, model.dtype, model.device
-    )
+
+    def compute(chunk: Any) -> Any:
+        comes_again = rows < n_rows(X) and n_rows(chunk) == rows
+        return predict_chunk(model, chunk, comes_again, name, head, by)
+
+    return in_chunks(compute, X, rows, model.dtype, model.device)
+
+
+def predict_chunk(
+    model: "Model", X: Any, comes_again: bool, name: str = "raw", head: Head | None = None, by: Pass = run
+) -> Any:
+    """Return the module's raw outputs, or a function of them, for some rows at once.
+
+    Parameters
+    ----------
+    model : Model
+        The model, which is not changed.
+    X : array or CSR matrix of shape (n_rows, ...), or dict of those
+        Inputs of the model's dtype, on its device.
+    comes_again : bool
+        Whether others have the shape of this chunk: then on a device it is computed by a program. So that
+        results do not depend on what was computed before, this must depend on the data alone.
+    name, head, by : str, callable or None, callable
+        As for `predict_rows`.
+
+    Returns
+    -------
+    array of shape (n_rows, ...)
+        On the model's device.
+    """
+    is_dense = not any(map(ops.is_sparse, X.values() if isinstance(X, dict) else (X,)))
+    found = None
+    if comes_again and is_dense and model.device.kind != "cpu":
+        found = model._predictors.compute_chunk(model, X, name, head, by)
+    return apply_head(head, predict_raw(model, X, by)) if found is None else found

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from sknet import MLPClassifier, nn
+from sknet import MLPClassifier, Model, nn
 from sknet.device import Device, active, backend
+from sknet.engine.extend import predict_rows
+from sknet.engine.predict import _rows
 from sknet.exceptions import NonFiniteError
 from tests.devices.emulated import counted, idle
 from tests.engine.loop.test_device_counts import LAUNCHES, outputs_of, steps_of
@@ -87,3 +89,29 @@ def test_layers_that_call_cublas_are_launched():
     refusal = "work on device 'cuda:0' cannot be captured: calling cuBLAS API during stream capture"
     assert [x.startswith(refusal) for x in steps.refusals] == [True, True]  # of 16 rows, and of 4
     assert np.isfinite(found[0]).all()
+
+
+# -- predictions ------------------------------------------------------------------------------
+
+
+def test_chunks_of_predictions_are_graphs(monkeypatch):
+    monkeypatch.setattr(_rows, "CHUNK_ELEMENTS", 64 * 32)
+    monkeypatch.setattr(_rows, "_alike", {})
+    here, there = (
+        Model(
+            nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3)),
+            "log_loss",
+            random_state=0,
+            device=device,
+        )
+        for device in ("cpu", "cuda")
+    )
+    rows = np.random.default_rng(0).normal(size=(5 * 64 + 9, 6)).astype("float32")
+    expected = predict_rows(here, rows)
+    for launched in (4, 5):  # the first chunk of all is launched kernel by kernel
+        with counted() as counts:
+            found = predict_rows(there, rows)
+        assert counts.graph_launches == launched
+        np.testing.assert_allclose(found.get(), expected, rtol=1e-5, atol=1e-6)
+    rows[70] = np.nan
+    assert np.isnan(predict_rows(there, rows)[70].get()).all()
