@@ -1,6 +1,7 @@
 """Work that is issued on a device again and again: launch by launch at first, then as one graph."""
 
 from collections.abc import Callable
+from typing import NoReturn
 
 from sknet.device._backend import backend
 from sknet.device._device import Device
@@ -35,6 +36,9 @@ class Issued:
     >>> work.refusal
     "device 'cpu' has no graphs"
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("work on a device cannot be pickled or copied: make it again from what issues it")
 
     def __init__(self, launches: Callable[[], None], device: Device) -> None:
         self._run, self._launches, self._device = launches, launches, device

@@ -56,6 +56,11 @@ def test_a_model_on_a_device_predicts_partitions_of_the_host(client, fake_device
 
 
 def test_many_fits_on_a_device_run_on_the_cluster(client, fake_device):
+    """Here they are one program, whose products and sums round differently."""
+
+    def assert_close(found, expected):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
     here, there = (
         [Model(nn.Linear(3, 2), "log_loss", device="fake", random_state=i) for i in range(3)]
         for _ in range(2)
@@ -65,8 +70,8 @@ def test_many_fits_on_a_device_run_on_the_cluster(client, fake_device):
     histories = fit_many(here, X, LABELS, epochs=2)
     with joblib.parallel_config("dask"):
         found = fit_many(there, X, LABELS, epochs=2)
-        np.testing.assert_array_equal(ensemble.fit(X, LABELS).predict_proba(X), wanted)
-    assert [each["loss"] for each in found] == [each["loss"] for each in histories]
+        assert_close(ensemble.fit(X, LABELS).predict_proba(X), wanted)
+    assert_close([each["loss"] for each in found], [each["loss"] for each in histories])
     for one, other in zip(here, there, strict=True):
         assert one.device == other.device == fake_device
-        np.testing.assert_array_equal(to_host(one.weights().flat), to_host(other.weights().flat))
+        assert_close(to_host(one.weights().flat), to_host(other.weights().flat))

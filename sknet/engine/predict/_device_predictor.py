@@ -1,6 +1,6 @@
 """Forward passes of whole chunks of rows on a device: compiled, and repeated as a graph."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 from sknet.compile.extend import recalled
 from sknet.core import no_grad
@@ -33,6 +33,9 @@ class DevicePredictor:
     device : Device
         Where all of this is.
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a DevicePredictor holds programs of this process and cannot be pickled or copied")
 
     def __init__(
         self, module: Module, layout: Layout, flat: Any, head: Head | None, by: Pass, device: Device

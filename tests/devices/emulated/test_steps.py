@@ -95,11 +95,10 @@ def test_layers_that_call_cublas_are_launched():
 
 
 def test_chunks_of_predictions_are_graphs(monkeypatch):
-    monkeypatch.setattr(_rows, "CHUNK_ELEMENTS", 64 * 32)
-    monkeypatch.setattr(_rows, "_alike", {})
+    monkeypatch.setattr(_rows, "CHUNK_ELEMENTS", 64 * 37)  # the width of no other test's networks
     here, there = (
         Model(
-            nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3)),
+            nn.Sequential(nn.Linear(6, 37), nn.ReLU(), nn.Linear(37, 3)),
             "log_loss",
             random_state=0,
             device=device,
