@@ -244,14 +244,16 @@ def of_stacks() -> Programs:
                 width: int = width,
             ) -> StackRing:
                 zeros = backend(DEVICE.kind).zeros
-                order, report, output = (
-                    zeros(shape, of, DEVICE)
-                    for shape, of in [((m, 9), np.int64), ((m, 3), dtype), ((m, n_rows, width), dtype)]
+                shapes = (m, 9), (20, width), (m, n_rows, width), (m, 3), (m, 9, width)
+                dtypes = np.int64, dtype, dtype, dtype, dtype
+                order, source, slot, report, outputs = (
+                    zeros(shape, of, DEVICE) for shape, of in zip(shapes, dtypes, strict=True)
                 )
-                ring = StackRing(DEVICE, zeros((n, m), dtype, DEVICE), 4, 9, n_rows)
-                ring.begin(n_rows, order, order)
-                ring.end(report, output, None)
-                ring.end(report, output, output)
+                ring = StackRing(DEVICE, zeros((n, m), dtype, DEVICE), 4, 9)
+                taken = [Taken(order, source, slot), Taken(order, order[0], order[:, :n_rows].copy())]
+                for left in (Left(report, slot, None), Left(report, slot, outputs)):
+                    ring.begin(taken, left)
+                    ring.end(left)
                 return ring
 
             yield f"a block of steps of {n_fits} fits on {n_rows} rows in {dtype}", make

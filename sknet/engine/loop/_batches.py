@@ -8,6 +8,7 @@ import numpy as np
 from sknet import ops
 from sknet.device import Device, MetaArray, is_array, namespace, to_device, to_host
 from sknet.engine.loop._computed import ComputedRows
+from sknet.engine.loop._group import current_group
 from sknet.engine.state import computed_dtype, each_input, n_rows
 from sknet.engine.step import Batch
 
@@ -73,8 +74,8 @@ class Batches:
         self._chosen = rows
         self.n_samples = n_rows(X) if rows is None else len(rows)
         self._dtypes = each_input(lambda x: computed_dtype(x, dtype), X) if dtypes is None else dtypes
-        self.y = self._placed(y if rows is None else y[rows])
-        self.weight = None if weight is None else self._placed(weight if rows is None else weight[rows])
+        self.y = self._placed(y, rows)
+        self.weight = None if weight is None else self._placed(weight, rows)
         self._host_weight = None if weight is None else to_host(self.weight)
 
     @property
@@ -87,8 +88,19 @@ class Batches:
         """The dtype of the input in batches, or a dict of the dtypes of several inputs."""
         return each_input(np.dtype, self._dtypes)
 
-    def _placed(self, array: Any) -> Any:
-        return self._in_dtype(array, computed_dtype(array, self.dtype))
+    def _placed(self, array: Any, rows: Any) -> Any:
+        """Return targets or weights on the device; fits that take turns there share those of all rows."""
+        dtype, group = computed_dtype(array, self.dtype), current_group()
+        if rows is not None or group is None or group.turn is None or self.device.kind == "cpu":
+            return self._in_dtype(array if rows is None else array[rows], dtype)
+        known = group.turn.board.setdefault("placed", {})
+        key = id(array), dtype, self.device
+        if key not in known:
+            known[key] = (
+                array,
+                self._in_dtype(array, dtype),
+            )  # both are kept, so that the id is of nothing else
+        return known[key][1]
 
     def _in_dtype(self, array: Any, dtype: Any) -> Any:
         return to_device(array if array.dtype == dtype else array.astype(dtype), self.device)

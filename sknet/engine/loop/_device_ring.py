@@ -7,7 +7,19 @@ import numpy as np
 
 from sknet.device import Device, Issued, backend, to_device
 
-__all__ = ["COPIED", "MOST_BLOCKS", "THREADS", "Issued", "Left", "Ring", "Taken"]
+__all__ = [
+    "BEGIN",
+    "END",
+    "MOST_BLOCKS",
+    "THREADS",
+    "WARP",
+    "Issued",
+    "Left",
+    "Ring",
+    "Taken",
+    "index_type",
+    "type_of",
+]
 
 THREADS, MOST_BLOCKS, WARP = 256, 512, 32
 NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
@@ -141,14 +153,14 @@ class Ring:
         for n, each in enumerate(taken):
             arrays |= {f"of{n}": each.order, f"from{n}": each.source, f"to{n}": each.slot}
             sizes.append(each.slot.size)
-        index = _index(max(*sizes, left.output.size))
+        index = index_type(max(*sizes, left.output.size))
         texts = [_taken(n, each, index) for n, each in enumerate(taken)]
         parts = {"taken": "".join(texts), "n_numbers": self._numbers.shape[0], "index": index}
         return self._kernel("begin", BEGIN, parts, n_rows, arrays, left, max(sizes))
 
     def end(self, n_rows: int, left: Left) -> Callable[[], None]:
         """Return what issues the end of the last step of a block."""
-        parts = {"index": _index(left.output.size)}
+        parts = {"index": index_type(left.output.size)}
         return self._kernel("end", END, parts, n_rows, {"at": self._at}, left, 3)
 
     def _kernel(
@@ -170,7 +182,7 @@ class Ring:
             counts = {"n_rows": n_rows, "width": size // n_rows, "size": size, "index": parts["index"]}
             moved += OUTPUT.format(indent=indent, **counts)
             arrays |= {"output": left.output, "outputs": left.outputs}
-        parameters = ", ".join(f"{_type(name, array)} *{name}" for name, array in arrays.items())
+        parameters = ", ".join(f"{type_of(name, array)} *{name}" for name, array in arrays.items())
         source = text.format(parameters=parameters, left=moved, **parts)
         [kernel] = self._owner.kernels(source, [name], self._device)
         threads = min(THREADS, -(-n // WARP) * WARP)
@@ -179,14 +191,14 @@ class Ring:
         return lambda: kernel((blocks,), (threads,), given)
 
 
-def _index(size: int) -> str:
+def index_type(size: int) -> str:
     return "unsigned int" if size < NARROW else "unsigned long long"
 
 
-def _type(name: str, array: Any) -> str:
+def type_of(name: str, array: Any) -> str:
     """Return the type in C of an array's elements, constant if a kernel only reads them."""
     kind = "unsigned int" if name == "ready" else COPIED[array.dtype.itemsize]
-    is_read = name.startswith(("of", "from")) or name in ("table", "report", "output")
+    is_read = name.startswith(("of", "from")) or name in ("table", "report", "output", "starts")
     return f"const {kind}" if is_read else kind
 
 

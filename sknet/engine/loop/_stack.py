@@ -15,7 +15,7 @@ from sknet.compile import compile as compiled
 from sknet.compile.extend import OutputIndex, differing, outputs_with
 from sknet.core import Tensor
 from sknet.device import active, backend, to_device, to_host
-from sknet.engine.loop._device_ring import Issued
+from sknet.engine.loop._device_ring import Issued, Left
 from sknet.engine.loop._device_steps import MOST_STEPS, SHARE
 from sknet.engine.loop._member_steps import Done, MemberSteps, Place
 from sknet.engine.loop._stack_ring import StackRing
@@ -104,7 +104,7 @@ class Stack:
         self._owner = backend(self.device.kind)
         self._places = {id(member): i for i, member in enumerate(plan.members)}
         self._per_step = 1.0  # seconds; so that the first block has one step
-        self._issued: dict[tuple[int, bool], tuple[Any, Issued]] = {}
+        self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
         self._outputs: Any = None
         self._shown: list[dict[str, Any]] = []
         self._copies: dict[str, Any] = {}
@@ -114,8 +114,7 @@ class Stack:
             self._make_state(first)
             self._programs = {n_rows: self._bound(program) for n_rows, program in plan.programs.items()}
             most = min(MOST_STEPS, first.batches.n_batches)
-            counts = first.batches.n_samples, first.sizes[0]
-            self._ring = StackRing(self.device, self._numbers, most, *counts)
+            self._ring = StackRing(self.device, self._numbers, most, first.batches.n_samples)
             self._most = most
         for i, member in enumerate(plan.members):
             member.move(self._place(i))
@@ -253,43 +252,42 @@ class Stack:
 
     def _issue(self, steps: int, n_rows: int, outputs: Any) -> np.ndarray:
         """Issue some steps; return their reports as a host array. If memory runs out, there are fewer."""
-        issued = self._step_on(n_rows, outputs)
+        step, end = self._step_on(n_rows, outputs)
         for i in range(steps):
             try:
-                issued()
+                step()
             except self._owner.memory_errors:
                 if not i:
                     raise
                 steps = i  # the error is raised by the next block, when the models know of these steps
                 break
+        end()
         return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
 
-    def _step_on(self, n_rows: int, outputs: Any) -> Issued:
-        """Return the work of a step on so many rows, whose outputs go to an array, or to none."""
+    def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:
+        """Return the work of a step whose outputs go to an array, or to none; and what is left of a block."""
         key = n_rows, outputs is None
-        memory, issued = self._issued.get(key, (None, None))
-        if issued is None or memory is not outputs:
-            issued = Issued(self._launches(n_rows, outputs), self.device)
-            self._issued[key] = outputs, issued
-        return issued
+        memory, issued, end = self._issued.get(key, (None, None, None))
+        if issued is None or end is None or memory is not outputs:
+            launches, end = self._launches(n_rows, outputs)
+            issued = Issued(launches, self.device)
+            self._issued[key] = outputs, issued, end
+        return issued, end
 
-    def _launches(self, n_rows: int, outputs: Any) -> Callable[[], None]:
+    def _launches(self, n_rows: int, outputs: Any) -> tuple[Callable[[], None], Callable[[], None]]:
         program, rows, ring = self._programs[n_rows], self._rows, self._ring
         found: DeviceOutputs = program.result
         output, report = (_Plain(x, self._owner, self.device) for x in (found.output, found.report))
-        begin = ring.begin(n_rows, rows.order_of_X, rows.order_of_targets)
-        end = ring.end(report.array, output.array, outputs)
-        taken, slots = ring.taken(n_rows), program.slots[6:9]
+        left = Left(report.array, output.array, outputs)
+        begin = ring.begin(rows.taken(*program.slots[6:9]), left)
 
         def issue() -> None:
             begin()
-            rows.take_into(*taken, *slots)
             program.run()
             output.follow()
             report.follow()
-            end()
 
-        return issue
+        return issue, ring.end(left)
 
     # -- buffers ------------------------------------------------------------------------------
 

@@ -1,65 +1,45 @@
-"""What the steps of a block read and report for several fits at once, in a device's memory."""
+"""What the steps of a block take and leave for several fits at once, in a device's memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from sknet.device import Device, backend, to_device
-from sknet.engine.loop._device_ring import COPIED, MOST_BLOCKS, THREADS
+from sknet.engine.loop._device_ring import (
+    BEGIN,
+    END,
+    MOST_BLOCKS,
+    THREADS,
+    WARP,
+    Left,
+    Taken,
+    index_type,
+    type_of,
+)
 
 __all__ = ["StackRing"]
 
-# In `at` are the numbers of the next step and of this one; in `starts` the first row of each fit's order.
-BEGIN = """\
-extern "C" __global__ void begin(const long long *order_of_X, const long long *order_of_targets,
-                                 const {number} *table, const long long *starts, long long *at,
-                                 long long *rows, long long *targets, {number} *numbers)
-{{
-    const long long step = at[0];
-    if (blockIdx.x == 0 && threadIdx.x == 0)
-        at[1] = step;
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < {most}; i += gridDim.x * blockDim.x) {{
-        if (i < {size}) {{
-            const int fit = i / {n_rows};
-            const long long place = fit * {n_samples}LL + starts[fit] + step * {n_rows} + i % {n_rows};
-            rows[i] = order_of_X[place];
-            targets[i] = order_of_targets[place];
-        }}
-        if (i < {n_numbers})
-            numbers[i] = table[step * {n_numbers} + i];
+# The texts around these count steps in `at`; `starts` has the first row of each fit in its order.
+TAKEN = """\
+    for ({index} i = thread; i < {size}; i += threads) {{
+        const {index} fit = i / {of_fit};
+        const long long row = fit * {n_samples}LL + starts[fit] + step * {n_rows} + i % {of_fit} / {width};
+        to{n}[i] = from{n}[of{n}[row] * {width} + i % {width}];
     }}
-}}
 """
-END = """\
-extern "C" __global__ void end(const {number} *report, long long *at, {number} *reports)
-{{
-    const long long step = at[1];
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < {n_reports}; i += gridDim.x * blockDim.x)
-        reports[step * {n_reports} + i] = report[i];
-    if (blockIdx.x == 0 && threadIdx.x == 0)
-        at[0] = step + 1;
-}}
+REPORT = """\
+{indent}for ({index} i = thread; i < {n_reports}; i += ({index})gridDim.x * blockDim.x)
+{indent}    reports[done * {n_reports} + i] = report[i];
 """
-END_WITH_OUTPUT = """\
-extern "C" __global__ void end(const {number} *report, long long *at, {number} *reports,
-                               const {element} *output, {element} *outputs)
-{{
-    const long long step = at[1];
-    for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < {most}; i += gridDim.x * blockDim.x) {{
-        if (i < {size})
-            outputs[(i / {of_fit}) * {room}LL + step * {of_fit} + i % {of_fit}] = output[i];
-        if (i < {n_reports})
-            reports[step * {n_reports} + i] = report[i];
-    }}
-    if (blockIdx.x == 0 && threadIdx.x == 0)
-        at[0] = step + 1;
-}}
+OUTPUT = """\
+{indent}for ({index} i = thread; i < {size}; i += ({index})gridDim.x * blockDim.x)
+{indent}    outputs[i / {of_fit} * {room}LL + done * {of_fit} + i % {of_fit}] = output[i];
 """
 
 
 class StackRing:
-    """The inputs and reports of the steps of one block, of several fits.
+    """The inputs and reports of the steps of one block, of several fits; as `Ring` for one.
 
     Parameters
     ----------
@@ -69,8 +49,8 @@ class StackRing:
         The scalars of the updates, as a step reads them.
     most : int
         The most steps of a block.
-    n_samples, size : int
-        Rows of each fit, and the most rows of a step.
+    n_samples : int
+        Rows of each fit.
 
     Attributes
     ----------
@@ -78,12 +58,12 @@ class StackRing:
         What each step reports.
     """
 
-    def __init__(self, device: Device, numbers: Any, most: int, n_samples: int, size: int) -> None:
+    def __init__(self, device: Device, numbers: Any, most: int, n_samples: int) -> None:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
         self._n_fits, self._n_samples = numbers.shape[1], n_samples
         self._table = self._zeros((most, *numbers.shape), numbers.dtype)
-        self._at, self._starts = self._zeros((2,), np.int64), self._zeros((self._n_fits,), np.int64)
-        self._rows, self._targets = (self._zeros((self._n_fits * size,), np.int64) for _ in range(2))
+        self._at, self._ready = self._zeros((1,), np.int64), self._zeros((1,), np.uint32)
+        self._starts = self._zeros((self._n_fits,), np.int64)
         self.reports = self._zeros((most, self._n_fits, 3), numbers.dtype)
 
     def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -103,45 +83,55 @@ class StackRing:
         self._at[...] = 0
         self._starts[...] = to_device(starts, self._device)
 
-    def taken(self, n_rows: int) -> tuple[Any, Any]:
-        """Return which rows of inputs, and of targets, a step takes: arrays of shape (n_fits, n_rows)."""
-        size, shape = self._n_fits * n_rows, (self._n_fits, n_rows)
-        return self._rows[:size].reshape(shape), self._targets[:size].reshape(shape)
-
-    def begin(self, n_rows: int, order_of_X: Any, order_of_targets: Any) -> Callable[[], None]:
-        """Return what issues the beginning of a step on `n_rows` rows of each fit's order."""
-        size, n_numbers = self._n_fits * n_rows, self._numbers.size
-        counts = {"n_rows": n_rows, "n_samples": self._n_samples, "size": size, "n_numbers": n_numbers}
-        most = max(size, n_numbers)
-        source = BEGIN.format(number=COPIED[self._numbers.dtype.itemsize], most=most, **counts)
-        given = order_of_X, order_of_targets, self._table, self._starts, self._at
-        return self._kernel("begin", source, most, (*given, self._rows, self._targets, self._numbers))
-
-    def end(self, report: Any, output: Any, outputs: Any) -> Callable[[], None]:
-        """Return what issues the end of a step, which counts it.
+    def begin(self, taken: Sequence[Taken], left: Left) -> Callable[[], None]:
+        """Return what issues the beginning of a step, and the end of the one before it.
 
         Parameters
         ----------
-        report : array of shape (n_fits, 3)
-            What the step reports; C-contiguous, as the others.
-        output : array of shape (n_fits, n_rows, ...)
-            Its output.
-        outputs : array of shape (n_fits, n, ...) or None
-            Where outputs go; None if no score reads them.
+        taken : sequence of Taken
+            With an axis of fits in front of order and slot; sources are C-contiguous.
+        left : Left
+            With an axis of fits in front of each array.
         """
-        number, element = (COPIED[x.dtype.itemsize] for x in (self._numbers, output))
-        left, n_reports = (report, self._at, self.reports), 3 * self._n_fits
-        if outputs is None:
-            return self._kernel("end", END.format(number=number, n_reports=n_reports), n_reports, left)
-        size, most = output.size, max(output.size, n_reports)
-        counts = {"most": most, "size": size, "of_fit": size // self._n_fits, "n_reports": n_reports}
-        room = outputs.size // self._n_fits
-        source = END_WITH_OUTPUT.format(number=number, element=element, room=room, **counts)
-        return self._kernel("end", source, most, (*left, output, outputs))
+        arrays = {"at": self._at, "ready": self._ready, "starts": self._starts}
+        arrays |= {"numbers": self._numbers, "table": self._table}
+        sizes = [self._numbers.size, self._n_fits * 3]
+        for n, each in enumerate(taken):
+            arrays |= {f"of{n}": each.order, f"from{n}": each.source, f"to{n}": each.slot}
+            sizes.append(each.slot.size)
+        index = index_type(max(*sizes, left.output.size))
+        texts = [self._taken(n, each, index) for n, each in enumerate(taken)]
+        parts = {"taken": "".join(texts), "n_numbers": self._numbers.size, "index": index}
+        return self._kernel("begin", BEGIN, parts, arrays, left, max(sizes))
 
-    def _kernel(self, name: str, source: str, n: int, arrays: tuple[Any, ...]) -> Callable[[], None]:
-        """Return what launches a kernel, with a thread for each of `n` elements, or for some of them."""
+    def _taken(self, n: int, each: Taken, index: str) -> str:
+        """Return the loop that copies rows."""
+        size, n_rows = each.slot.size, each.slot.shape[1]
+        counts = {"size": size, "of_fit": size // self._n_fits, "width": size // (self._n_fits * n_rows)}
+        return TAKEN.format(n=n, index=index, n_rows=n_rows, n_samples=self._n_samples, **counts)
+
+    def end(self, left: Left) -> Callable[[], None]:
+        """Return what issues the end of the last step of a block."""
+        parts = {"index": index_type(left.output.size)}
+        return self._kernel("end", END, parts, {"at": self._at}, left, 3 * self._n_fits)
+
+    def _kernel(
+        self, name: str, text: str, parts: dict[str, Any], arrays: dict[str, Any], left: Left, n: int
+    ) -> Callable[[], None]:
+        """Return what launches a kernel for `n` elements or more, each with a thread, up to so many."""
+        indent, index = " " * (8 if name == "begin" else 4), parts["index"]
+        moved = REPORT.format(indent=indent, index=index, n_reports=3 * self._n_fits)
+        arrays = arrays | {"report": left.report, "reports": self.reports}
+        if left.outputs is not None:
+            size, room = left.output.size, left.outputs.size // self._n_fits
+            counts = {"size": size, "of_fit": size // self._n_fits, "room": room}
+            moved += OUTPUT.format(indent=indent, index=index, **counts)
+            arrays |= {"output": left.output, "outputs": left.outputs}
+            n = max(n, size)
+        parameters = ", ".join(f"{type_of(name, array)} *{name}" for name, array in arrays.items())
+        source = text.format(parameters=parameters, left=moved, **parts)
         [kernel] = self._owner.kernels(source, [name], self._device)
-        threads = min(THREADS, n)
+        threads = min(THREADS, -(-n // WARP) * WARP)
         blocks = min(-(-n // threads), MOST_BLOCKS)
-        return lambda: kernel((blocks,), (threads,), arrays)
+        given = tuple(arrays.values())
+        return lambda: kernel((blocks,), (threads,), given)

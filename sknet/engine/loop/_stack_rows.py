@@ -8,6 +8,7 @@ import numpy as np
 
 from sknet.device import Device, backend, device_of, to_device
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._device_ring import Taken
 from sknet.engine.state import each_input
 
 __all__ = ["StackRows", "fit_in_memory"]
@@ -67,12 +68,14 @@ class StackRows:
             for part in parts if new else ():
                 place[part] = to_device(values[part], self._device)
 
-    def take_into(self, rows: Any, targets: Any, X: Any, y: Any, weight: Any) -> None:
-        """Write rows into slots of shape (n_fits, n_rows, ...); which ones is read on the device."""
-        each_input(lambda x, slot: x.take(rows, axis=0, out=slot), self._X, X)
-        self._y.take(targets, axis=0, out=y)
+    def taken(self, X: Any, y: Any, weight: Any) -> list[Taken]:
+        """Return the rows that a step takes into slots of shape (n_fits, n_rows, ...)."""
+        inputs, slots = (x if isinstance(x, dict) else {None: x} for x in (self._X, X))
+        found = [Taken(self.order_of_X, inputs[name], slot) for name, slot in slots.items()]
+        found.append(Taken(self.order_of_targets, self._y, y))
         if weight is not None:
-            self._weight.take(targets, axis=0, out=weight)
+            found.append(Taken(self.order_of_targets, self._weight, weight))
+        return found
 
 
 def fit_in_memory(each: Sequence[Batches]) -> bool:
@@ -131,5 +134,7 @@ def _laid(arrays: Sequence[Any], dtype: Any, device: Device) -> Any:
 
 
 def _on_device(x: Any, dtype: Any, device: Device) -> Any:
+    """Return an array on the device, in a dtype and in C order."""
     x = x if x.dtype == dtype else x.astype(dtype)
-    return x if device_of(x) == device else to_device(x, device)
+    x = x if device_of(x) == device else to_device(x, device)
+    return x if backend(device.kind).is_plain(x) else x.copy()
