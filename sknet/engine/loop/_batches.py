@@ -96,10 +96,7 @@ class Batches:
         known = group.turn.board.setdefault("placed", {})
         key = id(array), dtype, self.device
         if key not in known:
-            known[key] = (
-                array,
-                self._in_dtype(array, dtype),
-            )  # both are kept, so that the id is of nothing else
+            known[key] = array, self._in_dtype(array, dtype)  # kept, so that no other array has its id
         return known[key][1]
 
     def _in_dtype(self, array: Any, dtype: Any) -> Any:

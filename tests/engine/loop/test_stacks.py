@@ -10,7 +10,7 @@ from sknet.engine import fit_many
 from sknet.engine.loop import _stacks
 from sknet.engine.loop._stack import Stack
 from sknet.losses import Huber
-from sknet.optim import SGD, Adam, AdamW, ClipNorm, Muon
+from sknet.optim import EMA, SGD, Adam, AdamW, ClipNorm, Muon
 from sknet.optim.schedules import Cosine
 from tests.callbacks.helpers import unconverged
 
@@ -55,6 +55,7 @@ FAMILIES = {
     "schedules": family(of=lambda i: {"optimizer": SGD(Cosine(0.1 * (i + 1)))}),
     "norms": family(of=lambda i: {"optimizer": ClipNorm(SGD(0.1), 0.1 * (i + 1))}),
     "matrices": family(of=lambda i: {"optimizer": Muon(0.01 * (i + 1))}),
+    "averages": family(of=lambda i: {"optimizer": EMA(SGD(0.1 * (i + 1)), decay=0.5 + 0.1 * i)}),
     "penalties": family(of=lambda i: {"alpha": 0.01 * (i + 1)}),
     "losses": family(of=lambda i: {"loss": Huber(0.1 + i)}, y=REAL),
     "squared error": family(of=lambda i: {"loss": "squared_error"}, y=REAL),
