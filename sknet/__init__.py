@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sknet._late import completed_by as _completed_by
+from sknet._late import imported as _imported
 from sknet._late import offered as _offered
 
 if TYPE_CHECKING:
@@ -124,11 +125,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"sknet.{name}")
+        return _imported(f"sknet.{name}")
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module 'sknet' has no attribute {name!r}{_suggestion(name)}")
-    value = globals()[name] = getattr(import_module(home), name)
+    value = globals()[name] = getattr(_imported(home), name)
     return value
 
 

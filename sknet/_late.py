@@ -6,14 +6,40 @@ package; the lower package calls `complete` at its end. A method that calls a fu
 package looks it up by `above`.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Names", "above", "complete", "completed_by", "offered"]
+__all__ = ["Names", "above", "complete", "completed_by", "imported", "offered"]
 
 _loaders: dict[str, Callable[[], object]] = {}
 _offers: dict[str, Callable[[], Any]] = {}
+
+
+def imported(module: str) -> Any:
+    """Import a module, and what it needs, without garbage collections meanwhile.
+
+    What modules define stays. A full collection in between looks at all of scikit-learn's objects, too, which
+    takes as long as importing sknet.
+
+    Parameters
+    ----------
+    module : str
+        Its full name.
+
+    Returns
+    -------
+    module
+        As of `importlib.import_module`.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(module)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Names(Mapping[str, Any]):
@@ -35,7 +61,7 @@ class Names(Mapping[str, Any]):
         self._homes = {name: home for home, names in homes.items() for name in names}
 
     def __getitem__(self, name: str) -> Any:
-        return getattr(import_module(self._homes[name]), name)
+        return getattr(imported(self._homes[name]), name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._homes)

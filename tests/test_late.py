@@ -1,0 +1,35 @@
+"""Names that are loaded on first use."""
+
+import gc
+import sys
+
+import pytest
+
+from sknet._late import Names, imported
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module that notes whether garbage is collected during its import."""
+    (tmp_path / "noting.py").write_text("import gc\nenabled = gc.isenabled()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "noting"
+    sys.modules.pop("noting", None)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_no_garbage_is_collected_during_an_import(module, before):
+    try:
+        (gc.enable if before else gc.disable)()
+        assert not Names({module: ("enabled",)})["enabled"]
+        assert gc.isenabled() == before
+    finally:
+        gc.enable()
+
+
+def test_collections_go_on_after_an_import_that_fails(tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ZeroDivisionError):
+        imported("broken")
+    assert gc.isenabled()
