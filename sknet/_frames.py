@@ -179,7 +179,7 @@ def read_frame(
             raise ValueError(f"X has {len(found)} columns, and the fit had {n_features}")
         return Frame(X)
     if found == list(names):
-        return Frame(X, names)
+        return Frame(X)  # by position, so that names are not compared again
     needed = names if used is None else [name for i, name in enumerate(names) if i in used]
     known = set(found)
     missing = [name for name in needed if name not in known]
