@@ -50,6 +50,21 @@ def _idle(monkeypatch):
 
 @pytest.mark.usefixtures("_idle")
 @pytest.mark.parametrize(("widths", "size"), LAUNCHES)
+def test_a_step_with_nothing_in_the_launches_of_products(widths, size):
+    """As where there is no cuBLASLt: bias with ReLU, its gradient with sums, penalties, and the last sums."""
+    layers = len(widths) - 1
+    with active(Device("fake")), fake.plain_products():
+        steps, counts = steps_of(widths, size, Device("fake")), {}
+        order = np.arange(6 * size)
+        for n_steps in (1, 2, 5):
+            with fake.counted() as counts[n_steps]:
+                steps._issue(order, 0, size, n_steps, None)
+    more = 2 * (layers - 1) + layers + 1
+    assert counts[5].launches - counts[2].launches == 3 * (LAUNCHES[widths, size] + more)
+
+
+@pytest.mark.usefixtures("_idle")
+@pytest.mark.parametrize(("widths", "size"), LAUNCHES)
 def test_a_step(widths, size):
     steps, order, counts = steps_of(widths, size, Device("fake")), np.arange(6 * size), {}
     with active(Device("fake")):
