@@ -24,8 +24,8 @@ def seen_variables(graph: Graph) -> set[Variable]:
     Returns
     -------
     set of Variable
-        All that has gone into a number that is compared with infinity, by operations whose results are not
-        finite if an operand is not; and all views of such values.
+        All that has gone into a number whose absolute value is compared with infinity, by operations whose
+        results are not finite if an operand is not; and all views of such values.
 
     Examples
     --------
@@ -38,9 +38,12 @@ def seen_variables(graph: Graph) -> set[Variable]:
     >>> [x in seen_variables(graph) for x in graph.inputs]
     [True, False]
     """
+    absolute = {e.output for e in graph.equations if e.primitive.name == "abs" and not e.output.shape}
     seen: set[Variable] = set()
     for equation in reversed(graph.equations):
-        if _is_check(equation) or (equation.output in seen and equation.primitive.name in SPREADING):
+        if _is_check(equation, absolute) or (
+            equation.output in seen and equation.primitive.name in SPREADING
+        ):
             seen.update(equation.variables)
     for equation in graph.equations:
         if equation.primitive.view is not None and equation.operands[0] in seen:
@@ -48,7 +51,7 @@ def seen_variables(graph: Graph) -> set[Variable]:
     return seen
 
 
-def _is_check(equation: Equation) -> bool:
-    """Tell whether a number is compared with infinity."""
+def _is_check(equation: Equation, absolute: set[Variable]) -> bool:
+    """Tell whether an absolute value is compared with infinity."""
     x, most = (*equation.operands, None, None)[:2]
-    return equation.primitive.name == "less" and type(x) is Variable and not x.ndim and most == math.inf
+    return equation.primitive.name == "less" and x in absolute and most == math.inf

@@ -92,6 +92,10 @@ def test_a_relu_is_not_finished_where_nan_would_be_lost(fake_device):
     def seen_in_part(x, w, b):
         return ops.relu(x @ w + b), checked([x, w])
 
+    def seen_unless_negative(x, w, b):
+        return ops.relu(x @ w + b), ops.less(ops.sum(x) + ops.sum(w) + ops.sum(b), np.inf)
+
+    assert parts_of(seen_unless_negative, X, W, B) == [("bias",)]
     assert parts_of(unseen, X, W, B) == parts_of(seen_in_part, X, W, B) == [("bias",)]
     assert parts_of(lambda x, w, b: (ops.relu(x @ w + b), checked([x, w, b])), X, W, B) == [("bias", "relu")]
     x = X.copy()
