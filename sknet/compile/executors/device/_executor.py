@@ -76,7 +76,7 @@ class CupyProgram:
         module = self._module()
         with self._owner.activate(device):
             self._compile(module)
-            self._constants = {x: self._placed(value) for x, value in plan.constants.items()}
+            self._constants = {x: self._owner.from_host(value, device) for x, value in plan.constants.items()}
         head = f"# device: {device}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
         self.source = self._writer.source(head)
         self._bind = executed(self.source, self)
@@ -84,11 +84,8 @@ class CupyProgram:
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool, device: Device) -> Self:
         """Plan a graph for `device` whose outputs take over `donated` inputs; `exact` as above."""
-        # A constant that repeats one element stays broadcast; all others are made contiguous.
-        constants = {
-            x: np.array(value, order="C") if any(value.strides) else value
-            for x, value in graph.constants.items()
-        }
+        # Kernels read them as they read all arrays, also one that repeats a number.
+        constants = {x: np.array(value, order="C") for x, value in graph.constants.items()}
         graph = graph.replaced(constants=constants)
         owner = backend(device.kind)
         if exact:
@@ -159,14 +156,6 @@ class CupyProgram:
             names = [kernel.name for kernel in self._kernels]
             compiled = self._owner.kernels(module, names, self._device)
             self._writer.bound.update(zip(names, compiled, strict=True))
-
-    def _placed(self, value: np.ndarray) -> Any:
-        if value.size > 1 and not any(value.strides):
-            xp = self._owner.xp
-            return xp.broadcast_to(
-                self._owner.from_host(value.flat[0].reshape(()), self._device), value.shape
-            )
-        return self._owner.from_host(value, self._device)
 
     # -- binding ------------------------------------------------------------------------------
 

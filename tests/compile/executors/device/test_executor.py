@@ -221,6 +221,26 @@ def test_values_of_another_dtype_in_the_same_memory(function, exact, fake_device
     np.testing.assert_array_equal(off(compile(function, args, exact=exact)(*args)), expected)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, c: ops.where(ops.greater(x, 0), c, 0.0),
+        lambda x, c: ops.sum(ops.where(ops.greater(x, 0), c, 0.0), -1),
+        lambda x, c: ops.where(ops.greater(ops.permute_dims(x, (1, 0)), 0), ops.expand_dims(c, -1), 1.0),
+        lambda x, c: ops.matmul(x, c) + ops.sum(x, 0)[0],
+        lambda x, c: ops.stack([c, x[0]]),
+    ],
+    ids=["map", "reduction", "view", "product", "copy"],
+)
+def test_a_constant_that_repeats_one_number(function, fake_device):
+    """It is kept once in a graph, and read as an array."""
+    x, c = np.random.default_rng(0).standard_normal((40, 70)), np.full(70, 0.25)
+    expected = function(Tensor(x), Tensor(c)).numpy()
+    constant = Tensor(on(fake_device, c))
+    compiled = compile(lambda x: function(x, constant), on(fake_device, (x,)))
+    np.testing.assert_allclose(off(compiled(*on(fake_device, (x,)))), expected, rtol=1e-12)
+
+
 def test_indices_count_from_the_end_and_wrap_around(fake_device):
     """A thread cannot raise: where NumPy raises, CuPy's indexing and the kernels wrap around."""
     x, at = np.arange(12.0).reshape(4, 3), np.array([[0], [-1], [2], [4]])
