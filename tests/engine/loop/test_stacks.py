@@ -13,6 +13,8 @@ from sknet.losses import Huber
 from sknet.optim import EMA, SGD, Adam, AdamW, ClipNorm, Muon
 from sknet.optim.schedules import Cosine
 from tests.callbacks.helpers import unconverged
+from tests.devices import fake
+from tests.engine.loop.test_device_steps import LAYERS as NETWORKS
 
 RNG = np.random.default_rng(0)
 N = 50  # three batches of 16 rows, and a rest of two
@@ -149,6 +151,22 @@ def test_each_is_its_own_fit(name, sizes, fake_device):
         on(fake_device, make),
         lambda model, i: model.fit(A, y, **options),
         lambda models: fit_many(models, A, y, **options),
+    )
+    assert sizes == [MEMBERS]
+
+
+@pytest.mark.parametrize("name", ["alpha dropout", "images", "attention"])
+def test_networks_of_other_layers(name, sizes, fake_device, monkeypatch):
+    monkeypatch.setattr(fake, "FREE_MEMORY", 1 << 26)
+
+    def make(i):
+        settings = {"optimizer": SGD(0.01 * (i + 1), momentum=0.9), "dtype": "float64", "device": fake_device}
+        return Model(NETWORKS[name](), "log_loss", random_state=i, **settings)
+
+    assert_as_alone(
+        make,
+        lambda model, i: model.fit(X, LABELS, epochs=2, batch_size=16),
+        lambda models: fit_many(models, X, LABELS, epochs=2, batch_size=16),
     )
     assert sizes == [MEMBERS]
 
