@@ -14,7 +14,7 @@ from sknet.compile._plan import Plan
 from sknet.compile._signature import OutputIndex
 from sknet.compile.executors import NO_SLOTS, Program
 from sknet.core import Tensor
-from sknet.device import Device, backend, device_of, is_array
+from sknet.device import Backend, Device, backend, device_of, is_array
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 from sknet.ops import SparseSlot
 
@@ -181,7 +181,8 @@ class Compiled:
     def run(self) -> Callable[[], None]:
         """Computes the result from what the slots hold."""
         run, _ = self._bound
-        return run if self.device.kind == "cpu" else partial(self._run_there, run)
+        # Without a reference to this object, so that its memory is free as soon as nobody needs it.
+        return run if self.device.kind == "cpu" else partial(_run_there, self._owner, self.device, run)
 
     def record(self, record: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Go through a run without computing; only on the host.
@@ -197,10 +198,6 @@ class Compiled:
 
     def _like_result(self, values: Sequence[Any]) -> Tree:
         return map_leaves(lambda leaf: values[leaf] if type(leaf) is OutputIndex else leaf, self._template)
-
-    def _run_there(self, run: Callable[[], None]) -> None:
-        with self._owner.activate(self.device):
-            run()
 
     # -- description ---------------------------------------------------------------------------
 
@@ -426,3 +423,8 @@ def _root(array: Any) -> Any:
     while (base := getattr(array, "base", None)) is not None:
         array = base
     return array
+
+
+def _run_there(owner: Backend, device: Device, run: Callable[[], None]) -> None:
+    with owner.activate(device):
+        run()

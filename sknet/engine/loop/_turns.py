@@ -74,7 +74,8 @@ class Turn:
             for each in self.at_end:
                 each()
         finally:
-            self.has_ended = True
+            self.asked, self.has_ended = None, True
+            self.at_end.clear()  # what refers to this must not be kept by it
             (self._slots if self.has_left else self._back).release()
 
     # -- in the thread that gives turns ---------------------------------------------------------

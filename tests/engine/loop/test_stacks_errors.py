@@ -1,9 +1,11 @@
 """Many fits on a device as one program: what goes wrong, what cannot be one program, and what that costs."""
 
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -361,3 +363,24 @@ def test_the_documents_state_the_launches(fake_device, monkeypatch):
     assert f"is {launches:g} launches, in place of 50 times {one}; a" in design.replace("\n", " ")
     assert f"{launches:g} launches in place of {50 * one}" in guide.replace("\n", " ")
     assert f"{launches:g} launches in place of {50 * one}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_memory_is_free_as_soon_as_the_fits_have_ended(fake_device, monkeypatch):
+    """Without a garbage collection, which nobody asks for if only a device has too little memory."""
+    kept = []
+
+    class Seen(Stack):
+        def __init__(self, plan):
+            super().__init__(plan)
+            members = plan.members
+            kept.extend(map(weakref.ref, (self, *self._programs.values(), *members, members[0].batches.y)))
+
+    monkeypatch.setattr(_stacks, "Stack", Seen)
+    models = made(fake_device)
+    gc.disable()
+    try:
+        fit_many(models, X, LABELS, epochs=2, batch_size=16)
+        assert len(kept) > MEMBERS
+        assert not [each() for each in kept if each() is not None]
+    finally:
+        gc.enable()
