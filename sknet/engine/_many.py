@@ -8,6 +8,7 @@ import numpy as np
 
 from sknet._random import check_random_state
 from sknet.callbacks.extend import check_callbacks, fresh_callbacks
+from sknet.device import is_array
 from sknet.engine._model import Model
 from sknet.engine.loop import (
     History,
@@ -188,10 +189,17 @@ def _fit_part(
     model: Model, X: Any, y: Any, sample_weight: Any, rows: Any, **options: Any
 ) -> tuple[Model, History]:
     """Train one model as `_fit` does, without a copy of its rows: many may be trained at once."""
-    if rows is not None:
-        rows, n = np.asarray(rows), n_rows(X)
-        if rows.dtype.kind in "iu" and len(rows) and -n <= rows.min() and rows.max() < n:
-            X = Part(X, np.where(rows < 0, rows + n, rows))
-        else:
-            return _fit(model, X, y, sample_weight, rows, **options)
-    return model, model.fit(X, y, sample_weight, **options)
+    part = None if rows is None else _part_of(X, np.asarray(rows))
+    if rows is not None and part is None:
+        return _fit(model, X, y, sample_weight, rows, **options)
+    return model, model.fit(X if part is None else part, y, sample_weight, **options)
+
+
+def _part_of(X: Any, rows: np.ndarray) -> Part | None:
+    """Return some rows of dense inputs; None unless all of them are there."""
+    if not all(map(is_array, X.values() if isinstance(X, dict) else [X])):
+        return None
+    n = n_rows(X)
+    if rows.dtype.kind not in "iu" or rows.ndim != 1 or not len(rows) or rows.min() < -n or rows.max() >= n:
+        return None
+    return Part(X, np.where(rows < 0, rows + n, rows))

@@ -225,6 +225,28 @@ def test_others_are_fitted_as_ever_in_the_same_call(sizes, fake_device):
     assert sizes == [3]
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [np.arange(60), np.zeros(0, int), np.arange(N) > 3, [[0], [1]]],
+    ids=["too many", "none", "mask", "matrix"],
+)
+def test_parts_that_are_no_rows_are_those_of_single_fits(rows, fake_device):
+    """What `take` makes of them, errors included."""
+
+    def outcome(count, device):
+        models = [Model(network(), "log_loss", random_state=i, device=device) for i in range(count)]
+        try:
+            return [history["loss"] for history in fit_many(models, X, LABELS, rows=[rows] * count, epochs=1)]
+        except Exception as raised:
+            return type(raised)
+
+    found, expected = outcome(2, fake_device), outcome(2, "cpu")
+    if isinstance(expected, list):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    else:
+        assert found is expected
+
+
 def test_two_structures_are_two_stacks(sizes, fake_device):
     def make(i):
         return Model(
