@@ -94,11 +94,6 @@ def sizes(monkeypatch):
     return found
 
 
-def made(make, device, count=MEMBERS):
-    models = [make(i) for i in range(count)]
-    return [model.to(device) if model.device.kind != device.kind else model for model in models]
-
-
 def given(options):
     rest = {"X": X, "y": LABELS, "epochs": 3, "batch_size": 16, **options}
     return rest.pop("X"), rest.pop("y"), rest
