@@ -1,5 +1,6 @@
 """CUDA devices: CuPy arrays. CuPy is imported when such a device is requested, never before."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, wraps
@@ -21,6 +22,11 @@ __all__ = ["CupyBackend"]
 
 OLDEST = 14  # the major version of CuPy; CuPy 13 refuses `matmul` of vectors with `out=`
 INSTALL = "install CuPy with pip install 'sknet[cuda12]' or 'sknet[cuda13]', or use device='cpu'"
+
+FORKED = (
+    "this process was forked from one that has used CUDA, which a fork cannot go on with: start processes by "
+    "multiprocessing's 'spawn' or joblib's 'loky', or fork before device='cuda' is used"
+)
 
 KERNEL_OPTIONS = ("--fmad=false",)  # of NVRTC, in addition to CuPy's own
 
@@ -124,7 +130,7 @@ class CupyBackend(Backend):
                 f"device 'cuda' needs CuPy {OLDEST} or later, and CuPy {cupy.__version__} is installed: "
                 f"{INSTALL}"
             )
-        self._cupy = cupy
+        self._cupy, self._process = cupy, os.getpid()
         self._sparse = cupyx.scipy.sparse
         self._lt_libraries: dict[int, Library] = {}  # by device
         self.memory_errors = (DeviceMemoryError, cupy.cuda.memory.OutOfMemoryError)
@@ -135,6 +141,7 @@ class CupyBackend(Backend):
         return self._cupy.ndarray  # type: ignore[no-any-return]
 
     def check(self, device: Device) -> None:
+        self._check_process()
         try:
             count = self._cupy.cuda.runtime.getDeviceCount()
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
@@ -143,6 +150,11 @@ class CupyBackend(Backend):
             ) from error
         if device.index >= count:
             raise DeviceError(f"device '{device}' requested, but there are only {count} CUDA devices here")
+
+    def _check_process(self) -> None:
+        """Raise a DeviceError after a fork, where CUDA's own error does not say what is wrong."""
+        if os.getpid() != self._process:
+            raise DeviceError(FORKED)
 
     def from_host(self, array: Any, device: Device) -> Any:
         self.check(device)
@@ -160,6 +172,7 @@ class CupyBackend(Backend):
         return Device(self.kind, values.device.id)
 
     def activate(self, device: Device) -> AbstractContextManager[Any]:
+        self._check_process()
         return self._cupy.cuda.Device(device.index)  # type: ignore[no-any-return]
 
     def free_memory(self, device: Device) -> int:
