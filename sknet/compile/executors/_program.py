@@ -6,7 +6,6 @@ from typing import Any, Protocol
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._plan import Plan
 from sknet.compile.executors._writer import NO_SLOTS
-from sknet.compile.executors.device import CupyProgram
 from sknet.compile.executors.numpy import NumpyProgram
 from sknet.device import Device
 from sknet.ops import SparseSlot
@@ -85,4 +84,6 @@ def program(graph: Graph, donated: Mapping[Variable, Variable], exact: bool, dev
     """
     if device.kind == "cpu":
         return NumpyProgram.of(graph, donated, exact)
+    from sknet.compile.executors.device import CupyProgram  # a twentieth of an import, and few have a device
+
     return CupyProgram.of(graph, donated, exact, device)
