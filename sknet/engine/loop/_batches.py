@@ -91,9 +91,10 @@ class Batches:
     def _placed(self, array: Any, rows: Any) -> Any:
         """Return targets or weights on the device; fits that take turns there share those of all rows."""
         dtype, group = computed_dtype(array, self.dtype), current_group()
-        if rows is not None or group is None or group.turn is None or self.device.kind == "cpu":
+        turn = None if group is None or rows is not None or self.device.kind == "cpu" else group.turn
+        if turn is None or turn.at_end:  # what callbacks make once the fit has begun is theirs alone
             return self._in_dtype(array if rows is None else array[rows], dtype)
-        known = group.turn.board.setdefault("placed", {})
+        known = turn.board.setdefault("placed", {})
         key = id(array), dtype, self.device
         if key not in known:
             known[key] = array, self._in_dtype(array, dtype)  # kept, so that no other array has its id

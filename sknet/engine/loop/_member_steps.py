@@ -128,6 +128,7 @@ class MemberSteps(Steps):
         forms = turn.board.setdefault("forms", {})
         self.form: int = forms.setdefault(self._form(), len(forms))
         turn.at_end.append(self.give_back)
+        turn.steps = self
 
     @property
     def name(self) -> str:
@@ -221,6 +222,8 @@ class MemberSteps(Steps):
     def give_back(self) -> None:
         """Leave the stack: the model keeps its arrays by itself."""
         memory, self.has_left = self.model.memory, True
+        if self._turn.steps is self:
+            self._turn.steps = None
         is_placed, self._is_placed = self._is_placed, False
         if not is_placed or memory.is_spent or memory.flat is not self._made_of[0]:
             return
@@ -276,7 +279,7 @@ def member_steps(model: "Model", batches: Batches, check_finite: bool, planned: 
         As for `steps_for`.
     """
     turn = current_turn()
-    if turn is None:
+    if turn is None or turn.steps is not None:  # a callback of the fit that takes turns trains this model
         return None
     # Who has changed what its steps are made of goes on alone.
     if not turn.at_end and _may_be_member(model, batches):

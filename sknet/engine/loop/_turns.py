@@ -32,6 +32,8 @@ class Turn:
         Whether the fit waits for something.
     asked : object
         What that is.
+    steps : object or None
+        The steps that the fit makes in its turns; None before, and when it makes others.
     at_end : list of callable
         Called in its thread when it has ended, even by an error.
     """
@@ -39,6 +41,7 @@ class Turn:
     def __init__(self, number: int, slots: threading.Semaphore, board: dict[Any, Any]) -> None:
         self.number, self.board = number, board
         self.asked: Any = None
+        self.steps: Any = None
         self.at_end: list[Callable[[], None]] = []
         self.has_left = self.has_ended = self.waits = self._is_answered = False
         self._slots = slots
