@@ -213,8 +213,8 @@ def fit_rows(
     prepared = Prepared(model, options, rows, resume_from)
     chosen = rows.X.rows if isinstance(rows.X, Part) else None
     rows = rows if chosen is None else rows._replace(X=rows.X.X)
-    X, y, weight = checked_rows(model.loss_function, *rows)
-    _check_counts(weight if weight is None or chosen is None else take_rows(weight, chosen))
+    X, y, weight = checked_rows(model.loss_function, *rows, chosen=chosen)
+    _check_counts(_among(weight, chosen))
     model.materialize(X)
     validation = prepared.validation()
     count = n_rows(X) if chosen is None else len(chosen)
@@ -265,7 +265,9 @@ def _minimized(
     return history
 
 
-def checked_rows(loss: Loss, X: Any, y: Any, weight: Any = None, of: str = "") -> tuple[Any, Any, Any]:
+def checked_rows(
+    loss: Loss, X: Any, y: Any, weight: Any = None, of: str = "", chosen: Any = None
+) -> tuple[Any, Any, Any]:
     """Return inputs, targets and weights (or None) as arrays, after checking that they fit together.
 
     Parameters
@@ -276,6 +278,8 @@ def checked_rows(loss: Loss, X: Any, y: Any, weight: Any = None, of: str = "") -
         Inputs, targets and weights as given.
     of : str, default=""
         Suffix of their names in messages.
+    chosen : ndarray of int, default=None
+        The rows whose targets and weights count; None for all.
 
     Returns
     -------
@@ -310,10 +314,16 @@ def checked_rows(loss: Loss, X: Any, y: Any, weight: Any = None, of: str = "") -
             raise ShapeError(
                 f"{_called(of, first)} has {rows} rows, but {name} has shape {tuple(array.shape)}"
             )
-    loss.check_target(to_host(y), name=f"y{of}")
-    if weight is not None and to_host(weight).min() < 0:
-        raise ValueError(f"sample_weight{of} must not be negative, got {to_host(weight).min():g}")
+    loss.check_target(to_host(_among(y, chosen)), name=f"y{of}")
+    least = None if weight is None else to_host(_among(weight, chosen)).min()
+    if least is not None and least < 0:
+        raise ValueError(f"sample_weight{of} must not be negative, got {least:g}")
     return (inputs if isinstance(X, dict) else inputs[None]), y, weight
+
+
+def _among(array: Any, chosen: Any) -> Any:
+    """Return the chosen rows of an array; all if that is None."""
+    return array if array is None or chosen is None else take_rows(array, chosen)
 
 
 def _called(of: str, name: Any) -> str:

@@ -1,4 +1,4 @@
-"""Steps of a fit that takes turns with others: what else trains in its callbacks does so by itself."""
+"""A fit that takes turns with others: its rows alone count, and what its callbacks train they train alone."""
 
 import gc
 import weakref
@@ -17,7 +17,9 @@ EPOCHS = {"epochs": 3, "batch_size": 16}
 
 def made(device, count=3):
     return [
-        Model(network(nn.Tanh()), "log_loss", SGD(0.1 * (i + 1)), random_state=i, device=device)
+        Model(
+            network(nn.Tanh()), "log_loss", SGD(0.1 * (i + 1)), random_state=i, dtype="float64", device=device
+        )
         for i in range(count)
     ]
 
@@ -62,3 +64,22 @@ def test_targets_of_callbacks_are_not_kept(fake_device):
 
     fit_many(made(fake_device), X, LABELS, callbacks=[Draws()], **EPOCHS)
     assert max(alive) <= 1
+
+
+def test_targets_and_weights_of_other_rows_do_not_matter(fake_device):
+    """Such as those of rows without a label."""
+    labels, weight = np.where(np.arange(len(X)) < 40, LABELS, -1), np.where(np.arange(len(X)) < 40, 1.0, -1.0)
+    rows = [np.arange(0, 30), np.arange(10, 40), np.arange(-45, -15)]
+    models, twins = made(fake_device), made(fake_device)
+    histories = fit_many(models, X, labels, weight, rows=rows, **EPOCHS)
+    for model, history, twin, part in zip(models, histories, twins, rows, strict=True):
+        assert_same(model, history, twin, twin.fit(X[part], labels[part], weight[part], **EPOCHS))
+
+
+def test_rows_of_a_fit_are_checked(fake_device):
+    rows = [np.arange(30), np.arange(30)]
+    with pytest.raises(ValueError, match=r"y\[29\] is -1"):
+        fit_many(made(fake_device, 2), X, np.where(np.arange(len(X)) == 29, -1, LABELS), rows=rows, **EPOCHS)
+    weight = np.where(np.arange(len(X)) == 29, -1.0, 1.0)
+    with pytest.raises(ValueError, match="sample_weight must not be negative, got -1"):
+        fit_many(made(fake_device, 2), X, LABELS, weight, rows=rows, **EPOCHS)
