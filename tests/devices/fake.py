@@ -145,7 +145,7 @@ class FakeArray:
     __hash__ = None
 
     def __init__(self, values: np.ndarray, index: int) -> None:
-        self._values = values
+        self._values = np.asarray(values)  # NumPy's results without axes may be scalars
         self.index = index
 
     shape = property(lambda self: self._values.shape)
