@@ -44,7 +44,7 @@ class Turn:
         self.steps: Any = None
         self.at_end: list[Callable[[], None]] = []
         self.has_left = self.has_ended = self.waits = self._is_answered = False
-        self._slots = slots
+        self._slots, self._is_over = slots, False
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._answer: Any = None
 
@@ -52,6 +52,8 @@ class Turn:
 
     def wait(self, asked: Any) -> Any:
         """Let the others run, until what is asked for is there; return it, or raise the error that it is."""
+        if self._is_over:
+            raise KeyboardInterrupt
         self.asked, self.waits = asked, True
         self._back.release()
         self._go.acquire()
@@ -92,6 +94,13 @@ class Turn:
         if not self._is_answered:  # what has been done for it has to be counted
             self.answer(KeyboardInterrupt())
         self.take()
+
+    def give_up(self) -> None:
+        """Let the fit end by itself: nobody gives turns any more."""
+        self._is_over = True
+        if not self._is_answered:
+            self.answer(KeyboardInterrupt())
+        self._go.release()
 
     def take(self) -> None:
         """Let the fit run until it asks for something, leaves or ends."""
@@ -169,7 +178,7 @@ class _Turns(Generic[Result]):
         self._threads: list[threading.Thread] = []
 
     def run(self) -> None:
-        """Run all fits; no thread is left when this returns or raises."""
+        """Run all fits; no thread is left when this returns or raises, unless Ctrl-C is pressed meanwhile."""
         with InterruptGuard() as guard:
             try:
                 self._start()
@@ -201,13 +210,19 @@ class _Turns(Generic[Result]):
 
     def _end_all(self) -> None:
         """Let fits end that have not: what they do next raises KeyboardInterrupt."""
-        if len(self.found) < len(self._fits):
+        try:
+            if len(self.found) < len(self._fits):
+                self._group.cancel()
+            for turn, _ in zip(self._turns, self._threads, strict=False):
+                while not (turn.has_ended or turn.has_left):
+                    turn.interrupt()
+            for thread in self._threads:
+                thread.join()
+        except BaseException:  # Ctrl-C again, while a callback takes its time: its thread may not wait for us
             self._group.cancel()
-        for turn, _ in zip(self._turns, self._threads, strict=False):
-            while not (turn.has_ended or turn.has_left):
-                turn.interrupt()
-        for thread in self._threads:
-            thread.join()
+            for turn in self._turns:
+                turn.give_up()
+            raise
 
     def _work(self, turn: Turn) -> None:
         from sklearn import config_context

@@ -1,5 +1,7 @@
 """Fits that take turns: one runs at a time, and all wait for what is made for many at once."""
 
+import os
+import signal
 import threading
 import time
 
@@ -125,3 +127,28 @@ def test_an_error_that_is_an_answer_is_raised_by_the_fit():
         return "went on"
 
     assert run_in_turns([fit, fit], [True, True], 1, serve) == ["went on", "went on"]
+
+
+def test_fits_end_by_themselves_after_ctrl_c_while_others_end():
+    """One takes its time, and who presses Ctrl-C twice does not wait for it; no thread waits for ever."""
+    ended = []
+
+    def fit(i):
+        try:
+            current_turn().wait(i)
+        finally:
+            for _ in range(0 if i else 2):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.2)
+            ended.append(i)
+
+    def serve(waiting):
+        raise ValueError("as told")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_turns([lambda i=i: fit(i) for i in range(4)], [True] * 4, 1, serve)
+    for thread in threading.enumerate():
+        if thread.name.startswith("sknet-fit"):
+            thread.join(10)
+    assert no_threads_are_left()
+    assert sorted(ended) == [0, 1, 2, 3]
