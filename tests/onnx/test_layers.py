@@ -10,8 +10,8 @@ from tests.onnx.runtime import arrays_of, run
 
 def made(name):
     make, shape = ROWS[name]
-    layer = make()
-    layer(np.random.default_rng(0).normal(size=(4, *shape)).astype("float32"))  # draws, and sets statistics
+    layer = make().initialize(0)
+    layer(np.random.default_rng(0).normal(size=(4, *shape)).astype("float32"))  # sets statistics
     return layer.eval(), shape
 
 
