@@ -13,6 +13,7 @@ from sknet.device import Device, active, backend, device_of, to_device
 from sknet.engine.predict._predictor import FEW_ROWS, Head, Pass
 from sknet.engine.state import (
     Layout,
+    any_sparse,
     are_arrays,
     computed_dtype,
     each_input,
@@ -350,8 +351,7 @@ def predict_chunk(
     array of shape (n_rows, ...)
         On the model's device.
     """
-    is_dense = not any(map(ops.is_sparse, X.values() if isinstance(X, dict) else (X,)))
     found = None
-    if comes_again and is_dense and model.device.kind != "cpu":
+    if comes_again and model.device.kind != "cpu" and not any_sparse(X):
         found = model._predictors.compute_chunk(model, X, name, head, by)
     return apply_head(head, predict_raw(model, X, by)) if found is None else found
