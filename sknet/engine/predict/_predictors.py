@@ -129,5 +129,11 @@ class Predictors:
             self._given_up[name] = latest.settings
             return None
 
+    def forget(self, flat: Any) -> None:
+        """Give back the memory of programs on a device that read these parameters, and the parameters'."""
+        for name, predictor in list(self._on_device.items()):
+            if predictor.flat is flat:
+                self._on_device.pop(name, None)
+
     def __reduce__(self) -> Any:
         return Predictors, ()
