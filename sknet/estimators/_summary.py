@@ -137,7 +137,7 @@ class Summarized(BaseEstimator):
     >>> X, y = load_iris(return_X_y=True)
     >>> reg = sknet.TabularRegressor(budget=0.01, random_state=0).fit(X, y)
     >>> [row.text for row in reg.summary().layers if "." not in row.path]
-    ['8 x TabularNet', '4 x TabularNet']
+    ['4 x TabularNet', '8 x TabularNet']
     """
 
     model_: Model
