@@ -24,7 +24,7 @@ from sknet.estimators._joined import Joined, Members
 from sknet.estimators._validation import Given
 from sknet.losses.extend import Averaged
 
-__all__ = ["MEMBERS", "are_several", "fit_members"]
+__all__ = ["MEMBERS", "are_several", "fit_members", "may_stack"]
 
 MEMBERS: dict[str, Any] = {
     "n_members": [Interval(Integral, 1, None, closed="left")],
@@ -76,7 +76,7 @@ def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) 
             )
             for member in members
         ],
-        may_stack=[_may_stack(member, given.X) for member in members],
+        may_stack=[may_stack(member, given.X) for member in members],
     )
     _join(estimator, members)
     if not estimator._is_full_batch() and any(each.n_iter_ == each.max_iter for each in members):
@@ -87,13 +87,35 @@ def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) 
         )
 
 
-def _may_stack(member: Any, X: Any) -> bool:
-    """Tell whether a member is trained on a device, step by step: several may then be one program."""
-    place = (device_of(X) if is_array(X) else "cpu") if member.device == "auto" else member.device
+def may_stack(estimator: Any, X: Any) -> bool:
+    """Tell whether an estimator trains one network on a device, step by step: several may be one program.
+
+    Parameters
+    ----------
+    estimator : BaseNet
+        With valid parameters, or not.
+    X : array-like
+        The inputs of its `fit`, which ``device="auto"`` follows.
+
+    Returns
+    -------
+    bool
+        For `run_together`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPClassifier
+    >>> from sknet.estimators.extend import may_stack
+    >>> [may_stack(MLPClassifier(device=device), np.eye(3)) for device in ("auto", "cuda")]
+    [False, True]
+    """
+    place = (device_of(X) if is_array(X) else "cpu") if estimator.device == "auto" else estimator.device
     return (
         not str(place).startswith("cpu")
-        and bool(getattr(member, "compile", True))
-        and not member._is_full_batch()
+        and not are_several(estimator)
+        and bool(getattr(estimator, "compile", True))
+        and not estimator._is_full_batch()
     )
 
 

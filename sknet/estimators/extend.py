@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         probability_head,
     )
     from sknet.estimators._input import check_weights, check_y
+    from sknet.estimators._members import may_stack
     from sknet.estimators._namespace import follows_namespace
     from sknet.estimators._options import check_loss_of_logits
     from sknet.estimators._perceptron import PerceptronLayers
@@ -84,6 +85,7 @@ __all__ = [
     "is_estimator",
     "label_facts",
     "layer_sizes",
+    "may_stack",
     "methods_of",
     "outputs_of",
     "probability_head",
@@ -114,6 +116,7 @@ _NAMES = _Names(
         ),
         "sknet.estimators._input": ("check_weights", "check_y"),
         "sknet.estimators._inputs": ("Inputs",),
+        "sknet.estimators._members": ("may_stack",),
         "sknet.estimators._modules": ("Built", "Ready"),
         "sknet.estimators._namespace": ("follows_namespace",),
         "sknet.estimators._options": ("check_loss_of_logits",),

@@ -6,6 +6,7 @@ from typing import Any
 
 from sklearn import model_selection
 
+from sknet.model_selection._stacked import is_stacked, stacked
 from sknet.model_selection._together import fits_networks, together
 
 __all__ = ["cross_val_predict", "cross_validate"]
@@ -161,7 +162,11 @@ def cross_val_predict(
 
 
 def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: Any) -> Any:
-    estimator = data[0]
+    estimator, n_jobs = data[0], options["n_jobs"]
+    if is_stacked(estimator, data[1]):
+        with stacked(n_jobs):
+            # joblib asks a backend only if there are several jobs.
+            return function(*data, **options | {"n_jobs": 2, "pre_dispatch": "all"})
     are_grouped = hasattr(estimator, "get_params") and fits_networks(estimator)
-    with together(options["n_jobs"]) if are_grouped else nullcontext():
+    with together(n_jobs) if are_grouped else nullcontext():
         return function(*data, **options)

@@ -26,7 +26,8 @@ from sknet._warnings import warn_caller
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate
 from sknet.model_selection._first_steps import steps_key
-from sknet.model_selection._together import Fits, fits_networks
+from sknet.model_selection._stacked import rows_of_folds
+from sknet.model_selection._together import Fits, Way, way_of
 
 __all__ = ["Search"]
 
@@ -155,15 +156,16 @@ class Evaluations:
         pairs = [(c, s) for c in range(len(candidates)) for s in range(n_splits)]
         keys = [steps_key(self._estimator, each) if same_rows else None for each in candidates]
         saved = [_looked_up(self._saved, _without(each, resource)) for each in candidates]
-        grouped = [fits_networks(self._estimator, each) for each in candidates]
+        ways = [way_of(self._estimator, self._X, each) for each in candidates]
+        shared = rows_of_folds(self._estimator, self._X) if Way.STACKED in ways else self._X
         contexts = {pair: self._context(context, number) for number, pair in enumerate(pairs)}
         found: dict[tuple[int, int], Evaluated] = {}
 
         def run(pairs: Sequence[tuple[int, int]], leads: bool) -> None:
-            for are_grouped in (True, False):
-                chosen = [pair for pair in pairs if grouped[pair[0]] is are_grouped]
+            for way in Way:
+                chosen = [pair for pair in pairs if ways[pair[0]] is way]
                 tasks = [task_of(c, s, leads) for c, s in chosen]
-                found.update(zip(chosen, self._fits.run(tasks, are_grouped), strict=True))
+                found.update(zip(chosen, self._fits.run(tasks, way), strict=True))
 
         def task_of(c: int, s: int, leads: bool) -> partial[Evaluated]:
             steps = None if keys[c] is None else _looked_up(self._steps, keys[c])
@@ -174,7 +176,8 @@ class Evaluations:
                 None if steps is None else steps[s],
                 shares=leads,
             )
-            return self._evaluation(task, splits[s], (c, s), (len(candidates), n_splits), contexts)
+            X = shared if ways[c] is Way.STACKED else self._X
+            return self._evaluation(X, task, splits[s], (c, s), (len(candidates), n_splits), contexts)
 
         leaders = self._leaders(keys)
         if leaders:
@@ -208,7 +211,13 @@ class Evaluations:
         return context and context.subcontext(task_name="candidate-split-evaluation", task_id=number)
 
     def _evaluation(
-        self, task: Task, split: Any, at: tuple[int, int], of: tuple[int, int], contexts: dict[Any, Any]
+        self,
+        X: Any,
+        task: Task,
+        split: Any,
+        at: tuple[int, int],
+        of: tuple[int, int],
+        contexts: dict[Any, Any],
     ) -> partial[Evaluated]:
         arguments = {
             **self._arguments,
@@ -219,7 +228,7 @@ class Evaluations:
         }
         if HAS_CALLBACKS:
             arguments |= {"caller": self._search, "callback_ctx": contexts[at]}
-        return partial(evaluate, clone(self._estimator), self._X, self._y, task, arguments)
+        return partial(evaluate, clone(self._estimator), X, self._y, task, arguments)
 
 
 def _without(candidate: dict[str, Any], name: str | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Runs fits of networks in threads of one group, with joblib, for searches and cross-validation."""
 
+import enum
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -13,14 +14,55 @@ from joblib.parallel import ThreadingBackend, get_active_backend
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from sknet.engine.extend import are_sent, grouped, in_common, in_group_of, new_group, on_the_cluster
+from sknet.device import device_of, is_array
+from sknet.engine.extend import (
+    are_sent,
+    grouped,
+    in_common,
+    in_group_of,
+    new_group,
+    on_the_cluster,
+    run_together,
+)
 from sknet.estimators.extend import BaseNet
+from sknet.model_selection._stacked import is_stacked
 
-__all__ = ["Fits", "fits_networks", "together"]
+__all__ = ["Fits", "Way", "fits_networks", "together", "way_of"]
 
 Result = TypeVar("Result")
 ON_THE_HOST = ("auto", "cpu")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Way(enum.Enum):
+    """How the evaluations of a candidate run."""
+
+    STACKED = "all at once, their fits as one program on a device"
+    TOGETHER = "in threads of one group"
+    ALONE = "as joblib runs any"
+
+
+def way_of(estimator: Any, X: Any, candidate: Mapping[str, Any]) -> Way:
+    """Return how the evaluations of a candidate run.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator.
+    X : array-like
+        The inputs.
+    candidate : mapping
+        Parameters to be set on it.
+
+    Returns
+    -------
+    Way
+        As a search's `Fits` run them.
+    """
+    on_device = is_array(X) and device_of(X).kind != "cpu"  # each would have its own copy of its rows there
+    if not on_device and is_stacked(estimator, X, candidate):
+        return Way.STACKED
+    return Way.TOGETHER if fits_networks(estimator, candidate) else Way.ALONE
 
 
 def fits_networks(estimator: Any, candidate: Mapping[str, Any] = NOTHING) -> bool:
@@ -141,7 +183,7 @@ def together(n_jobs: int | None) -> Iterator[None]:
 
 
 class Fits:
-    """Runs tasks with joblib: those of networks as fits of one group, all others with its own backend.
+    """Runs tasks: those of networks together, all others with joblib's own backend.
 
     Parameters
     ----------
@@ -163,11 +205,13 @@ class Fits:
     ) -> None:
         self._open.__exit__(kind, value, trace)
 
-    def run(self, tasks: "Sequence[partial[Result]]", are_grouped: bool) -> list[Result]:
+    def run(self, tasks: "Sequence[partial[Result]]", way: Way) -> list[Result]:
         """Run tasks; return their results in the same order."""
         if not tasks:
             return []
-        if are_grouped:
+        if way is Way.STACKED:
+            return run_together(tasks, int(effective_n_jobs(self._n_jobs)), [True] * len(tasks))
+        if way is Way.TOGETHER:
             with together(self._n_jobs), on_the_cluster(in_common(tasks)), Parallel(**self._options) as run:
                 return list(run(map(self._of_the_group if are_sent() else _delayed, tasks)))
         if self._others is None:  # starting processes takes time

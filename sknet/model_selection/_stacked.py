@@ -1,0 +1,163 @@
+"""Evaluations of networks on a device, all of which run at once: their fits are one program there."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs, parallel_config
+from joblib.parallel import ParallelBackendBase, get_active_backend
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from sknet.device import device_of, is_array
+from sknet.engine.extend import are_sent, run_together
+from sknet.estimators.extend import BaseNet, may_stack
+
+__all__ = ["FoldRows", "is_stacked", "rows_of_folds", "stacked"]
+
+
+def is_stacked(estimator: Any, X: Any, candidate: Mapping[str, Any] | None = None) -> bool:
+    """Tell whether fits of an estimator may be one program with others: one network on a device.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A network, or a Pipeline that ends with one.
+    X : array-like
+        The inputs.
+    candidate : mapping, default=None
+        Parameters to be set on it.
+
+    Returns
+    -------
+    bool
+        False if they run in other processes.
+    """
+    if not hasattr(estimator, "get_params") or not _names_a_device(estimator, X, candidate or {}):
+        return False
+    if candidate:
+        estimator = clone(estimator).set_params(**clone(dict(candidate), safe=False))
+    network = last_step(estimator)
+    return isinstance(network, BaseNet) and not are_sent() and may_stack(network, X)
+
+
+def _names_a_device(estimator: Any, X: Any, candidate: Mapping[str, Any]) -> bool:
+    """Tell, without a copy of the estimator, whether something may be computed on a device."""
+    parameters = {**estimator.get_params(), **candidate}
+    nested = [getattr(value, "device", None) for value in candidate.values()]
+    places = [*nested, *(value for name, value in parameters.items() if name.split("__")[-1] == "device")]
+    on_device = is_array(X) and device_of(X).kind != "cpu"
+    return any(place == "auto" if on_device else False for place in places) or any(
+        place not in (None, "auto", "cpu") for place in places
+    )
+
+
+def last_step(estimator: Any) -> Any:
+    """Return the last step of a Pipeline; an estimator that is none is its own."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
+class FoldRows(np.ndarray):
+    """Inputs whose rows of a fold are taken once, for all candidates.
+
+    Many evaluations are there at once, and would have as many copies of them; on a device, too.
+    """
+
+    _taken: list[tuple[Any, Any]]
+
+    def __array_finalize__(self, of: Any) -> None:
+        self._taken = []
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, *rest = key if isinstance(key, tuple) else (key,)
+        whole = np.asarray(self)
+        if not isinstance(rows, np.ndarray) or rows.ndim != 1 or rest not in ([], [...]):
+            return whole[key]
+        for of, taken in self._taken:
+            if of is rows:
+                return taken
+        taken = whole[rows]
+        taken.flags.writeable = False  # what is written there would reach other candidates
+        self._taken.append((rows, taken))
+        return taken
+
+
+def rows_of_folds(estimator: Any, X: Any) -> Any:
+    """Return inputs with rows that candidates share, where only networks read them; otherwise X itself."""
+    is_plain = type(X) is np.ndarray and X.dtype.kind in "biuf"
+    return X.view(FoldRows) if is_plain and isinstance(estimator, BaseNet) else X
+
+
+class AllAtOnce(ParallelBackendBase):
+    """joblib's tasks as fits that run together, when all of them are there.
+
+    Parameters
+    ----------
+    n_threads : int
+        How many fits run at a time of those that cannot be part of a program.
+    nesting_level : int
+        As for joblib.
+    """
+
+    uses_threads = True
+    supports_sharedmem = True
+
+    def __init__(self, n_threads: int, nesting_level: int | None = None, **options: Any) -> None:
+        super().__init__(nesting_level=nesting_level, **options)
+        self._n_threads = n_threads
+        self._tasks: list[tuple[Callable[[], Any], Callable[[Any], None] | None]] = []
+        self._found: list[Any] | None = None
+
+    def effective_n_jobs(self, n_jobs: int | None) -> int:
+        """Return at least 2: with one job, joblib would not come here."""
+        return max(2, self._n_threads)
+
+    def configure(self, n_jobs: int = 1, parallel: Any = None, **options: Any) -> int:
+        """Begin with no tasks."""
+        self.parallel, self._tasks, self._found = parallel, [], None
+        return self.effective_n_jobs(n_jobs)
+
+    def submit(self, func: Callable[[], Any], callback: Any = None) -> int:
+        """Take a task; return its number."""
+        self._tasks.append((func, callback))
+        return len(self._tasks) - 1
+
+    def apply_async(self, func: Callable[[], Any], callback: Any = None) -> int:
+        """Take a task: what `submit` is called in earlier versions of joblib."""
+        return self.submit(func, callback)
+
+    def retrieve_result(self, out: int, timeout: Any = None) -> Any:
+        """Return what a task has returned, after a run of all."""
+        if self._found is None:
+            tasks = [func for func, _ in self._tasks]
+            self._found = run_together(tasks, self._n_threads, [True] * len(tasks))
+            for found, (_, callback) in zip(self._found, self._tasks, strict=True):
+                if callback is not None:
+                    callback(found)
+        return self._found[out]
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        """Forget all tasks, none of which is running."""
+        self._tasks = []
+
+
+@contextmanager
+def stacked(n_jobs: int | None) -> Iterator[None]:
+    """Return a context in which all tasks of joblib run at once, if they are dispatched at once.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        How many fits run at a time of those that cannot be part of a program, as for joblib.
+
+    Returns
+    -------
+    context manager
+        Without a value.
+    """
+    n_threads, (chosen, _) = int(effective_n_jobs(n_jobs)), get_active_backend(prefer="threads")
+    with parallel_config(backend=AllAtOnce(n_threads, chosen.nesting_level)):
+        yield
