@@ -90,12 +90,12 @@ def fit_many(
     Models with ``random_state=None`` draw from NumPy's global state, in the order of threads; in other
     processes from states with seeds from it.
 
-    On a GPU, models that are trained together take turns: one callback or score runs at a time, in the order
-    of the models, and all wait for it. A stack has as many models as three quarters of the free memory have
-    room for; the next stack follows it. A model with hooks, with a schedule of dropout, with recurrent layers
-    or others whose operations are made one by one, or with sparse rows or rows that do not fit into memory
-    is trained by itself. One whose callback assigns another optimizer, loss or penalty, or freezes layers,
-    leaves its stack.
+    On a GPU, models that are trained together take turns: one callback or score runs at a time, in the
+    order of the models, and all wait for it. A stack has as many models as three quarters of the free
+    memory have room for, and at most 1,024, each with a thread; the next stack follows it. A model with
+    hooks, with a schedule of dropout, with recurrent layers or others whose operations are made one by
+    one, or with sparse rows or rows that do not fit into memory is trained by itself. One whose callback
+    assigns another optimizer, loss or penalty, or freezes layers, leaves its stack.
 
     While several threads train, each has one core for its products of matrices. Products so large that BLAS
     would divide them among cores may be rounded differently there.

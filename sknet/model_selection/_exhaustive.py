@@ -14,7 +14,7 @@ class GridSearchCV(Grid, Search):
     Replaces scikit-learn's class of the same name, with the same results. The steps of a Pipeline before the
     last one are fitted once per fold for all candidates that have the same parameters of these steps. Fits of
     networks of sknet run in threads instead of processes, and share programs and memory if they have the same
-    structure; all other candidates are fitted as scikit-learn does.
+    structure; on a device, those are one program. All other candidates are fitted as scikit-learn does.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sknet import MLPClassifier, MLPRegressor
 from sknet.callbacks import Callback
-from sknet.engine.loop import _stacks
+from sknet.engine.loop import _stacks, _steps
 from sknet.engine.loop._stack import Stack
 from sknet.model_selection import (
     GridSearchCV,
@@ -22,6 +22,7 @@ from sknet.model_selection import (
     cross_validate,
 )
 from sknet.optim import SGD
+from tests.devices import fake
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Stochastic Optimizer"),
@@ -163,6 +164,19 @@ def test_folds_of_other_sizes_are_stacks_of_their_own(sizes, fake_device):
     assert_same(found.cv_results_, expected.cv_results_)
 
 
+def test_folds_that_memory_has_no_room_for_are_trained_one_after_another(sizes, fake_device, monkeypatch):
+    wide = RNG.normal(size=(400, 50))
+    labels = (wide[:, 0] > 0).astype(int)
+    monkeypatch.setattr(
+        fake, "FREE_MEMORY", 2 * 100_000
+    )  # of which half is for rows: a fold has 80,000 bytes
+    told = {"param_grid": RATES, "cv": 2, "scoring": "neg_log_loss", "refit": False}
+    expected = model_selection.GridSearchCV(net(fake_device), **told).fit(wide, labels)
+    found = GridSearchCV(net(fake_device), **told).fit(wide, labels)
+    assert sizes == [3, 3]
+    assert_same(found.cv_results_, expected.cv_results_)
+
+
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
@@ -224,3 +238,34 @@ def test_what_each_fit_prints(fake_device, capsys):
     assert sum(line.startswith("[CV") and "END" in line for line in lines) == 6
     cross_validate(net(fake_device), X, LABELS, cv=2, verbose=1)
     assert "[Parallel(" in capsys.readouterr().err
+
+
+# -- how many ------------------------------------------------------------------------------------
+
+
+def launches_of_blocks(count, device, monkeypatch):
+    """Search over so many networks; return the launches of each block of steps."""
+    found = []
+
+    class Counted(Stack):
+        def run(self, waiting):
+            with fake.counted() as counts:
+                turns = super().run(waiting)
+            found.append((self.size, len(turns), counts.launches))
+            return turns
+
+    monkeypatch.setattr(_stacks, "Stack", Counted)
+    few = {"hidden_layer_sizes": (2,), "max_iter": 1, "batch_size": 5}
+    grid = {"optimizer__lr": np.linspace(1e-3, 1e-1, count)}
+    one_fold = [(np.arange(15), np.arange(15, 20))]
+    told = {"cv": one_fold, "refit": False, "error_score": "raise"}
+    search = GridSearchCV(net(device, **few), grid, **told).fit(X[:20, :2], LABELS[:20] > 0)
+    assert len(search.cv_results_["params"]) == count
+    return found
+
+
+def test_a_grid_of_a_thousand_small_networks_is_one_program(fake_device, monkeypatch):
+    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(fake, "FREE_MEMORY", 1 << 33)
+    [(_, _, launches)] = launches_of_blocks(2, fake_device, monkeypatch)
+    assert launches_of_blocks(1000, fake_device, monkeypatch) == [(1000, 1000, launches)]

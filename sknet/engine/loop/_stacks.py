@@ -107,8 +107,14 @@ class Stacks:
         owner, least = backend(device.kind), max(least, 2)
         while len(members) >= least:
             try:
-                if not _go_at_once(members) or not fit_in_memory([x.batches for x in members]):
+                if not _go_at_once(members):
                     return None
+                if not fit_in_memory([x.batches for x in members]):
+                    alike = _of_one_array(members)
+                    if len(alike) == len(members):
+                        return None
+                    members = alike
+                    continue
                 plan, room = StackPlan(members), SHARE * owner.free_memory(device)
                 if plan.nbytes <= room:
                     return Stack(plan)
@@ -118,6 +124,16 @@ class Stacks:
             except (CaptureError, GraphError):
                 return None
         return None
+
+
+def _of_one_array(members: Sequence[MemberSteps]) -> list[MemberSteps]:
+    """Return those that take their rows from the same arrays as the first one, such as those of its fold."""
+
+    def source(member: MemberSteps) -> list[int]:
+        X = member.batches.X
+        return [id(x) for x in (X.values() if isinstance(X, dict) else [X])]
+
+    return [member for member in members if source(member) == source(members[0])]
 
 
 def _go_at_once(members: Sequence[MemberSteps]) -> bool:

@@ -1,6 +1,7 @@
 """Fits that take turns: one runs at a time, until all wait for steps that are made for many at once."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
@@ -12,6 +13,7 @@ __all__ = ["Turn", "current_turn", "run_in_turns"]
 
 Result = TypeVar("Result")
 Serve = Callable[[list[Any]], list["Turn"]]
+MOST = 1024  # fits at a time, each of which has a thread
 
 
 class Turn:
@@ -119,7 +121,7 @@ def current_turn() -> Turn | None:
 def run_in_turns(
     fits: Sequence[Callable[[], Result]], takes_turns: Sequence[bool], n_jobs: int | None, serve: Serve
 ) -> list[Result]:
-    """Run fits together, some of them in turns.
+    """Run fits together, some of them in turns; the next ones begin when the first `MOST` begin to end.
 
     Parameters
     ----------
@@ -176,21 +178,19 @@ class _Turns(Generic[Result]):
         board: dict[Any, Any] = {}
         self._turns = [Turn(i, slots, board) for i in range(len(fits))]
         self._threads: list[threading.Thread] = []
+        self._most = MOST
 
     def run(self) -> None:
         """Run all fits; no thread is left when this returns or raises, unless Ctrl-C is pressed meanwhile."""
         with InterruptGuard() as guard:
             try:
-                self._start()
-                ready = self._turns
-                while ready and self._goes_on():
+                while self._goes_on() and (ready := self._ready()) is not None:
+                    guard.poll()
                     for turn in ready:
                         guard.poll()
                         turn.take()
                         if not self._goes_on():
                             break
-                    waiting = [turn for turn in self._turns if turn.waits]
-                    ready = self._serve(waiting) if waiting and self._goes_on() else []
                 for thread in self._threads:
                     while thread.is_alive() and self._goes_on():
                         guard.poll()
@@ -198,15 +198,39 @@ class _Turns(Generic[Result]):
             finally:
                 self._end_all()
 
+    def _ready(self) -> Sequence[Turn] | None:
+        """Return the turns of fits that can go on; None if no fit takes turns any more."""
+        begun = self._begun()
+        if begun:
+            return begun
+        waiting = [turn for turn in self._turns if turn.waits]
+        if waiting:
+            return self._serve(waiting)
+        if len(self._threads) == len(self._turns):
+            return None
+        time.sleep(WAKE)  # all threads have fits that take no turns any more
+        return []
+
     def _goes_on(self) -> bool:
         return self.error is None and not self._group.is_cancelled
 
-    def _start(self) -> None:
-        for turn in self._turns:
+    def _begun(self) -> list[Turn]:
+        """Begin more fits, if there may be more threads; return their turns."""
+        started = len(self._threads)
+        running = sum(not turn.has_ended for turn in self._turns[:started])
+        for turn in self._turns[started : started + self._most - running]:
             work = copy_context().run
             thread = threading.Thread(target=work, args=(self._work, turn), name=f"sknet-fit-{turn.number}")
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more threads: those that are there go on without it
+                if not running:
+                    raise
+                self._most = running
+                break
             self._threads.append(thread)
+            running += 1
+        return self._turns[started : len(self._threads)]
 
     def _end_all(self) -> None:
         """Let fits end that have not: what they do next raises KeyboardInterrupt."""

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from sknet.engine.loop import _turns
 from sknet.engine.loop._turns import current_turn, run_in_turns
 
 
@@ -152,3 +153,81 @@ def test_fits_end_by_themselves_after_ctrl_c_while_others_end():
             thread.join(10)
     assert no_threads_are_left()
     assert sorted(ended) == [0, 1, 2, 3]
+
+
+# -- more fits than threads ---------------------------------------------------------------------------
+
+
+def most_at_a_time(n_fits, takes=lambda i: True):
+    """Run fits of two steps each; return how many ran at a time."""
+    running, most, lock = set(), [0], threading.Lock()
+
+    def fit(i):
+        with lock:
+            running.add(i)
+            most[0] = max(most[0], len(running))
+        turn = current_turn()
+        if turn is None:
+            time.sleep(0.01)
+        else:
+            for _ in range(2):
+                turn.wait(i)
+        with lock:
+            running.remove(i)
+        return i
+
+    fits = [lambda i=i: fit(i) for i in range(n_fits)]
+    assert run_in_turns(fits, [takes(i) for i in range(n_fits)], 2, together) == list(range(n_fits))
+    assert no_threads_are_left()
+    return most[0]
+
+
+@pytest.mark.parametrize("takes", [lambda i: True, lambda i: i % 3 == 0, lambda i: False])
+def test_fits_begin_when_others_have_ended(takes, monkeypatch):
+    monkeypatch.setattr(_turns, "MOST", 4)
+    assert 2 <= most_at_a_time(11, takes) <= 4
+
+
+def failing_from(number, monkeypatch):
+    """Let the system have so many threads, besides those that run now."""
+    most, start = threading.active_count() + number, threading.Thread.start
+
+    def may_fail(self):
+        if threading.active_count() >= most:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", may_fail)
+
+
+def test_a_system_without_more_threads_has_as_many_fits_at_a_time(monkeypatch):
+    failing_from(3, monkeypatch)
+    assert most_at_a_time(9) <= 3
+
+
+def test_a_system_without_any_thread_says_so(monkeypatch):
+    failing_from(0, monkeypatch)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        most_at_a_time(2)
+
+
+def test_ctrl_c_is_seen_while_others_run_beside(monkeypatch):
+    monkeypatch.setattr(_turns, "MOST", 1)
+    begun, end = threading.Event(), threading.Event()
+
+    def beside():
+        begun.set()
+        end.wait(10)
+
+    def press():
+        begun.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+        end.set()
+
+    presses = threading.Thread(target=press)
+    presses.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_in_turns([beside, beside], [False, False], 1, together)
+    presses.join()
+    assert no_threads_are_left()
