@@ -1,6 +1,7 @@
 """Tests marked ``gpu`` run where CuPy finds a CUDA device, and are skipped with the reason elsewhere."""
 
 import gc
+import signal
 from functools import cache
 
 import pytest
@@ -20,6 +21,12 @@ def reason_without_cuda() -> str | None:
         return "needs a CUDA device, and CuPy finds none"
     except cupy.cuda.runtime.CUDARuntimeError as error:
         return f"needs a CUDA device, and CuPy reports: {error}"
+
+
+def pytest_sessionstart():
+    # A shell lets what it runs in the background ignore Ctrl-C, which tests send to themselves.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item):

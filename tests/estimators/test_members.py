@@ -5,7 +5,9 @@ import pickle
 import runpy
 import signal
 import threading
+from copy import copy
 from functools import cache
+from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -430,13 +432,10 @@ def test_one_member_is_an_estimator_as_ever():
 class Fails(Callback):
     """Fails in the second fit that begins, or in the first where there is one core."""
 
-    begun = 0
-    last = min(2, effective_n_jobs(-1))
-    how = None
+    begun = how = None
 
     def on_fit_begin(self, fit):
-        Fails.begun += 1
-        if Fails.begun == Fails.last:
+        if next(Fails.begun) == min(2, effective_n_jobs(-1)):
             Fails.how()
 
 
@@ -453,7 +452,7 @@ def test_a_fit_that_fails_changes_nothing(how, kind):
     X, y = TABLES["binary"]
     clf = ensemble("binary").fit(X, y)
     before, proba = dict(vars(clf)), clf.predict_proba(X)
-    Fails.begun, Fails.how = 0, staticmethod(how)
+    Fails.begun, Fails.how = count(1), staticmethod(how)
     many = {"max_iter": 10**6, "tol": 0.0, "n_iter_no_change": np.inf}
     clf.set_params(callbacks=[Fails()], **many)
     with pytest.raises(kind):
@@ -568,7 +567,7 @@ def test_members_have_layers_of_their_own():
     with pytest.raises(AttributeError, match="no compiled step: it is an ensemble"):
         clf.compiled_step_  # noqa: B018
     with pytest.raises(AttributeError, match=r"the 3 members of this MLPClassifier have coefs_"):
-        clf.set_params(n_members=5).coefs_  # noqa: B018
+        copy(clf).set_params(n_members=5).coefs_  # noqa: B018
 
 
 def test_there_is_one_warning_where_the_limit_of_epochs_is_reached():
