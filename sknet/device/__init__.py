@@ -20,21 +20,25 @@ from sknet.device._backend import (
 )
 from sknet.device._device import Device
 from sknet.device._dtype import check_float_dtype, is_floating, result_dtype
+from sknet.device._feed import Feed
 from sknet.device._issued import Issued
 from sknet.device._meta import MetaArray
 from sknet.device._namespace import LinearAlgebra, Namespace
 from sknet.device._products import Ending, Form, form_of
 from sknet.device._random import philox_uniform, stream_key
+from sknet.device._transfers import Transfers
 
 __all__ = [
     "Backend",
     "Device",
     "Ending",
+    "Feed",
     "Form",
     "Issued",
     "LinearAlgebra",
     "MetaArray",
     "Namespace",
+    "Transfers",
     "active",
     "available",
     "backend",

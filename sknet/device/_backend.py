@@ -14,6 +14,7 @@ from sknet._hints import suggestion
 from sknet.device._device import Device
 from sknet.device._namespace import Namespace
 from sknet.device._products import Form
+from sknet.device._transfers import Transfers
 from sknet.exceptions import DeviceError, DeviceMemoryError
 
 __all__ = [
@@ -202,6 +203,10 @@ class Backend(ABC):
             If it cannot be captured; says why.
         """
         raise DeviceError(f"device '{device}' has no graphs")
+
+    def transfers(self, device: Device) -> Transfers:
+        """Return what copies from the host to `device`, which is current, beside what it computes."""
+        return Transfers(partial(self.from_host, device=device))
 
     def is_sparse(self, array: Any) -> bool:
         """Tell whether `array` is a sparse matrix of this device."""

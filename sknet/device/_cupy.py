@@ -16,6 +16,7 @@ from sknet.device._device import Device
 from sknet.device._graphs import captured
 from sknet.device._namespace import Namespace
 from sknet.device._products import NO_ENDING, Ending, Form
+from sknet.device._transfers import StreamTransfers
 from sknet.exceptions import DeviceError, DeviceMemoryError
 
 __all__ = ["CupyBackend"]
@@ -226,6 +227,10 @@ class CupyBackend(Backend):
     def captured(self, work: Callable[[], None], device: Device) -> Callable[[], None]:
         with self.activate(device):
             return captured(self._cupy, work, device)
+
+    def transfers(self, device: Device) -> StreamTransfers:
+        with self.activate(device):
+            return StreamTransfers(self._cupy)
 
     def is_sparse(self, array: Any) -> bool:
         return bool(self._sparse.issparse(array))

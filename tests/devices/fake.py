@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from sknet.device import Backend, Device, Ending, Form, register
+from sknet.device import Backend, Device, Ending, Form, Transfers, register
 from sknet.device._cupy import array_functions
 from sknet.exceptions import DeviceError, DeviceMemoryError
 from tests.devices import kernels, signatures
@@ -34,7 +34,8 @@ _current: ContextVar[int] = ContextVar("current fake device", default=0)
 class Counts:
     """Counts of events on the fake devices: `launches` are of generated kernels and of the library's.
 
-    `nbytes` are those of the arrays that launches are given, each array once for each launch.
+    `nbytes` are those of the arrays that launches are given, each array once for each launch; `sent_bytes`
+    those of `sent` arrays, which were copied beside what the device computes.
     """
 
     allocations: int = 0
@@ -42,6 +43,8 @@ class Counts:
     kernels: int = 0
     launches: int = 0
     nbytes: int = 0
+    sent: int = 0
+    sent_bytes: int = 0
 
 
 _counts: list[Counts] = []
@@ -444,6 +447,42 @@ class FakeCSR:
         return FakeCSR(self._matrix[_plain(index)], self.index)
 
 
+class FakeTransfers(Transfers):
+    """Copies that come as late as a GPU could make them: when somebody waits for them. Marks number them."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[FakeArray, np.ndarray]] = []
+        self._done = 0
+
+    def mark(self) -> int:
+        return 0  # what is computed is done
+
+    def send(self, sources: Sequence[np.ndarray], targets: Sequence[FakeArray], after: int) -> int:
+        if _is_capturing.get():
+            raise CaptureRefusedError("copies from the host are refused while work is captured")
+        for source, target in zip(sources, targets, strict=True):
+            if source.dtype != target.dtype or source.shape != target.shape:
+                raise TypeError(f"{source.dtype} {source.shape} cannot be sent as it is to {target}")
+            if not target.flags.c_contiguous or not source.flags.c_contiguous:
+                raise RuntimeError("only contiguous arrays can be sent")
+            self._waiting.append((target, source))
+        return self._done + len(self._waiting)
+
+    def follow(self, mark: int) -> None:
+        while self._done < mark:
+            target, source = self._waiting.pop(0)
+            target._values[...] = source
+            self._done += 1
+            for counts in _counts:
+                counts.sent, counts.sent_bytes = counts.sent + 1, counts.sent_bytes + source.nbytes
+
+    def wait(self, mark: int) -> None:
+        self.follow(mark)
+
+    def finish(self) -> None:
+        self.follow(self._done + len(self._waiting))
+
+
 class FakeBackend(Backend):
     """Two devices of kind ``"fake"``."""
 
@@ -517,6 +556,9 @@ class FakeBackend(Backend):
             return lambda: _launch(_do_nothing if _is_idle.get() else finish, *arrays, parts, factor)
 
         return product
+
+    def transfers(self, device: Device) -> FakeTransfers:
+        return FakeTransfers()
 
     def is_sparse(self, array: Any) -> bool:
         return isinstance(array, FakeCSR)

@@ -12,7 +12,9 @@ from sknet.engine.loop._group import current_group
 from sknet.engine.state import computed_dtype, each_input, n_rows
 from sknet.engine.step import Batch
 
-__all__ = ["Batches", "take_rows"]
+__all__ = ["Batches", "gather", "take_rows"]
+
+AT_ONCE = 1 << 18  # bytes that are converted together: they stay in the cache
 
 
 class Batches:
@@ -211,15 +213,15 @@ class Batches:
                 self._take_input(self.X[name], places, slot)
         else:
             self._take_input(self.X, places, X)
-        _gather(self.y, chosen, y)
+        gather(self.y, chosen, y)
         if weight is not None:
-            _gather(self.weight, chosen, weight)
+            gather(self.weight, chosen, weight)
 
     def _take_input(self, x: Any, places: Any, slot: Any) -> None:
         if isinstance(slot, ops.SparseSlot):
             slot.matrix = self._in_dtype(take_rows(x, places), slot.dtype)
         else:
-            _gather(x, places, slot)
+            gather(x, places, slot)
 
     def refill(self, X: Any, y: Any, weight: Any) -> None:
         """Replace all rows by others of the same shapes, in the same memory.
@@ -267,11 +269,16 @@ def _can_be_read(array: Any, dtype: Any) -> bool:
     return array.flags.c_contiguous and array.flags.aligned
 
 
-def _gather(array: Any, chosen: Any, out: Any) -> None:
-    if isinstance(chosen, slice) or array.dtype != out.dtype:
+def gather(array: Any, chosen: Any, out: Any) -> None:
+    """Write the `chosen` rows of an array into a host array, in its dtype."""
+    if isinstance(chosen, slice):
         out[...] = array[chosen]
-    else:
+    elif array.dtype == out.dtype:
         array.take(chosen, axis=0, out=out, mode="clip")  # "raise" would go through a buffer
+    else:
+        rows = max(1, AT_ONCE * len(out) // max(out.nbytes, 1))
+        for start in range(0, len(out), rows):
+            out[start : start + rows] = array.take(chosen[start : start + rows], axis=0)
 
 
 def take_rows(array: Any, chosen: Any) -> Any:

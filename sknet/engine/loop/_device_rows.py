@@ -1,21 +1,28 @@
 """The rows of a data set on a device, gathered there in the order of an epoch."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from sknet.device import backend, backend_of, device_of, to_device
-from sknet.engine.loop._batches import Batches
+from sknet.device import Feed, backend, backend_of, device_of, is_array, to_device
+from sknet.engine.loop._batches import Batches, gather
 from sknet.engine.loop._device_ring import Taken
 from sknet.engine.state import each_input
 from sknet.engine.step import Batch, DeviceInputs
 
 __all__ = ["DeviceRows"]
 
+SHARE = 16  # rows that are copied ahead take at most two of so many parts of the memory that is free
+
 
 class DeviceRows:
     """The rows of a data set, gathered on the device in the order of an epoch.
+
+    Inputs lie there as a whole, each if it takes at most half of the memory that is then free. Rows of others
+    are gathered by the host and copied to the device chunk by chunk, beside the steps on the chunk before. A
+    chunk is one batch or several; from it, steps take rows as they take them from all rows.
 
     Parameters
     ----------
@@ -38,14 +45,20 @@ class DeviceRows:
         has_own = batches.chosen is not None
         self.order_of_X = zeros(shape, np.int64, batches.device) if has_own else self.order_of_targets
         self._order: Any = ()  # of no epoch
+        self._fed = {name: x for name, x in self._named(self._X) if _is_on_host(x)}
+        self._feed = self._new_feed() if self._fed else None
+
+    def _named(self, inputs: Any) -> list[tuple[Any, Any]]:
+        """Return what there is of each input, by its name; by None if there is only one."""
+        return list(inputs.items()) if isinstance(inputs, dict) else [(None, inputs)]
 
     def _is_resident(self, X: Any, dtype: Any) -> bool:
-        return bool(X.dtype == dtype) and device_of(X) == self._batches.device
+        return bool(is_array(X) and X.dtype == dtype and device_of(X) == self._batches.device)
 
     def _resident(self, X: Any, dtype: Any) -> Any:
         """Return an input on the device and in its dtype, if it fits into half of the free memory."""
         device, owner = self._batches.device, backend(self._batches.device.kind)
-        if self._is_resident(X, dtype):
+        if not is_array(X) or self._is_resident(X, dtype):
             return X
         if math.prod(X.shape) * dtype.itemsize > owner.free_memory(device) // 2:
             return X
@@ -66,8 +79,10 @@ class DeviceRows:
         X = each_input(one, self._X, self._dtypes)
         return Batch(X, *batches.take_targets(slice(0, n_rows)))
 
-    def start(self, order: Any) -> None:
+    def start(self, order: Any, first_row: int = 0) -> None:
         """Put the order of an epoch on the device, unless it is there; None for that of the data."""
+        if self._feed is not None and (first_row == 0 or self._order is not order):
+            self._feed.restart()  # rows that are computed may be others in each epoch
         if self._order is order:
             return
         batches = self._batches
@@ -79,30 +94,73 @@ class DeviceRows:
             self.order_of_X[...] = to_device(chosen, batches.device)
         self._order = order
 
-    def send_into(self, order: Any, start: int, n_rows: int, slots: DeviceInputs) -> None:
-        """Write rows of inputs that are not on the device, from `start` of the order on."""
+    # -- rows of the host ---------------------------------------------------------------------
+
+    def _new_feed(self) -> Feed:
+        batches, dtypes = self._batches, dict(self._named(self._dtypes))
+        forms = [(x.shape[1:], dtypes[name]) for name, x in self._fed.items()]
+        width = sum(math.prod(shape) * dtype.itemsize for shape, dtype in forms)
+        free = backend(batches.device.kind).free_memory(batches.device)
+        most = min(Feed.most_bytes, free // SHARE) // max(width * batches.size, 1)  # batches
+        rows = min(max(most, 1) * batches.size, batches.n_samples)
+        feed = Feed(batches.device, forms, batches.n_samples, rows, self._write)
+        places = np.arange(batches.n_samples, dtype=np.int64) % (2 * rows)
+        self._places = to_device(places, batches.device)  # where the rows of an epoch come to lie
+        return feed
+
+    def _write(self, start: int, stop: int, arrays: Sequence[np.ndarray]) -> None:
+        """Gather rows of the epoch in the host's memory."""
+        part: Any = slice(start, stop) if self._order is None else self._order[start:stop]
+        if self._batches.chosen is not None:
+            part = np.asarray(self._batches.chosen)[part]
+        for x, array in zip(self._fed.values(), arrays, strict=True):
+            gather(x, part, array)
+
+    @property
+    def nbytes_of_chunks(self) -> int:
+        """Bytes that rows take on the device while they are copied there chunk by chunk; 0 if none are."""
+        return 0 if self._feed is None else self._feed.nbytes
+
+    def send(self, order: Any, start: int, n_rows: int, slots: DeviceInputs) -> None:
+        """Let a step, which is issued next, read rows that do not stay on the device, from `start` on."""
+        if self._feed is not None:
+            self._feed.place_of(start)
         part = slice(start, start + n_rows)
         gathered = None
         for _, slot, is_there, name in self._inputs(slots):
-            if not is_there:
+            if not is_there and name not in self._fed:  # on a device, but not as a step needs it
                 if gathered is None:
                     gathered = self._batches.take(part if order is None else order[part]).X
                 slot[...] = gathered if name is None else gathered[name]
 
+    def look_ahead(self) -> None:
+        """Send rows for later steps, while the device computes what was issued."""
+        if self._feed is not None:
+            self._feed.look_ahead()
+
     def taken(self, slots: DeviceInputs) -> list[Taken]:
-        """Return all other rows that a step takes; which ones is read on the device."""
+        """Return the rows that a step takes; which ones is read on the device."""
         batches = self._batches
         found = [Taken(self.order_of_X, x, slot) for x, slot, is_there, _ in self._inputs(slots) if is_there]
         found.append(Taken(self.order_of_targets, batches.y, slots.y))
         if batches.weight is not None:
             found.append(Taken(self.order_of_targets, batches.weight, slots.weight))
-        return [each._replace(source=_in_rows(each.source)) for each in found]
+        found = [each._replace(source=_in_rows(each.source)) for each in found]
+        if self._feed is not None:
+            chunks = dict(zip(self._fed, self._feed.arrays, strict=True))
+            fed = [(name, slot) for _, slot, _, name in self._inputs(slots) if name in chunks]
+            found += [Taken(self._places, chunks[name], slot) for name, slot in fed]
+        return found
 
     def _inputs(self, slots: DeviceInputs) -> list[tuple[Any, Any, bool, Any]]:
         """Return inputs, with slot, whether the rows are on the device, and the name if there are several."""
         if not isinstance(slots.X, dict):
             return [(self._X, slots.X, self._is_there, None)]
         return [(self._X[name], slot, self._is_there[name], name) for name, slot in slots.X.items()]
+
+
+def _is_on_host(x: Any) -> bool:
+    return not is_array(x) or device_of(x).kind == "cpu"
 
 
 def _in_rows(x: Any) -> Any:

@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +58,9 @@ class DeviceSteps(Steps):
     ----------
     model, batches, check_finite
         As for `Steps`. Dense inputs are copied to the device once, if they fit into half of its free
-        memory. If a score reads the outputs, a block has as many steps as a sixteenth of the memory
-        that is free then holds outputs of, and at least as many as a part that is scored at once.
+        memory; else chunk by chunk, beside the steps on the chunk before. If a score reads the outputs, a
+        block has as many steps as a sixteenth of the memory that is free then holds outputs of, and at
+        least as many as a part that is scored at once.
     """
 
     def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
@@ -69,9 +70,11 @@ class DeviceSteps(Steps):
         self._programs: dict[int, Compiled] = {}
         self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
         self._per_step = 1.0  # seconds; so that the first block has one step
+        self._nbytes_of_chunks = 0
         with active(model.device):
             with self._asking("the rows of the data"):
                 self._rows = DeviceRows(batches)
+            self._nbytes_of_chunks = self._rows.nbytes_of_chunks
             with self._asking("parameters and what the optimizer keeps"):
                 self._make_state()
             with self._asking("a step"):
@@ -90,6 +93,8 @@ class DeviceSteps(Steps):
             known = [
                 f"the plan of a step on {n} rows takes {x.nbytes:,} bytes" for n, x in self._programs.items()
             ]
+            if self._nbytes_of_chunks:
+                known.append(f"rows that are copied chunk by chunk take {self._nbytes_of_chunks:,} bytes")
             return f"in a fit with batches of {rows} rows, for {what}" + "".join(
                 f", where {x}" for x in known
             )
@@ -151,28 +156,30 @@ class DeviceSteps(Steps):
         return Block(losses, done * n_rows)
 
     def _issue(self, order: Any, first: int, n_rows: int, steps: int, outputs: Outputs | None) -> np.ndarray:
-        """Issue some steps; return their reports as a host array. If memory runs out, there are fewer."""
+        """Issue some steps; return their reports as a host array. Where one cannot be issued, they end."""
         model, slots, start = self.model, self.program_for(n_rows).slots, first * self.batches.size
         known = model.memory.untrained
         for name, array in self._buffers.items():
             array[...] = known[name]
         self._counter[...] = model.progress.step
         self._is_fine[...] = True
-        self._rows.start(order)
+        self._rows.start(order, start)
         numbers = self._optimizer.hyper_table(model.progress, steps)
         self._ring.start(numbers, start, 0 if outputs is None else outputs.n_rows)
         place = None if outputs is None else outputs.memory
         for i in range(steps):
             try:
-                self._rows.send_into(order, start + i * n_rows, n_rows, slots)
+                self._rows.send(order, start + i * n_rows, n_rows, slots)
                 step, end = self._step_on(n_rows, place)
                 step()
-            except self._owner.memory_errors:
+            except Exception:  # no memory is left, or rows cannot be read
                 if not i:
                     raise
                 steps = i  # the error is raised by the next block, when the model knows of these steps
                 break
         end()
+        with suppress(Exception):  # it is tried again by the block that needs these rows
+            self._rows.look_ahead()
         return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
 
     def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:

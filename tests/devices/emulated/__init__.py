@@ -6,11 +6,12 @@ Kernels, CuPy's own as well as those that sknet writes, are compiled by g++ with
 and run thread by thread.
 
 What is written here follows NVIDIA's public documentation. It shows what CuPy accepts and refuses, numbers,
-counts of launches, copies and allocations, what capture forbids, and what a graph repeats. It knows nothing
-of time, of streams that overlap, of races that no order of threads shows, or of the libraries' algorithms.
+counts of launches, copies and allocations, what capture forbids, and what a graph repeats; and what a stream
+reads or overwrites if it does not wait for another one (`late`). It knows nothing of time, of races that no
+order of threads shows, or of the libraries' algorithms.
 """
 
-from tests.devices.emulated.counts import Counts, counted, faults, idle
+from tests.devices.emulated.counts import Counts, counted, faults, idle, late, without_page_locks
 from tests.devices.emulated.installation import install
 
-__all__ = ["Counts", "counted", "faults", "idle", "install"]
+__all__ = ["Counts", "counted", "faults", "idle", "install", "late", "without_page_locks"]

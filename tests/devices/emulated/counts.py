@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Counts", "counted", "faults", "idle", "use"]
+__all__ = ["Counts", "counted", "faults", "idle", "late", "use", "without_page_locks"]
 
 _library: ctypes.CDLL | None = None
 
@@ -82,6 +82,27 @@ def idle() -> Iterator[None]:
         yield
     finally:
         _loaded().emulator_set_idle(False)
+
+
+@contextmanager
+def late(what: str) -> Iterator[None]:
+    """Run work as late as CUDA permits: "copies", on streams but the default one, or "computing", on that."""
+    _loaded().emulator_set_late(("copies", "computing").index(what) + 1)
+    try:
+        yield
+    finally:
+        _loaded().emulator_set_late(0)
+
+
+@contextmanager
+def without_page_locks() -> Iterator[None]:
+    """Let the system lock no more pages of the host's memory than it has."""
+    change = _loaded().emulator_set_pinned_memory
+    change(ctypes.c_size_t(0))
+    try:
+        yield
+    finally:
+        change(ctypes.c_size_t(1 << 40))
 
 
 def faults() -> list[str]:

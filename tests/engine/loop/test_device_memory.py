@@ -52,9 +52,9 @@ def test_an_estimator_is_as_it_was_whenever_memory_ends():
     assert any("where the plan of a step on 16 rows takes N bytes" in message for message in messages)
 
 
-def steps_on(device, size=8):
+def steps_on(device, size=8, rows=X):
     model = Model(nn.Linear(4, 3), "log_loss", random_state=0, device=device)
-    batches = Batches(X, CLASSES, None, size, model.dtype, model.device)
+    batches = Batches(rows, CLASSES, None, size, model.dtype, model.device)
     model.materialize(batches.X)
     return DeviceSteps(model, batches, True)
 
@@ -72,20 +72,20 @@ def test_the_message(fake_device):
 
 
 def test_a_block_ends_before_the_step_that_has_no_memory(fake_device, monkeypatch):
-    """The rows do not fit on the device, so each step takes memory for some."""
+    """The rows are on the device, but do not fit there in the dtype of steps: each takes memory for some."""
     monkeypatch.setattr(_steps, "SECONDS", 1e9)
     expected = steps_on(fake_device)
     for first in range(3):
         expected.run(None, first, 1)
     monkeypatch.setattr(fake, "FREE_MEMORY", 0)
-    steps = steps_on(fake_device)
-    sending = steps._rows.send_into
+    steps = steps_on(fake_device, rows=to_device(X.astype("f8"), fake_device))
+    sending = steps._rows.send
 
     def failing(order, start, n_rows, slots):
         with fake.allocating(0) if start >= 24 else nullcontext():
             sending(order, start, n_rows, slots)
 
-    monkeypatch.setattr(steps._rows, "send_into", failing)
+    monkeypatch.setattr(steps._rows, "send", failing)
     assert len(steps.run(None, 0).losses) == 3
     with pytest.raises(DeviceMemoryError):
         steps.run(None, 3)

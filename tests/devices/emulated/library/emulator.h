@@ -1,7 +1,7 @@
 // What the parts of the emulator share: status codes, counters, streams, and how work is issued to a stream.
 //
-// Work runs on the host at the moment it is issued, or, while the stream is captured, becomes a node of a
-// graph. Every entry point holds one lock: kernels find their thread's index in global variables.
+// Work runs on the host at the moment it is issued, unless a test wants it late (cuda/late.cpp), or, while the
+// stream is captured, becomes a node of a graph. Every entry point holds one lock: kernels find their thread's index in global variables.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +26,7 @@ enum Status : int {
     invalid_image = 200,
     invalid_handle = 400,
     not_found = 500,
+    not_ready = 600,
     launch_failure = 719,
     not_supported = 801,
     capture_unsupported = 900,
@@ -64,7 +65,11 @@ struct Graph {
 
 struct Capture;
 
+struct Queue;
+SHARED std::shared_ptr<Queue> new_queue();
+
 struct Stream {
+    std::shared_ptr<Queue> queue = new_queue();
     bool is_blocking = true;  // with the legacy default stream
     std::shared_ptr<Capture> capture;
     bool is_origin = false;  // the capture has begun here

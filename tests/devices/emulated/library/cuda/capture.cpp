@@ -1,5 +1,6 @@
 // The rules of capture, as in "CUDA Graphs" of the CUDA C++ Programming Guide.
 #include "capture.h"
+#include "late.h"
 
 namespace emulator {
 
@@ -53,7 +54,7 @@ Status issue(void *handle, Work work) {
         capture->graph->nodes.push_back(std::move(work));
         return success;
     }
-    work();
+    enqueue(stream, std::move(work));
     return success;
 }
 

@@ -1,5 +1,5 @@
 // Copies and fills. A copy of the wrong kind is refused: hardware might read any memory of the host.
-#include "../emulator.h"
+#include "late.h"
 
 #include <cstring>
 
@@ -31,7 +31,8 @@ API int cudaMemcpy(void *target, const void *source, size_t size, int kind) {
     if (Status refused = check_legacy_stream()) return refused;
     const Kind found = kind_of(target, source);
     if (kind != by_address && kind != found && size) return invalid_value;
-    copying(target, source, size, found)();
+    enqueue(stream_of(nullptr), copying(target, source, size, found));
+    run_all(*stream_of(nullptr)->queue);
     if (found != device_to_device) counts.synchronizations++;
     return success;
 }
@@ -41,11 +42,17 @@ API int cudaMemcpyAsync(void *target, const void *source, size_t size, int kind,
     if (!size) return success;
     const Kind found = kind_of(target, source);
     if (kind != by_address && kind != found) return invalid_value;
-    const void *host = found == host_to_device ? source : target;
+    const bool is_staged = found != device_to_device && !is_pinned_memory(found == host_to_device ? source : target);
     // A graph would read or write this memory at every replay, when nobody keeps it.
-    if (found != device_to_device && !is_pinned_memory(host))
-        if (Status refused = check_capture_of(stream_of(stream))) return refused;
-    return issue(stream, copying(target, source, size, found));
+    if (!is_staged) return issue(stream, copying(target, source, size, found));
+    if (Status refused = check_capture_of(stream_of(stream))) return refused;
+    if (found == host_to_device) {
+        std::vector<char> staged((const char *)source, (const char *)source + size);
+        return issue(stream, [=] { copying(target, staged.data(), size, found)(); });
+    }
+    const Status status = issue(stream, copying(target, source, size, found));
+    run_all(*stream_of(stream)->queue);  // the host goes on when it has the copy
+    return status;
 }
 
 API int cudaMemcpy2DAsync(void *target, size_t target_pitch, const void *source, size_t source_pitch,

@@ -19,6 +19,7 @@ static const Error ERRORS[] = {
     {invalid_handle, "cudaErrorInvalidResourceHandle", "CUDA_ERROR_INVALID_HANDLE",
      "invalid resource handle"},
     {not_found, "cudaErrorSymbolNotFound", "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {not_ready, "cudaErrorNotReady", "CUDA_ERROR_NOT_READY", "device not ready"},
     {launch_failure, "cudaErrorLaunchFailure", "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {not_supported, "cudaErrorNotSupported", "CUDA_ERROR_NOT_SUPPORTED",
      "operation not supported: the emulated driver does not have this function"},

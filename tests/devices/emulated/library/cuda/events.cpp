@@ -1,11 +1,14 @@
 // Events, by which streams join a capture and leave it.
 #include "capture.h"
+#include "late.h"
 
 namespace emulator {
 
 struct Event {
     std::weak_ptr<Capture> capture;
     Stream *stream = nullptr;
+    std::shared_ptr<Queue> queue = new_queue();  // of the stream, and how much of it the event comes after
+    uint64_t number = 0;
 };
 
 API int cudaEventCreateWithFlags(Event **event, unsigned) {
@@ -27,6 +30,8 @@ API int cudaEventRecord(Event *event, void *handle) {
         if (Status refused = check_legacy_stream()) return refused;
     event->capture = stream->capture;
     event->stream = stream;
+    event->queue = stream->queue;
+    event->number = stream->queue->issued();
     return success;
 }
 
@@ -35,8 +40,12 @@ API int cudaStreamWaitEvent(void *handle, Event *event, unsigned) {
     Guard guard;
     Stream *stream = stream_of(handle);
     std::shared_ptr<Capture> capture = event->capture.lock();
-    if (!capture)
-        return stream->capture && event->stream ? invalidate(*stream->capture, capture_isolation) : success;
+    if (!capture) {
+        if (stream->capture && event->stream) return invalidate(*stream->capture, capture_isolation);
+        if (event->queue != stream->queue)
+            enqueue(stream, [queue = event->queue, number = event->number] { run_until(*queue, number); });
+        return success;
+    }
     if (stream == &legacy_stream) return invalidate(*capture, capture_implicit);
     if (stream->capture && stream->capture != capture) return invalidate(*capture, capture_unsupported);
     if (!stream->capture) {
@@ -57,12 +66,14 @@ API int cudaEventSynchronize(Event *event) {
     Guard guard;
     if (Status refused = check_event(event)) return refused;
     counts.synchronizations++;
+    run_until(*event->queue, event->number);
     return success;
 }
 
 API int cudaEventQuery(Event *event) {
     Guard guard;
-    return check_event(event);
+    if (Status refused = check_event(event)) return refused;
+    return event->queue->done < event->number ? not_ready : success;
 }
 
 API int cudaEventElapsedTime(float *milliseconds, Event *, Event *) {

@@ -21,7 +21,9 @@ API int cudaGraphDestroy(void *graph) {
     return success;
 }
 
-API int cudaGraphExecDestroy(void *graph) { return cudaGraphDestroy(graph); }
+API int cudaGraphExecDestroy(void *graph) {
+    return issue(nullptr, [graph] { cudaGraphDestroy(graph); });  // it may have been launched
+}
 API int cudaGraphUpload(void *, void *) { return success; }
 
 API int cudaGraphLaunch(void *graph, void *stream) {

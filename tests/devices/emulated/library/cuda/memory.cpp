@@ -1,5 +1,5 @@
 // Memory: the host's, full of NaN at first, between guards that show what was written out of bounds.
-#include "../emulator.h"
+#include "late.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +28,7 @@ static size_t freed_bytes = 0;
 static const size_t MOST_FREED = size_t(16) << 20;
 static std::map<uintptr_t, size_t> pinned;
 static size_t limit = size_t(4) << 30, used = 0;
+static size_t most_pinned = size_t(1) << 40;  // bytes of one allocation
 
 template <class Size>
 static auto containing(std::map<uintptr_t, Size> &map, const void *pointer, size_t (*size)(const Size &)) {
@@ -129,11 +130,12 @@ API int cudaFree(void *pointer) {
     if (Status refused = check_unsafe_call()) return refused;
     auto found = blocks.find((uintptr_t)pointer);
     if (found == blocks.end()) return invalid_value;
-    check_guards(found->first, found->second.size);
-    used -= found->second.size;
+    const size_t size = found->second.size;
+    check_guards(found->first, size);
+    used -= size;
     counts.frees++;
-    keep_freed(pointer, found->second.size);
     blocks.erase(found);
+    enqueue(stream_of(nullptr), [=] { keep_freed(pointer, size); });
     return success;
 }
 
@@ -147,10 +149,13 @@ API int cudaMemGetInfo(size_t *unused, size_t *total) {
     return success;
 }
 
+// Let the host's memory not be locked in larger blocks than this.
+API void emulator_set_pinned_memory(size_t bytes) { most_pinned = bytes; }
+
 API int cudaHostAlloc(void **pointer, size_t size, unsigned) {
     Guard guard;
     if (Status refused = check_unsafe_call()) return refused;
-    if (posix_memalign(pointer, GUARD_BYTES, size + 1)) return out_of_memory;
+    if (size > most_pinned || posix_memalign(pointer, GUARD_BYTES, size + 1)) return out_of_memory;
     pinned[(uintptr_t)*pointer] = size;
     return success;
 }

@@ -1,5 +1,6 @@
-// Streams, which do everything at once.
+// Streams, which do everything at once, unless a test wants it late.
 #include "capture.h"
+#include "late.h"
 
 namespace emulator {
 
@@ -34,12 +35,14 @@ API int cudaStreamSynchronize(void *handle) {
     if (stream_of(handle) == &legacy_stream)
         if (Status refused = check_legacy_stream()) return refused;
     counts.synchronizations++;
+    run_all(*stream_of(handle)->queue);
     return success;
 }
 
 API int cudaStreamQuery(void *handle) {
     Guard guard;
-    return check_capture_of(stream_of(handle));
+    if (Status refused = check_capture_of(stream_of(handle))) return refused;
+    return stream_of(handle)->queue->waiting.empty() ? success : not_ready;
 }
 
 API int cudaStreamGetFlags(void *handle, unsigned *flags) {
@@ -59,6 +62,7 @@ API int cudaLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
 API int cudaStreamAddCallback(void *stream, void (*function)(void *, int, void *), void *data, unsigned) {
     Guard guard;
     if (Status refused = check_capture_of(stream_of(stream))) return refused;
+    run_all(*stream_of(stream)->queue);
     function(stream, success, data);
     return success;
 }
