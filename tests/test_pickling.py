@@ -25,7 +25,7 @@ from sknet.compile.extend import Rows as CommonRows
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
 from sknet.dask import MPIExchange, NCCLExchange, WorkerExchange
-from sknet.device import Device, Form, Issued, MetaArray, form_of
+from sknet.device import Device, Feed, Form, Issued, MetaArray, Transfers, form_of
 from sknet.engine import extend
 from sknet.estimators import (
     EstimatorSummary,
@@ -354,7 +354,9 @@ BOUND = {
     "sknet.callbacks.FitView": lambda: FitView(None),
     "sknet.compile.Compiled": lambda: compile(ops.tanh, (X,)),
     "sknet.compile.executors.NumpyProgram": lambda: NumpyProgram(plan()),
+    "sknet.device.Feed": lambda: Feed(Device("cpu"), [((), np.dtype("f8"))], 1, 1, print),
     "sknet.device.Issued": lambda: Issued(print, Device("cpu")),
+    "sknet.device.Transfers": lambda: Transfers(np.array),
     "sknet.core.extend.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
     "sknet.dask.MPIExchange": lambda: MPIExchange(communicator()),

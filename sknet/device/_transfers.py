@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -31,6 +31,9 @@ class Transfers:
     >>> there
     array([1., 1., 1.])
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("copies to a device cannot be pickled or copied")
 
     def __init__(self, from_host: Callable[[np.ndarray], Any]) -> None:
         self._from_host = from_host

@@ -466,6 +466,8 @@ class FakeTransfers(Transfers):
             if not target.flags.c_contiguous or not source.flags.c_contiguous:
                 raise RuntimeError("only contiguous arrays can be sent")
             self._waiting.append((target, source))
+            for counts in _counts:
+                counts.sent, counts.sent_bytes = counts.sent + 1, counts.sent_bytes + source.nbytes
         return self._done + len(self._waiting)
 
     def follow(self, mark: int) -> None:
@@ -473,8 +475,6 @@ class FakeTransfers(Transfers):
             target, source = self._waiting.pop(0)
             target._values[...] = source
             self._done += 1
-            for counts in _counts:
-                counts.sent, counts.sent_bytes = counts.sent + 1, counts.sent_bytes + source.nbytes
 
     def wait(self, mark: int) -> None:
         self.follow(mark)

@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 
 from sknet._scipy import SPECIAL_FUNCTIONS
 from sknet.core import PRIMITIVES
-from sknet.device import LinearAlgebra, Namespace, _cupy, _graphs
+from sknet.device import LinearAlgebra, Namespace, _cupy, _graphs, _transfers
 from tests.project import source_files
 
 __all__ = ["METHODS", "asked", "full_name", "recorded", "used_in_backend", "used_in_rules"]
@@ -39,9 +39,10 @@ METHODS = (
 )  # fmt: skip
 # What the backend calls on objects that CuPy gives it.
 ON_OBJECTS = (
-    "cupy.RawModule.get_function", "cupy.cuda.Graph.launch", "cupy.cuda.MemoryPool.free_bytes",
+    "cupy.RawModule.get_function", "cupy.cuda.Event.synchronize", "cupy.cuda.Graph.launch", "cupy.cuda.MemoryPool.free_bytes",
     "cupy.cuda.Stream.begin_capture", "cupy.cuda.Stream.end_capture", "cupy.cuda.Stream.is_capturing",
-    "cupy.ndarray.get",
+    "cupy.cuda.Stream.record", "cupy.cuda.Stream.synchronize", "cupy.cuda.Stream.wait_event", "cupy.ndarray.get",
+    "cupy.ndarray.set",
 )  # fmt: skip
 
 
@@ -90,7 +91,7 @@ def _in_namespace(node: ast.Attribute) -> str | None:
 
 def used_in_backend() -> Iterator[tuple[str, ast.Call | None]]:
     """Find the functions that the backend uses, and their calls: ``self._cupy.NAME(...)``, of any depth."""
-    for module in (_cupy, _graphs):
+    for module in (_cupy, _graphs, _transfers):
         for name, call in _used(inspect.getsource(module), _in_package):
             if call:
                 yield name, call

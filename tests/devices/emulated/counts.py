@@ -86,8 +86,14 @@ def idle() -> Iterator[None]:
 
 @contextmanager
 def late(what: str) -> Iterator[None]:
-    """Run work as late as CUDA permits: "copies", on streams but the default one, or "computing", on that."""
-    _loaded().emulator_set_late(("copies", "computing").index(what) + 1)
+    """Run work as late as CUDA permits.
+
+    Parameters
+    ----------
+    what : str
+        "copies", on streams other than the default one, "computing", on that, or "everything".
+    """
+    _loaded().emulator_set_late(("copies", "computing", "everything").index(what) + 1)
     try:
         yield
     finally:

@@ -3,20 +3,21 @@
 // A GPU may run the work of two streams in any order that their events leave open. With late copies, streams
 // other than the default one run when another stream, or the host, waits for them: who forgets to wait reads
 // what was there before. With late computing, the default stream does, and the others run at once: a copy that
-// does not wait for it overwrites what it has not read. Freed memory is free when the default stream is done
-// with what it had been given until then, as memory of CuPy's pool is.
+// does not wait for it overwrites what it has not read; so does the host where everything is late. Freed memory
+// is free when the default stream is done with what it had been given until then, as memory of CuPy's pool is.
 #include "late.h"
 
 namespace emulator {
 
-enum Which { none, copies, computing };
+enum Which { none, copies, computing, everything };
 
 extern Stream legacy_stream;
 static Which late = none;
 static std::vector<std::shared_ptr<Queue>> queues;  // those that ever had late work
 
 static bool is_late(const Stream *stream) {
-    return stream == &legacy_stream ? late == computing : late == copies && !stream->is_blocking;
+    if (stream == &legacy_stream) return late == computing || late == everything;
+    return !stream->is_blocking && (late == copies || late == everything);
 }
 
 std::shared_ptr<Queue> new_queue() { return std::make_shared<Queue>(); }
@@ -45,7 +46,7 @@ void enqueue(Stream *stream, Work work) {
     queues.push_back(stream->queue);
 }
 
-// 0: nothing is late; 1: copies; 2: computing.
+// 0: nothing is late; 1: copies; 2: computing; 3: everything.
 API void emulator_set_late(int which) {
     Guard guard;
     run_everything();

@@ -1,0 +1,153 @@
+"""Rows sent to a device whose streams run as late as CUDA permits: who does not wait gets wrong numbers."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from sknet.device import Device, Feed, active
+from sknet.device._transfers import StreamTransfers
+from tests.devices.emulated import counted, faults, late, without_page_locks
+from tests.engine.loop.streamed import CASES, SIZE, X, assert_same, limited
+from tests.engine.loop.test_streamed_rows import long_blocks, steps_on, trained
+
+__all__ = ["long_blocks"]  # a fixture
+
+CUDA = Device("cuda")
+LATE = ["copies", "computing", "everything"]
+cupy = importlib.import_module("cupy")
+
+
+# -- what the emulator does -------------------------------------------------------------------
+
+
+def sent(source, target, stream):
+    target.set(source, stream=stream)
+    return stream.record(cupy.cuda.Event(disable_timing=True))
+
+
+def pinned(values):
+    memory = np.frombuffer(cupy.cuda.alloc_pinned_memory(values.nbytes), values.dtype, len(values))
+    memory[...] = values
+    return memory
+
+
+def test_copies_come_when_somebody_waits_for_them():
+    x, y = cupy.zeros(4), cupy.zeros(4)
+    source, stream = pinned(np.ones(4)), cupy.cuda.Stream(non_blocking=True)
+    with late("copies"):
+        event = sent(source, x, stream)
+        assert not event.done
+        assert not stream.done
+        y += x
+        cupy.cuda.get_current_stream().wait_event(event)
+        y += x
+        assert event.done
+        np.testing.assert_array_equal(y.get(), np.ones(4))
+        event = sent(source, x, stream)
+        source[...] = 5  # too early
+        event.synchronize()
+        np.testing.assert_array_equal(x.get(), np.full(4, 5))
+
+
+def test_what_is_computed_comes_when_somebody_waits_for_it():
+    x, y = cupy.zeros(4), cupy.zeros(4)
+    sources, stream = [pinned(np.full(4, n)) for n in (1.0, 2.0)], cupy.cuda.Stream(non_blocking=True)
+    with late("computing"):
+        sent(sources[0], x, stream)
+        y += x
+        sent(sources[1], x, stream)  # too early
+        y += x
+        done = cupy.cuda.get_current_stream().record()
+        stream.wait_event(done)
+        sent(sources[0], x, stream)
+        np.testing.assert_array_equal(y.get(), np.full(4, 4))
+        np.testing.assert_array_equal(x.get(), np.ones(4))
+
+
+def test_a_copy_to_memory_that_is_freed_is_a_fault():
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with late("copies"):
+        sent(pinned(np.ones(4)), cupy.zeros(4), stream)
+        stream.synchronize()
+    assert faults() == ["something was written to 32 bytes of freed device memory"]
+
+
+# -- fits -------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("long_blocks")
+@pytest.mark.parametrize("what", LATE)
+@pytest.mark.parametrize("case", ["shuffled", "early stopping", "several inputs"])
+def test_fits_have_the_same_bits(case, what):
+    expected = CASES[case]("cuda")
+    with limited("cuda"), late(what):
+        assert_same(CASES[case]("cuda"), expected)
+
+
+ORDER = np.random.default_rng(0).permutation(len(X))
+
+
+@pytest.mark.usefixtures("long_blocks")
+@pytest.mark.parametrize(
+    ("wait", "what"),
+    [("follow", "copies"), ("wait", "everything"), ("mark", "computing")],
+    ids=["steps for a copy", "the host for a copy", "a copy for steps"],
+)
+def test_every_wait_matters(wait, what, monkeypatch):
+    expected = trained(steps_on(X, CUDA), ORDER)
+    with limited("cuda"), late(what):
+        assert_same(trained(steps_on(X, CUDA), ORDER), expected)
+    begun = cupy.cuda.get_current_stream().record()
+    monkeypatch.setattr(StreamTransfers, wait, lambda self, *mark: begun)
+    with limited("cuda"), late(what), np.errstate(all="ignore"):
+        try:
+            found = trained(steps_on(X, CUDA), ORDER)
+        except ValueError:  # what was not copied yet is NaN
+            return
+    assert any((mine != theirs).any() for mine, theirs in zip(found, expected, strict=True))
+
+
+def test_a_feed_ends_with_its_copies():
+    """Its memory, on both sides, is not free before."""
+
+    def write(start, stop, arrays):
+        arrays[0][...] = np.arange(start, stop)
+
+    with late("copies"), active(CUDA):
+        feed = Feed(CUDA, [((), np.dtype("f8"))], 20, 5, write)
+        feed.place_of(0)
+        feed.look_ahead()
+        del feed
+    assert not faults()
+
+
+@pytest.mark.usefixtures("long_blocks")
+def test_what_is_sent_and_launched():
+    counts = {}
+    for free in (4600, 1 << 20):
+        with limited("cuda", free=free):
+            steps = steps_on(X, CUDA)
+            for _ in range(2):
+                steps.run(ORDER, 0)
+            for n in (5, 20):
+                with counted() as counts[free, n]:
+                    assert len(steps.run(ORDER, 0, n).losses) == n
+        assert counts[free, 20].graph_launches == 20
+    few, many, resident, less = (counts[key] for key in [(4600, 5), (4600, 20), (1 << 20, 20), (1 << 20, 5)])
+    assert many.graph_nodes == resident.graph_nodes
+    assert many.launches == resident.launches
+    assert many.allocations == few.allocations
+    assert many.to_host == resident.to_host == 1
+    assert many.to_device - few.to_device == 7  # chunks of two batches
+    nbytes = many.to_device_bytes - few.to_device_bytes
+    assert nbytes - (resident.to_device_bytes - less.to_device_bytes) == 7 * 2 * SIZE * 6 * 4
+
+
+@pytest.mark.filterwarnings("ignore:Using synchronous transfer as pinned memory")
+def test_memory_that_cannot_be_locked():
+    expected = trained(steps_on(X, CUDA), ORDER)
+    for what in LATE:
+        cupy.get_default_pinned_memory_pool().free_all_blocks()
+        with without_page_locks(), limited("cuda"), late(what):
+            assert_same(trained(steps_on(X, CUDA), ORDER), expected)
