@@ -5,13 +5,13 @@ off, it costs nothing.
 """
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from sknet._locks import Lock
 from sknet.autograd._joint import Bundle
 from sknet.core import Primitive, Tensor, user_line
 from sknet.core.extend import Context, Node, exchange_push, line_of, modes, notes_of, push, shown
@@ -22,7 +22,7 @@ __all__ = ["detect_anomaly"]
 
 _forward_on = Primitive.forward_on
 _init = Node.__init__
-_lock = threading.Lock()
+_lock = Lock()
 _entered = 0
 
 

@@ -1,10 +1,10 @@
 """Compile: capture a function, plan it, and bind it to memory."""
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from sknet._locks import Lock
 from sknet._tree import leaves
 from sknet.compile import _internal as own
 from sknet.compile._capture import device_among, is_dense, trace
@@ -141,7 +141,7 @@ def prepared(
 _programs: OrderedDict[Any, tuple[Program, list[SparseSlot]]] = OrderedDict()
 
 
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def forget_plans() -> None:

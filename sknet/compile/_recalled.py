@@ -1,10 +1,10 @@
 """Compiled functions cached by a key of their structure, so that they need not be captured again."""
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
+from sknet._locks import Lock
 from sknet._tree import named_leaves
 from sknet.compile._compile import Prepared, compile, forget_plans, prepared
 from sknet.compile._compiled import Compiled, Takes
@@ -38,7 +38,7 @@ class Known(NamedTuple):
 
 # Functions by key; None for one whose key also includes its random stream.
 _known: OrderedDict[Hashable, Known | None] = OrderedDict()
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def recalled(

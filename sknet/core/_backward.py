@@ -1,9 +1,9 @@
 """Reverse mode: walk the tape from a result back to the leaves."""
 
-import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sknet._locks import Lock
 from sknet.core import _bind
 from sknet.core import _primitive as p
 from sknet.core._bind import Node, bind, operands_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["from_here", "gradients", "newest_first", "ones_like", "pull_back", "release", "zeros_like"]
 
-_accumulating = threading.Lock()  # several threads may add to the gradient of one leaf
+_accumulating = Lock()  # several threads may add to the gradient of one leaf
 
 
 def gradients(

@@ -9,12 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from threading import Lock, Thread
+from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
 import distributed
 import numpy as np
 
+from sknet._locks import Lock
 from sknet.dask._collections import Part
 from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
 from sknet.dask._order import held_out_rows

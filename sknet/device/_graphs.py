@@ -1,16 +1,16 @@
 """Graphs of what is issued on a CUDA device, which are launched as one."""
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from sknet._locks import Lock
 from sknet.device._device import Device
 from sknet.exceptions import DeviceError
 
 __all__ = ["Graph", "captured"]
 
-_lock = threading.Lock()  # what another thread frees or synchronises can break a capture
+_lock = Lock()  # what another thread frees or synchronises can break a capture
 
 
 class Graph:

@@ -2,12 +2,12 @@
 
 import inspect
 import re
-import threading
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sknet._locks import Lock
 from sknet.device import Device
 from sknet.exceptions import ShapeError, StateError
 from sknet.nn import init
@@ -33,7 +33,7 @@ __all__ = [
 
 M = TypeVar("M", bound=Module)
 
-_becoming = threading.RLock()
+_becoming = Lock()
 
 
 class Lazy(Module):

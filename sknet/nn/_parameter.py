@@ -1,6 +1,5 @@
 """Parameter: a tensor that a module learns, which may wait to be drawn."""
 
-import threading
 from collections.abc import Callable
 from copy import deepcopy
 from hashlib import blake2b
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
 
+from sknet._locks import Lock
 from sknet._random import check_random_state
 from sknet.core import Tensor, leaf_node
 from sknet.device import (
@@ -36,7 +36,7 @@ DEFAULT_DTYPE = "float32"
 
 # Reading the slot itself is the only way to see, without drawing, that nothing was drawn yet.
 _read_data = vars(Tensor)["data"].__get__
-_drawing = threading.RLock()
+_drawing = Lock()
 
 
 class Home(Protocol):

@@ -6,7 +6,6 @@ them has, a product waits for the scheduler, which takes many times longer than 
 
 import math
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from threadpoolctl import ThreadpoolController  # scikit-learn depends on it
+
+from sknet._locks import Lock
 
 if TYPE_CHECKING:
     from sknet.compile import Plan
@@ -77,7 +78,7 @@ class _Limits:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._limits: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # by what has set them
         self._before: list[tuple[Any, int]] = []  # limited libraries, and their numbers without limits
 
@@ -104,7 +105,7 @@ class _Limits:
 
         Libraries are not called: another thread may have been inside of them. The next limit restores them.
         """
-        self._lock, self._limits = threading.RLock(), WeakKeyDictionary()
+        self._limits = WeakKeyDictionary()
 
 
 def _blas() -> list[Any]:

@@ -1,8 +1,9 @@
 """Objects that wait for the next fit that can use them."""
 
-import threading
 from collections.abc import Hashable
 from typing import Any
+
+from sknet._locks import Lock
 
 __all__ = ["Idle"]
 
@@ -24,13 +25,12 @@ class Idle:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self.forget()
+        self._most, self._lock = most, Lock()
+        self._objects: list[tuple[Hashable, Any]] = []  # the first was used longest ago
 
     def forget(self) -> None:
-        """Let go of all objects; in a forked process too, where `take` may have been under way."""
-        self._objects: list[tuple[Hashable, Any]] = []  # the first was used longest ago
-        self._lock = threading.Lock()
+        """Let go of all objects."""
+        self._objects = []
 
     def take(self, form: Hashable) -> Any:
         """Take an object, which nobody else gets until it is given back.

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from sknet._locks import Lock
 from sknet.compile.executors.native._folder import (
     cache_directory,
     is_own_file,
@@ -38,17 +39,11 @@ _functions: dict[str, Callable[..., int]] = {}
 _failed: set[str] = set()
 _children: dict[str, subprocess.Popen[bytes] | None] = {}
 _threads: dict[str, threading.Thread] = {}
-_lock = threading.RLock()
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-    _children.clear()
+_lock = Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_children.clear)
 
 
 class Function:

@@ -7,11 +7,11 @@ import importlib.util
 import os
 import platform
 import sys
-import threading
 from collections.abc import Callable
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
+from sknet._locks import Lock
 from sknet.exceptions import CaptureError
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Runner:
             self.steps = self._function.wait()
 
 
-_first = threading.Lock()  # without it, threads that ask at the same time would each get a runner
+_first = Lock()  # without it, threads that ask at the same time would each get a runner
 _runners: dict[Callable[[], tuple[str, int]], Runner] = {}
 
 

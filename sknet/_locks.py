@@ -1,0 +1,47 @@
+"""Locks that are free in a forked process, where no thread is left that could release them."""
+
+import os
+import threading
+from weakref import WeakSet
+
+__all__ = ["Lock"]
+
+
+class Lock:
+    """A lock that a thread may take several times, and that nobody holds in a forked process.
+
+    What it guards may there be as another thread has left it in the midst of its work, so it must be valid
+    between any two changes.
+
+    Examples
+    --------
+    >>> lock = Lock()
+    >>> with lock, lock:
+    ...     print("held")
+    held
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+        _all.add(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+_all: WeakSet[Lock] = WeakSet()
+
+
+def _renew_all() -> None:
+    for lock in _all:
+        lock._renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
