@@ -14,7 +14,7 @@ from sknet.compile._views import Views
 from sknet.compile.executors import Program
 from sknet.compile.executors import program as new_program
 from sknet.compile.passes import optimize
-from sknet.device import Device
+from sknet.device import Device, product_precision
 from sknet.exceptions import CaptureError
 from sknet.ops import SparseSlot
 
@@ -57,7 +57,8 @@ def compile(
     Returns
     -------
     Compiled
-        Functions of the same structure share plan and source, which are cached.
+        Functions of the same structure share plan and source, which are cached. On a device, its products of
+        float32 arrays have the precision of this call (`sknet.device.products_in`), wherever it runs.
 
     Raises
     ------
@@ -122,15 +123,15 @@ def prepared(
 ) -> Prepared:
     """Capture a function and plan it; arguments and errors are those of `compile`."""
     graph, template = trace(function, args)
-    donors, device = _donors(args, donate), device_among(args)
-    key = (graph.key(), donors, exact, device)
+    donors, device, precision = _donors(args, donate), device_among(args), product_precision()
+    key = (graph.key(), donors, exact, device, precision)
     matrices, draws = graph.sparse_slots(), any("key" in e.params for e in graph.equations)
     with _lock:
         known = _programs.get(key)
         if known is None:
             graph, own_slots = _with_own_slots(graph)
             found, donated = _with_donations(optimize(graph, exact=exact), donors)
-            known = _programs[key] = new_program(found, donated, exact, device), own_slots
+            known = _programs[key] = new_program(found, donated, exact, device, precision), own_slots
             if len(_programs) > KEPT:
                 _programs.popitem(last=False)
         _programs.move_to_end(key)

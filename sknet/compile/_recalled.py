@@ -9,7 +9,7 @@ from sknet._tree import named_leaves
 from sknet.compile._compile import Prepared, compile, forget_plans, prepared
 from sknet.compile._compiled import Compiled, Takes
 from sknet.compile._key import key_of
-from sknet.device import device_of, is_array
+from sknet.device import device_of, is_array, product_precision
 from sknet.ops import SparseSlot
 
 __all__ = ["forget_programs", "recalled"]
@@ -89,7 +89,8 @@ def recalled(
         return compile(function, args, donate=donate, exact=exact, slots=slots)
     named, donate = named_leaves(args), tuple(donate)
     sparse = [leaf for _, leaf in named if isinstance(leaf, SparseSlot)]
-    key: Hashable = structure, donate, exact, tuple([(path, _form(leaf)) for path, leaf in named])
+    forms = tuple([(path, _form(leaf)) for path, leaf in named])
+    key: Hashable = structure, donate, exact, product_precision(), forms
     found = _find(key, stream)
     if found is not None:
         matrices = [sparse[place] for place in found.places]

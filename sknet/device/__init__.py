@@ -24,11 +24,13 @@ from sknet.device._feed import Feed
 from sknet.device._issued import Issued
 from sknet.device._meta import MetaArray
 from sknet.device._namespace import LinearAlgebra, Namespace
+from sknet.device._precision import PRECISIONS, arrays_in, check_precision, product_precision, products_in
 from sknet.device._products import Ending, Form, form_of
 from sknet.device._random import philox_uniform, stream_key
 from sknet.device._transfers import Transfers
 
 __all__ = [
+    "PRECISIONS",
     "Backend",
     "Device",
     "Ending",
@@ -40,10 +42,12 @@ __all__ = [
     "Namespace",
     "Transfers",
     "active",
+    "arrays_in",
     "available",
     "backend",
     "backend_of",
     "check_float_dtype",
+    "check_precision",
     "device_of",
     "form_of",
     "is_array",
@@ -51,6 +55,8 @@ __all__ = [
     "namespace",
     "on_device",
     "philox_uniform",
+    "product_precision",
+    "products_in",
     "register",
     "result_dtype",
     "stream_key",

@@ -176,12 +176,15 @@ class Backend(ABC):
     def finishes(self, form: Form, parts: Sequence[str]) -> bool:
         """Tell whether products of a `form` on the current device can have an `Ending` of these `parts`.
 
-        If so, they can also have a term. Arrays must then begin at multiples of 16 bytes.
+        The form's precision counts (`Form.in_precision`). If so, they can also have a term. Arrays must then
+        begin at multiples of 16 bytes.
         """
         return False
 
-    def products(self) -> "Callable[..., Callable[[], Any]]":
+    def products(self, precision: str = "float32") -> "Callable[..., Callable[[], Any]]":
         """Return a function of `x`, `y` and `out` that returns what computes ``matmul(x, y, out=out)``.
+
+        Factors of float32 may be rounded as a `precision` says (see `products_in`).
 
         A fourth argument is an `Ending` of parts for which `finishes` is true. Arrays of the current device
         are read and written where they are then. What one function has returned may share memory to work

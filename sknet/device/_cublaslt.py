@@ -15,10 +15,12 @@ from operator import or_
 from typing import Any, NamedTuple
 from weakref import finalize
 
-from sknet.device._products import Ending, Form, Matrices, form_of
+import numpy as np
+
+from sknet.device._products import NO_ENDING, Ending, Form, Matrices, form_of
 from sknet.exceptions import DeviceError
 
-__all__ = ["Library", "Products", "library"]
+__all__ = ["Library", "Products", "library", "multiplied"]
 
 ALIGNMENT = 256  # of addresses, in bytes; more is of no use
 OF_BATCH, OF_BATCH_STRIDE = 5, 6  # attributes of a matrix
@@ -45,13 +47,23 @@ class Kind(NamedTuple):
     scalar: Any
 
 
+KINDS = {
+    "float64": Kind(1, 70, ctypes.c_double),
+    "float32": Kind(0, 68, ctypes.c_float),
+    # Of arrays of float32, whose elements are rounded on the way to the tensor cores; sums are float32.
+    "tf32": Kind(0, 77, ctypes.c_float),
+    "bfloat16": Kind(0, 75, ctypes.c_float),
+}
+
+
 def _kind(dtype: str) -> Kind | None:
-    """Return how products of a dtype are computed: strictly in it, unless CuPy's CUPY_TF32 asks for TF32."""
-    if dtype == "float64":
-        return Kind(1, 70, ctypes.c_double)
-    if dtype == "float32":
-        return Kind(0, 77 if int(os.environ.get("CUPY_TF32", "0")) else 68, ctypes.c_float)
-    return None
+    """Return how products of a dtype, or in a precision, are computed; None if they are not.
+
+    Those of float32 are strictly so, unless CuPy's CUPY_TF32 asks for TF32.
+    """
+    if dtype == "float32" and int(os.environ.get("CUPY_TF32", "0")):
+        dtype = "tf32"
+    return KINDS.get(dtype)
 
 
 class Found(ctypes.Structure):
@@ -226,10 +238,19 @@ class Products:
         Returns so many bytes on the device, aligned to 256.
     stream : callable
         Returns the address of the current stream.
+    precision : str
+        Of products of float32 arrays; where cuBLASLt has none in it, they are float32.
     """
 
-    def __init__(self, on_device: Library, empty: Callable[[int], Any], stream: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        on_device: Library,
+        empty: Callable[[int], Any],
+        stream: Callable[[], int],
+        precision: str = "float32",
+    ) -> None:
         self._library, self._empty, self._stream = on_device, empty, stream
+        self._precision = precision
         self._workspace: Any = None
 
     def finished(self, x: Any, y: Any, out: Any, ending: Ending) -> Callable[[], None]:
@@ -247,7 +268,13 @@ class Products:
         form, (parts, vector, mask, term, factor) = form_of(x, y, out), ending
         arrays = y, x, out if term is None else term, out, vector, mask
         at = Places(*[0 if each is None else each.data.ptr for each in arrays])
-        return None if form is None else self._prepared(form, parts, at, factor, arrays)
+        if form is None:
+            return None
+        for each in dict.fromkeys((form.in_precision(self._precision), form)):
+            found = self._prepared(each, parts, at, factor, arrays)
+            if found is not None:
+                return found
+        return None
 
     def _prepared(
         self, form: Form, parts: Sequence[str], at: Places, factor: float, kept: Any
@@ -302,3 +329,32 @@ class Products:
         """Issue a product on the current stream; `arrays` are kept, as their addresses are."""
         place = ctypes.c_void_p(self._workspace.data.ptr), ctypes.c_size_t(nbytes)
         self._library.multiply(form, *given, *place, ctypes.c_void_p(self._stream()))
+
+
+def multiplied(cupy: Any, products: Products, x: Any, y: Any, out: Any) -> Any:
+    """Return ``matmul(x, y, out=out)`` at once, of arrays of one dtype; None if cuBLASLt does not do that.
+
+    Factors, and a result, that one strided product does not read and write, are copied.
+    """
+    if not (x.size and y.size) or x.shape[-1] != y.shape[-2 if y.ndim > 1 else 0]:
+        return None
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    shape = (*batch, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
+    if out is not None and (out.shape != shape or out.dtype != x.dtype):
+        return None
+    result = cupy.empty(shape, x.dtype) if out is None else out
+    product = products.prepared(x, y, result, NO_ENDING)
+    if product is None:
+        x, y = (
+            cupy.ascontiguousarray(a if a.ndim == 1 else cupy.broadcast_to(a, (*batch, *a.shape[-2:])))
+            for a in (x, y)
+        )
+        result = cupy.empty(shape, x.dtype)
+        product = products.prepared(x, y, result, NO_ENDING)
+    if product is None:
+        return None
+    product()
+    if out is None or result is out:
+        return result
+    out[...] = result
+    return out

@@ -11,10 +11,11 @@ import numpy as np
 
 from sknet._scipy import SPECIAL_FUNCTIONS, SpecialFunction, issparse
 from sknet.device._backend import Backend, Kernel, register
-from sknet.device._cublaslt import Library, Products, library
+from sknet.device._cublaslt import Library, Products, library, multiplied
 from sknet.device._device import Device
 from sknet.device._graphs import captured
 from sknet.device._namespace import Namespace
+from sknet.device._precision import product_precision
 from sknet.device._products import NO_ENDING, Ending, Form
 from sknet.device._transfers import StreamTransfers
 from sknet.exceptions import DeviceError, DeviceMemoryError
@@ -102,12 +103,13 @@ def _public(module: Any) -> dict[str, Any]:
     return {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
 
 
-def array_functions(cupy: Any, special: Any) -> Namespace:
+def array_functions(cupy: Any, special: Any, matmul: Callable[..., Any]) -> Namespace:
     """Return the functions of CuPy, and of its module of special functions, as rules call them."""
     functions = _public(cupy)
     functions |= {name: _special(name, getattr(special, name)) for name in SPECIAL_FUNCTIONS}
     functions |= {name: _reduction(functions[name], name != "min") for name in REDUCTIONS}
     linalg = SimpleNamespace(**_public(cupy.linalg) | {"solve": partial(_solve, cupy)})
+    functions["matmul"] = matmul
     own = {"add_rows_at": partial(_add_rows_at, cupy), "check_indices": _check_nothing, "linalg": linalg}
     return cast(Namespace, SimpleNamespace(**functions | own, native_passes=_no_native_passes))
 
@@ -135,7 +137,7 @@ class CupyBackend(Backend):
         self._sparse = cupyx.scipy.sparse
         self._lt_libraries: dict[int, Library] = {}  # by device
         self.memory_errors = (DeviceMemoryError, cupy.cuda.memory.OutOfMemoryError)
-        self.xp = array_functions(cupy, cupyx.scipy.special)
+        self.xp = array_functions(cupy, cupyx.scipy.special, self._matmul)
 
     @property
     def array_type(self) -> type:
@@ -191,11 +193,11 @@ class CupyBackend(Backend):
         on_device = self._lt_library()
         return on_device is not None and self._lt_products(on_device).takes(form, parts)
 
-    def products(self) -> Callable[..., Callable[[], Any]]:
+    def products(self, precision: str = "float32") -> Callable[..., Callable[[], Any]]:
         on_device = self._lt_library()
         if on_device is None:
-            return super().products()
-        made = self._lt_products(on_device)
+            return super().products(precision)
+        made = self._lt_products(on_device, precision)
 
         def product(x: Any, y: Any, out: Any, ending: Ending | None = None) -> Callable[[], Any]:
             if ending is None:
@@ -204,8 +206,19 @@ class CupyBackend(Backend):
 
         return product
 
-    def _lt_products(self, on_device: Library) -> Products:
-        return Products(on_device, self._bytes, self._stream_address)
+    def _lt_products(self, on_device: Library, precision: str = "float32") -> Products:
+        return Products(on_device, self._bytes, self._stream_address, precision)
+
+    def _matmul(self, x: Any, y: Any, out: Any = None) -> Any:
+        """Multiply as CuPy does, but in the present precision, if cuBLASLt does that."""
+        precision, on_device = product_precision(), None
+        if precision != "float32" and x.dtype == y.dtype == np.float32 and x.ndim + y.ndim > 2:
+            on_device = self._lt_library()
+        if on_device is not None:
+            result = multiplied(self._cupy, self._lt_products(on_device, precision), x, y, out)
+            if result is not None:
+                return result
+        return self._cupy.matmul(x, y) if out is None else self._cupy.matmul(x, y, out=out)
 
     def _lt_library(self) -> Library | None:
         """Return cuBLASLt on the current device; None if it is not installed."""

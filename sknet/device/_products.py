@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 __all__ = ["NO_ENDING", "Ending", "Form", "Matrices", "form_of"]
 
@@ -72,7 +72,7 @@ class Form(NamedTuple):
     Attributes
     ----------
     dtype : str
-        Name of the dtype.
+        Name of the dtype; or of the precision of products of float32 arrays, such as "tf32".
     number : int
         How many products.
     x, y, out : Matrices
@@ -91,6 +91,14 @@ class Form(NamedTuple):
     x: Matrices
     y: Matrices
     out: Matrices
+
+    def in_precision(self, precision: str) -> Self:
+        """Return the form of these products in a precision, if they are of float32 arrays.
+
+        Inner products of two vectors stay as they are: sums of losses and of squares are computed so.
+        """
+        is_inner = self.x.rows == self.y.columns == 1
+        return self if self.dtype != "float32" or is_inner else self._replace(dtype=precision)
 
     def __str__(self) -> str:
         shapes = f"({self.x.rows}, {self.x.columns}) @ ({self.y.rows}, {self.y.columns})"

@@ -7,7 +7,7 @@ from numpy.typing import DTypeLike
 
 from sknet._random import check_random_state
 from sknet.core import Tensor
-from sknet.device import Device, active, available, check_float_dtype, on_device
+from sknet.device import Device, active, available, check_precision, on_device
 from sknet.engine.loop import KeptSteps
 from sknet.engine.loop import _methods as many_steps
 from sknet.engine.predict import Predictors
@@ -30,6 +30,7 @@ from sknet.engine.state import (
 from sknet.engine.state import _methods as states
 from sknet.engine.step import Stepper, as_operands, checked_targets, forward, show_batch
 from sknet.engine.step import _functional as functional
+from sknet.exceptions import DtypeError
 from sknet.losses import Loss
 from sknet.nn import Module, is_lazy
 from sknet.nn.extend import latest
@@ -54,8 +55,9 @@ class Model:
     alpha : float, default=0.0
         Strength of the L2 penalty ``alpha / 2 * sum of squared weights / n_samples``, as in
         scikit-learn's networks. It applies to parameters with two or more axes, so not to biases.
-    dtype : {"float32", "float64"}, default="float32"
-        The dtype of parameters and computation.
+    dtype : {"float32", "float64", "tf32", "bfloat16"}, default="float32"
+        The dtype of parameters and computation. In the last two, all arrays are float32; on a GPU, matrix
+        products round their factors to 10 or 7 bits of the fraction, and add in float32.
     device : str or Device, default="cpu"
         The device to compute on.
     random_state : int, RandomState instance or None, default=None
@@ -89,7 +91,9 @@ class Model:
     random_state : RandomState
         Generator of the host's draws (shuffling, splits).
     dtype, device, compile : dtype, Device, bool or "auto"
-        As the parameters; `compile` may be assigned.
+        As the parameters; `compile` may be assigned. `dtype` is that of arrays.
+    precision : str
+        Of products: one of the names that the parameter `dtype` takes. May be assigned.
     memory : Memory
         The arrays behind all state, for code that trains in place.
 
@@ -116,6 +120,8 @@ class Model:
     _has_seen_output = False
     _kept_steps: KeptSteps | None = None  # of a training in parts; pickles of earlier versions have none
 
+    _rounded: str | None = None  # the precision of products, unless it is the dtype's own
+
     _seed: int | None = None  # of the random state of a slim model, which its pickle holds instead
 
     def __init__(
@@ -137,7 +143,8 @@ class Model:
             )
         self._hyper = checked_hyper(optimizer, loss, alpha)
         self.compile = _check_compile(compile)
-        self.dtype = check_float_dtype(dtype, where="a Model")
+        self.dtype, precision = check_precision(dtype, where="a Model")
+        self._rounded = None if precision == self.dtype.name else precision
         self.random_state = check_random_state(random_state)
         self.progress = Progress(counts_epochs=False)
         self._epoch = Epoch()
@@ -179,6 +186,26 @@ class Model:
     @alpha.setter
     def alpha(self, alpha: float) -> None:
         self.adopt(self.optimizer, self.loss_function, alpha)
+
+    @property
+    def precision(self) -> str:
+        """The precision of products: "float32", "float64", or, on a GPU, "tf32" or "bfloat16".
+
+        All but "float64" may be assigned to a model whose arrays are float32.
+        """
+        return self._rounded or self.dtype.name
+
+    @precision.setter
+    def precision(self, precision: str) -> None:
+        dtype, found = check_precision(precision, where="a Model")
+        if dtype != self.dtype:
+            raise DtypeError(
+                f"the arrays of this Model are {self.dtype}, and products in {found} have factors of "
+                f"{dtype}: make a new Model with dtype={found!r}"
+            )
+        if found != self.precision:
+            self._rounded = None if found == dtype.name else found
+            self.recompile()
 
     def adopt(
         self, optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: float, *, anew: bool = False

@@ -44,7 +44,7 @@ def parts_of(model: Model) -> Parts:
     module = model._store.module
     found: Parts = {
         **{"module": module, "loss": model.loss_function, "optimizer": model.optimizer, "alpha": model.alpha},
-        **{"dtype": str(model.dtype), "device": str(model.device), "compile": model.compile},
+        **{"dtype": model.precision, "device": str(model.device), "compile": model.compile},
         **{"random_state": model._stored_random_state},
         **{"has_seen_output": model._has_seen_output, "progress": list(model.progress)},
         "epoch": [model._epoch.began, model._epoch.rows],
@@ -128,7 +128,7 @@ def _fill(model: Model, slots: Mapping[str, Any], resting: Mapping[str, Any]) ->
     for name, kept in resting.items():
         if any((array.shape, array.dtype) != (frozen.get(name), memory.dtype) for array in kept.values()):
             raise StateError(f"the state of {name!r} has another shape than the parameter")
-    with active(model.device):
+    with active(model.device, model.precision):
         for name, arrays in slots.items():
             memory.layout.check(arrays)
             for parameter, view in memory.layout.views(memory.slots[name]).items():

@@ -59,7 +59,7 @@ def temperature_of(fit: "Fit") -> Any:
     if fit.recipe.calibrate is None or fit.validation is None:
         return None
     model, batches = fit.model, fit.validation.batches
-    with active(model.device):
+    with active(model.device, model.precision):
         parts = [batches.take(chosen).X for chosen, _ in batches.parts(None)]
         outputs = np.concatenate([to_host(predict_raw(model, part)) for part in parts]).astype(np.float64)
     y, weight = to_host(batches.y), None if batches.weight is None else to_host(batches.weight)

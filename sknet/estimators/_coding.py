@@ -260,7 +260,7 @@ class BaseTransformer(Coding, NamedOptions):
         )
         with np.errstate(all="ignore"):
             found = part_rows(model, codes, DECODER, targets.head(model.loss_function))
-        with active(model.device):
+        with active(model.device, model.precision):
             return to_device(targets.restore(found), device_of(first_input(codes)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -285,7 +285,7 @@ class BaseTransformer(Coding, NamedOptions):
         output = to_device(self._predicted(as_host(X)), model.device)
         y = targets.encode(self._learned(X, y))
         weight = without_padding(targets, X, y, on_host(sample_weight), model.dtype)
-        with active(model.device):
+        with active(model.device, model.precision):
             loss, _ = mean_loss(model, output, y, weight)
         return -loss
 

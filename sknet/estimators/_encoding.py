@@ -62,7 +62,7 @@ def _decided(fit: "Fit") -> TableEncoder:
     # A frame has a dtype for each column, and is computed with in the smaller precision.
     is_double = str(getattr(fit.given.X, "dtype", "")).endswith("float64")
     auto = "float64" if is_double else "float32"
-    encoder.dtype = auto if fit.recipe.dtype == "auto" else fit.recipe.dtype
+    encoder.dtype = auto if fit.recipe.dtype == "auto" else fit.recipe.array_dtype
     return encoder
 
 

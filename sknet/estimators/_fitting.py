@@ -165,9 +165,9 @@ class Fit:
 
     @property
     def dtype(self) -> Any:
-        """In which precision it computes."""
+        """Of the arrays that it computes with."""
         if self.recipe.dtype != "auto":
-            return self.recipe.dtype
+            return self.recipe.array_dtype
         inputs = self.X.values() if isinstance(self.X, dict) else [self.X]
         real = [x.dtype for x in inputs if x.dtype.kind == "f"]
         return np.result_type(*real) if real else np.dtype(self.recipe.other_dtype)

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._set_output import _get_container_adapter
 from sklearn.utils.validation import _check_feature_names, _check_feature_names_in, check_is_fitted
 
-from sknet.device import device_of, is_array, to_device, to_host
+from sknet.device import arrays_in, device_of, is_array, to_device, to_host
 from sknet.engine import Model
 from sknet.engine.extend import layer_rows, model_layer
 from sknet.estimators._encoded import Encoded
@@ -172,7 +172,7 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.array_api_support = True
-        dtype = getattr(self, "dtype", "auto")
+        dtype = arrays_in(getattr(self, "dtype", "auto"))
         tags.transformer_tags.preserves_dtype = ["float64", "float32"] if dtype == "auto" else [dtype]
         return tags
 

@@ -192,7 +192,7 @@ def _joined(models: Sequence[Model]) -> Model:
         loss=Averaged([model.loss_function for model in models]),
         optimizer=first.optimizer,
         alpha=first.alpha,
-        dtype=first.dtype,
+        dtype=first.precision,
         device=first.device,
         random_state=first.random_state,
         compile=first.compile,

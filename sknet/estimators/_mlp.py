@@ -129,9 +129,10 @@ class MLPClassifier(NamedPerceptron, Decisions):
         their numbers multiply the sample weights. Rows that are held out keep their weights.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64"}, default="auto"
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
         In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data.
+        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
+        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
     random_state : int, RandomState instance or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 
@@ -324,9 +325,10 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         their numbers multiply the sample weights. Rows that are held out keep their weights.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64"}, default="auto"
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
         In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data.
+        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
+        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
     random_state : int, RandomState instance or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 

@@ -152,9 +152,10 @@ class NetClassifier(NetOptions, SequenceClassifier):
         their numbers multiply the sample weights. Rows that are held out keep their weights.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64"}, default="auto"
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
         In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data.
+        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
+        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
     random_state : int, RandomState instance or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 
@@ -347,9 +348,10 @@ class NetRegressor(NetOptions, SequenceRegressor):
         their numbers multiply the sample weights. Rows that are held out keep their weights.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64"}, default="auto"
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
         In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data.
+        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
+        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
     random_state : int, RandomState instance or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 

@@ -7,7 +7,7 @@ from numpy.random import RandomState
 
 from sknet import nn
 from sknet._params import same
-from sknet.device import device_of
+from sknet.device import arrays_in, device_of
 from sknet.engine import Model
 from sknet.engine.extend import any_sparse, first_input, minimises_alike, n_rows
 from sknet.estimators._encoded import Encoded
@@ -110,6 +110,8 @@ def take_model(fit: "Fit") -> None:
         # a failure has no effect.
         fit.model = estimator.model_ if fit.incremental else estimator.model_.copy()
         estimator._frozen = freeze(fit.model.module, recipe.frozen, estimator._frozen)
+        if recipe.dtype != "auto":
+            fit.model.precision = recipe.dtype
         hyper = recipe.optimizer, fit.loss, recipe.alpha
         if not (fit.incremental and minimises_alike(fit.model, *hyper)):
             fit.model.adopt(*hyper)
@@ -122,7 +124,7 @@ def take_model(fit: "Fit") -> None:
         loss=fit.loss,
         optimizer=recipe.optimizer,
         alpha=recipe.alpha,
-        dtype=fit.dtype,
+        dtype=fit.dtype if recipe.dtype == "auto" else recipe.dtype,
         device=device_of(first_input(fit.X)) if recipe.device == "auto" else recipe.device,
         # What a resumed fit draws is in its checkpoint: NumPy's global state is nothing to it.
         random_state=RandomState() if fit.saved and random_state is None else random_state,
@@ -202,6 +204,8 @@ def _check_network(fit: "Fit") -> None:
         )
     for name, value in fit.recipe.lasting_parameters().items():
         before = fit.estimator._lasting.get(name)
+        if name == "dtype" and arrays_in(value) == arrays_in(before):
+            continue  # weights of one dtype can be trained with products of any precision
         if not same(value, before):
             now = getattr(fit.estimator, name, None) if value is None else value
             raise ValueError(

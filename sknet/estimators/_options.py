@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet._validation import Interval, Options, StrOptions
 from sknet.callbacks.extend import check_callbacks
-from sknet.device import active, device_of
+from sknet.device import PRECISIONS, active, device_of
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
@@ -47,7 +47,7 @@ CONSTRAINTS: dict[str, Any] = {
     "callbacks": "no_validation",
     "frozen": "no_validation",
     "device": [str],
-    "dtype": [StrOptions({"float32", "float64", "auto"})],
+    "dtype": [StrOptions({"auto", *PRECISIONS})],
     "random_state": ["random_state"],
 }
 

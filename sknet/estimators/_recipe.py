@@ -11,6 +11,7 @@ import numpy as np
 from sknet._constraints import is_plain
 from sknet._params import validate_parameters
 from sknet.callbacks import Callback
+from sknet.device import arrays_in
 from sknet.engine.extend import Settings
 from sknet.estimators._architecture import Architecture
 from sknet.losses import Loss
@@ -52,7 +53,8 @@ class Recipe:
     class_weight : dict, list of dict, str or None
         How much each class counts.
     dtype, other_dtype : str
-        The precision of the computation; "auto" is that of X, and `other_dtype` if X has no floats.
+        The precision of the computation; "auto" is that of X, and `other_dtype` if X has no floats. That of
+        arrays is `array_dtype`.
     device : str
         The device of the computation; "auto" is that of X.
     validation_split : splitter, pair of arrays or None
@@ -127,9 +129,14 @@ class Recipe:
     encoder: "TableEncoder | None" = None
     n_members: int | None = None
 
+    @property
+    def array_dtype(self) -> str:
+        """The dtype of arrays: `dtype`, but "float32" if only products have another precision."""
+        return arrays_in(self.dtype)
+
     def accepted_dtypes(self) -> list[type]:
         """Return the dtypes of X that are kept; all others are converted to the first."""
-        first = self.other_dtype if self.dtype == "auto" else self.dtype
+        first = self.other_dtype if self.dtype == "auto" else self.array_dtype
         return [np.float32, np.float64] if first == "float32" else [np.float64, np.float32]
 
     def lasting_parameters(self) -> dict[str, Any]:

@@ -217,7 +217,10 @@ class Summarized(BaseEstimator):
             yield "epochs", f"{epochs}{best}"
             ended = {name: column[-1] for name, column in self.history_.items() if name not in ("lr", "time")}
             yield "last epoch", ", ".join(f"{name} {value:.4g}" for name, value in ended.items())
-        yield "computes in", f"{self.model_.dtype} on {self.model_.device}"
+        model = self.model_
+        # On the CPU products have the precision of arrays.
+        precision = model.dtype if model.device.kind == "cpu" else model.precision
+        yield "computes in", f"{precision} on {model.device}"
 
     def _html_repr(self) -> str:
         """Return scikit-learn's diagram, and below it the network if there is one."""

@@ -7,10 +7,11 @@ operations on a GPU are counted (`counted`): allocations, and copies to the host
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -19,11 +20,12 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from sknet.device import Backend, Device, Ending, Form, Transfers, register
+from sknet.device import Backend, Device, Ending, Form, Transfers, product_precision, register
 from sknet.device._cupy import array_functions
 from sknet.exceptions import DeviceError, DeviceMemoryError
 from tests.devices import kernels, signatures
 from tests.devices.finished import finish
+from tests.devices.rounding import BITS, rounded
 
 N_DEVICES = 2
 FREE_MEMORY = 1 << 20  # bytes
@@ -35,7 +37,8 @@ class Counts:
     """Counts of events on the fake devices: `launches` are of generated kernels and of the library's.
 
     `nbytes` are those of the arrays that launches are given, each array once for each launch; `sent_bytes`
-    those of `sent` arrays, which were copied beside what the device computes.
+    those of `sent` arrays, which were copied beside what the device computes; `precisions` are those of matrix
+    products of float32 arrays.
     """
 
     allocations: int = 0
@@ -45,6 +48,7 @@ class Counts:
     nbytes: int = 0
     sent: int = 0
     sent_bytes: int = 0
+    precisions: Counter[str] = field(default_factory=Counter)
 
 
 _counts: list[Counts] = []
@@ -422,6 +426,26 @@ for _name, _ufunc in {
     setattr(FakeArray, f"__{_name}__", _operator(_ufunc, "plain"))
 
 
+def _bits_of(x: FakeArray, y: FakeArray, precision: str) -> int | None:
+    """Return how many bits of the fraction the factors of a product keep; None for all. It is counted."""
+    if not x.dtype == y.dtype == np.float32:
+        return None
+    shape = (x.shape[-2:-1] or (1,), y.shape[-1:] if y.ndim > 1 else (1,))
+    if shape == ((1,), (1,)):
+        precision = "float32"
+    for counts in _counts:
+        counts.precisions[precision] += 1
+    return BITS.get(precision)
+
+
+def _multiplied(x: Any, y: Any, out: Any, precision: str) -> Any:
+    bits = _bits_of(x, y, precision)
+    if bits is not None and not _is_idle.get():
+        _check_place((x, y, out), _current.get())
+        x, y = (FakeArray(rounded(each._values, bits), each.index) for each in (x, y))
+    return cupy.matmul(x, y) if out is None else cupy.matmul(x, y, out=out)
+
+
 class FakeCSR:
     """A sparse matrix of the fake device."""
 
@@ -492,7 +516,10 @@ class FakeBackend(Backend):
     memory_errors = (DeviceMemoryError, FakeOutOfMemoryError)
 
     def __init__(self) -> None:
-        self.xp = _Namespace(**vars(array_functions(cupy, special)))
+        self.xp = _Namespace(**vars(array_functions(cupy, special, self._matmul)))
+
+    def _matmul(self, x: Any, y: Any, out: Any = None) -> Any:
+        return _multiplied(x, y, out, product_precision())
 
     def check(self, device: Device) -> None:
         if device.index >= N_DEVICES:
@@ -545,15 +572,20 @@ class FakeBackend(Backend):
         return [on_device(run) for run in kernels.compiled(source, names)]
 
     def finishes(self, form: Form, parts: Sequence[str]) -> bool:
-        return _is_finishing.get() and (form.dtype == "float32" or (form.dtype == "float64" and not parts))
+        return _is_finishing.get() and (form.dtype != "float64" or not parts)
 
-    def products(self) -> Callable[..., Callable[[], Any]]:
+    def products(self, precision: str = "float32") -> Callable[..., Callable[[], Any]]:
         def product(x: Any, y: Any, out: Any, ending: Ending | None = None) -> Callable[[], Any]:
             if ending is None:
-                return self._product(x, y, out)
+                return lambda: _multiplied(x, y, out, precision)
             parts, vector, mask, term, factor = ending
             arrays = x, y, out, vector, mask, term
-            return lambda: _launch(_do_nothing if _is_idle.get() else finish, *arrays, parts, factor)
+
+            def finished() -> None:
+                bits = _bits_of(x, y, precision)
+                _launch(_do_nothing if _is_idle.get() else finish, *arrays, parts, factor, bits)
+
+            return finished
 
         return product
 

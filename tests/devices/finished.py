@@ -4,15 +4,21 @@ from typing import Any
 
 import numpy as np
 
+from tests.devices.rounding import rounded
+
 __all__ = ["finish"]
 
 
-def finish(x: Any, y: Any, out: Any, vector: Any, mask: Any, term: Any, parts: Any, factor: float) -> None:
+def finish(
+    x: Any, y: Any, out: Any, vector: Any, mask: Any, term: Any, parts: Any, factor: float, bits: int | None
+) -> None:
     """Compute ``x @ y`` and its ending; here a mask is an array of bool.
 
-    Operations are rounded one by one, in the order of the kernels that would do it otherwise; but sums are
-    NumPy's.
+    Factors keep some `bits` of their fractions, or all. Operations are rounded one by one, in the order of
+    the kernels that would do it otherwise; but sums are NumPy's.
     """
+    if bits is not None:
+        x, y = rounded(x, bits), rounded(y, bits)
     np.matmul(x, y, out=out)
     if term is not None:
         np.add(out, out.dtype.type(factor) * term, out=out)

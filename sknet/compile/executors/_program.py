@@ -48,7 +48,13 @@ class Program(Protocol):
         """
 
 
-def program(graph: Graph, donated: Mapping[Variable, Variable], exact: bool, device: Device) -> Program:
+def program(
+    graph: Graph,
+    donated: Mapping[Variable, Variable],
+    exact: bool,
+    device: Device,
+    precision: str = "float32",
+) -> Program:
     """Plan a graph for a device and write the source that executes it.
 
     Parameters
@@ -61,6 +67,8 @@ def program(graph: Graph, donated: Mapping[Variable, Variable], exact: bool, dev
         Whether results must equal those of the primitives' own forwards to the last bit.
     device : Device
         Where it will run.
+    precision : str, default="float32"
+        Of products of float32 arrays on a device (see `sknet.device.products_in`).
 
     Returns
     -------
@@ -86,4 +94,4 @@ def program(graph: Graph, donated: Mapping[Variable, Variable], exact: bool, dev
         return NumpyProgram.of(graph, donated, exact)
     from sknet.compile.executors.device import CupyProgram  # a twentieth of an import, and few have a device
 
-    return CupyProgram.of(graph, donated, exact, device)
+    return CupyProgram.of(graph, donated, exact, device, precision)

@@ -71,7 +71,7 @@ class DeviceSteps(Steps):
         self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
         self._per_step = 1.0  # seconds; so that the first block has one step
         self._nbytes_of_chunks = 0
-        with active(model.device):
+        with active(model.device, model.precision):
             with self._asking("the rows of the data"):
                 self._rows = DeviceRows(batches)
             self._nbytes_of_chunks = self._rows.nbytes_of_chunks
@@ -132,7 +132,7 @@ class DeviceSteps(Steps):
 
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
         model, shape = self.model, self._output.shape
-        with active(model.device):
+        with active(model.device, model.precision):
             _, n_rows = self.batches.part(order, first)
             most = min(most, self._most)
             if outputs is not None:
@@ -217,7 +217,8 @@ class DeviceSteps(Steps):
 def made_of(model: "Model") -> tuple[Any, ...]:
     """Return the objects that a step on a device is made of, besides the network."""
     flat, slots = model.memory.flat_buffers()
-    return flat, *slots.values(), model.loss_function, model.optimizer, model.alpha, model.memory.key
+    numbers = model.alpha, model._rounded, model.memory.key
+    return flat, *slots.values(), model.loss_function, model.optimizer, *numbers
 
 
 def are_same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:

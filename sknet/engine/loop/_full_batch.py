@@ -89,7 +89,7 @@ def minimize(
     >>> loss < 1e-6
     True
     """
-    with active(model.device):
+    with active(model.device, model.precision):
         X, y, weight = batches.take(slice(None))
     model.materialize(X)
     show_batch(model, X)
@@ -100,7 +100,7 @@ def minimize(
         objective = _Objective(fit, (X, y, weight), guard, hooks)
         latest = objective.latest
         try:
-            with guard, active(model.device), np.errstate(all="ignore"):
+            with guard, active(model.device, model.precision), np.errstate(all="ignore"):
                 if not objective.begin():
                     found = model.optimizer.minimize(
                         objective.value_and_grad, latest[0], max_iter, tol, verbose, objective.remember
@@ -217,7 +217,7 @@ def _number(penalty: Any) -> float:
 def _reported(model: "Model", X: Any, y: Any, weight: Any) -> float:
     """Return the reported objective: regression losses as the mean over outputs."""
     trained = [parameter for parameter in model.module.parameters() if parameter.requires_grad]
-    with no_grad(), active(model.device):
+    with no_grad(), active(model.device, model.precision):
         output = model(X)
         data, penalty = batch_terms(model, output, y, weight, trained)
         data, penalty = batch_as_reported(model, output, y, weight, data, penalty)

@@ -206,7 +206,7 @@ class Loop:
         """Train until the limit of epochs or a callback ends it."""
         fit = self._fit
         # Non-finite numbers raise an error that says where; NumPy's warnings before it are noise.
-        with self.guard, active(fit.model.device), np.errstate(all="ignore"):
+        with self.guard, active(fit.model.device, fit.model.precision), np.errstate(all="ignore"):
             stopped = hooks.begin()
             while self._number is not None or (not stopped and self._goes_on()):
                 several = self._at_once(hooks)

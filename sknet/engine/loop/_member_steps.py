@@ -150,7 +150,7 @@ class MemberSteps(Steps):
         return (
             *(self.captured(n_rows).key for n_rows in sizes),
             tuple(model.memory.layout.shapes.items()),
-            (model.dtype, model.device, self.check_finite, batches.n_samples, batches.size),
+            (model.precision, model.device, self.check_finite, batches.n_samples, batches.size),
             tuple(zip(inputs, map(str, kinds), strict=True)),
             (model.memory.slot_names, tuple(model.memory.untrained), tuple(model.buffers)),
             tuple(self.optimizer.hyper(1, model.progress)),
@@ -197,7 +197,7 @@ class MemberSteps(Steps):
         def one(x: Any, dtype: Any) -> Variable:
             return Variable((n_rows, *x.shape[1:]), dtype)
 
-        with active(model.device):
+        with active(model.device, model.precision):
             flat, slots = model.memory.flat_buffers()
             hyper = {name: Variable((), flat.dtype) for name in self.optimizer.hyper(1, model.progress)}
             X = each_input(one, batches.X, batches.input_dtype)
@@ -213,7 +213,7 @@ class MemberSteps(Steps):
     def move(self, place: Place) -> None:
         """Let the model keep its arrays where the stack reads and writes them."""
         model = self.model
-        with active(model.device):
+        with active(model.device, model.precision):
             for name, array in model.buffers.items():
                 place.untrained[name][...] = array
             model.memory.move(place.flat, place.slots, place.untrained)

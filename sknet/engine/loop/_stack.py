@@ -50,7 +50,7 @@ class StackPlan:
         first = members[0]
         self.members, self.device = list(members), first.model.device
         self._owner = backend(self.device.kind)
-        with active(self.device):
+        with active(self.device, first.model.precision):
             keys = np.array([member.model.memory.key for member in members], np.int64).T
             self.key = tuple(to_device(np.ascontiguousarray(x), self.device) for x in keys)
             self.programs = {n_rows: self._program(n_rows) for n_rows in first.sizes}

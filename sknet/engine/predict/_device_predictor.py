@@ -32,17 +32,26 @@ class DevicePredictor:
         Computes the raw output: ``by(module, scope, args)``.
     device : Device
         Where all of this is.
+    precision : str
+        Of products of float32 arrays.
     """
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a DevicePredictor holds programs of this process and cannot be pickled or copied")
 
     def __init__(
-        self, module: Module, layout: Layout, flat: Any, head: Head | None, by: Pass, device: Device
+        self,
+        module: Module,
+        layout: Layout,
+        flat: Any,
+        head: Head | None,
+        by: Pass,
+        device: Device,
+        precision: str,
     ) -> None:
         self.flat = flat
         self._module, self._layout, self._head, self._by = module, layout, head, by
-        self._device = device
+        self._device, self._precision = device, precision
         # One tuple, so that a thread never combines a program with another thread's fingerprint.
         self._made: tuple[Fingerprint | None, Any, list[Any]] = (None, None, [])
 
@@ -52,7 +61,7 @@ class DevicePredictor:
 
     def __call__(self, X: Any) -> Any:
         """Return the result for a chunk of rows on the device, as a new array."""
-        with active(self._device):
+        with active(self._device, self._precision):
             fingerprint, shape, waiting = self._made
             if shape != _shape_of(X) or fingerprint is None or not fingerprint.holds():
                 waiting = []

@@ -197,7 +197,7 @@ def _in_blocks(model: "Model", X: Any, compute: Callable[[Any], list[Any]], size
     whole: list[Any] = [None] * len(parts)
     for start in range(0, n_samples, size):
         rows = np.arange(start, min(start + size, n_samples))
-        with active(model.device):
+        with active(model.device, model.precision):
             for i, found in enumerate(compute(rows)):
                 if found is None:
                     continue

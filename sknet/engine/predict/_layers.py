@@ -208,9 +208,11 @@ def part_rows(model: "Model", X: Any, path: str, head: Head | None = None) -> An
     found = _by_programs(model, X, f"part {path}", head, part, n_rows)
     if found is not None:
         return found
-    return in_chunks(
-        lambda chunk: apply_head(head, predict_raw(model, chunk, part)), X, n_rows, model.dtype, model.device
-    )
+
+    def compute(chunk: Any) -> Any:
+        return apply_head(head, predict_raw(model, chunk, part))
+
+    return in_chunks(compute, X, n_rows, model.dtype, model.device, model.precision)
 
 
 def _by_programs(model: "Model", X: Any, name: str, head: Head | None, by: Pass, n_rows: int) -> Any:
@@ -315,7 +317,7 @@ def _on_one_row(model: "Model", X: Any) -> Callable[[Pass], Any]:
 
     def compute(by: Pass) -> Any:
         row = each_input(one_row, X)
-        with active(model.device):
+        with active(model.device, model.precision):
             return evaluate(model, row, by)
 
     def one_row(x: Any) -> Any:

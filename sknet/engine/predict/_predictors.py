@@ -119,8 +119,8 @@ class Predictors:
             return None
         predictor = self._on_device.get(name)
         if predictor is None or not predictor.is_for(flat, head):
-            place = device_of(flat)
-            predictor = DevicePredictor(memory.module, memory.layout, flat, head, by, place)
+            of = memory.module, memory.layout, flat, head, by, device_of(flat), model.precision
+            predictor = DevicePredictor(*of)
             self._on_device[name] = predictor
         try:
             return predictor(X)

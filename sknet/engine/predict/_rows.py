@@ -156,7 +156,9 @@ def chunk_rows_of(model: "Model", X: Any) -> int:
     return chunk_rows(model, row_shapes(X), each_input(lambda x: computed_dtype(x, model.dtype), X))
 
 
-def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, device: Device) -> Any:
+def in_chunks(
+    compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, device: Device, precision: str | None = None
+) -> Any:
     """Return the results for all rows, computed chunk by chunk.
 
     Parameters
@@ -171,6 +173,8 @@ def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, devi
         The computing dtype.
     device : Device
         The device of computation and result.
+    precision : str, default=None
+        Of products there, as for `sknet.device.active`.
 
     Returns
     -------
@@ -207,7 +211,7 @@ def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, devi
     for start in range(0, n_samples, rows):
         part = slice(start, min(start + rows, n_samples))
         chunk = each_input(chunk_of, X)
-        with active(device):
+        with active(device, precision):
             result = compute(chunk)
             if n_samples <= rows:
                 return result
@@ -326,7 +330,7 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
         comes_again = rows < n_rows(X) and n_rows(chunk) == rows
         return predict_chunk(model, chunk, comes_again, name, head, by)
 
-    return in_chunks(compute, X, rows, model.dtype, model.device)
+    return in_chunks(compute, X, rows, model.dtype, model.device, model.precision)
 
 
 def predict_chunk(

@@ -117,7 +117,7 @@ def rollback_of(model: "Model") -> Callable[[], None]:
     >>> model.progress.step
     0
     """
-    memory, progress, hyper = model.memory, model.progress, model._hyper
+    memory, progress, hyper, precision = model.memory, model.progress, model._hyper, model.precision
     with active(memory.device):
         flat, slots = memory.packed(), memory.copied_slots()
         buffers = {name: array.copy() for name, array in memory.buffers.items()} if memory.has_buffers else {}
@@ -129,6 +129,7 @@ def rollback_of(model: "Model") -> Callable[[], None]:
                 if parameter.requires_grad != is_trained:
                     parameter.requires_grad = is_trained
         model.adopt(*hyper)
+        model.precision = precision
         optimizer = OptimizerState(progress.step, slots)
         model.load(ModelState(Arrays(layout, flat), optimizer, buffers, progress))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sknet.core import Tensor, carry, is_capturing, note_write, release
-from sknet.device import is_array, on_device, to_device
+from sknet.device import active, is_array, on_device, to_device
 from sknet.engine.state import Gradient, ModelState, arguments, averaging, stepping_optimizer
 from sknet.engine.step._batch_terms import as_operands, batch_terms, checked_targets
 from sknet.engine.step._checks import check_output, check_reached, recorded, warn_of_probabilities
@@ -71,7 +71,10 @@ def evaluate(model: "Model", X: Any, by: Any) -> Any:
         What `by` returns.
     """
     module = model.materialize(X).memory.module
-    return by(module, Scope(_averages(model), False), arguments(as_operands(model, X)))
+    if model.device.kind == "cpu":
+        return by(module, Scope(_averages(model), False), arguments(as_operands(model, X)))
+    with active(model.device, model.precision):
+        return by(module, Scope(_averages(model), False), arguments(as_operands(model, X)))
 
 
 def _averages(model: "Model") -> dict[Any, Tensor]:

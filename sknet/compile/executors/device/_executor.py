@@ -6,6 +6,7 @@ stream; nothing is copied from or to the host, and no memory is allocated except
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from sknet.compile.executors.device._reductions import is_fusible, is_of_blocks,
 from sknet.compile.executors.device._reductions import scratch_of as partials_of
 from sknet.compile.executors.device._rows import has_operands, is_in_rows, row_kernel, shapes_of_rows
 from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
-from sknet.device import Device, Ending, backend
+from sknet.device import Device, Ending, Form, backend, products_in
 from sknet.ops import SparseSlot
 
 __all__ = ["KERNELS", "CupyProgram"]
@@ -40,6 +41,8 @@ class CupyProgram:
         The device.
     exact : bool, default=False
         Whether to call only the primitives' own kernels, one per equation.
+    precision : str, default="float32"
+        Of products of float32 arrays.
 
     Attributes
     ----------
@@ -62,12 +65,13 @@ class CupyProgram:
             "it again"
         )
 
-    def __init__(self, plan: Plan, device: Device, exact: bool = False) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, device: Device, exact: bool = False, precision: str = "float32") -> None:
+        self.plan, self._precision = plan, precision
+        self._calls = False  # functions, which multiply in the precision of the moment
         self._device, self._owner = device, backend(device.kind)
         self._writer = Writer(plan, exact)
         self._exact, self._needs = exact, _needs_of(plan.groups, exact)
-        self._products = self._owner.products  # one object: what it prepares shares memory
+        self._products = partial(self._owner.products, precision)  # what one object prepares shares memory
         self._kernels: list[Kernel] = []
         for group in plan.groups:
             self._write(group)
@@ -77,13 +81,21 @@ class CupyProgram:
         with self._owner.activate(device):
             self._compile(module)
             self._constants = {x: self._owner.from_host(value, device) for x, value in plan.constants.items()}
-        head = f"# device: {device}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
+        how = "" if precision == "float32" else f", products in {precision}"
+        head = f"# device: {device}{how}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
         self.source = self._writer.source(head)
         self._bind = executed(self.source, self)
 
     @classmethod
-    def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool, device: Device) -> Self:
-        """Plan a graph for `device` whose outputs take over `donated` inputs; `exact` as above."""
+    def of(
+        cls,
+        graph: Graph,
+        donated: Mapping[Variable, Variable],
+        exact: bool,
+        device: Device,
+        precision: str = "float32",
+    ) -> Self:
+        """Plan a graph for `device` whose outputs take over `donated` inputs; all others as above."""
         # Kernels read them as they read all arrays, also one that repeats a number.
         constants = {x: np.array(value, order="C") for x, value in graph.constants.items()}
         graph = graph.replaced(constants=constants)
@@ -91,10 +103,15 @@ class CupyProgram:
         if exact:
             groups = fuse_maps(graph, Kernels(lambda equation: False))
         else:
+
+            def takes(form: Form, parts: Sequence[str]) -> bool:
+                return owner.finishes(form.in_precision(precision), parts)
+
             with owner.activate(device):
-                finished = finishes(graph, owner.finishes)
+                finished = finishes(graph, takes)
             groups = join_totals(graph, fuse_maps(graph, KERNELS, finishes=finished), is_of_blocks)
-        return cls(Plan(graph, groups, donated, _needs_of(groups, exact), owner.alignment), device, exact)
+        plan = Plan(graph, groups, donated, _needs_of(groups, exact), owner.alignment)
+        return cls(plan, device, exact, precision)
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -118,6 +135,7 @@ class CupyProgram:
                     self._multiply(equation)
                 else:
                     call(self._writer, equation, self._owner)
+                    self._calls = True
                 self._writer.comment(first, str(equation.output))
 
     def _multiply(self, equation: Equation) -> None:
@@ -182,7 +200,13 @@ class CupyProgram:
             Where to find the outputs.
         """
         arrays = self.plan.arrays(memory, slots, self._constants)
-        return self._bind(self._writer.values(memory, arrays, self._needs, sparse)), arrays
+        step = self._bind(self._writer.values(memory, arrays, self._needs, sparse))
+        return partial(_in_precision, self._precision, step) if self._calls else step, arrays
+
+
+def _in_precision(precision: str, step: Callable[[], None]) -> None:
+    with products_in(precision):
+        step()
 
 
 def _needs_of(groups: Sequence[Group], exact: bool) -> Callable[[Equation], Sequence[tuple[Any, ...]]]:

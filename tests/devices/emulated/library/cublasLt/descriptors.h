@@ -12,8 +12,9 @@ enum LtStatus : int {
     lt_not_supported = 15
 };
 
-const int FLOAT32 = 0, FLOAT64 = 1;                                        // cudaDataType
-const int COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77;  // cublasComputeType_t
+const int FLOAT32 = 0, FLOAT64 = 1;            // cudaDataType
+const int COMPUTE_32F = 68, COMPUTE_64F = 70;  // cublasComputeType_t
+const int COMPUTE_32F_FAST_16BF = 75, COMPUTE_32F_FAST_TF32 = 77;
 
 // Bits of cublasLtEpilogue_t; the default is 1.
 enum Epilogue : int {

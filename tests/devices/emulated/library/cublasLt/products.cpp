@@ -10,12 +10,14 @@ namespace emulator {
 static const uint64_t OURS = 0x656D756C61746564;  // an algorithm that the heuristic has returned
 static const size_t WORKSPACE_ALIGNMENT = 256, WORKSPACE = 1024;
 
-// TF32 keeps ten bits of the fraction; ties go away from zero.
+// TF32 keeps ten bits of the fraction, bfloat16 seven; ties go to even numbers.
 static float rounded(float x, int compute) {
-    if (compute != COMPUTE_32F_FAST_TF32 || !std::isfinite(x)) return x;
+    const int lost = compute == COMPUTE_32F_FAST_TF32 ? 13 : compute == COMPUTE_32F_FAST_16BF ? 16 : 0;
+    if (!lost || !std::isfinite(x)) return x;
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    bits = (bits + 0x1000) & ~uint32_t(0x1FFF);
+    const uint32_t unit = uint32_t(1) << lost, is_odd = bits >> lost & 1;
+    bits = (bits + unit / 2 - 1 + is_odd) & ~(unit - 1);
     memcpy(&x, &bits, sizeof bits);
     return x;
 }
@@ -131,7 +133,8 @@ static LtStatus check(const Operation &how, const Layout &a, const Layout &b, co
         if (how.compute != COMPUTE_64F || how.scale_type != FLOAT64) return lt_not_supported;
         return how.epilogue == 1 ? lt_success : lt_not_supported;
     }
-    const bool is_single = how.compute == COMPUTE_32F || how.compute == COMPUTE_32F_FAST_TF32;
+    const int singles[] = {COMPUTE_32F, COMPUTE_32F_FAST_TF32, COMPUTE_32F_FAST_16BF};
+    const bool is_single = std::count(std::begin(singles), std::end(singles), how.compute);
     return d.type == FLOAT32 && is_single && how.scale_type == FLOAT32 ? lt_success : lt_not_supported;
 }
 
