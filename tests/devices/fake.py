@@ -37,8 +37,8 @@ class Counts:
     """Counts of events on the fake devices: `launches` are of generated kernels and of the library's.
 
     `nbytes` are those of the arrays that launches are given, each array once for each launch; `sent_bytes`
-    those of `sent` arrays, which were copied beside what the device computes; `precisions` are those of matrix
-    products of float32 arrays.
+    those of `sent` arrays, which were copied beside what the device computes; `precisions` are those of
+    matrix products of float32 arrays.
     """
 
     allocations: int = 0

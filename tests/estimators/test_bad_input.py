@@ -187,7 +187,7 @@ VALUES = [
     ("warm_start", ["yes", None], "must be an instance of 'bool'"),
     ("verbose", ["yes", -1, None], "parameter of MLPClassifier must be"),
     ("device", [None, 3], "must be an instance of 'str'"),
-    ("dtype", ["float16", None, "f4"], "must be a str among"),
+    ("dtype", ["float16", None, "f4", "bf16"], r"be a str among (?=.*'bfloat16')(?=.*'float64').*'tf32'"),
     ("random_state", ["a", -1, 2.5], "must be an int in the range"),
 ]  # fmt: skip
 
@@ -228,6 +228,7 @@ CONTINUED = [
     ("multiclass", {"activation": "tanh"}, fit(X, Y), "activation was 'relu' .* and is 'tanh' now"),
     ("multiclass", {"dropout": 0.5}, fit(X, Y), "dropout was 0.0 .* and is 0.5 now"),
     ("multiclass", {"dtype": "float32"}, fit(X, Y), "dtype was 'auto' .* and is 'float32' now"),
+    ("multiclass", {"dtype": "tf32"}, fit(X, Y), "dtype was 'auto' .* and is 'tf32' now"),
     ("multiclass", {"device": "cpu"}, fit(X, Y), "device was 'auto' .* and is 'cpu' now"),
     ("multiclass", {}, fit(X[:, :3], Y), "X has 3 features, but MLPClassifier is expecting 12"),
     ("multiclass", {}, fit(X, Y % 2), "warm_start can only be used where `y` has the same classes"),

@@ -23,22 +23,29 @@ def there(*shape, seed=0):
     return values, to_device(values, CUDA)
 
 
-def product_of(x, y, out, *ending):
+def product_of(x, y, out, *ending, precision="float32"):
     """Return a product that cuBLASLt finishes."""
-    form, ending = form_of(x, y, out), Ending(*ending)
+    form, ending = form_of(x, y, out).in_precision(precision), Ending(*ending)
     assert backend("cuda").finishes(form, ending.parts), f"{form} cannot have {ending.parts}"
-    return backend("cuda").products()(x, y, out, ending)
+    return backend("cuda").products(precision)(x, y, out, ending)
 
 
-@pytest.fixture(params=["0", "1"], ids=["float32", "TF32"])
+TOLERANCES = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 2e-1}
+
+
+@pytest.fixture(params=["float32", "CUPY_TF32", "tf32", "bfloat16"])
 def precision(request, monkeypatch):
-    monkeypatch.setenv("CUPY_TF32", request.param)
-    return 2e-2 if request.param == "1" else 1e-4
+    """The name of a precision, and its tolerance."""
+    if request.param == "CUPY_TF32":
+        monkeypatch.setenv("CUPY_TF32", "1")
+        return "float32", TOLERANCES["tf32"]
+    return request.param, TOLERANCES[request.param]
 
 
 @pytest.mark.parametrize(("n", "k", "m"), SHAPES)
 @pytest.mark.parametrize("parts", [parts for parts in CHAINS if "masked" not in parts], ids=str)
 def test_endings(parts, n, k, m, precision):
+    precision, tolerance = precision
     (x, on_x), (y, on_y), (row, vector) = there(n, k), there(k, m, seed=1), there(m, seed=2)
     term, on_term = there(n, m, seed=3) if parts in ((), ("sums of y",)) else (None, None)
     expected = x @ y + (0 if term is None else np.float32(0.5) * term)
@@ -46,16 +53,17 @@ def test_endings(parts, n, k, m, precision):
     expected = np.maximum(expected, 0) if "relu" in parts else expected
     with active(CUDA):
         out, mask = (backend("cuda").zeros((n, m), dtype, CUDA) for dtype in ("float32", "bool"))
-        product_of(on_x, on_y, out, parts, vector, mask, on_term, 0.5)()
-    np.testing.assert_allclose(out.get(), expected, rtol=precision, atol=precision)
+        product_of(on_x, on_y, out, parts, vector, mask, on_term, 0.5, precision=precision)()
+    np.testing.assert_allclose(out.get(), expected, rtol=tolerance, atol=tolerance)
     if "sums of y" in parts:
-        np.testing.assert_allclose(vector.get(), y.sum(0), rtol=precision, atol=precision)
+        np.testing.assert_allclose(vector.get(), y.sum(0), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(("n", "k", "m"), SHAPES)
 @pytest.mark.parametrize("parts", [("masked",), ("masked", "sums")], ids=str)
 def test_masks(parts, n, k, m, precision):
     """Where a sum is exactly 0, nothing comes back: there the mask has no bit."""
+    precision, tolerance = precision
     (x, on_x), (y, on_y), (g, on_g), (w, on_w) = there(n, k), there(k, m, seed=1), there(n, 3), there(3, m)
     x[0], y[:, 1] = 0, 0
     on_x, on_y = to_device(x, CUDA), to_device(y, CUDA)
@@ -64,8 +72,8 @@ def test_masks(parts, n, k, m, precision):
             backend("cuda").zeros((n, m), dtype, CUDA) for dtype in ("float32", "float32", "bool")
         )
         _, vector = there(m)
-        forward = product_of(on_x, on_y, hidden, ("relu", "mask"), None, mask)
-        backward = product_of(on_g, on_w, back, parts, vector, mask)
+        forward = product_of(on_x, on_y, hidden, ("relu", "mask"), None, mask, precision=precision)
+        backward = product_of(on_g, on_w, back, parts, vector, mask, precision=precision)
         for issue in (forward, backward):
             issue()
         graph = backend("cuda").captured(lambda: (forward(), backward()), CUDA)
@@ -77,8 +85,8 @@ def test_masks(parts, n, k, m, precision):
     for first, second in zip(found, results, strict=True):
         np.testing.assert_array_equal(first, second.get())
     expected = np.where(found[0] > 0, g @ w, 0)
-    np.testing.assert_allclose(found[0], np.maximum(x @ y, 0), rtol=precision, atol=precision)
-    np.testing.assert_allclose(found[1], expected, rtol=precision, atol=precision)
+    np.testing.assert_allclose(found[0], np.maximum(x @ y, 0), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(found[1], expected, rtol=tolerance, atol=tolerance)
     if "sums" in parts:
         np.testing.assert_allclose(found[2], found[1].sum(0), rtol=1e-4, atol=1e-4)
 

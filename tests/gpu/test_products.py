@@ -8,6 +8,7 @@ from sknet.compile import compile
 from sknet.device import Device, _cupy, active, backend, to_device
 from sknet.exceptions import DeviceError
 from tests.contracts.checks import FLOATS
+from tests.devices.rounding import BITS, rounded
 
 pytestmark = pytest.mark.gpu
 
@@ -87,3 +88,63 @@ def test_without_cublaslt_products_are_cupys(monkeypatch):
         with pytest.raises(DeviceError, match=r"cuda:0.* cannot be captured.*cuBLAS.*unsupported"):
             backend("cuda").captured(program.run, CUDA)
         program.run()
+
+
+# -- precisions -------------------------------------------------------------------------------
+
+TOLERANCES = {"float32": 2e-6, "tf32": 4e-3, "bfloat16": 3e-2}
+
+
+def by_hand(x, y, precision):
+    """Return a product of factors that are rounded before."""
+    x, y = (a if precision == "float32" else rounded(a, BITS[precision]) for a in (x, y))
+    return np.matmul(x.astype("float64"), y.astype("float64"))
+
+
+@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+def test_precisions(left, right, precision):
+    """Compiled, called at once, into an array, of transposes, and with copies of what is not contiguous."""
+    (x, on_x), (y, on_y) = there(*left), there(*right, seed=1)
+    wide = there(*left[:-1], 2 * left[-1])[1]
+    wide[..., ::2] = on_x
+    with active(CUDA, precision):
+        program = compile(ops.matmul, (on_x, on_y))
+        found = [ops.matmul(on_x, on_y).data, ops.matmul(wide[..., ::2], on_y).data]
+        into = backend("cuda").empty(found[0].shape, "float32", CUDA)
+        found.append(backend("cuda").xp.matmul(on_x, on_y, out=into))
+    assert found[-1] is into
+    found.append(program(on_x, on_y))
+    expected = by_hand(x, y, precision)
+    scale = np.abs(x).max() * np.abs(y).max() * x.shape[-1]
+    for each in found:
+        np.testing.assert_allclose(each.get(), expected, atol=TOLERANCES[precision] * scale, rtol=0)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
+def test_errors_are_those_of_the_precision(precision):
+    """More than those of float32, and no more than rounded factors explain."""
+    (x, on_x), (y, on_y) = there(128, 256), there(256, 64, seed=1)
+    errors = {}
+    for name in ("float32", precision):
+        with active(CUDA, name):
+            found = compile(ops.matmul, (on_x, on_y))(on_x, on_y)
+        errors[name] = np.abs(found.get() - np.matmul(x.astype("float64"), y.astype("float64"))).max()
+    bound = (np.abs(x) @ np.abs(y)).max() * 2.0 ** (1 - BITS[precision])
+    assert 20 * errors["float32"] < errors[precision] < bound
+
+
+def test_what_is_not_float32_has_no_precision():
+    with active(CUDA, "bfloat16"):
+        for dtype in ("float64", "int64"):
+            x, y = (10 * np.random.default_rng(0).standard_normal((2, 6, 6))).astype(dtype)
+            found = ops.matmul(to_device(x, CUDA), to_device(y, CUDA)).data
+            assert_close(found, x @ y)
+
+
+def test_shapes_that_do_not_fit_are_refused_as_ever():
+    (_, x), (_, y), (_, z) = there(3, 4), there(5, 4), there(3, 4)
+    with active(CUDA, "tf32"):
+        for operands in ((x, y), (x, y.T, z)):
+            with pytest.raises(ValueError, match=r"[Ss]hape|dimension|Output|core"):
+                backend("cuda").xp.matmul(*operands[:2], out=operands[2] if len(operands) > 2 else None)

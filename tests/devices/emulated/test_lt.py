@@ -10,7 +10,7 @@ from tests.devices.emulated import counted
 
 cupy = importlib.import_module("cupy")
 # As the library's documentation numbers them.
-FLOAT32, FLOAT64, COMPUTE = 0, 1, {"float32": 68, "float64": 70}
+FLOAT32, FLOAT64, COMPUTE = 0, 1, {"float32": 68, "float64": 70, "bfloat16": 75, "tf32": 77}
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS, AUXILIARY, AUXILIARY_STRIDE = 3, 4, 7, 8, 11, 12
 BATCH, BATCH_STRIDE = 5, 6
 RELU_AUX_BIAS, DRELU_BGRAD, BGRADA, BGRADB, GELU_AUX_BIAS, DGELU_BGRAD = 134, 152, 256, 512, 164, 208
@@ -115,11 +115,20 @@ def test_batches(library):
     np.testing.assert_allclose(d.get(), a.get() @ b.get(), rtol=1e-5)
 
 
-def test_tf32_has_ten_bits(library):
-    a, b, d = fortran(1, 1), fortran(1, 1), fortran(1, 1)
-    a[...], b[...] = 1 + 2.0**-11 + 2.0**-12, 1 + 2.0**-12
-    done(Product(library, a, b, d, compute=77))
-    assert d.item() == 1 + 2.0**-10
+@pytest.mark.parametrize(("compute", "bits"), [(COMPUTE["tf32"], 10), (COMPUTE["bfloat16"], 7)])
+def test_rounded_factors(library, compute, bits):
+    """Halves go to the even neighbour; of the sum of two products, all bits of float32 remain."""
+    unit = 2.0**-bits
+    given = [1 + unit / 2, 1 + 3 * unit / 2, 1 + 0.51 * unit, 1 + 0.49 * unit, -1 - unit / 2, 3e38, np.inf]
+    expected = [1, 1 + 2 * unit, 1 + unit, 1, -1, None, np.inf]
+    for value, rounded in zip(given, expected, strict=True):
+        a, b, d = fortran(1, 2), fortran(2, 1), fortran(1, 1)
+        a[...], b[...] = cupy.asarray([[value, 2.0**-20]], "f4"), 1
+        done(Product(library, a, b, d, compute=compute))
+        if rounded is None:
+            assert abs(d.item() / value - 1) < unit
+        else:
+            assert d.item() == np.float32(rounded + 2.0**-20)
 
 
 def test_relu_and_its_gradient(library):

@@ -19,9 +19,10 @@ __all__ = ["long_blocks"]  # a fixture
 CUDA = Device("cuda")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "tf32", "bfloat16"])
 @pytest.mark.parametrize(("widths", "size"), LAUNCHES)
-def test_a_step(widths, size):
-    steps, order, counts = steps_of(widths, size, CUDA), np.arange(6 * size), {}
+def test_a_step(widths, size, dtype):
+    steps, order, counts = steps_of(widths, size, CUDA, dtype), np.arange(6 * size), {}
     with active(CUDA), idle():
         outputs = outputs_of(steps)
         steps._issue(order, 0, size, 2, outputs)  # puts the order on the device, and captures the second step

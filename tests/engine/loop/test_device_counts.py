@@ -21,10 +21,10 @@ NBYTES = {((54, 512, 512, 7), 4096): 115_952_942, ((784, 1024, 1024, 10), 8192):
           ((20, 100, 2), 256): 714_490}  # fmt: skip
 
 
-def steps_of(widths, size, device):
+def steps_of(widths, size, device, dtype="float32"):
     layers = [part for pair in pairwise(widths) for part in (nn.Linear(*pair), nn.ReLU())][:-1]
     X, y = np.zeros((6 * size, widths[0]), np.float32), np.arange(6 * size) % widths[-1]
-    settings = {"optimizer": Adam(), "alpha": 1e-4, "random_state": 0, "dtype": "float32"}
+    settings = {"optimizer": Adam(), "alpha": 1e-4, "random_state": 0, "dtype": dtype}
     model = Model(nn.Sequential(*layers), "log_loss", device=device, **settings)
     batches = Batches(X, y, None, size, model.dtype, model.device)
     model.materialize(batches.X)
@@ -64,9 +64,10 @@ def test_a_step_with_nothing_in_the_launches_of_products(widths, size):
 
 
 @pytest.mark.usefixtures("_idle")
+@pytest.mark.parametrize("dtype", ["float32", "tf32", "bfloat16"])
 @pytest.mark.parametrize(("widths", "size"), LAUNCHES)
-def test_a_step(widths, size):
-    steps, order, counts = steps_of(widths, size, Device("fake")), np.arange(6 * size), {}
+def test_a_step(widths, size, dtype):
+    steps, order, counts = steps_of(widths, size, Device("fake"), dtype), np.arange(6 * size), {}
     with active(Device("fake")):
         outputs = outputs_of(steps)
         for n_steps in (1, 2, 5):  # at first the order is put on the device
@@ -75,6 +76,9 @@ def test_a_step(widths, size):
     assert counts[5].launches - counts[2].launches == 3 * LAUNCHES[widths, size]
     assert counts[5].allocations == counts[2].allocations
     assert counts[5].reads == counts[2].reads == 1
+    assert counts[5].precisions == {
+        dtype: 5 * (3 * (len(widths) - 1) - 1)
+    }  # the gradient of X is not computed
 
 
 @pytest.mark.usefixtures("_idle")
