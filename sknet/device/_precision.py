@@ -107,6 +107,11 @@ def products_in(precision: str) -> Iterator[None]:
         As `product_precision` returns; ``"float64"``, which says nothing about float32, is the same as
         ``"float32"``.
 
+    Returns
+    -------
+    context manager
+        For a ``with`` block.
+
     Examples
     --------
     >>> from sknet.device import product_precision, products_in
