@@ -58,7 +58,8 @@ def held(path):
 
 @pytest.mark.parametrize("name", _fits.CASES)
 def test_fits_agree_with_the_cpu(name):
-    assert max(_fits.check(_fits.CASES[name], "fake").values()) < 2e-3
+    dtype = _fits.CASES[name].dtype
+    assert max(_fits.check(_fits.CASES[name], "fake").values()) < _fits.TOLERANCE.get(dtype, 2e-3)
 
 
 def test_a_fit_that_differs_fails_with_a_place(monkeypatch):
@@ -107,8 +108,11 @@ def test_one_device_is_not_two():
 TINY = {"4-8-3": _steps.Configuration((4, 8, 3), 16, 2, 1, 4)}
 
 
-def test_steps():
-    found = _steps.steps(Fake(), TINY, side=16, rounds=1)
+@pytest.mark.parametrize("dtype", _stages.TIMED)
+def test_steps(dtype):
+    with fake.counted() as counts:
+        found = _steps.steps(Fake(), TINY, side=16, rounds=1, dtype=dtype)
+    assert set(counts.precisions) == {dtype}
     assert not found.failures
     assert found.figures["rates"]["operations per second"] > 0
     row = found.figures["4-8-3"]
@@ -128,15 +132,31 @@ def test_work_is_that_of_a_calculation_by_hand():
     assert work.floor(1.0, 1e30) == pytest.approx(work.operations)
 
 
-def test_pytorchs_step_trains():
+@pytest.mark.parametrize("dtype", _stages.TIMED)
+def test_pytorchs_step_trains(dtype):
     torch = pytest.importorskip("torch", reason="compares with PyTorch: install sknet[oracle]")
-    rival = _torch.Rival(torch, (4, 8, 3), 16, 2, "cpu")
+    rival = _torch.Rival(torch, (4, 8, 3), 16, 2, "cpu", dtype)
     rival.eager()
     first = rival.loss.item()
     for _ in range(200):
         rival.eager()
     assert rival.loss.item() < first
     assert [layer.out_features for layer in rival.network[::2]] == [8, 3]
+
+
+def test_pytorchs_precision_is_that_of_the_fit():
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: install sknet[oracle]")
+    before = torch.get_float32_matmul_precision()
+    for dtype, name in (("float32", "highest"), ("tf32", "high")):
+        with _torch.products_in(torch, dtype):
+            assert torch.get_float32_matmul_precision() == name
+    assert torch.get_float32_matmul_precision() == before
+    seen = []
+    rival = _torch.Rival(torch, (4, 8, 3), 16, 2, "cpu", "bfloat16")
+    rival.network[0].register_forward_hook(lambda layer, given, found: seen.append(found.dtype))
+    rival.eager()
+    assert seen == [torch.bfloat16]
+    assert {x.dtype for x in rival.network.parameters()} == {torch.float32}
 
 
 # -- the tests of a checkout ------------------------------------------------------------------
@@ -285,11 +305,14 @@ def test_command(path, monkeypatch, capsys):
         facts=Stage(lambda m: Found(m.facts()), "facts"),
         fits=Stage(lambda m: Found({}, list(fails)), "fits"),
         steps=Stage(lambda m: Found(figures), "steps"),
+        **{"steps-bfloat16": Stage(lambda m: Found({"4-8-3": {"sknet": 5e-5}}), "steps")},
     )
     command = ["--out", str(path)]
     assert main(command, Fake) == 1
     said = capsys.readouterr().out
-    assert "| 4-8-3 | 100.0 | 9.0 |  | 20.0 | 10.0 |" in said
+    first, second = (line for line in said.splitlines() if line.startswith("| 4-8-3"))
+    assert first == "| 4-8-3 | float32 | 100.0 | 9.0 |  | 20.0 | 10.0 |"
+    assert second == "| 4-8-3 | bfloat16 | 50.0 |  |  |  |  |"
     assert "  x: E: no [f.py:3]" in said
     fails.clear()
     assert main(command, Fake) == 1  # what failed is known, and not tried again

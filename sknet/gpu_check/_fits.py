@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
+from sknet.device import arrays_in
 from sknet.estimators import MLPClassifier, MLPRegressor, NetClassifier
 from sknet.gpu_check._found import Found
 from sknet.gpu_check._machine import Machine
@@ -18,7 +19,7 @@ from sknet.optim import SGD
 __all__ = ["CASES", "Case", "check", "fits"]
 
 N = 230
-TOLERANCE = {"float64": 1e-6, "float32": 2e-3}
+TOLERANCE = {"float64": 1e-6, "float32": 2e-3, "tf32": 2e-2, "bfloat16": 1e-1}
 
 
 @dataclass
@@ -51,7 +52,7 @@ class Case:
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return X, y and weights or None."""
         rng = np.random.default_rng(0)
-        X = rng.standard_normal((N, *self.shape)).astype(self.dtype)
+        X = rng.standard_normal((N, *self.shape)).astype(arrays_in(self.dtype))
         signal = X.reshape(N, -1)[:, :3].sum(axis=1)
         y = signal.astype(np.float64) if self.kind is MLPRegressor else np.digitize(signal, [-1.0, 1.0])
         if str(self.params.get("loss")) == "poisson":
@@ -94,6 +95,8 @@ def network(*layers: nn.Module) -> Callable[..., Any]:
 CASES: dict[str, Case] = {
     "classifier, adam": Case(MLPClassifier, perceptron()),
     "classifier, float32": Case(MLPClassifier, perceptron(dtype="float32")),
+    "classifier, tf32": Case(MLPClassifier, perceptron(dtype="tf32")),
+    "classifier, bfloat16": Case(MLPClassifier, perceptron(dtype="bfloat16")),
     "regressor, adam": Case(MLPRegressor, perceptron()),
     "regressor, float32": Case(MLPRegressor, perceptron(dtype="float32")),
     "momentum": Case(MLPClassifier, perceptron(optimizer=SGD(0.01, 0.9, True), shuffle=False)),

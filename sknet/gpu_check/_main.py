@@ -8,7 +8,7 @@ from pathlib import Path
 from sknet.exceptions import DeviceError
 from sknet.gpu_check._machine import Cuda, Machine
 from sknet.gpu_check._report import table
-from sknet.gpu_check._stages import STAGES, Results, run
+from sknet.gpu_check._stages import STAGES, TIMED, Results, run
 
 __all__ = ["main"]
 
@@ -53,5 +53,6 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[], Machine] 
     except (DeviceError, ValueError, OSError) as error:
         print(f"nothing is checked: {error}", file=sys.stderr)
         return 1
-    print(f"\n{table(results.stages.get('steps', {}).get('figures', {}))}\n\nAll results: {options.out}")
+    timed = {dtype: results.stages.get(name, {}).get("figures", {}) for dtype, name in TIMED.items()}
+    print(f"\n{table(timed)}\n\nAll results: {options.out}")
     return 0 if results.is_fine else 1

@@ -8,22 +8,24 @@ __all__ = ["table"]
 COLUMNS = ("sknet, µs", "launches", "PyTorch, µs", "PyTorch, one CUDA graph, µs", "least time, µs")
 
 
-def table(figures: Mapping[str, Any]) -> str:
-    """Return the table of what the stage ``steps`` measured; what is not known is left empty.
+def table(figures: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table of what the stages of times measured; what is not known is left empty.
 
     Parameters
     ----------
-    figures : dict
-        The figures of the stage.
+    figures : dict of str to dict
+        The figures of a stage for each precision of products.
 
     Returns
     -------
     str
         Lines in Markdown.
     """
-    lines = [f"| Network | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
-    for name, row in figures.items():
-        if name != "rates":
+    lines = [f"| Network | products | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 2) + "|"]
+    names = dict.fromkeys(name for timed in figures.values() for name in timed if name != "rates")
+    for name in names:
+        for dtype in [dtype for dtype, timed in figures.items() if name in timed]:
+            row = figures[dtype][name]
             torch = row.get("torch")
             torch = torch if isinstance(torch, Mapping) else {}
             cells = [
@@ -33,7 +35,7 @@ def table(figures: Mapping[str, Any]) -> str:
                 _written(torch.get("torch graph"), 1e6),
                 _written(row.get("floor"), 1e6),
             ]
-            lines.append(f"| {' | '.join([name, *cells])} |")
+            lines.append(f"| {' | '.join([name, dtype, *cells])} |")
     return "\n".join(lines)
 
 

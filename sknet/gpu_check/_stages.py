@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sknet.gpu_check._steps import steps
 from sknet.gpu_check._streams import streams
 from sknet.persistence import write_atomically
 
-__all__ = ["STAGES", "Results", "Stage", "run"]
+__all__ = ["STAGES", "TIMED", "Results", "Stage", "run"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,10 @@ STAGES = {
     "operations": Stage(operations, "each primitive, eager and compiled: the tests of a checkout"),
     "streams": Stage(streams, "streams, devices, memory, events per step"),
     "steps": Stage(steps, "time and launches of a step"),
+    "steps-tf32": Stage(partial(steps, dtype="tf32"), "the same with products in tf32"),
+    "steps-bfloat16": Stage(partial(steps, dtype="bfloat16"), "the same with products in bfloat16"),
 }
+TIMED = {"float32": "steps", "tf32": "steps-tf32", "bfloat16": "steps-bfloat16"}  # stages by precision
 
 
 class Results:

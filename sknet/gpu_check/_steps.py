@@ -57,6 +57,7 @@ def steps(
     configurations: Mapping[str, Configuration] = CONFIGURATIONS,
     side: int = 8192,
     rounds: int = 5,
+    dtype: str = "float32",
 ) -> Found:
     """Time all configurations.
 
@@ -70,6 +71,8 @@ def steps(
         Rows and columns of the matrices by which the machine's rates are measured.
     rounds : int, default=5
         How often each fit is timed.
+    dtype : str, default="float32"
+        The precision of all products.
 
     Returns
     -------
@@ -77,14 +80,14 @@ def steps(
         The machine's rates; for each configuration seconds and launches of a step, and the least time.
     """
     found = Found()
-    found.attempt("rates", partial(rates, machine, side))
+    found.attempt("rates", partial(rates, machine, side, dtype))
     measured = found.figures.get("rates")
     for name, each in configurations.items():
         rows: dict[str, Any] = {}
         part = Found(rows)
-        part.attempt("sknet", partial(fit_seconds, machine, each, rounds))
-        part.attempt("launches", partial(fit_launches, machine, each))
-        part.attempt("torch", partial(torch_seconds, each))
+        part.attempt("sknet", partial(fit_seconds, machine, each, rounds, dtype))
+        part.attempt("launches", partial(fit_launches, machine, each, dtype))
+        part.attempt("torch", partial(torch_seconds, each, dtype))
         if isinstance(measured, dict):
             work = work_of(each.sizes, each.batch)
             rows["floor"] = work.floor(measured["operations per second"], measured["bytes per second"])
@@ -93,10 +96,10 @@ def steps(
     return found
 
 
-def rates(machine: Machine, side: int) -> dict[str, float]:
-    """Return the rates of a large float32 product and of a copy within the device's memory."""
+def rates(machine: Machine, side: int, dtype: str) -> dict[str, float]:
+    """Return the rates of a large product of float32 arrays and of a copy within the device's memory."""
     owner = backend(machine.device.kind)
-    with active(machine.device):
+    with active(machine.device, dtype):
         a, b, out = (owner.ones((side, side), "float32", machine.device) for _ in range(3))
 
         def product() -> None:
@@ -113,27 +116,32 @@ def rates(machine: Machine, side: int) -> dict[str, float]:
     }
 
 
-def _fit(machine: Machine, each: Configuration, X: Any, y: np.ndarray, epochs: int) -> int:
-    estimator = epochs_of(MLPClassifier, each.sizes[1:-1], each.batch, epochs, machine.device).fit(X, y)
+def _fit(machine: Machine, each: Configuration, X: Any, y: np.ndarray, epochs: int, dtype: str) -> int:
+    estimator = epochs_of(MLPClassifier, each.sizes[1:-1], each.batch, epochs, machine.device, dtype)
+    estimator.fit(X, y)
     machine.synchronize()
     return int(estimator.model_.progress.step)
 
 
-def fit_seconds(machine: Machine, each: Configuration, rounds: int) -> float:
+def fit_seconds(machine: Machine, each: Configuration, rounds: int, dtype: str) -> float:
     """Return the seconds of a step in a whole fit."""
     X, y = each.data()
     there = to_device(X, machine.device)
-    return per_step(lambda epochs: _fit(machine, each, there, y, epochs), each.few, each.many, rounds)
+
+    def fit(epochs: int) -> int:
+        return _fit(machine, each, there, y, epochs, dtype)
+
+    return per_step(fit, each.few, each.many, rounds)
 
 
-def fit_launches(machine: Machine, each: Configuration) -> float:
+def fit_launches(machine: Machine, each: Configuration, dtype: str) -> float:
     """Return the launches of a step in a whole fit."""
     _torch.load()  # whose profiler counts them
     X, y = each.data()
     counts, done = [], []
 
     def fit(epochs: int) -> None:
-        done.append(_fit(machine, each, X, y, epochs))
+        done.append(_fit(machine, each, X, y, epochs, dtype))
 
     with quiet():
         fit(each.few)
@@ -142,7 +150,7 @@ def fit_launches(machine: Machine, each: Configuration) -> float:
     return (counts[1] - counts[0]) / (done[2] - done[1])
 
 
-def torch_seconds(each: Configuration) -> dict[str, float]:
+def torch_seconds(each: Configuration, dtype: str) -> dict[str, float]:
     """Return PyTorch's seconds of a step."""
     calls = each.n_batches * (each.many - each.few)
-    return _torch.seconds(each.sizes, each.batch, each.n_batches, calls)
+    return _torch.seconds(each.sizes, each.batch, each.n_batches, calls, dtype)

@@ -24,15 +24,20 @@ def quiet() -> Iterator[None]:
 
 
 def epochs_of(
-    kind: Callable[..., Any], hidden: Sequence[int], batch: int, epochs: int, device: Device
+    kind: Callable[..., Any],
+    hidden: Sequence[int],
+    batch: int,
+    epochs: int,
+    device: Device,
+    dtype: str = "float32",
 ) -> Any:
-    """Return an estimator that trains for exactly so many epochs, in float32."""
+    """Return an estimator that trains for exactly so many epochs."""
     return kind(
         hidden_layer_sizes=tuple(hidden),
         batch_size=batch,
         max_iter=epochs,
         n_iter_no_change=np.inf,
-        dtype="float32",
+        dtype=dtype,
         device=str(device),
         random_state=0,
     )

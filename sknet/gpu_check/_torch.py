@@ -1,7 +1,8 @@
 """The same training step in PyTorch: as written, and as one CUDA graph with the fused Adam."""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,7 @@ from sknet.gpu_check._timed import per_call
 __all__ = ["Rival", "launches", "load", "seconds"]
 
 WARM_UP = 5
+MATMUL = {"float32": "highest", "tf32": "high", "bfloat16": "high"}  # PyTorch's names of precisions
 
 
 def load() -> Any:
@@ -37,10 +39,22 @@ class Rival:
         Rows of a step, and steps of an epoch.
     device : str
         PyTorch's name of the device.
+    dtype : str, default="float32"
+        The precision of products. PyTorch has bfloat16 by autocast only, which also stores what lies between
+        layers in it.
     """
 
-    def __init__(self, torch: Any, sizes: Sequence[int], batch: int, n_batches: int, device: str) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        sizes: Sequence[int],
+        batch: int,
+        n_batches: int,
+        device: str,
+        dtype: str = "float32",
+    ) -> None:
         self._torch, self._batch, self._n_batches = torch, batch, n_batches
+        self._kind, self._dtype = device.partition(":")[0], dtype
         torch.manual_seed(0)
         n, layers = batch * n_batches, torch.nn.Sequential()
         for n_in, n_out in pairwise(sizes[:-1]):
@@ -59,11 +73,19 @@ class Rival:
 
     def train(self) -> None:
         """Run one step on the rows that were chosen."""
-        output = self.network(self._X[self._rows])
-        self.loss = self._torch.nn.functional.cross_entropy(output, self._y[self._rows])
+        with self._precision():
+            output = self.network(self._X[self._rows])
+            self.loss = self._torch.nn.functional.cross_entropy(output, self._y[self._rows])
         self.optimizer.zero_grad(set_to_none=True)
         self.loss.backward()
         self.optimizer.step()
+
+    def _precision(self) -> Any:
+        """Return the context of a forward pass."""
+        if self._dtype != "bfloat16":
+            return nullcontext()
+        # A graph must convert the weights anew in each step.
+        return self._torch.autocast(self._kind, dtype=self._torch.bfloat16, cache_enabled=False)
 
     def choose(self) -> None:
         """Choose the rows of the next step."""
@@ -97,12 +119,26 @@ class Rival:
         return step
 
 
-def seconds(sizes: Sequence[int], batch: int, n_batches: int, calls: int) -> dict[str, float]:
+@contextmanager
+def products_in(torch: Any, dtype: str) -> Iterator[None]:
+    """Let PyTorch multiply float32 matrices in a precision."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(MATMUL[dtype])
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def seconds(
+    sizes: Sequence[int], batch: int, n_batches: int, calls: int, dtype: str = "float32"
+) -> dict[str, float]:
     """Return PyTorch's seconds of a step, eager and as a graph."""
     torch = load()
-    rival = Rival(torch, sizes, batch, n_batches, "cuda")
-    eager = per_call(rival.eager, torch.cuda.synchronize, calls)
-    graph = per_call(rival.captured(), torch.cuda.synchronize, calls)
+    with products_in(torch, dtype):
+        rival = Rival(torch, sizes, batch, n_batches, "cuda", dtype)
+        eager = per_call(rival.eager, torch.cuda.synchronize, calls)
+        graph = per_call(rival.captured(), torch.cuda.synchronize, calls)
     return {"torch eager": eager, "torch graph": graph}
 
 
