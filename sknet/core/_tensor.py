@@ -495,10 +495,7 @@ def _as_array(data: Any, dtype: DTypeLike | None, device: "str | Device | None")
     if isinstance(data, Tensor):
         data = data.data
     if not is_array(data) or (isinstance(data, np.ndarray) and type(data) is not np.ndarray):
-        try:
-            data = np.asarray(data)
-        except ValueError as error:
-            raise DtypeError(f"a tensor needs a rectangular array of numbers: {error}") from error
+        data = _converted(data)
     elif backend_of(data).is_sparse(data):
         raise TypeError(
             f"a tensor is dense, got a sparse matrix of shape {data.shape}: "
@@ -508,6 +505,21 @@ def _as_array(data: Any, dtype: DTypeLike | None, device: "str | Device | None")
     if dtype is not None and data.dtype != np.dtype(dtype):
         data = data.astype(_real(np.dtype(dtype)))
     return data if device is None else to_device(data, available(device))
+
+
+def _converted(data: Any) -> Any:
+    try:
+        return np.asarray(data)
+    except (GradientError, TypeError, ValueError) as error:
+        if isinstance(data, (tuple, list)) and any(isinstance(x, Tensor) for x in data):
+            raise DtypeError(
+                f"expected one array, got a {type(data).__name__} of {len(data)} with tensors in it: take "
+                "one of them, or join them with ops.stack. A layer that returns several says how to get one, "
+                'such as nn.LSTM(..., returns="last")'
+            ) from error
+        if isinstance(error, ValueError):
+            raise DtypeError(f"a tensor needs a rectangular array of numbers: {error}") from error
+        raise
 
 
 def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:

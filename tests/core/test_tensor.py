@@ -66,6 +66,8 @@ class TestConstruction:
             ([1j], "real numbers, got dtype complex128"),
             (np.array(["2020"], "datetime64"), "real numbers, got dtype datetime64"),
             ([[1.0], [1.0, 2.0]], "a tensor needs a rectangular array of numbers: setting an array element"),
+            ((Tensor([1.0]), (Tensor([1.0, 2.0]),)), r"expected one array, got a tuple of 2 .* returns="),
+            ([Tensor([1.0], requires_grad=True)], r"got a list of 1 with tensors in it: .* ops\.stack"),
         ],
     )
     def test_refuses(self, data, message):
