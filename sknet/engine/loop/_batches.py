@@ -1,6 +1,7 @@
 """Batches: rows of a data set, gathered batch by batch without copying it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,10 @@ from sknet import ops
 from sknet.device import Device, MetaArray, is_array, namespace, to_device, to_host
 from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.loop._group import current_group
-from sknet.engine.state import computed_dtype, each_input, n_rows
+from sknet.engine.state import computed_dtype, each_input, fed_inputs, gather, n_rows
 from sknet.engine.step import Batch
 
-__all__ = ["Batches", "gather", "take_rows"]
-
-AT_ONCE = 1 << 18  # bytes that are converted together: they stay in the cache
+__all__ = ["Batches", "take_rows"]
 
 
 class Batches:
@@ -190,6 +189,29 @@ class Batches:
         y, weight = self.take_targets(chosen)
         return Batch(self._inputs(chosen), y, weight)
 
+    def in_turn(self) -> "Iterator[tuple[slice, Batch, Callable[[], None]]]":
+        """Yield all batches in the order of the data, each valid until the next one.
+
+        Yields
+        ------
+        chosen : slice
+            The rows.
+        batch : Batch
+            Their inputs, targets and weights (or None).
+        look_ahead : callable
+            Begins to send the next batch to the device, while it computes what was issued.
+        """
+        fed = fed_inputs(self.X, self.input_dtype, self.n_samples, self.size, self.device, self._chosen)
+        for chosen, _ in self.parts(None):
+            if fed is None:
+                yield chosen, self.take(chosen), _do_nothing
+                continue
+            X = fed.take(chosen, partial(self._input, self._place_of(chosen)))
+            yield chosen, Batch(X, *self.take_targets(chosen)), fed.look_ahead
+
+    def _input(self, places: Any, name: str) -> Any:
+        return self._in_dtype(take_rows(self.X[name], places), self._dtypes[name])
+
     def like(self) -> Batch:
         """Return inputs, targets and weights (or None) with the shapes of a full batch, without values."""
         rows = min(self.size, self.n_samples)
@@ -258,6 +280,10 @@ class Batches:
         return chosen if self._chosen is None else self._chosen[chosen]
 
 
+def _do_nothing() -> None:
+    """Do nothing: all that is sent to a device is there."""
+
+
 def _on_host(x: Any) -> Any:
     return to_host(x) if is_array(x) else x
 
@@ -267,18 +293,6 @@ def _can_be_read(array: Any, dtype: Any) -> bool:
     if not isinstance(array, np.ndarray) or array.dtype != dtype:
         return False
     return array.flags.c_contiguous and array.flags.aligned
-
-
-def gather(array: Any, chosen: Any, out: Any) -> None:
-    """Write the `chosen` rows of an array into a host array, in its dtype."""
-    if isinstance(chosen, slice):
-        out[...] = array[chosen]
-    elif array.dtype == out.dtype:
-        array.take(chosen, axis=0, out=out, mode="clip")  # "raise" would go through a buffer
-    else:
-        rows = max(1, AT_ONCE * len(out) // max(out.nbytes, 1))
-        for start in range(0, len(out), rows):
-            out[start : start + rows] = array.take(chosen[start : start + rows], axis=0)
 
 
 def take_rows(array: Any, chosen: Any) -> Any:

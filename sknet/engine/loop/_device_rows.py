@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from sknet.device import Feed, backend, backend_of, device_of, is_array, to_device
-from sknet.engine.loop._batches import Batches, gather
+from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._device_ring import Taken
-from sknet.engine.state import each_input
+from sknet.engine.state import each_input, gather, is_fed
 from sknet.engine.step import Batch, DeviceInputs
 
 __all__ = ["DeviceRows"]
@@ -45,7 +45,7 @@ class DeviceRows:
         has_own = batches.chosen is not None
         self.order_of_X = zeros(shape, np.int64, batches.device) if has_own else self.order_of_targets
         self._order: Any = ()  # of no epoch
-        self._fed = {name: x for name, x in self._named(self._X) if _is_on_host(x)}
+        self._fed = {name: x for name, x in self._named(self._X) if is_fed(x)}
         self._feed = self._new_feed() if self._fed else None
 
     def _named(self, inputs: Any) -> list[tuple[Any, Any]]:
@@ -157,10 +157,6 @@ class DeviceRows:
         if not isinstance(slots.X, dict):
             return [(self._X, slots.X, self._is_there, None)]
         return [(self._X[name], slot, self._is_there[name], name) for name, slot in slots.X.items()]
-
-
-def _is_on_host(x: Any) -> bool:
-    return not is_array(x) or device_of(x).kind == "cpu"
 
 
 def _in_rows(x: Any) -> Any:

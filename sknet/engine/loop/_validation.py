@@ -58,10 +58,10 @@ class Validation:
             ``"loss"`` and the scores; NaN if the model has diverged.
         """
         score, loss, total = self.new_score(), 0.0, 0.0
-        for chosen, _ in self.batches.parts(None):
-            X, y, weight = self.batches.take(chosen)
+        for chosen, (X, y, weight), look_ahead in self.batches.in_turn():
             comes_again = n_rows(X) == self.batches.size < self.batches.n_samples
             output = predict_chunk(model, X, comes_again)
+            look_ahead()
             if weight is None or to_host(weight).any():
                 mean, size = mean_loss(model, output, y, weight)
                 loss += mean * size

@@ -17,6 +17,7 @@ from sknet.engine.state import (
     are_arrays,
     computed_dtype,
     each_input,
+    fed_inputs,
     n_rows,
     row_shapes,
     structure_of,
@@ -200,6 +201,8 @@ def in_chunks(
     ((5, 1), [2, 2, 1])
     """
     n_samples, whole = n_rows(X), None
+    dtypes = each_input(lambda x: dtype if x.dtype.kind == "f" else x.dtype, X)
+    fed = fed_inputs(X, dtypes, n_samples, rows, device)
 
     def chunk_of(x: Any) -> Any:
         with active(device_of(x)):
@@ -210,8 +213,8 @@ def in_chunks(
 
     for start in range(0, n_samples, rows):
         part = slice(start, min(start + rows, n_samples))
-        chunk = each_input(chunk_of, X)
         with active(device, precision):
+            chunk = each_input(chunk_of, X) if fed is None else fed.take(part, lambda name: chunk_of(X[name]))
             result = compute(chunk)
             if n_samples <= rows:
                 return result

@@ -1,6 +1,7 @@
 """A model's state: parameters in one flat buffer, optimizer state, buffers, and copies of them."""
 
 from sknet.engine.state._epoch import Epoch
+from sknet.engine.state._fed_inputs import FedInputs, fed_inputs, gather, is_fed
 from sknet.engine.state._fingerprint import Fingerprint
 from sknet.engine.state._hyper import (
     Hyper,
@@ -29,6 +30,7 @@ from sknet.engine.state._structure import structure_of
 
 __all__ = [
     "Epoch",
+    "FedInputs",
     "Fingerprint",
     "Gradient",
     "Hyper",
@@ -49,8 +51,11 @@ __all__ = [
     "copied_random_state",
     "copy_of",
     "each_input",
+    "fed_inputs",
     "first_input",
+    "gather",
     "give_shapes",
+    "is_fed",
     "is_seeded",
     "minimises_alike",
     "n_rows",

@@ -7,11 +7,15 @@ import pytest
 
 from sknet.device import Device, Feed, active
 from sknet.device._transfers import StreamTransfers
+from sknet.engine import Accuracy, Batches
+from sknet.engine.extend import Validation, predict_rows
 from tests.devices.emulated import counted, faults, late, without_page_locks
 from tests.engine.loop.streamed import CASES, SIZE, X, assert_same, limited
 from tests.engine.loop.test_streamed_rows import long_blocks, steps_on, trained
+from tests.engine.predict import test_fed_rows
+from tests.engine.predict.test_fed_rows import small_chunks
 
-__all__ = ["long_blocks"]  # a fixture
+__all__ = ["long_blocks", "small_chunks"]  # fixtures
 
 CUDA = Device("cuda")
 LATE = ["copies", "computing", "everything"]
@@ -106,6 +110,24 @@ def test_every_wait_matters(wait, what, monkeypatch):
         except ValueError:  # what was not copied yet is NaN
             return
     assert any((mine != theirs).any() for mine, theirs in zip(found, expected, strict=True))
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("what", LATE)
+def test_predictions_and_scores_of_held_out_rows(what):
+    model, rows = test_fed_rows.model_on(CUDA), test_fed_rows.X
+    batches = Batches(rows, test_fed_rows.CLASSES, None, 16, model.dtype, CUDA)
+
+    def found():
+        outputs = [predict_rows(model, rows).get() for _ in range(2)]
+        return outputs, Validation(batches, Accuracy).evaluate(model)
+
+    expected, numbers = found()
+    assert np.isfinite(expected).all()
+    with late(what):
+        outputs, others = found()
+    np.testing.assert_array_equal(outputs, expected)
+    assert others == numbers
 
 
 def test_a_feed_ends_with_its_copies():

@@ -1,0 +1,112 @@
+"""Inputs in the host's memory, whose rows are sent to a device chunk by chunk."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet import ops
+from sknet.device import Device, Feed, active, backend, device_of, is_array
+
+__all__ = ["FedInputs", "fed_inputs", "gather", "is_fed"]
+
+AT_ONCE = 1 << 18  # bytes that are converted together: they stay in the cache
+
+
+class FedInputs:
+    """Inputs of which a device gets one chunk of rows after the other, beside what it computes.
+
+    Parameters
+    ----------
+    X : array or ComputedRows of shape (n, ...), or dict of those
+        Inputs; those that are not on the host are left to the caller.
+    feed : Feed
+        Of those that are.
+    """
+
+    def __init__(self, X: Any, feed: Feed) -> None:
+        self._X, self._feed = X, feed
+
+    def take(self, part: slice, other: Callable[[str], Any]) -> Any:
+        """Return some rows of all inputs on the device, valid until others are taken.
+
+        Parameters
+        ----------
+        part : slice
+            The rows of a chunk.
+        other : callable
+            Returns them, by the name of an input that is not on the host.
+        """
+        place = self._feed.place_of(part.start)
+        found = [array[place : place + part.stop - part.start] for array in self._feed.arrays]
+        if not isinstance(self._X, dict):
+            return found[0]
+        left = iter(found)
+        return {name: next(left) if is_fed(x) else other(name) for name, x in self._X.items()}
+
+    def look_ahead(self) -> None:
+        """Begin to send the next rows."""
+        self._feed.look_ahead()
+
+
+def fed_inputs(
+    X: Any, dtypes: Any, n_samples: int, rows: int, device: Device, chosen: Any = None
+) -> FedInputs | None:
+    """Return inputs that are sent to a device chunk by chunk.
+
+    Parameters
+    ----------
+    X : array, CSR matrix or ComputedRows of shape (n, ...), or dict of those
+        Inputs.
+    dtypes : dtype, or dict of those
+        Of each input on the device.
+    n_samples : int
+        Number of rows that are sent.
+    rows : int
+        Rows of a chunk.
+    device : Device
+        The device.
+    chosen : ndarray of int, default=None
+        The rows to send; None for all.
+
+    Returns
+    -------
+    FedInputs or None
+        None if nothing would be gained: on the host, for a single chunk, if no dense input is on the host, or
+        without memory for two chunks.
+    """
+    if device.kind == "cpu" or n_samples <= rows:
+        return None
+    pairs = [(X[name], dtypes[name]) for name in X] if isinstance(X, dict) else [(X, dtypes)]
+    pairs = [(x, dtype) for x, dtype in pairs if is_fed(x)]
+    if not pairs:
+        return None
+
+    def write(start: int, stop: int, arrays: Sequence[np.ndarray]) -> None:
+        part: Any = slice(start, stop) if chosen is None else chosen[start:stop]
+        for (x, _), array in zip(pairs, arrays, strict=True):
+            gather(x, part, array)
+
+    forms = [(tuple(x.shape[1:]), np.dtype(dtype)) for x, dtype in pairs]
+    try:
+        with active(device):
+            return FedInputs(X, Feed(device, forms, n_samples, rows, write))
+    except backend(device.kind).memory_errors:
+        return None
+
+
+def is_fed(x: Any) -> bool:
+    """Tell whether an input is dense and on the host, or computed there when it is read."""
+    return not ops.is_sparse(x) and (not is_array(x) or device_of(x).kind == "cpu")
+
+
+def gather(array: Any, chosen: Any, out: Any) -> None:
+    """Write the `chosen` rows of an array into a host array, in its dtype."""
+    if isinstance(chosen, slice):
+        out[...] = array[chosen]
+    elif array.dtype == out.dtype:
+        array.take(chosen, axis=0, out=out, mode="clip")  # "raise" would go through a buffer
+    else:
+        rows = max(1, AT_ONCE * len(out) // max(out.nbytes, 1))
+        for start in range(0, len(out), rows):
+            out[start : start + rows] = array.take(chosen[start : start + rows], axis=0)
