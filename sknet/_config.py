@@ -8,14 +8,52 @@ from typing import Literal
 
 from sknet._hints import suggestion
 
-__all__ = ["Native", "config_context", "get_config", "native_setting", "set_config"]
+__all__ = [
+    "Lease",
+    "Native",
+    "config_context",
+    "get_config",
+    "lease_setting",
+    "native_setting",
+    "set_config",
+]
 
 Native = Literal["auto", "always", "never"]
+Lease = Literal["workers", "never"]
 
-CHOICES = ("auto", "always", "never")
-VARIABLE = "SKNET_NATIVE"
 
-_of_context: ContextVar[Native | None] = ContextVar("native", default=None)
+class Setting:
+    """One setting: of a block of code, else of the process, which is in its environment.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    *choices : str
+        Its values; the first is the default.
+    """
+
+    def __init__(self, name: str, *choices: str) -> None:
+        self.name, self.choices, self.variable = name, choices, f"SKNET_{name.upper()}"
+        self.of_context: ContextVar[str | None] = ContextVar(name, default=None)
+
+    def value(self) -> str:
+        """Return what is in effect."""
+        of_process = os.environ.get(self.variable) or self.choices[0]
+        return self.of_context.get() or self.checked(of_process, f"the variable {self.variable}")
+
+    def checked(self, value: str, what: str) -> str:
+        """Return a value that is one of the choices."""
+        if value not in self.choices:
+            hint = suggestion(str(value), self.choices)
+            raise ValueError(f"{what} must be one of {self.choices}, got {value!r}{hint}")
+        return value
+
+
+SETTINGS = {
+    each.name: each
+    for each in (Setting("native", "auto", "always", "never"), Setting("lease", "workers", "never"))
+}
 
 
 def get_config() -> dict[str, str]:
@@ -24,24 +62,24 @@ def get_config() -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        ``{"native": ...}``, see `set_config`.
+        ``{"native": ..., "lease": ...}``, see `set_config`.
 
     Raises
     ------
     ValueError
-        If the environment variable ``SKNET_NATIVE`` is not a valid setting.
+        If the environment variable ``SKNET_NATIVE`` or ``SKNET_LEASE`` is not a valid setting.
 
     Examples
     --------
     >>> import sknet
     >>> with sknet.config_context(native="never"):
     ...     sknet.get_config()
-    {'native': 'never'}
+    {'native': 'never', 'lease': 'workers'}
     """
-    return {"native": native_setting()}
+    return {name: setting.value() for name, setting in SETTINGS.items()}
 
 
-def set_config(*, native: Native | None = None) -> None:
+def set_config(*, native: Native | None = None, lease: Lease | None = None) -> None:
     """Change settings for the rest of the process, in all threads and in processes that it starts.
 
     Parameters
@@ -52,6 +90,11 @@ def set_config(*, native: Native | None = None) -> None:
         for it before the first step, and compiles it if need be; "never" uses NumPy alone. Results have the
         same bits in each case. None leaves the setting as it is. The setting is in the environment variable
         ``SKNET_NATIVE``; without it, it is "auto".
+    lease : {"workers", "never"}, default=None
+        Which fits have a GPU to themselves. With "workers", of the processes that work for one other, such as
+        those of ``n_jobs``, one at a time trains on a GPU; with "never" they train there beside each other,
+        which small networks may gain from if all have room. None leaves the setting as it is. The setting is
+        in the environment variable ``SKNET_LEASE``; without it, it is "workers".
 
     Raises
     ------
@@ -63,21 +106,23 @@ def set_config(*, native: Native | None = None) -> None:
     >>> import sknet
     >>> before = sknet.get_config()
     >>> sknet.set_config(native="never")
-    >>> sknet.get_config()
-    {'native': 'never'}
+    >>> sknet.get_config()["native"]
+    'never'
     >>> sknet.set_config(**before)
     """
-    if native is not None:
-        os.environ[VARIABLE] = _checked(native, "native")
+    for setting, value in _given(native=native, lease=lease):
+        os.environ[setting.variable] = value
 
 
 @contextmanager
-def config_context(*, native: Native | None = None) -> Iterator[None]:
+def config_context(*, native: Native | None = None, lease: Lease | None = None) -> Iterator[None]:
     """Change settings for a block of code, in this thread and in those that sknet starts from it.
 
     Parameters
     ----------
     native : {"auto", "always", "never"}, default=None
+        As for `set_config`.
+    lease : {"workers", "never"}, default=None
         As for `set_config`.
 
     Returns
@@ -98,19 +143,27 @@ def config_context(*, native: Native | None = None) -> Iterator[None]:
     >>> with sknet.config_context(native="never"):
     ...     clf = sknet.MLPClassifier((8,), tol=0.1, random_state=0).fit(X, y)
     """
-    token = _of_context.set(_of_context.get() if native is None else _checked(native, "native"))
+    tokens = [
+        (setting, setting.of_context.set(value)) for setting, value in _given(native=native, lease=lease)
+    ]
     try:
         yield
     finally:
-        _of_context.reset(token)
+        for setting, token in tokens:
+            setting.of_context.reset(token)
+
+
+def _given(**values: str | None) -> list[tuple[Setting, str]]:
+    """Return the settings that are not None, after all have been checked."""
+    given = [(SETTINGS[name], value) for name, value in values.items() if value is not None]
+    return [(setting, setting.checked(value, setting.name)) for setting, value in given]
 
 
 def native_setting() -> Native:
     """Return when native code is used: the setting of this block, or of the process."""
-    return _of_context.get() or _checked(os.environ.get(VARIABLE) or "auto", f"the variable {VARIABLE}")
+    return SETTINGS["native"].value()  # type: ignore[return-value]
 
 
-def _checked(value: str, what: str) -> Native:
-    if value not in CHOICES:
-        raise ValueError(f"{what} must be one of {CHOICES}, got {value!r}{suggestion(str(value), CHOICES)}")
-    return value  # type: ignore[return-value]
+def lease_setting() -> Lease:
+    """Return which fits have a device to themselves: the setting of this block, or of the process."""
+    return SETTINGS["lease"].value()  # type: ignore[return-value]

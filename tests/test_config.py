@@ -53,7 +53,7 @@ def test_other_threads_have_the_setting_of_the_process():
 def test_processes_started_later_have_it_too():
     sknet.set_config(native="never")
     command = [sys.executable, "-c", "import sknet; print(sknet.get_config())"]
-    assert subprocess.check_output(command, text=True) == "{'native': 'never'}\n"
+    assert subprocess.check_output(command, text=True) == "{'native': 'never', 'lease': 'workers'}\n"
 
 
 @pytest.mark.parametrize("act", [sknet.set_config, lambda **new: sknet.config_context(**new).__enter__()])

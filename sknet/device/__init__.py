@@ -22,6 +22,7 @@ from sknet.device._device import Device
 from sknet.device._dtype import check_float_dtype, is_floating, result_dtype
 from sknet.device._feed import Feed
 from sknet.device._issued import Issued
+from sknet.device._lease import leased
 from sknet.device._meta import MetaArray
 from sknet.device._namespace import LinearAlgebra, Namespace
 from sknet.device._precision import PRECISIONS, arrays_in, check_precision, product_precision, products_in
@@ -52,6 +53,7 @@ __all__ = [
     "form_of",
     "is_array",
     "is_floating",
+    "leased",
     "namespace",
     "on_device",
     "philox_uniform",

@@ -151,6 +151,13 @@ class Backend(ABC):
         """
         raise DeviceError(f"device '{device}' does not report how much memory is free")
 
+    def identity(self, device: Device) -> str | None:
+        """Return what names `device` on this machine, in each process; None if no process leases it."""
+        return None
+
+    def free_unused(self, device: Device) -> None:
+        """Give memory that is kept for later arrays back to `device`, for other processes."""
+
     def is_plain(self, array: Any, writeable: bool = True) -> bool:
         """Tell whether `array` is C-contiguous, and writeable if `writeable` is true."""
         return bool(array.flags.c_contiguous)

@@ -183,6 +183,16 @@ class CupyBackend(Backend):
             unused = self._cupy.get_default_memory_pool().free_bytes()
             return int(self._cupy.cuda.runtime.memGetInfo()[0]) + int(unused)
 
+    def identity(self, device: Device) -> str | None:
+        # A part of a GPU has a number of its own, in the place of the whole.
+        known = self._cupy.cuda.runtime.getDeviceProperties(device.index)
+        place = "-".join(f"{known[name]:x}" for name in ("pciDomainID", "pciBusID", "pciDeviceID"))
+        return f"{self.kind}-{place}-{known['uuid'][:16].hex()}"
+
+    def free_unused(self, device: Device) -> None:
+        with self.activate(device):
+            self._cupy.get_default_memory_pool().free_all_blocks()
+
     def kernels(self, source: str, names: Sequence[str], device: Device) -> list[Kernel]:
         # CuPy caches compiled code on disk, by source and options.
         with self.activate(device):

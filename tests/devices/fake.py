@@ -7,11 +7,9 @@ operations on a GPU are counted (`counted`): allocations, and copies to the host
 """
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -24,45 +22,14 @@ from sknet.device import Backend, Device, Ending, Form, Transfers, product_preci
 from sknet.device._cupy import array_functions
 from sknet.exceptions import DeviceError, DeviceMemoryError
 from tests.devices import kernels, signatures
+from tests.devices.counting import COUNTS
+from tests.devices.counting import counted as counted
 from tests.devices.finished import finish
 from tests.devices.rounding import BITS, rounded
 
 N_DEVICES = 2
 FREE_MEMORY = 1 << 20  # bytes
 _current: ContextVar[int] = ContextVar("current fake device", default=0)
-
-
-@dataclass
-class Counts:
-    """Counts of events on the fake devices: `launches` are of generated kernels and of the library's.
-
-    `nbytes` are those of the arrays that launches are given, each array once for each launch; `sent_bytes`
-    those of `sent` arrays, which were copied beside what the device computes; `precisions` are those of
-    matrix products of float32 arrays.
-    """
-
-    allocations: int = 0
-    reads: int = 0
-    kernels: int = 0
-    launches: int = 0
-    nbytes: int = 0
-    sent: int = 0
-    sent_bytes: int = 0
-    precisions: Counter[str] = field(default_factory=Counter)
-
-
-_counts: list[Counts] = []
-
-
-@contextmanager
-def counted() -> Iterator[Counts]:
-    """Count allocations, reads by the host and launches of generated kernels."""
-    counts = Counts()
-    _counts.append(counts)
-    try:
-        yield counts
-    finally:
-        _counts.remove(counts)
 
 
 class FakeOutOfMemoryError(MemoryError):
@@ -133,14 +100,14 @@ def _count(what: str) -> None:
         if not left:
             raise FakeOutOfMemoryError("Out of memory allocating some bytes (allocated so far: others)")
         _left.set(left - 1)
-    for counts in _counts:
+    for counts in COUNTS:
         setattr(counts, what, getattr(counts, what) + 1)
 
 
 def _count_bytes(*given: Any) -> None:
-    if _counts:
+    if COUNTS:
         sizes = {(x._values.ctypes.data, x.shape): x.nbytes for x in _arrays(given)}
-        for counts in _counts:
+        for counts in COUNTS:
             counts.nbytes += sum(sizes.values())
 
 
@@ -433,7 +400,7 @@ def _bits_of(x: FakeArray, y: FakeArray, precision: str) -> int | None:
     shape = (x.shape[-2:-1] or (1,), y.shape[-1:] if y.ndim > 1 else (1,))
     if shape == ((1,), (1,)):
         precision = "float32"
-    for counts in _counts:
+    for counts in COUNTS:
         counts.precisions[precision] += 1
     return BITS.get(precision)
 
@@ -490,7 +457,7 @@ class FakeTransfers(Transfers):
             if not target.flags.c_contiguous or not source.flags.c_contiguous:
                 raise RuntimeError("only contiguous arrays can be sent")
             self._waiting.append((target, source))
-            for counts in _counts:
+            for counts in COUNTS:
                 counts.sent, counts.sent_bytes = counts.sent + 1, counts.sent_bytes + source.nbytes
         return self._done + len(self._waiting)
 
@@ -560,6 +527,12 @@ class FakeBackend(Backend):
 
     def free_memory(self, device: Device) -> int:
         return FREE_MEMORY
+
+    def identity(self, device: Device) -> str:
+        return f"fake-{device.index}"
+
+    def free_unused(self, device: Device) -> None:
+        _count("returns")
 
     def kernels(self, source: str, names: Sequence[str], device: Device) -> list[Callable[..., None]]:
         def on_device(run: Callable[..., None]) -> Callable[..., None]:

@@ -40,7 +40,8 @@ METHODS = (
 # What the backend calls on objects that CuPy gives it.
 ON_OBJECTS = (
     "cupy.RawModule.get_function", "cupy.cuda.Event.synchronize", "cupy.cuda.Graph.launch",
-    "cupy.cuda.MemoryPool.free_bytes", "cupy.cuda.Stream.begin_capture", "cupy.cuda.Stream.end_capture",
+    "cupy.cuda.MemoryPool.free_all_blocks", "cupy.cuda.MemoryPool.free_bytes",
+    "cupy.cuda.Stream.begin_capture", "cupy.cuda.Stream.end_capture",
     "cupy.cuda.Stream.is_capturing", "cupy.cuda.Stream.record", "cupy.cuda.Stream.synchronize",
     "cupy.cuda.Stream.wait_event", "cupy.ndarray.get", "cupy.ndarray.set",
 )  # fmt: skip

@@ -9,13 +9,13 @@ import numpy as np
 
 from sknet.callbacks import Callback
 from sknet.core import no_grad
-from sknet.device import active, to_device, to_host
+from sknet.device import active, leased, to_device, to_host
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._group import current_group
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks, KeptError
-from sknet.engine.loop._interrupt import InterruptGuard
+from sknet.engine.loop._interrupt import InterruptGuard, raise_if_cancelled
 from sknet.engine.state import Weights
 from sknet.engine.step import batch_as_reported, batch_terms, per_output, show_batch
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
@@ -89,12 +89,21 @@ def minimize(
     >>> loss < 1e-6
     True
     """
+    history = History() if history is None else history
+    fit = Fit(model, batches, history, max_iter, source=source, measured={"loss": False})
+    with leased(model.device, raise_if_cancelled):
+        return _minimized(fit, batches, tol, verbose, callbacks)
+
+
+def _minimized(
+    fit: Fit, batches: Batches, tol: float, verbose: bool | int, callbacks: Sequence[Callback]
+) -> tuple[int, float]:
+    """Do what `minimize` does for a fit."""
+    model = fit.model
     with active(model.device, model.precision):
         X, y, weight = batches.take(slice(None))
     model.materialize(X)
     show_batch(model, X)
-    history = History() if history is None else history
-    fit = Fit(model, batches, history, max_iter, source=source, measured={"loss": False})
     guard = InterruptGuard()
     with Hooks(callbacks, fit) as hooks:
         objective = _Objective(fit, (X, y, weight), guard, hooks)
@@ -103,7 +112,7 @@ def minimize(
             with guard, active(model.device, model.precision), np.errstate(all="ignore"):
                 if not objective.begin():
                     found = model.optimizer.minimize(
-                        objective.value_and_grad, latest[0], max_iter, tol, verbose, objective.remember
+                        objective.value_and_grad, latest[0], fit.max_epochs, tol, verbose, objective.remember
                     )
                     latest[:] = found.x, found.n_iter
         except KeyboardInterrupt as error:
@@ -116,14 +125,14 @@ def minimize(
             warnings.warn(
                 f"Training interrupted by user after {latest[1]} whole iterations; what was learned is kept.",
                 FitInterruptedWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         except KeptError as kept:
             fit.exception = kept.error
             warnings.warn(
                 f"{kept}: the fit ends after {latest[1]} whole iterations; what was learned is kept.",
                 CallbackWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         else:
             if hooks.stopped_by is None and not found.converged:
@@ -143,7 +152,7 @@ def _warn_of_limit(found: Any) -> None:
         f"lbfgs failed to converge after {found.n_iter} iteration(s): {found.message}. "
         "Raise max_iter or max_fun, or scale the data.",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

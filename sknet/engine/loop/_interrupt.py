@@ -13,7 +13,7 @@ try:
 except ImportError:  # not CPython
     import signal as _signal
 
-__all__ = ["InterruptGuard"]
+__all__ = ["InterruptGuard", "raise_if_cancelled"]
 
 SIGINT = int(signal.SIGINT)
 
@@ -27,6 +27,8 @@ class InterruptGuard:
 
     Attributes
     ----------
+    is_pending : bool
+        Whether Ctrl-C was pressed, and is not raised yet.
     is_urgent : bool
         Whether Ctrl-C was pressed a second time before the first was raised.
 
@@ -37,8 +39,7 @@ class InterruptGuard:
     """
 
     def __init__(self) -> None:
-        self.is_urgent = False
-        self._pending = False
+        self.is_urgent = self.is_pending = False
         self._before: Any = None
 
     def __enter__(self) -> Self:
@@ -56,10 +57,10 @@ class InterruptGuard:
             self.poll()
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
-        if self._pending:
+        if self.is_pending:
             self.is_urgent = True
             raise KeyboardInterrupt
-        self._pending = True
+        self.is_pending = True
 
     def poll(self) -> None:
         """Raise KeyboardInterrupt if Ctrl-C was pressed since the last call, or the group is cancelled.
@@ -69,9 +70,14 @@ class InterruptGuard:
         KeyboardInterrupt
             If Ctrl-C was pressed.
         """
-        group = current_group()
-        if group is not None and group.is_cancelled:
+        raise_if_cancelled()
+        if self.is_pending:
+            self.is_pending = False
             raise KeyboardInterrupt
-        if self._pending:
-            self._pending = False
-            raise KeyboardInterrupt
+
+
+def raise_if_cancelled() -> None:
+    """Raise KeyboardInterrupt if the group of the fit that runs in this thread is cancelled."""
+    group = current_group()
+    if group is not None and group.is_cancelled:
+        raise KeyboardInterrupt

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet.device import leased
 from sknet.engine.loop._batch_steps import BatchSteps
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._fit import Fit
 from sknet.engine.loop._fit_state import FitKeeper
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks
+from sknet.engine.loop._interrupt import raise_if_cancelled
 from sknet.engine.loop._loop import Epochs, Loop, run_loop
 from sknet.engine.loop._model_fit import Options, Prepared, check_count, checked_rows
 from sknet.engine.loop._steps import NO_LOSSES
@@ -306,7 +308,8 @@ def fit_batches(
             keeper.warn_of_environment(prepared.saved)
 
     try:
-        run_loop(loop, fit, prepared.all_callbacks, begin)
+        with leased(model.device, raise_if_cancelled):
+            run_loop(loop, fit, prepared.all_callbacks, begin)
     finally:
         prepared.hand_back()
     return prepared.history

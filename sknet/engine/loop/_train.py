@@ -9,6 +9,7 @@ import numpy as np
 from sknet._config import native_setting
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
+from sknet.device import leased
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._blas import BlasThreads
 from sknet.engine.loop._choice import steps_for
@@ -16,6 +17,7 @@ from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._fit_state import FitKeeper
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks
+from sknet.engine.loop._interrupt import raise_if_cancelled
 from sknet.engine.loop._kept import kept_steps
 from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
 from sknet.engine.loop._member_steps import MemberSteps, member_steps
@@ -286,14 +288,15 @@ def train(
             keeper.warn_of_environment(saved)
 
     held = BlasThreads()
-    try:
-        outcome = run_loop(loop, fit, callbacks, begin)
-    finally:
-        held.end()
-    fit.end()
-    del epochs.sums  # which refer to the epochs
-    if settings.is_part:
-        epochs.keep_steps()
-    else:
-        epochs.release()
+    with leased(model.device, raise_if_cancelled):
+        try:
+            outcome = run_loop(loop, fit, callbacks, begin)
+        finally:
+            held.end()
+        fit.end()
+        del epochs.sums  # which refer to the epochs
+        if settings.is_part:
+            epochs.keep_steps()
+        else:
+            epochs.release()
     return outcome

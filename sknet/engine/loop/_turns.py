@@ -104,11 +104,12 @@ class Turn:
             self.answer(KeyboardInterrupt())
         self._go.release()
 
-    def take(self) -> None:
-        """Let the fit run until it asks for something, leaves or ends."""
+    def take(self, meanwhile: Callable[[], None] | None = None) -> None:
+        """Let the fit run until it asks for something, leaves or ends; call something now and then."""
         self._go.release()
         while not self._back.acquire(timeout=WAKE):  # so that a signal is seen
-            pass
+            if meanwhile is not None:
+                meanwhile()
 
 
 def current_turn() -> Turn | None:
@@ -183,12 +184,17 @@ class _Turns(Generic[Result]):
     def run(self) -> None:
         """Run all fits; no thread is left when this returns or raises, unless Ctrl-C is pressed meanwhile."""
         with InterruptGuard() as guard:
+
+            def look() -> None:
+                if guard.is_pending:  # the fit may wait for a device
+                    self._group.cancel()
+
             try:
                 while self._goes_on() and (ready := self._ready()) is not None:
                     guard.poll()
                     for turn in ready:
                         guard.poll()
-                        turn.take()
+                        turn.take(look)
                         if not self._goes_on():
                             break
                 for thread in self._threads:

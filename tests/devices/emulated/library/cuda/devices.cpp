@@ -83,11 +83,12 @@ struct Properties {
 static const size_t PROPERTIES = 1032;
 static_assert(offsetof(Properties, memory) == 288 && offsetof(Properties, major) == 360, "as in CUDA 12");
 
-API int cudaGetDeviceProperties_v2(Properties *found, int) {
+API int cudaGetDeviceProperties_v2(Properties *found, int number) {
     memset((void *)found, 0, PROPERTIES);
     size_t unused, total;
     cudaMemGetInfo(&unused, &total);
     snprintf(found->name, sizeof found->name, "emulated device");
+    snprintf(found->uuid, sizeof found->uuid, "emulated-%d", number);
     found->memory = total;
     found->shared_memory = 49152;
     found->registers = 65536;
