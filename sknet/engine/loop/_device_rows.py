@@ -9,7 +9,7 @@ import numpy as np
 from sknet.device import Feed, backend, backend_of, device_of, is_array, to_device
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._device_ring import Taken
-from sknet.engine.state import each_input, gather, is_fed
+from sknet.engine.state import each_input, gather_by_threads, is_fed
 from sknet.engine.step import Batch, DeviceInputs
 
 __all__ = ["DeviceRows"]
@@ -114,7 +114,7 @@ class DeviceRows:
         if self._batches.chosen is not None:
             part = np.asarray(self._batches.chosen)[part]
         for x, array in zip(self._fed.values(), arrays, strict=True):
-            gather(x, part, array)
+            gather_by_threads(x, part, array)
 
     @property
     def nbytes_of_chunks(self) -> int:

@@ -1,7 +1,7 @@
 """A model's state: parameters in one flat buffer, optimizer state, buffers, and copies of them."""
 
 from sknet.engine.state._epoch import Epoch
-from sknet.engine.state._fed_inputs import FedInputs, fed_inputs, gather, is_fed
+from sknet.engine.state._fed_inputs import FedInputs, fed_inputs, gather, gather_by_threads, is_fed
 from sknet.engine.state._fingerprint import Fingerprint
 from sknet.engine.state._hyper import (
     Hyper,
@@ -54,6 +54,7 @@ __all__ = [
     "fed_inputs",
     "first_input",
     "gather",
+    "gather_by_threads",
     "give_shapes",
     "is_fed",
     "is_seeded",

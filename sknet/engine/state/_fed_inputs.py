@@ -1,6 +1,9 @@
 """Inputs in the host's memory, whose rows are sent to a device chunk by chunk."""
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
@@ -8,9 +11,10 @@ import numpy as np
 from sknet import ops
 from sknet.device import Device, Feed, active, backend, device_of, is_array
 
-__all__ = ["FedInputs", "fed_inputs", "gather", "is_fed"]
+__all__ = ["FedInputs", "fed_inputs", "gather", "gather_by_threads", "is_fed"]
 
 AT_ONCE = 1 << 18  # bytes that are converted together: they stay in the cache
+MOST_THREADS, BYTES_OF_A_THREAD = 4, 2 << 20  # one thread reads less in a second than a bus transfers
 
 
 class FedInputs:
@@ -85,7 +89,7 @@ def fed_inputs(
     def write(start: int, stop: int, arrays: Sequence[np.ndarray]) -> None:
         part: Any = slice(start, stop) if chosen is None else chosen[start:stop]
         for (x, _), array in zip(pairs, arrays, strict=True):
-            gather(x, part, array)
+            gather_by_threads(x, part, array)
 
     forms = [(tuple(x.shape[1:]), np.dtype(dtype)) for x, dtype in pairs]
     try:
@@ -110,3 +114,24 @@ def gather(array: Any, chosen: Any, out: Any) -> None:
         rows = max(1, AT_ONCE * len(out) // max(out.nbytes, 1))
         for start in range(0, len(out), rows):
             out[start : start + rows] = array.take(chosen[start : start + rows], axis=0)
+
+
+def gather_by_threads(array: Any, chosen: Any, out: np.ndarray) -> None:
+    """Write the `chosen` rows of an array into a host array, by several threads if they are many."""
+    threads = min(MOST_THREADS, os.cpu_count() or 1, out.nbytes // BYTES_OF_A_THREAD, len(out))
+    if threads < 2 or not isinstance(array, np.ndarray):
+        gather(array, chosen, out)
+        return
+    ends = [len(out) * (i + 1) // threads for i in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        running = [
+            pool.submit(copy_context().run, gather, array, _part(chosen, start, end), out[start:end])
+            for start, end in zip([0, *ends], ends, strict=False)
+        ]
+    for each in running:
+        each.result()
+
+
+def _part(chosen: Any, start: int, end: int) -> Any:
+    """Return the rows from `start` to `end` of those that are chosen."""
+    return slice(chosen.start + start, chosen.start + end) if isinstance(chosen, slice) else chosen[start:end]

@@ -89,6 +89,15 @@ def test_fits_have_the_same_bits(case, what):
         assert_same(CASES[case]("cuda"), expected)
 
 
+@pytest.mark.parametrize("what", LATE)
+def test_on_the_second_device(what):
+    """Streams and events belong to the device that is current."""
+    with limited("cuda"):
+        expected = CASES["early stopping"]("cuda:0")
+        with late(what):
+            assert_same(CASES["early stopping"]("cuda:1"), expected)
+
+
 ORDER = np.random.default_rng(0).permutation(len(X))
 
 

@@ -12,7 +12,8 @@ from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.exceptions import DeviceMemoryError, NonFiniteError
 from tests.devices import fake
 from tests.engine.loop import streamed
-from tests.engine.loop.streamed import BUFFERS, CASES, CLASSES, SIZE, X, assert_same, limited
+from tests.engine.loop.streamed import BUFFERS, CASES, CLASSES, SIZE, X, assert_same, learned, limited
+from tests.estimators.data import quiet
 
 pytestmark = pytest.mark.usefixtures("fake_device")
 
@@ -21,6 +22,11 @@ pytestmark = pytest.mark.usefixtures("fake_device")
 def long_blocks(monkeypatch):
     """Blocks of as many steps as memory permits."""
     monkeypatch.setattr(_steps, "SECONDS", 1e9)
+
+
+def fitted(estimator):
+    with quiet():
+        return estimator.fit(X, CLASSES)
 
 
 PAIRS = [*((case, "chunks") for case in CASES), ("shuffled", "rows"), ("several inputs", "two rows")]
@@ -261,3 +267,31 @@ def test_chunks_in_any_order(rows, looks_ahead, fake_device):
             assert to_host(feed.arrays[0])[place] == row
             if looks_ahead:
                 feed.look_ahead()
+
+
+# -- a device that is lost --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["send", "follow"])
+def test_a_device_that_fails_in_a_copy_leaves_the_estimator_as_it_was(method, monkeypatch):
+    estimator = streamed.classifier("fake", early_stopping=True)
+    with limited("fake"):
+        before = learned(fitted(estimator))
+    working, left = getattr(fake.FakeTransfers, method), [0]
+
+    def failing(self, *args):
+        left[0] -= 1
+        if left[0] < 0:
+            raise RuntimeError("the device is lost")
+        return working(self, *args)
+
+    expected = learned(fitted(streamed.classifier("fake", early_stopping=True, alpha=0.1)))
+    monkeypatch.setattr(fake.FakeTransfers, method, failing)
+    for left[0] in (0, 1, 5, 20):
+        with limited("fake"), pytest.raises(RuntimeError, match="the device is lost"):
+            fitted(estimator.set_params(alpha=0.1))
+        left[0] = 10**9
+        with limited("fake"):
+            assert_same(learned(estimator), before)
+    with limited("fake"):
+        assert_same(learned(fitted(estimator)), expected)
