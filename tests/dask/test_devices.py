@@ -1,5 +1,7 @@
 """Devices: fits over workers compute on the host, predictions and whole fits wherever the model is."""
 
+import os
+
 import dask.array as da
 import joblib
 import numpy as np
@@ -9,6 +11,7 @@ from sknet import MLPClassifier, MLPRegressor, Model, nn
 from sknet.device import to_device, to_host
 from sknet.engine import fit_many
 from sknet.optim import Adam
+from tests.engine.loop.workers import Alone, fitted
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 X = np.random.default_rng(0).normal(size=(120, 3)).astype("f4")
@@ -75,3 +78,15 @@ def test_many_fits_on_a_device_run_on_the_cluster(client, fake_device):
     for one, other in zip(here, there, strict=True):
         assert one.device == other.device == fake_device
         assert_close(to_host(one.weights().flat), to_host(other.weights().flat))
+
+
+def fitted_alone(folder):
+    os.environ["XDG_RUNTIME_DIR"] = folder
+    return fitted([Alone(folder)])
+
+
+def test_one_worker_at_a_time_trains_on_a_device(client_of_processes, tmp_path):
+    futures = client_of_processes.map(fitted_alone, [str(tmp_path)] * 6, pure=False)
+    assert client_of_processes.gather(futures) == [fitted()] * 6
+    assert len(list(tmp_path.glob("*.pid"))) > 1
+    assert [path.name for path in (tmp_path / "sknet").iterdir()] == ["fake-0.lease"]

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from sknet import Model, nn
+from sknet import MLPClassifier, Model, nn
 from sknet.device import Device, to_host
 from sknet.engine import fit_many
+from sknet.model_selection import GridSearchCV
 from sknet.optim import Adam
 from tests.gpu.test_graphs import CLASSES, NETWORKS, WEIGHT, X
 
@@ -62,3 +63,20 @@ def test_parts_of_rows():
 
 def test_rows_in_order():
     assert_alike(*fitted_and_expected("dropout", shuffle=False, check_finite=False))
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_a_search_has_the_scores_of_one_on_the_host():
+    rates = {"optimizer__lr": [1e-3, 1e-2, 1e-1]}
+    settings = {"hidden_layer_sizes": (5,), "max_iter": 3, "batch_size": 16, "dtype": "float64"}
+    told = {"cv": 2, "scoring": "neg_log_loss", "return_train_score": True, "error_score": "raise"}
+    found, expected = (
+        GridSearchCV(
+            MLPClassifier(**settings, optimizer="adam", random_state=0, device=device), rates, **told
+        )
+        for device in ("cuda", "cpu")
+    )
+    found.fit(X, CLASSES), expected.fit(X, CLASSES)
+    for name in ("mean_test_score", "mean_train_score", "rank_test_score"):
+        np.testing.assert_allclose(found.cv_results_[name], expected.cv_results_[name], rtol=1e-9)
+    assert found.best_params_ == expected.best_params_

@@ -225,10 +225,20 @@ def test_ctrl_c_ends_the_search(fake_device):
         cross_validate(search.estimator, X, LABELS, cv=2)
 
 
-def test_a_chosen_backend_of_processes_is_used(sizes, fake_device):
+class Knows(Callback):
+    """Does nothing, but where it comes the fake device is known."""
+
+
+def test_a_chosen_backend_is_used(sizes, fake_device):
+    told = {"param_grid": RATES, "cv": 2, "refit": False, "scoring": "neg_log_loss", "error_score": "raise"}
+    here, there = (GridSearchCV(net(fake_device, callbacks=[Knows()]), **told) for _ in range(2))
     with parallel_config("threading", n_jobs=2):
-        GridSearchCV(net(fake_device), RATES, cv=2, refit=False).fit(X, LABELS)
+        here.fit(X, LABELS)
     assert sizes == [6]
+    with parallel_config("loky", n_jobs=2):
+        there.fit(X, LABELS)
+    assert sizes == [6]  # each has been trained by itself, in another process
+    assert_same(here.cv_results_, there.cv_results_)
 
 
 def test_what_each_fit_prints(fake_device, capsys):
