@@ -91,6 +91,29 @@ def rows_of_folds(estimator: Any, X: Any) -> Any:
     return X.view(FoldRows) if is_plain and isinstance(estimator, BaseNet) else X
 
 
+class Task:
+    """A task of joblib, whose result is there when all have been run.
+
+    Parameters
+    ----------
+    run : callable
+        Runs all tasks, and sets their results.
+    func, callback : callable
+        As joblib submits them.
+    """
+
+    found: Any
+
+    def __init__(self, run: Callable[[], None], func: Callable[[], Any], callback: Any) -> None:
+        self._run, self.func, self.callback = run, func, callback
+
+    def get(self) -> Any:
+        """Return the result, as joblib asks for it."""
+        if not hasattr(self, "found"):
+            self._run()
+        return self.found
+
+
 class AllAtOnce(ParallelBackendBase):
     """joblib's tasks as fits that run together, when all of them are there.
 
@@ -108,8 +131,7 @@ class AllAtOnce(ParallelBackendBase):
     def __init__(self, n_threads: int, nesting_level: int | None = None, **options: Any) -> None:
         super().__init__(nesting_level=nesting_level, **options)
         self._n_threads = n_threads
-        self._tasks: list[tuple[Callable[[], Any], Callable[[Any], None] | None]] = []
-        self._found: list[Any] | None = None
+        self._tasks: list[Task] = []
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """Return at least 2: with one job, joblib would not come here."""
@@ -117,27 +139,25 @@ class AllAtOnce(ParallelBackendBase):
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **options: Any) -> int:
         """Begin with no tasks."""
-        self.parallel, self._tasks, self._found = parallel, [], None
+        self.parallel, self._tasks = parallel, []
         return self.effective_n_jobs(n_jobs)
 
-    def submit(self, func: Callable[[], Any], callback: Any = None) -> int:
-        """Take a task; return its number."""
-        self._tasks.append((func, callback))
-        return len(self._tasks) - 1
+    def submit(self, func: Callable[[], Any], callback: Any = None) -> Task:
+        """Take a task."""
+        self._tasks.append(Task(self._run, func, callback))
+        return self._tasks[-1]
 
-    def apply_async(self, func: Callable[[], Any], callback: Any = None) -> int:
+    def apply_async(self, func: Callable[[], Any], callback: Any = None) -> Task:
         """Take a task: what `submit` is called in earlier versions of joblib."""
         return self.submit(func, callback)
 
-    def retrieve_result(self, out: int, timeout: Any = None) -> Any:
-        """Return what a task has returned, after a run of all."""
-        if self._found is None:
-            tasks = [func for func, _ in self._tasks]
-            self._found = run_together(tasks, self._n_threads, [True] * len(tasks))
-            for found, (_, callback) in zip(self._found, self._tasks, strict=True):
-                if callback is not None:
-                    callback(found)
-        return self._found[out]
+    def _run(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        results = run_together([task.func for task in tasks], self._n_threads, [True] * len(tasks))
+        for task, found in zip(tasks, results, strict=True):
+            task.found = found
+            if task.callback is not None:
+                task.callback(found)
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """Forget all tasks, none of which is running."""
