@@ -158,6 +158,24 @@ ROWS = [
         ),
         after=("scatter",),
     ),
+    # -- parts along other axes
+    Row(
+        "scattered_inside",
+        (
+            gradient(lambda x: (x[:, 1:3] * x[..., 3:5]).sum()),
+            gradient(lambda x: (x[..., -1] * x[:, 0]).sum()),
+        ),
+    ),
+    Row("scattered_inside", (gradient(lambda x: (x[:, 1][:, :3] * x[:, :, 2:].sum(2)).sum()),), ((2, 3, 5),)),
+    Row(
+        "disjoint_inside",
+        (
+            gradient(lambda x: (x[:, :2] * x[:, 3:5]).sum()),
+            gradient(lambda x: math.prod(ops.split(x, 3, axis=1)).sum()),
+            gradient(lambda x: (x[:, 4] * x[:, 0] * x[:, 5]).sum()),
+        ),
+        after=("scattered_inside",),
+    ),
     Row("nothing_added", (gradient(lambda x: (x[:0].sum() + x[1:].sum()) * (x * x).sum()),)),
     Row("joined", (lambda x, y: ops.concat([x, y, x]),), FLAT, ALL),
     Row(

@@ -19,6 +19,7 @@ X, CLASSES, WEIGHT = RNG.standard_normal((100, 6)), RNG.integers(0, 3, 100), RNG
 NETWORKS = {
     "dense": lambda: (nn.Linear(6, 10), nn.ReLU(), nn.Linear(10, 3)),
     "dropout": lambda: (nn.Linear(6, 10), nn.Dropout(0.3), nn.Tanh(), nn.Linear(10, 3)),
+    "parts of columns": lambda: (nn.Linear(6, 20), nn.GLU(), nn.Linear(10, 3)),
     "buffers": lambda: (nn.Linear(6, 10), nn.BatchNorm(10), nn.ReLU(), nn.Linear(10, 3)),
 }
 

@@ -4,7 +4,7 @@ import linecache
 import math
 import re
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -174,6 +174,15 @@ class Writer:
             found = self._made[expression] = f"{name}{len(self._made)}"
             self.setup.append(f"{found} = {expression}")
         return found
+
+    def parts_of(self, joined: Equation) -> Iterator[tuple[str, Variable]]:
+        """Yield the place in a concatenation, and what goes there."""
+        output, start = joined.output, 0
+        axis = joined.params["axis"] % len(output.shape)
+        for x in joined.variables:
+            stop = start + x.shape[axis]
+            yield self.made(f"{self.name(output)}[{':, ' * axis}{start}:{stop}]", "p"), x
+            start = stop
 
     def reshaped(self, x: Variable, shape: tuple[int, ...]) -> str:
         """Return the name of a view of a contiguous array in another shape, made once per arena."""

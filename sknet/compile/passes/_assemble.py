@@ -1,10 +1,14 @@
-"""Arrays from rows: what is concatenated or scattered is written to its final offset directly.
+"""Arrays from parts: what is concatenated or scattered is written to its place directly, and not added up.
 
-Rows of the first axis are a slice of the flat array, so all of it is about flat arrays, and shapes come last.
+Rows of the first axis are a slice of the flat array, so what has such parts is assembled as a flat array, and
+shapes come last. Parts along other axes are concatenated.
 """
 
 import math
-from typing import Any, TypeGuard
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
 
 from sknet.compile import _internal as own
 from sknet.compile._graph import Equation, Operand, Variable
@@ -20,11 +24,22 @@ Parts = list[tuple[int, Variable]]
 @ASSEMBLY.on("scatter_add")
 def scatter(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Zeros except for some rows, such as the gradient of a slice."""
-    [x] = equation.operands
-    bounds = _bounds(equation.params["index"], equation.params["shape"])
-    if bounds is None or bounds[1] - bounds[0] != x.size:
+    [x], shape = equation.operands, equation.params["shape"]
+    span = _span(equation.params["index"], shape)
+    if span is None or span.axis or not x.size:
         return None
-    return _assembled(rewriter, [(bounds[0], x)], equation.output)
+    return _assembled(rewriter, [(span.start * math.prod(shape[1:]), x)], equation.output)
+
+
+@ASSEMBLY.on("scatter_add")
+def scattered_inside(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """Zeros except for a part of another axis, such as the gradient of some columns."""
+    [x], shape = equation.operands, equation.params["shape"]
+    span = _span(equation.params["index"], shape)
+    if span is None or not span.axis or not x.size:
+        return None
+    part = _shaped(rewriter, x, (*shape[: span.axis], span.stop - span.start, *shape[span.axis + 1 :]))
+    return _concatenated(rewriter, [(span.start, part)], span.axis, equation.output)
 
 
 @ASSEMBLY.on("add")
@@ -38,6 +53,22 @@ def disjoint(rewriter: Rewriter, equation: Equation) -> Variable | None:
     if any(end > start for end, (start, _) in zip(ends, parts[1:], strict=False)):
         return None
     return _assembled(rewriter, parts, equation.output)
+
+
+@ASSEMBLY.on("add")
+def disjoint_inside(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """The sum of two arrays of which each is zero where the other is not, along an axis."""
+    first, second = (rewriter.definition(x, "concat") for x in equation.operands)
+    if first is None or second is None or not all(_is_like(x, equation.output) for x in equation.operands):
+        return None
+    axis = first.params["axis"] % len(equation.output.shape)
+    if second.params["axis"] % len(equation.output.shape) != axis:
+        return None
+    parts = sorted(_parts_along(rewriter, first) + _parts_along(rewriter, second), key=itemgetter(0))
+    ends = [start + x.shape[axis] for start, x in parts]
+    if any(end > start for end, (start, _) in zip(ends, parts[1:], strict=False)):
+        return None
+    return _concatenated(rewriter, parts, axis, equation.output)
 
 
 @ASSEMBLY.on("add")
@@ -68,25 +99,36 @@ def joined(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return _assembled(rewriter, parts, output) if parts else None
 
 
-def _bounds(index: Any, shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return the first and the last element, exclusively, of an index that takes consecutive rows, or one."""
+class _Span(NamedTuple):
+    """Some consecutive elements along an axis, and all along the others."""
+
+    axis: int
+    start: int
+    stop: int
+
+
+def _span(index: Any, shape: tuple[int, ...]) -> _Span | None:
+    """Return what an index takes, if that is all rows, or consecutive elements, or one, along one axis."""
     given = tuple([part for part in (index if isinstance(index, tuple) else (index,)) if part is not None])
     whole = [i for i, part in enumerate(given) if part is Ellipsis]
     if whole:
         all_of_others = (slice(None),) * (len(shape) - len(given) + 1)
         given = (*given[: whole[0]], *all_of_others, *given[whole[0] + 1 :])
-    if not given or not shape or not all(isinstance(part, slice) for part in given[1:]):
+    if not given or not shape:
         return None
-    first, *others = given
-    if isinstance(first, int) and not isinstance(first, bool):
-        first = slice(first, first + 1 or None)
-    if not isinstance(first, slice):
-        return None
-    if any(part.indices(n) != (0, n, 1) for part, n in zip(others, shape[1:], strict=False)):
-        return None
-    start, stop, step = first.indices(shape[0])
-    length = math.prod(shape[1:])
-    return (start * length, stop * length) if step == 1 and stop > start and length else None
+    found = _Span(0, 0, shape[0])
+    for axis, (part, n) in enumerate(zip(given, shape, strict=False)):
+        if isinstance(part, int) and not isinstance(part, bool):
+            part = slice(part, part + 1 or None)
+        if not isinstance(part, slice):
+            return None
+        start, stop, step = part.indices(n)
+        if (start, stop, step) == (0, n, 1):
+            continue
+        if step != 1 or stop <= start or (found.start, found.stop) != (0, shape[found.axis]):
+            return None
+        found = _Span(axis, start, stop)
+    return found
 
 
 def _definition(rewriter: Rewriter, x: Operand) -> Equation | None:
@@ -101,6 +143,29 @@ def _is_like(x: Operand, other: Variable) -> TypeGuard[Variable]:
 
 def _parts(equation: Equation) -> Parts:
     return list(zip(equation.params["starts"], equation.operands, strict=True))
+
+
+def _parts_along(rewriter: Rewriter, joined: Equation) -> Parts:
+    """Return what is concatenated, without zeros, and where each part begins along the axis."""
+    found, start, axis = [], 0, joined.params["axis"]
+    for x in joined.operands:
+        if scalar_of(rewriter, x) != 0:
+            found.append((start, x))
+        start += x.shape[axis]
+    return found
+
+
+def _concatenated(rewriter: Rewriter, parts: Parts, axis: int, like: Variable) -> Variable:
+    """Return an array of the shape of `like` with these parts, and zeros elsewhere."""
+    whole, end = [], 0
+    for start, x in (*parts, (like.shape[axis], None)):
+        if start > end:
+            shape = (*like.shape[:axis], start - end, *like.shape[axis + 1 :])
+            whole.append(rewriter.constant(np.broadcast_to(np.zeros((), like.dtype), shape)))
+        if x is not None:
+            whole.append(x)
+            end = start + x.shape[axis]
+    return whole[0] if len(whole) == 1 else rewriter.emit("concat", *whole, axis=axis - len(like.shape))
 
 
 def _assembled(rewriter: Rewriter, parts: Parts, like: Variable) -> Variable:

@@ -132,6 +132,12 @@ def _part(w: Writer, array: str, index: Any) -> str | None:
     return w.made(f"{array}[{w.partial(with_ellipsis(index), 'index')}]", "p")
 
 
+@caller("concat")
+def _concat(w: Writer, equation: Equation, owner: Backend) -> None:
+    for place, x in w.parts_of(equation):
+        w.line(f"{place}[...] = {w.name(x)}")
+
+
 @caller("assemble")
 def _assemble(w: Writer, equation: Equation, owner: Backend) -> None:
     out = w.name(equation.output)

@@ -318,7 +318,13 @@ def fill_uniform(key: tuple[int, int], site: int, shape: tuple[int, ...], step: 
     philox_uniform(key, step, site, shape, np.float32, out)
 
 
-# -- flat arrays ------------------------------------------------------------------------------
+# -- arrays from parts ------------------------------------------------------------------------
+
+
+@emitter("concat")
+def _concat(w: Writer, equation: Equation) -> None:
+    for place, x in w.parts_of(equation):
+        w.line(f"{w.function(np.copyto, 'copyto')}({place}, {w.name(x)})")
 
 
 @emitter("assemble")
