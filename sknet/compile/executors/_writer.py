@@ -4,7 +4,7 @@ import linecache
 import math
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -175,14 +175,21 @@ class Writer:
             self.setup.append(f"{found} = {expression}")
         return found
 
-    def parts_of(self, joined: Equation) -> Iterator[tuple[str, Variable]]:
-        """Yield the place in a concatenation, and what goes there."""
-        output, start = joined.output, 0
+    def parts_of(self, joined: Equation) -> tuple[bool, list[tuple[str, Variable]]]:
+        """Return whether zeros are among what is concatenated, and the place of everything else."""
+        output, start, found = joined.output, 0, []
         axis = joined.params["axis"] % len(output.shape)
         for x in joined.variables:
             stop = start + x.shape[axis]
-            yield self.made(f"{self.name(output)}[{':, ' * axis}{start}:{stop}]", "p"), x
+            if not self._is_zeros(x):
+                place = self.made(f"{self.name(output)}[{':, ' * axis}{start}:{stop}]", "p")
+                found.append((place, x))
             start = stop
+        return len(found) < len(joined.variables), found
+
+    def _is_zeros(self, x: Variable) -> bool:
+        value = self.plan.graph.constants.get(x)
+        return value is not None and value.size > 0 and not any(value.strides) and value.flat[0] == 0
 
     def reshaped(self, x: Variable, shape: tuple[int, ...]) -> str:
         """Return the name of a view of a contiguous array in another shape, made once per arena."""

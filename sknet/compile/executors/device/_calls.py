@@ -134,7 +134,10 @@ def _part(w: Writer, array: str, index: Any) -> str | None:
 
 @caller("concat")
 def _concat(w: Writer, equation: Equation, owner: Backend) -> None:
-    for place, x in w.parts_of(equation):
+    has_zeros, parts = w.parts_of(equation)
+    if has_zeros:
+        w.line(f"{w.made(w.name(equation.output) + '.fill', 'fill')}(0)")
+    for place, x in parts:
         w.line(f"{place}[...] = {w.name(x)}")
 
 
