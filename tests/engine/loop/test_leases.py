@@ -257,7 +257,10 @@ def allocations():
     with fake.counted() as counts:
         fits = threading.Thread(target=fitted)
         fits.start()
-        time.sleep(0.3)
+        end = time.monotonic() + 10
+        while counts.allocations <= alone.allocations and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.2)  # in which it would ask for more
         while_it_waits = counts.allocations
         os.close(os.open(os.environ["DONE"], os.O_CREAT))
         fits.join()
