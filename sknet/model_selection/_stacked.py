@@ -1,5 +1,6 @@
 """Evaluations of networks on a device, all of which run at once: their fits are one program there."""
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -66,29 +67,42 @@ class FoldRows(np.ndarray):
     Many evaluations are there at once, and would have as many copies of them; on a device, too.
     """
 
-    _taken: list[tuple[Any, Any]]
-
-    def __array_finalize__(self, of: Any) -> None:
-        self._taken = []
+    taken: list[tuple[Any, Any]] | None = None  # of arrays that are computed from it, none are kept
 
     def __getitem__(self, key: Any) -> Any:
         rows, *rest = key if isinstance(key, tuple) else (key,)
         whole = np.asarray(self)
-        if not isinstance(rows, np.ndarray) or rows.ndim != 1 or rest not in ([], [...]):
+        if (
+            self.taken is None
+            or not isinstance(rows, np.ndarray)
+            or rows.ndim != 1
+            or rest not in ([], [...])
+        ):
             return whole[key]
-        for of, taken in self._taken:
-            if of is rows:
-                return taken
+        for is_of in (operator.is_, np.array_equal):  # scikit-learn may copy them
+            for of, taken in self.taken:
+                if is_of(of, rows):
+                    return taken
         taken = whole[rows]
         taken.flags.writeable = False  # what is written there would reach other candidates
-        self._taken.append((rows, taken))
+        self.taken.append((rows, taken))
         return taken
+
+    def take(self, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
+        """Return rows, as under scikit-learn's `array_api_dispatch`."""
+        if axis == 0 and out is None and mode == "raise":
+            return self[indices]
+        return np.asarray(self).take(indices, axis, out, mode)
 
 
 def rows_of_folds(estimator: Any, X: Any) -> Any:
     """Return inputs with rows that candidates share, where only networks read them; otherwise X itself."""
     is_plain = type(X) is np.ndarray and X.dtype.kind in "biuf"
-    return X.view(FoldRows) if is_plain and isinstance(estimator, BaseNet) else X
+    if not is_plain or not isinstance(estimator, BaseNet):
+        return X
+    found = X.view(FoldRows)
+    found.taken = []
+    return found
 
 
 class Task:

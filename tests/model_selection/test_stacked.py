@@ -21,6 +21,7 @@ from sknet.model_selection import (
     cross_val_predict,
     cross_validate,
 )
+from sknet.model_selection._stacked import rows_of_folds
 from sknet.optim import SGD
 from tests.devices import fake
 
@@ -103,6 +104,20 @@ def test_rows_of_a_fold_are_there_once(fake_device, monkeypatch):
     assert len({id(x) for x in kept}) == 2
     with pytest.raises(ValueError, match="read-only"):
         kept[0][0] = 0
+
+
+def test_rows_are_those_of_the_array():
+    first, second = np.arange(3), np.arange(3, 7)
+    rows = rows_of_folds(net("cpu"), X)
+    taken = rows[first, ...]
+    assert all(each is taken for each in (rows[first], rows[first.copy()], np.take(rows, first, axis=0)))
+    np.testing.assert_array_equal(rows[second], X[second])
+    for key in (2, slice(4), (first, 1), (..., 1), X[:, 0] > 0, [1, 2]):
+        np.testing.assert_array_equal(rows[key], X[key])
+    np.testing.assert_array_equal(rows.take([1, 2]), X.take([1, 2]))
+    doubled = 2 * rows
+    assert doubled[first] is not doubled[first]
+    assert rows_of_folds(Pipeline([("net", net("cpu"))]), X) is X
 
 
 def test_halving_continues_in_stacks(sizes, fake_device):
