@@ -209,4 +209,4 @@ def _assembled(
     joined = bind(own.assemble, tuple(each), moved)
     at, by = (as_tensor(to_device(x, joined.device)) for x in (first, step))
     places = at + reshape(arange(size, dtype=np.int64, device=joined.device), (size, 1)) * by
-    return bind(own.take_at, (joined, places), {})
+    return bind(own.take_at, (joined, places), {"of_all": True})

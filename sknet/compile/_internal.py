@@ -69,9 +69,10 @@ flat_index = _Internal("flat_index").define(
     shape=lambda indices, length, from_end=True: ((math.prod(indices.shape),), np.dtype(np.intp)),
     vjp=None,
 )
+# `of_all` says that each element is at one of the positions, except for gaps between assembled parts.
 take_at = _Internal("take_at").define(
-    forward=lambda xp, x, positions, out=None: x.reshape(-1).take(positions, None, out),
-    shape=lambda x, positions: (positions.shape, x.dtype),
+    forward=lambda xp, x, positions, of_all=False, out=None: x.reshape(-1).take(positions, None, out),
+    shape=lambda x, positions, of_all=False: (positions.shape, x.dtype),
     vjp=None,
 )
 put_at = _Internal("put_at").define(

@@ -25,11 +25,12 @@ __all__ = ["Library", "Products", "library", "multiplied"]
 ALIGNMENT = 256  # of addresses, in bytes; more is of no use
 OF_BATCH, OF_BATCH_STRIDE = 5, 6  # attributes of a matrix
 TRANSPOSES, OF_EPILOGUE, OF_VECTOR, OF_MASK, OF_MASK_STRIDE = (3, 4), 7, 8, 11, 12  # attributes of a product
+OF_VECTORS, OF_MASKS = 10, 13  # strides from one product to the next
 OF_WORKSPACE, OF_ALIGNMENTS = 1, (5, 6, 7, 8)  # attributes of a search
 TRANSPOSED = 1
 # Bits of cublasLtEpilogue_t. RELU is max(x, 0), which makes 0 of NaN.
 PARTS = {"bias": 4, "relu": 2, "mask": 128, "masked": 8 | 128, "sums": 16, "sums of y": 256}
-OF_MASKS = 128  # the stride of a mask, in bits, is a multiple of this
+BITS = 128  # the stride of a mask, in bits, is a multiple of this
 LEAST_ALIGNMENT = 16  # of addresses in products that have an ending
 WITH_TERM = (), ("sums of y",)  # parts of products to which a term can be added
 NOT_SUPPORTED = 15
@@ -64,6 +65,10 @@ def _kind(dtype: str) -> Kind | None:
     if dtype == "float32" and int(os.environ.get("CUPY_TF32", "0")):
         dtype = "tf32"
     return KINDS.get(dtype)
+
+
+def _bits_of_a_row(form: Form) -> int:
+    return -(-form.out.columns // BITS) * BITS
 
 
 class Found(ctypes.Structure):
@@ -107,7 +112,10 @@ class Chosen(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Addresses: of the factors as cuBLASLt takes them, what is added, the result, vector and mask."""
+    """Addresses: of the factors as cuBLASLt takes them, what is added, the result, vector and mask.
+
+    The last is how many elements the vector of the next product is away.
+    """
 
     y: int
     x: int
@@ -115,6 +123,7 @@ class Places(NamedTuple):
     out: int
     vector: int = 0
     mask: int = 0
+    vectors: int = 0
 
 
 class Library:
@@ -161,8 +170,8 @@ class Library:
         kind = _kind(form.dtype)
         if kind is None:
             return None
-        aligned = tuple(min(address & -address, ALIGNMENT) for address in at)
-        key = form, tuple(parts), kind, aligned
+        aligned = tuple(min(address & -address, ALIGNMENT) for address in at[:6])
+        key = form, tuple(parts), kind, aligned, at.vectors
         if key not in self._chosen:
             layouts = [self._layout(each, form, kind) for each in (form.y, form.x, form.out)]
             product = self.described(form, parts, at)  # the search depends on how its addresses are aligned
@@ -184,10 +193,15 @@ class Library:
             epilogue = reduce(or_, [PARTS[part] for part in parts])
             self._set("MatmulDesc", form, product, OF_EPILOGUE, ctypes.c_int(epilogue))
             self._set("MatmulDesc", form, product, OF_VECTOR, ctypes.c_void_p(at.vector))
+            if form.number > 1:
+                self._set("MatmulDesc", form, product, OF_VECTORS, ctypes.c_int64(at.vectors))
             if epilogue & PARTS["mask"]:
-                stride = -(-form.out.columns // OF_MASKS) * OF_MASKS
+                stride = _bits_of_a_row(form)
                 self._set("MatmulDesc", form, product, OF_MASK, ctypes.c_void_p(at.mask))
                 self._set("MatmulDesc", form, product, OF_MASK_STRIDE, ctypes.c_int64(stride))
+                if form.number > 1:
+                    masks = ctypes.c_int64(form.out.rows * stride)
+                    self._set("MatmulDesc", form, product, OF_MASKS, masks)
         return product
 
     def forget(self, product: ctypes.c_void_p) -> None:
@@ -267,7 +281,8 @@ class Products:
         """Return what computes ``x @ y`` and an ending into arrays; None if cuBLASLt does not do that."""
         form, (parts, vector, mask, term, factor) = form_of(x, y, out), ending
         arrays = y, x, out if term is None else term, out, vector, mask
-        at = Places(*[0 if each is None else each.data.ptr for each in arrays])
+        vectors = vector.strides[0] // vector.dtype.itemsize if vector is not None and vector.ndim > 1 else 0
+        at = Places(*[0 if each is None else each.data.ptr for each in arrays])._replace(vectors=vectors)
         if form is None:
             return None
         for each in dict.fromkeys((form.in_precision(self._precision), form)):
@@ -301,7 +316,7 @@ class Products:
         there is a term.
         """
         kind, known = _kind(form.dtype), self._library.tried
-        if kind is None or form.number > 1:
+        if kind is None:
             return False
         key = form, tuple(parts), kind
         if key not in known:
@@ -313,13 +328,20 @@ class Products:
 
     def _tried(self, form: Form, parts: Sequence[str], itemsize: int) -> bool:
         """Issue a product, unless there is no algorithm; return whether there is one."""
-        read = max(each.stride * (each.rows if each.in_rows else each.columns) for each in form[2:])
-        bits = form.out.rows * -(-form.out.columns // OF_MASKS) * OF_MASKS
-        sizes = read * itemsize, read * itemsize, form.out.columns * itemsize, bits // 8
+        matrices = [
+            each.stride * (each.rows if each.in_rows else each.columns)
+            + (form.number - 1) * each.batch_stride
+            for each in form[2:]
+        ]
+        read, vectors = max(matrices) * itemsize, -(-form.out.columns * itemsize // LEAST_ALIGNMENT)
+        vectors *= LEAST_ALIGNMENT
+        bits = form.number * form.out.rows * _bits_of_a_row(form)
+        sizes = read, read, form.number * vectors, bits // 8
         starts = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
         memory = self._empty(starts.pop())
         of_factors, *others = [memory.data.ptr + start for start in starts]
-        at, factor = Places(of_factors, of_factors, of_factors, *others), float(tuple(parts) in WITH_TERM)
+        at = Places(of_factors, of_factors, of_factors, *others)._replace(vectors=vectors // itemsize)
+        factor = float(tuple(parts) in WITH_TERM)
         product = self._prepared(form, parts, at, factor, memory)
         if product is not None:
             product()

@@ -39,8 +39,8 @@ class Ending(NamedTuple):
         In order, of ``"bias"``: a vector is added to each row; ``"relu"``: what is not positive becomes 0,
         NaN too; ``"mask"``: where it was positive is noted; ``"masked"``: elsewhere the result becomes 0;
         ``"sums"``: its rows are added; ``"sums of y"``: those of the second factor are.
-    vector : array of shape (n_columns,) or None
-        The bias, or where sums are written.
+    vector : array of shape (n_columns,), or one such for each of several products, or None
+        The bias, or where sums are written. From product to product it goes on by multiples of 16 bytes.
     mask : array or None
         Memory for bits: a byte for each element of the result is enough if there are 16 columns or more.
     term : array or None

@@ -43,11 +43,11 @@ def _masked(y: Any, out: Any, vector: Any, mask: Any) -> None:
 
 
 def _sums(y: Any, out: Any, vector: Any, mask: Any) -> None:
-    np.sum(out, axis=0, out=vector)
+    np.sum(out, axis=-2, out=vector)
 
 
 def _sums_of_y(y: Any, out: Any, vector: Any, mask: Any) -> None:
-    np.sum(y, axis=0, out=vector)
+    np.sum(y, axis=-2, out=vector)
 
 
 PARTS = {

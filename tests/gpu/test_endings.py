@@ -91,6 +91,55 @@ def test_masks(parts, n, k, m, precision):
         np.testing.assert_allclose(found[2], found[1].sum(0), rtol=1e-4, atol=1e-4)
 
 
+# -- of several products ------------------------------------------------------------------------
+
+MEMBERS = 3
+
+
+def vectors(columns, seed=0):
+    """Return vectors that begin at multiples of 64 bytes, in memory with other numbers between them."""
+    values, memory = there(MEMBERS, 16 * (columns // 16 + 2), seed=seed)
+    return values[:, :columns], memory[:, :columns]
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(40, 20, 32), (64, 54, 512), (33, 16, 100), (8, 4, 132)])
+@pytest.mark.parametrize("parts", [parts for parts in CHAINS if "masked" not in parts], ids=str)
+def test_endings_of_several(parts, n, k, m, precision):
+    precision, tolerance = precision
+    (x, on_x), (y, on_y), (row, vector) = there(MEMBERS, n, k), there(MEMBERS, k, m, seed=1), vectors(m)
+    term, on_term = there(MEMBERS, n, m, seed=3) if parts in ((), ("sums of y",)) else (None, None)
+    expected = x @ y + (0 if term is None else np.float32(0.5) * term)
+    expected = expected + (row[:, np.newaxis] if "bias" in parts else 0)
+    expected = np.maximum(expected, 0) if "relu" in parts else expected
+    with active(CUDA):
+        out, mask = (backend("cuda").zeros((MEMBERS, n, m), dtype, CUDA) for dtype in ("float32", "bool"))
+        product_of(on_x, on_y, out, parts, vector, mask, on_term, 0.5, precision=precision)()
+    np.testing.assert_allclose(out.get(), expected, rtol=tolerance, atol=tolerance)
+    if "sums of y" in parts:
+        np.testing.assert_allclose(vector.get(), y.sum(1), rtol=tolerance, atol=tolerance)
+        between = vector.base[:, m : 16 * (m // 16 + 2)].get()
+        np.testing.assert_array_equal(between, there(MEMBERS, 16 * (m // 16 + 2))[0][:, m:])
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(40, 20, 32), (64, 54, 512), (33, 16, 100)])
+@pytest.mark.parametrize("parts", [("masked",), ("masked", "sums")], ids=str)
+def test_masks_of_several(parts, n, k, m, precision):
+    precision, tolerance = precision
+    (x, on_x), (y, on_y) = there(MEMBERS, n, k), there(MEMBERS, k, m, seed=1)
+    (g, on_g), (w, on_w), (_, vector) = there(MEMBERS, n, 3), there(MEMBERS, 3, m), vectors(m)
+    with active(CUDA):
+        hidden, back, mask = (
+            backend("cuda").zeros((MEMBERS, n, m), dtype, CUDA) for dtype in ("float32", "float32", "bool")
+        )
+        product_of(on_x, on_y, hidden, ("relu", "mask"), None, mask, precision=precision)()
+        product_of(on_g, on_w, back, parts, vector, mask, precision=precision)()
+    expected = np.where(hidden.get() > 0, g @ w, 0)
+    np.testing.assert_allclose(hidden.get(), np.maximum(x @ y, 0), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(back.get(), expected, rtol=tolerance, atol=tolerance)
+    if "sums" in parts:
+        np.testing.assert_allclose(vector.get(), back.get().sum(1), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("transposed", [*itertools.product([False, True], repeat=2)], ids=str)
 def test_transposed_factors(transposed):
     (x, on_x), (y, on_y) = (

@@ -5,6 +5,7 @@ parts that its equations match and the library has. A mask is bits that only the
 that writes one and all those that read it are finished together, or none of them.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ CHAINS: tuple[tuple[str, ...], ...] = (
     ("masked",), ("sums of y",), (),
 )  # fmt: skip
 WITH_TERM = (), ("sums of y",)
+ALIGNMENT = 16  # bytes, of vectors from member to member
 BITS = 128  # to a multiple of which a row of a mask is filled
 
 
@@ -89,7 +91,7 @@ class _Products:
     ) -> None:
         self._graph, self._takes, self._masks = graph, takes, masks
         self._views = Views(graph.equations)
-        self._seen = seen_variables(graph)
+        self._seen: dict[int | None, set[Variable]] = {}  # by the number of members
         self._taken: set[Equation] = set()
         self._users: dict[Variable, list[Equation]] = {}
         self._time: dict[Variable, int] = {}  # when it is known; of an input, never asked
@@ -111,9 +113,9 @@ class _Products:
 
     def _chain(self, product: Equation) -> _Chain | None:
         x, y, out = [*product.variables, product.output]
-        is_plain = x.ndim == y.ndim == 2 and not self._views.is_view(product)
+        is_plain = x.ndim == y.ndim in (2, 3) and not self._views.is_view(product)
         form = form_of(*map(self._views.ghost, (x, y, out))) if is_plain else None
-        if form is None:
+        if form is None or form.number != math.prod(out.shape[:-2]):  # several can be one of more rows
             return None
         alone = _Chain(Finish(product, out), (product,))
         with_term = _with_term(alone, self)
@@ -138,8 +140,8 @@ class _Products:
         return [e for e in self._users.get(x, []) if e.primitive.name == name and e not in self._taken]
 
     def is_known(self, x: Variable, product: Equation) -> bool:
-        """Tell whether a value is there when a product begins."""
-        return self._time.get(x, -1) < self._time[product.output]
+        """Tell whether a value is there when a product begins; a view is, as soon as its array is."""
+        return self._time.get(self._views.root(x), -1) < self._time[product.output]
 
     def is_late(self, x: Variable, product: Equation) -> bool:
         """Tell whether a value is used only after a product."""
@@ -147,7 +149,12 @@ class _Products:
 
     def is_row(self, x: object, result: Variable) -> bool:
         """Tell whether an operand is added to each row of a result."""
-        return type(x) is Variable and x.shape == result.shape[1:] and self.is_like(x, result)
+        if result.ndim == 2:
+            return type(x) is Variable and x.shape == result.shape[1:] and self.is_like(x, result)
+        if type(x) is not Variable or x.shape != (result.shape[0], 1, result.shape[-1]):
+            return False
+        stride, _, step = self._views.ghost(x).strides
+        return x.dtype == result.dtype and step == x.dtype.itemsize and stride % ALIGNMENT == 0
 
     def is_like(self, x: Variable, result: Variable) -> bool:
         """Tell whether a value is contiguous and of the dtype of a result."""
@@ -159,14 +166,20 @@ class _Products:
 
     def sees_nan(self, *operands: Variable | None) -> bool:
         """Tell whether something checks that values are finite: the library's ReLU makes 0 of NaN."""
-        return all(x is None or x in self._seen for x in operands)
+        known = [x for x in operands if x is not None]
+        members = known[0].shape[0] if known[0].ndim == 3 else None
+        if members not in self._seen:
+            self._seen[members] = seen_variables(self._graph, members)
+        return all(x in self._seen[members] for x in known)
 
     def sums(self, x: Variable) -> list[Equation]:
-        """Return the equations that add the rows of a matrix."""
+        """Return the equations that add the rows of a matrix, or of each of several."""
+        if x.ndim == 3 and x.shape[-1] * x.dtype.itemsize % ALIGNMENT:
+            return []
         return [
             e
             for e in self.users(x, "sum")
-            if tuple(axis % 2 for axis in e.params["axis"]) == (0,) and not e.params["keepdims"]
+            if tuple(axis % x.ndim for axis in e.params["axis"]) == (x.ndim - 2,) and not e.params["keepdims"]
         ]
 
 
@@ -226,7 +239,12 @@ def _masked(chain: _Chain, of: _Products) -> _Chain | None:
     if equation is None:
         return None
     x, mask = equation.operands
-    if x is not chain.result or not of.is_mask(mask) or not of.is_known(mask, chain.equations[0]):
+    if (
+        x is not chain.result
+        or not of.is_mask(mask)
+        or mask.shape != x.shape
+        or not of.is_known(mask, chain.equations[0])
+    ):
         return None
     return chain.plus(equation, output=equation.output, mask=mask)
 
@@ -240,7 +258,7 @@ def _sums(chain: _Chain, of: _Products) -> _Chain | None:
 def _sums_of_y(chain: _Chain, of: _Products) -> _Chain | None:
     product = chain.equations[0]
     y = product.variables[1]
-    for equation in of.sums(y):
+    for equation in of.sums(y) if y.shape[:-2] == product.output.shape[:-2] else ():
         if of.is_like(y, product.output) and of.is_late(equation.output, product):
             return chain.plus(equation, vector=equation.output)
     return None

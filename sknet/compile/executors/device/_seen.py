@@ -8,18 +8,20 @@ __all__ = ["seen_variables"]
 
 # A result of these is not finite if any element of an operand is not: 0 times infinity or NaN is NaN.
 SPREADING = (
-    "abs", "add", "assemble", "axpy", "matmul", "multiply", "permute_dims", "reshape", "subtract", "sum",
-    "sum_squares",
+    "abs", "add", "assemble", "axpy", "matmul", "multiply", "permute_dims", "reshape", "square", "subtract",
+    "sum", "sum_squares",
 )  # fmt: skip
 
 
-def seen_variables(graph: Graph) -> set[Variable]:
+def seen_variables(graph: Graph, members: int | None = None) -> set[Variable]:
     """Return the values of a graph of which it sees whether they are finite.
 
     Parameters
     ----------
     graph : Graph
         Any graph.
+    members : int, default=None
+        If arrays have an axis of so many members in front, each may be checked by itself.
 
     Returns
     -------
@@ -38,17 +40,20 @@ def seen_variables(graph: Graph) -> set[Variable]:
     >>> [x in seen_variables(graph) for x in graph.inputs]
     [True, False]
     """
-    absolute = {e.output for e in graph.equations if e.primitive.name == "abs" and not e.output.shape}
+    shapes = ((), (members,))
+    absolute = {e.output for e in graph.equations if e.primitive.name == "abs" and e.output.shape in shapes}
     seen: set[Variable] = set()
     for equation in reversed(graph.equations):
-        if _is_check(equation, absolute) or (
-            equation.output in seen and equation.primitive.name in SPREADING
-        ):
+        if _is_check(equation, absolute) or (equation.output in seen and _spreads(equation)):
             seen.update(equation.variables)
     for equation in graph.equations:
         if equation.primitive.view is not None and equation.operands[0] in seen:
             seen.add(equation.output)
     return seen
+
+
+def _spreads(equation: Equation) -> bool:
+    return equation.primitive.name in SPREADING or equation.params.get("of_all") is True
 
 
 def _is_check(equation: Equation, absolute: set[Variable]) -> bool:

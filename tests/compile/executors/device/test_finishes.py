@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from sknet import ops
-from sknet.compile import capture, compile
+from sknet.autograd import vmap
+from sknet.compile import _internal, capture, compile
 from sknet.compile._recalled import forget_programs
 from sknet.compile.executors.device._finishes import CHAINS, finishes
 from sknet.compile.passes import optimize
-from sknet.core import Tensor, gradients
+from sknet.core import Tensor, bind, gradients
 from tests.compile.executors.device.test_executor import off, on
 from tests.devices import fake
 
@@ -123,6 +124,89 @@ def test_masks_are_bits_only_where_all_readers_are_products():
         return "masked" not in parts
 
     assert ("relu",) in parts_of(lambda *x: function(*x, False), *args, takes=without_masks)
+
+
+# -- many networks at once ----------------------------------------------------------------------
+
+
+MEMBERS = 3
+
+
+def stacked(x):
+    """Return different values for each member."""
+    return np.stack([x * (1 + 0.1 * i) for i in range(MEMBERS)]).astype("float32")
+
+
+# Vectors of members are multiples of 16 bytes apart.
+SIZES = (40, 20), (20, 32), (32,), (32, 4), (4,), (40, 4)
+STACK = tuple(stacked(drawn(*shape, seed=i)) for i, shape in enumerate(SIZES))
+
+
+def endings(program):
+    return [re.findall(r"'([a-z ]+)'", each) for each in re.findall(r"Ending\(\((.*?)\)", program.source)]
+
+
+def test_a_step_of_many_networks(fake_device):
+    step = compile(vmap(network), on(fake_device, STACK))
+    assert endings(step) == [["bias", "relu", "mask"], ["bias"], ["masked", "sums"], ["sums of y"], []]
+    expected = [network(*[Tensor(x[i]) for x in STACK]) for i in range(MEMBERS)]
+    for _ in range(2):
+        step.poison()
+        loss, gradient, is_finite = off(step(*on(fake_device, STACK)))
+        for i, (own_loss, own_gradient, _) in enumerate(expected):
+            np.testing.assert_allclose(loss[i], own_loss.numpy(), rtol=1e-5)
+            for mine, theirs in zip(gradient, own_gradient, strict=True):
+                np.testing.assert_allclose(mine[i], theirs.numpy(), rtol=1e-4, atol=1e-4)
+        assert is_finite.all()
+
+
+@pytest.mark.parametrize("member", range(MEMBERS))
+@pytest.mark.parametrize("which", range(4))
+def test_of_many_the_one_that_is_not_finite_is_seen(which, member, fake_device):
+    args = [x.copy() for x in STACK]
+    args[which][member].reshape(-1)[0] = np.nan
+    step = compile(vmap(network), on(fake_device, STACK))
+    with np.errstate(all="ignore"):
+        is_finite = off(step(*on(fake_device, tuple(args)))[2])
+    np.testing.assert_array_equal(is_finite, np.arange(MEMBERS) != member)
+
+
+def test_a_check_of_all_together_is_one_of_each(fake_device):
+    def function(x, w, each):
+        hidden = ops.relu(x @ w)
+        return hidden, ops.less(ops.abs(ops.sum(x, each) + ops.sum(w, each)), np.inf)
+
+    args = STACK[:2]
+    assert parts_of(lambda x, w: function(x, w, None), *args) == [("relu",)]
+    assert parts_of(lambda x, w: function(x, w, (1, 2)), *args) == [("relu",)]
+    rows = args[0][:, :20].copy(), args[1]
+    assert parts_of(lambda x, w: function(x, w, (0, 2)), *rows) == []
+
+
+def test_vectors_that_are_too_near_are_added_apart(fake_device):
+    """Of 30 numbers each: the next begins after 120 bytes."""
+    narrow = STACK[0], stacked(W), stacked(B)
+    assert parts_of(lambda x, w, b: x @ w + b[:, None, :], *narrow) == []
+    given = STACK[0], stacked(W), np.zeros((MEMBERS, 32), "float32")
+    assert parts_of(lambda x, w, b: x @ w + b[:, None, :30], *given) == [("bias",)]
+    assert parts_of(lambda x, w: (x @ w, ops.sum(w, 1)), *narrow[:2]) == []
+
+
+def test_a_factor_that_all_share_is_summed_once():
+    x, w = STACK[:2]
+    assert parts_of(lambda x, w: (x @ w, ops.sum(w, 1)), x, w) == [("sums of y",)]
+    assert parts_of(lambda x, w: (x @ w, ops.sum(w, 1)), x, w[:1]) == []
+
+
+@pytest.mark.parametrize("of_all", [True, False])
+def test_elements_that_are_taken_are_seen(of_all):
+    positions = Tensor(np.arange(MEMBERS * 20 * 32))
+
+    def function(x, w):
+        of_w = ops.sum(bind(_internal.take_at, (w, positions), {"of_all": of_all}))
+        return ops.relu(x @ w), ops.less(ops.abs(ops.sum(x) + of_w), np.inf)
+
+    assert parts_of(function, *STACK[:2]) == ([("relu",)] if of_all else [])
 
 
 def test_terms_and_sums(fake_device):

@@ -32,7 +32,7 @@ enum Epilogue : int {
 struct Operation {
     int compute, scale_type, pointer_mode = 0, is_a_transposed = 0, is_b_transposed = 0, epilogue = 1;
     void *bias = nullptr, *auxiliary = nullptr;
-    int64_t auxiliary_stride = 0;
+    int64_t auxiliary_stride = 0, bias_batch_stride = 0, auxiliary_batch_stride = 0;
 
     bool has(int bits) const { return (epilogue & bits) == bits; }
 };

@@ -77,13 +77,24 @@ static Matrix<T> matrix(const Layout &layout, const void *values, int batch) {
             layout.stride};
 }
 
+// What one product of several is followed by: strides are counted in elements, and in bits for a mask.
+template <class T>
+static Operation of_product(Operation how, int batch) {
+    const bool is_mask = how.has(relu) || how.has(relu_gradient);
+    const int64_t bytes = is_mask ? how.auxiliary_batch_stride / 8 : how.auxiliary_batch_stride * sizeof(T);
+    how.bias = (T *)how.bias + batch * how.bias_batch_stride;
+    how.auxiliary = (char *)how.auxiliary + batch * bytes;
+    return how;
+}
+
 template <class T>
 static void run(const Product &p) {
     for (int i = 0; i < p.d.batch; i++) {
+        const Operation how = of_product<T>(p.how, i);
         const Operand<T> a{matrix<T>(p.a, p.a_values, i), p.how.is_a_transposed != 0, p.how.compute};
         const Operand<T> b{matrix<T>(p.b, p.b_values, i), p.how.is_b_transposed != 0, p.how.compute};
-        sum_operands(p.how, a, b);
-        multiply<T>(p.how, p.alpha, a, b, p.beta, matrix<T>(p.c, p.c_values, i),
+        sum_operands(how, a, b);
+        multiply<T>(how, p.alpha, a, b, p.beta, matrix<T>(p.c, p.c_values, i),
                     matrix<T>(p.d, p.d_values, i));
     }
 }
@@ -105,6 +116,7 @@ static bool is_auxiliary_right(const Product &p) {
     const bool is_mask = how.has(relu | auxiliary) || how.has(relu_gradient | auxiliary);
     if (!how.has(auxiliary)) return true;
     if (!is_device_memory(how.auxiliary) || (uintptr_t)how.auxiliary % 16) return false;
+    if (how.auxiliary_batch_stride % (is_mask ? 128 : 8)) return false;
     return how.auxiliary_stride >= int64_t(p.d.rows) && how.auxiliary_stride % (is_mask ? 128 : 8) == 0;
 }
 
