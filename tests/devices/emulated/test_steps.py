@@ -9,6 +9,7 @@ from sknet.engine.extend import predict_rows
 from sknet.engine.predict import _rows
 from sknet.exceptions import NonFiniteError
 from tests.devices.emulated import counted, idle
+from tests.devices.rounding import BITS
 from tests.engine.loop.test_device_counts import LAUNCHES, outputs_of, steps_of
 from tests.estimators.data import quiet
 from tests.gpu import test_graphs
@@ -19,9 +20,13 @@ __all__ = ["long_blocks"]  # a fixture
 CUDA = Device("cuda")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "tf32", "bfloat16"])
-@pytest.mark.parametrize(("widths", "size"), LAUNCHES)
+SMALL = {(widths, 64): launches for (widths, _), launches in LAUNCHES.items()}
+STEPS = [(*each, "float32") for each in LAUNCHES] + [(*each, dtype) for each in SMALL for dtype in BITS]
+
+
+@pytest.mark.parametrize(("widths", "size", "dtype"), STEPS)
 def test_a_step(widths, size, dtype):
+    expected = (LAUNCHES | SMALL)[widths, size]
     steps, order, counts = steps_of(widths, size, CUDA, dtype), np.arange(6 * size), {}
     with active(CUDA), idle():
         outputs = outputs_of(steps)
@@ -32,8 +37,8 @@ def test_a_step(widths, size, dtype):
                 steps._issue(order, 0, size, n_steps, outputs)
             assert counts[n_steps].graph_launches == n_steps
             assert counts[n_steps].to_host == 1
-    assert counts[5].graph_nodes == 5 * LAUNCHES[widths, size]
-    assert counts[5].launches - counts[2].launches == 3 * LAUNCHES[widths, size]
+    assert counts[5].graph_nodes == 5 * expected
+    assert counts[5].launches - counts[2].launches == 3 * expected
     assert counts[5].allocations == counts[2].allocations
 
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <vector>
 
 namespace emulator {
 
@@ -11,9 +12,12 @@ static const uint64_t OURS = 0x656D756C61746564;  // an algorithm that the heuri
 static const size_t WORKSPACE_ALIGNMENT = 256, WORKSPACE = 1024;
 
 // TF32 keeps ten bits of the fraction, bfloat16 seven; ties go to even numbers.
-static float rounded(float x, int compute) {
-    const int lost = compute == COMPUTE_32F_FAST_TF32 ? 13 : compute == COMPUTE_32F_FAST_16BF ? 16 : 0;
-    if (!lost || !std::isfinite(x)) return x;
+static int lost_bits(int compute) {
+    return compute == COMPUTE_32F_FAST_TF32 ? 13 : compute == COMPUTE_32F_FAST_16BF ? 16 : 0;
+}
+
+static float rounded(float x, int lost) {
+    if (!std::isfinite(x)) return x;
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     const uint32_t unit = uint32_t(1) << lost, is_odd = bits >> lost & 1;
@@ -24,41 +28,53 @@ static float rounded(float x, int compute) {
 
 static double rounded(double x, int) { return x; }
 
+// A factor as it is multiplied: a copy that is not transposed, with rounded elements.
 template <class T>
 struct Operand {
-    Matrix<T> matrix;
-    bool is_transposed;
-    int compute;
+    int64_t rows, columns;
+    std::vector<T> values;
 
-    T at(int64_t i, int64_t j) const {
-        return rounded(is_transposed ? matrix.at(j, i) : matrix.at(i, j), compute);
+    Operand(const Matrix<T> &given, bool is_transposed, int compute)
+        : rows(is_transposed ? given.columns : given.rows),
+          columns(is_transposed ? given.rows : given.columns),
+          values(rows * columns) {
+        const int lost = lost_bits(compute);
+        for (int64_t j = 0; j < columns; j++)
+            for (int64_t i = 0; i < rows; i++) {
+                const T x = is_transposed ? given.at(j, i) : given.at(i, j);
+                values[i + j * rows] = lost ? rounded(x, lost) : x;
+            }
     }
-    int64_t rows() const { return is_transposed ? matrix.columns : matrix.rows; }
-    int64_t columns() const { return is_transposed ? matrix.rows : matrix.columns; }
+    T at(int64_t i, int64_t j) const { return values[i + j * rows]; }
 };
 
+// All sums of a column grow at once, each in order: so the compiler computes several together.
 template <class T>
 static void multiply(const Operation &how, T alpha, const Operand<T> &a, const Operand<T> &b, T beta,
                      const Matrix<T> &c, const Matrix<T> &d) {
-    for (int64_t j = 0; j < d.columns; j++)
-        for (int64_t i = 0; i < d.rows; i++) {
-            T total = 0;
-            for (int64_t k = 0; k < a.columns(); k++) total += a.at(i, k) * b.at(k, j);
-            d.at(i, j) = alpha * total + (beta == T(0) ? T(0) : beta * c.at(i, j));
+    std::vector<T> totals(d.rows);
+    for (int64_t j = 0; j < d.columns; j++) {
+        std::fill(totals.begin(), totals.end(), T(0));
+        for (int64_t k = 0; k < a.columns; k++) {
+            const T *column = &a.values[k * a.rows], factor = b.at(k, j);
+            for (int64_t i = 0; i < d.rows; i++) totals[i] += column[i] * factor;
         }
+        for (int64_t i = 0; i < d.rows; i++)
+            d.at(i, j) = alpha * totals[i] + (beta == T(0) ? T(0) : beta * c.at(i, j));
+    }
     finish(how, d);
 }
 
 template <class T>
 static void sum_operands(const Operation &how, const Operand<T> &a, const Operand<T> &b) {
     T *vector = (T *)how.bias;
-    for (int64_t i = 0; how.has(bias_gradient_a) && i < a.rows(); i++) {
+    for (int64_t i = 0; how.has(bias_gradient_a) && i < a.rows; i++) {
         vector[i] = 0;
-        for (int64_t k = 0; k < a.columns(); k++) vector[i] += a.at(i, k);
+        for (int64_t k = 0; k < a.columns; k++) vector[i] += a.at(i, k);
     }
-    for (int64_t j = 0; how.has(bias_gradient_b) && j < b.columns(); j++) {
+    for (int64_t j = 0; how.has(bias_gradient_b) && j < b.columns; j++) {
         vector[j] = 0;
-        for (int64_t k = 0; k < b.rows(); k++) vector[j] += b.at(k, j);
+        for (int64_t k = 0; k < b.rows; k++) vector[j] += b.at(k, j);
     }
 }
 
@@ -91,8 +107,8 @@ template <class T>
 static void run(const Product &p) {
     for (int i = 0; i < p.d.batch; i++) {
         const Operation how = of_product<T>(p.how, i);
-        const Operand<T> a{matrix<T>(p.a, p.a_values, i), p.how.is_a_transposed != 0, p.how.compute};
-        const Operand<T> b{matrix<T>(p.b, p.b_values, i), p.how.is_b_transposed != 0, p.how.compute};
+        const Operand<T> a(matrix<T>(p.a, p.a_values, i), p.how.is_a_transposed != 0, p.how.compute);
+        const Operand<T> b(matrix<T>(p.b, p.b_values, i), p.how.is_b_transposed != 0, p.how.compute);
         sum_operands(how, a, b);
         multiply<T>(how, p.alpha, a, b, p.beta, matrix<T>(p.c, p.c_values, i),
                     matrix<T>(p.d, p.d_values, i));
