@@ -189,7 +189,9 @@ class Writer:
 
     def _is_zeros(self, x: Variable) -> bool:
         value = self.plan.graph.constants.get(x)
-        return value is not None and value.size > 0 and not any(value.strides) and value.flat[0] == 0
+        if value is None or not value.size or any(value.strides):
+            return False
+        return bool(value.flat[0] == 0 and not np.signbit(value.flat[0]))
 
     def reshaped(self, x: Variable, shape: tuple[int, ...]) -> str:
         """Return the name of a view of a contiguous array in another shape, made once per arena."""

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
+from sknet.compile._constant import is_repeated
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._group import Finish
 from sknet.compile._plan import Plan
@@ -80,7 +81,7 @@ class CupyProgram:
         module = self._module()
         with self._owner.activate(device):
             self._compile(module)
-            self._constants = {x: self._owner.from_host(value, device) for x, value in plan.constants.items()}
+            self._constants = {x: self._on_device(value) for x, value in plan.constants.items()}
         how = "" if precision == "float32" else f", products in {precision}"
         head = f"# device: {device}{how}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
         self.source = self._writer.source(head)
@@ -97,7 +98,10 @@ class CupyProgram:
     ) -> Self:
         """Plan a graph for `device` whose outputs take over `donated` inputs; all others as above."""
         # Kernels read them as they read all arrays, also one that repeats a number.
-        constants = {x: np.array(value, order="C") for x, value in graph.constants.items()}
+        joined = _only_joined(graph)
+        constants = {
+            x: value if x in joined else np.array(value, order="C") for x, value in graph.constants.items()
+        }
         graph = graph.replaced(constants=constants)
         owner = backend(device.kind)
         if exact:
@@ -112,6 +116,13 @@ class CupyProgram:
             groups = join_totals(graph, fuse_maps(graph, KERNELS, finishes=finished), is_of_blocks)
         plan = Plan(graph, groups, donated, _needs_of(groups, exact), owner.alignment)
         return cls(plan, device, exact, precision)
+
+    def _on_device(self, constant: np.ndarray) -> Any:
+        """Return a constant on the device; a number that is repeated has the memory of one."""
+        if not is_repeated(constant):
+            return self._owner.from_host(constant, self._device)
+        one = self._owner.from_host(constant[(slice(0, 1),) * constant.ndim], self._device)
+        return self._owner.xp.broadcast_to(one, constant.shape)
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -202,6 +213,12 @@ class CupyProgram:
         arrays = self.plan.arrays(memory, slots, self._constants)
         step = self._bind(self._writer.values(memory, arrays, self._needs, sparse))
         return partial(_in_precision, self._precision, step) if self._calls else step, arrays
+
+
+def _only_joined(graph: Graph) -> set[Variable]:
+    """Return what only concatenations read: of its numbers, zeros are not read at all."""
+    others = {x for each in graph.equations if each.primitive.name != "concat" for x in each.variables}
+    return set(graph.constants) - others - set(graph.outputs)
 
 
 def _in_precision(precision: str, step: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ import operator
 import numpy as np
 import pytest
 
-from sknet import ops
+from sknet import grad, ops
 from sknet._tree import leaves, map_leaves
 from sknet.compile import compile
 from sknet.compile.executors.device._maps import is_map
@@ -183,6 +183,33 @@ def test_views_of_every_kind(fake_device):
     expected = [x.numpy() for x in layouts(*map(Tensor, args))]
     for found, value in zip(off(compiled(*on(fake_device, args))), expected, strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-14)
+
+
+def launches_of_parts(device, *parts):
+    """Return how many launches the gradient of a function of some columns takes."""
+    x = np.ones((5, 40))
+    args, expected = on(device, [x]), np.zeros_like(x)
+    program = compile(grad(lambda x: sum((x[:, part] ** 2).sum() for part in parts)), args)
+    for part in parts:
+        expected[:, part] = 2
+    with counted() as counts:
+        np.testing.assert_array_equal(off(program(*args)), expected)
+    return counts.launches
+
+
+def test_zeros_between_parts_take_one_launch(fake_device):
+    whole = launches_of_parts(fake_device, slice(0, 20), slice(20, 40))
+    assert launches_of_parts(fake_device, slice(2, 12), slice(20, 30)) == whole + 1
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0, 2.5])
+@pytest.mark.parametrize("exact", [False, True])
+def test_repeated_numbers_are_concatenated(number, exact, fake_device):
+    for args in ([np.ones((3, 2))], on(fake_device, [np.ones((3, 2))])):
+        program = compile(lambda x: ops.concat([x, ops.full((3, 4), number)], axis=1), args, exact=exact)
+        found = off(program(*args))[:, 2:]
+        np.testing.assert_array_equal(found, number)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(number))
 
 
 def test_dtype_promotion_agrees_with_numpy(fake_device):
