@@ -334,3 +334,15 @@ def test_a_product_over_one_element_is_nan_for_zero_times_infinity(shape):
         for exact in (True, False):
             found = compile(lambda x, y: x @ y, (x, y), exact=exact)(x, y)
             assert np.array_equal(found, x @ y, equal_nan=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_sum_of_parts_keeps_the_dtype_of_zeros_between_them(axis):
+    ones, zeros = np.ones((2, 2), "int8"), np.zeros((2, 2), "float32")
+
+    def function(x, y):
+        return ops.concat([x, zeros], axis=axis) + ops.concat([zeros, y], axis=axis)
+
+    found = compile(function, (ones, ones))(ones, ones)
+    assert found.dtype == "float32"
+    np.testing.assert_array_equal(found, 1)

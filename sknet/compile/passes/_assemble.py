@@ -65,6 +65,8 @@ def disjoint_inside(rewriter: Rewriter, equation: Equation) -> Variable | None:
     if second.params["axis"] % len(equation.output.shape) != axis:
         return None
     parts = sorted(_parts_along(rewriter, first) + _parts_along(rewriter, second), key=itemgetter(0))
+    if any(x.dtype != equation.output.dtype for _, x in parts):
+        return None
     ends = [start + x.shape[axis] for start, x in parts]
     if any(end > start for end, (start, _) in zip(ends, parts[1:], strict=False)):
         return None
