@@ -31,6 +31,12 @@ class Windows(NamedTuple):
     padding : pair of pairs of int
         What is added before and after the rows, and the columns; the amount after may be negative if the
         last elements are in no window.
+
+    Examples
+    --------
+    >>> from sknet.ops.extend import Windows
+    >>> Windows((8, 6), kernel=(3, 3), stride=(1, 1), padding=((1, 1), (0, 0)), dilation=(1, 1)).grid
+    (8, 4)
     """
 
     size: Pair

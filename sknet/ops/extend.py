@@ -2,5 +2,6 @@
 
 from sknet.ops._batching import batched, batching, goes_at_once
 from sknet.ops._norm import batch_norm_moments
+from sknet.ops._windows import Windows
 
-__all__ = ["batch_norm_moments", "batched", "batching", "goes_at_once"]
+__all__ = ["Windows", "batch_norm_moments", "batched", "batching", "goes_at_once"]

@@ -5,7 +5,7 @@ stream; nothing is copied from or to the host, and no memory is allocated except
 `_calls` names.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, Self
 
@@ -22,6 +22,7 @@ from sknet.compile.executors.device._maps import Kernel, is_map, written
 from sknet.compile.executors.device._reductions import is_fusible, is_of_blocks, is_reduction, reduced
 from sknet.compile.executors.device._reductions import scratch_of as partials_of
 from sknet.compile.executors.device._rows import has_operands, is_in_rows, row_kernel, shapes_of_rows
+from sknet.compile.executors.device._windows import Product, is_windowed, scratch_of_windows, windowed
 from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
 from sknet.device import Device, Ending, Form, backend, products_in
 from sknet.ops import SparseSlot
@@ -127,34 +128,48 @@ class CupyProgram:
     # -- writing ------------------------------------------------------------------------------
 
     def _write(self, group: Group) -> None:
+        what = [equation.primitive.name for equation in group.equations]
         if group.finish is not None:
             self._finish(group.finish, group)
         elif group.reductions and group.maps and is_in_rows(group.reductions[0]):
-            self._launch(row_kernel(f"rows{len(self._kernels)}", group, self.plan), group)
+            self._launch(row_kernel(f"rows{len(self._kernels)}", group, self.plan), what)
         elif group.reductions:
-            self._launch(reduced(f"reduce{len(self._kernels)}", group, self.plan), group)
+            self._launch(reduced(f"reduce{len(self._kernels)}", group, self.plan), what)
         elif group.fused:
-            self._launch(written(f"map{len(self._kernels)}", group, self.plan), group)
+            self._launch(written(f"map{len(self._kernels)}", group, self.plan), what)
         else:
             self._call(group)
 
     def _call(self, group: Group) -> None:
         for equation in group.equations:
-            if equation.output.size and not self.plan.views.is_view(equation):
+            if not equation.output.size or self.plan.views.is_view(equation):
+                continue
+            if is_windowed(equation) and not self._exact:
+                self._pass_windows(equation)
+            else:
                 first = len(self._writer.lines)
                 if equation.primitive.name == "matmul" and not self._exact:
-                    self._multiply(equation)
+                    self._multiply(*map(self._writer.name, (*equation.variables, equation.output)))
                 else:
                     call(self._writer, equation, self._owner)
                     self._calls = True
                 self._writer.comment(first, str(equation.output))
 
-    def _multiply(self, equation: Equation) -> None:
+    def _multiply(self, x: str, y: str, out: str) -> None:
         """Write a product, which is prepared when the step is bound; all of them share memory to work in."""
         w = self._writer
         product = w.made(f"{w.function(self._products, 'products')}()", "product")
-        names = ", ".join(map(w.name, (*equation.variables, equation.output)))
-        w.line(f"{w.made(f'{product}({names})', 'p')}()")
+        w.line(f"{w.made(f'{product}({x}, {y}, {out})', 'p')}()")
+
+    def _pass_windows(self, equation: Equation) -> None:
+        """Write a pool or a convolution."""
+        for step in windowed(equation, self._writer, self._owner, lambda: f"windows{len(self._kernels)}"):
+            if isinstance(step, Kernel):
+                self._launch(step, [equation.primitive.name])
+            elif isinstance(step, Product):
+                self._multiply(*step)
+            else:
+                self._writer.line(step)
 
     def _finish(self, finish: Finish, group: Group) -> None:
         """Write a product with what follows it, prepared as above."""
@@ -168,13 +183,13 @@ class CupyProgram:
         w.line(f"{w.made(f'{product}({names}, {ending})', 'p')}()")
         w.comment(first, ", ".join(equation.primitive.name for equation in group.equations))
 
-    def _launch(self, kernel: Kernel, group: Group) -> None:
+    def _launch(self, kernel: Kernel, what: Iterable[str]) -> None:
         w, names = self._writer, kernel.arguments
         self._kernels.append(kernel)
         first = len(w.lines)
         arguments = w.made(f"({', '.join(names)}{',' if len(names) == 1 else ''})", "a")
         w.line(f"{kernel.name}(({kernel.blocks},), ({kernel.threads},), {arguments})")
-        w.comment(first, ", ".join(dict.fromkeys(equation.primitive.name for equation in group.equations)))
+        w.comment(first, ", ".join(dict.fromkeys(what)))
 
     def _module(self) -> str:
         helpers = dict.fromkeys(helper for kernel in self._kernels for helper in sorted(kernel.helpers))
@@ -233,6 +248,8 @@ def _needs_of(groups: Sequence[Group], exact: bool) -> Callable[[Equation], Sequ
     def needs(equation: Equation) -> Sequence[tuple[Any, ...]]:
         if equation in finished:
             return ()
+        if not exact and is_windowed(equation):
+            return scratch_of_windows(equation)
         return partials_of(equation) if not exact and is_reduction(equation) else scratch_of(equation)
 
     return needs

@@ -71,10 +71,8 @@ def check(row, device, compare, dtypes, *, exact):
 # Their forwards allocate arrays; everything else writes into the plan's memory.
 # What takes no `out=`, and what works in arrays that no plan knows of.
 ALLOCATING = {name for name, primitive in PRIMITIVES.items() if not primitive.writes_out} | {
-    "argmax", "argmin", "conv_image", "conv_weight", "logsumexp", "max_pool", "max_pool_put",
-    "max_pool_take", "put",
-    "put_along_axis", "recurrence_gradient", "recurrence_tape", "scatter_add", "sum_pool",
-    "sum_pool_spread", "take_along_axis", "topk",
+    "argmax", "argmin", "logsumexp", "max_pool_take", "put", "put_along_axis", "recurrence_gradient",
+    "recurrence_tape", "scatter_add", "take_along_axis", "topk",
 }  # fmt: skip
 
 
