@@ -75,7 +75,11 @@ extern char __stop_shared[] __attribute__((weak, visibility("hidden")));
 #define __shared__ static __attribute__((section("shared")))
 #define __syncthreads() wait_for_block()
 #define __threadfence() ((void)0)
-static inline unsigned int atomicAdd(unsigned int *at, unsigned int more) { return (*at += more) - more; }
+#define atomicAdd(at, more) __extension__({                            \\
+    __typeof__(*(at)) *place = (at), before = *place;                  \\
+    *place = before + (more);                                          \\
+    before;                                                            \\
+})
 #define __shfl_xor_sync(mask, value, distance) TAKEN(mask, value, threadIdx.x ^ (distance))
 #define __shfl_sync(mask, value, lane, width) \\
     TAKEN(mask, value, threadIdx.x / (width) * (width) + ((lane) & ((width)-1)))

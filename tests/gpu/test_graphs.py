@@ -22,6 +22,13 @@ NETWORKS = {
     "parts of columns": lambda: (nn.Linear(6, 20), nn.GLU(), nn.Linear(10, 3)),
     "buffers": lambda: (nn.Linear(6, 10), nn.BatchNorm(10), nn.ReLU(), nn.Linear(10, 3)),
 }
+LAYERS = {
+    **NETWORKS,
+    "images": lambda: (
+        nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 4, 2, padding=1), nn.ReLU(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(4, 4, 1, groups=2), nn.AvgPool2d((1, 2), 1), nn.Flatten(), nn.LazyLinear(3),
+    ),
+}  # fmt: skip
 
 
 def trained(layers, dtype, optimizer="adam", *, weight=None, is_scored=True, chosen=None, shuffle=True):
@@ -44,6 +51,21 @@ def trained(layers, dtype, optimizer="adam", *, weight=None, is_scored=True, cho
     flat, slots = model.memory.flat_buffers()
     kept = [flat, *slots.values(), *model.memory.untrained.values()]
     return [np.concatenate(losses), np.concatenate(scored), *[to_host(x) for x in kept]], steps
+
+
+def test_an_embedding_is_part_of_a_graph():
+    """Its gradient is added in the order of indices, if there are not too many places."""
+    net = nn.Sequential(nn.Embedding(50, 4), nn.Flatten(), nn.Linear(24, 3))
+    found = []
+    for _ in range(2):
+        model = Model(net.copy(), "log_loss", random_state=0, device=CUDA)
+        batches = Batches((10 * np.abs(X)).astype("int64") % 50, CLASSES, None, 16, model.dtype, model.device)
+        steps, done = DeviceSteps(model, batches, True), 0
+        while done < batches.n_batches:
+            done += len(steps.run(None, done).losses)
+        assert not steps.refusals
+        found.append([to_host(x) for x in model.parameters.values()])
+    assert_same(*found)
 
 
 def launched(monkeypatch, *args, **options):
@@ -71,11 +93,11 @@ def long_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", LAYERS)
 def test_graphs_give_the_bits_of_launches(network, dtype, monkeypatch):
-    found, steps = trained(NETWORKS[network], dtype)
+    found, steps = trained(LAYERS[network], dtype)
     assert not steps.refusals
-    assert_same(found, launched(monkeypatch, NETWORKS[network], dtype))
+    assert_same(found, launched(monkeypatch, LAYERS[network], dtype))
 
 
 CASES = {

@@ -85,16 +85,37 @@ def test_a_step_that_is_not_finite_ends_a_loop_of_graphs(monkeypatch):
 
 
 @pytest.mark.usefixtures("long_blocks")
-def test_layers_that_call_cublas_are_launched():
+def test_layers_that_ask_for_memory_are_launched():
     def layers():
-        return nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)
+        return nn.Unflatten(1, (3, 2)), nn.GRU(2, 3, returns="last")
 
     with counted() as counts:
         found, steps = trained(layers, "float32")
     assert not counts.graph_launches
-    refusal = "work on device 'cuda:0' cannot be captured: calling cuBLAS API during stream capture"
+    refusal = "work on device 'cuda:0' cannot be captured: it asks for "
     assert [x.startswith(refusal) for x in steps.refusals] == [True, True]  # of 16 rows, and of 4
     assert np.isfinite(found[0]).all()
+
+
+@pytest.mark.usefixtures("long_blocks")
+def test_a_step_of_a_network_of_images():
+    """Two convolutions, forward and backward, and a pool, besides what every step has."""
+
+    def layers():
+        return (
+            nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d((1, 2)),
+            nn.Conv2d(4, 8, (2, 1)), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3),
+        )  # fmt: skip
+
+    _, steps = trained(layers, "float32")
+    assert not steps.refusals
+    counts = {}
+    for n_steps in (2, 1, 4):  # at first the order is put on the device
+        with active(CUDA), counted() as counts[n_steps]:
+            steps._issue(None, 0, 16, n_steps, None)
+    few, many = counts[1], counts[4]
+    assert many.allocations == few.allocations
+    assert (many.launches - few.launches) / 3 == 33
 
 
 # -- predictions ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors.device._maps import Kernel
-from sknet.compile.executors.device._windows import Product, Step, Task, rule, works_in
+from sknet.compile.executors.device._tasks import Product, Step, Task, rule, works_in
 from sknet.ops.extend import Windows
 
 __all__ = ["MOST_COLUMNS"]

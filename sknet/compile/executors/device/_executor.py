@@ -22,7 +22,7 @@ from sknet.compile.executors.device._maps import Kernel, is_map, written
 from sknet.compile.executors.device._reductions import is_fusible, is_of_blocks, is_reduction, reduced
 from sknet.compile.executors.device._reductions import scratch_of as partials_of
 from sknet.compile.executors.device._rows import has_operands, is_in_rows, row_kernel, shapes_of_rows
-from sknet.compile.executors.device._windows import Product, is_windowed, scratch_of_windows, windowed
+from sknet.compile.executors.device._tasks import Product, by_rule, has_rule, scratch_of_rule
 from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
 from sknet.device import Device, Ending, Form, backend, products_in
 from sknet.ops import SparseSlot
@@ -144,8 +144,8 @@ class CupyProgram:
         for equation in group.equations:
             if not equation.output.size or self.plan.views.is_view(equation):
                 continue
-            if is_windowed(equation) and not self._exact:
-                self._pass_windows(equation)
+            if has_rule(equation) and not self._exact:
+                self._by_rule(equation)
             else:
                 first = len(self._writer.lines)
                 if equation.primitive.name == "matmul" and not self._exact:
@@ -161,9 +161,9 @@ class CupyProgram:
         product = w.made(f"{w.function(self._products, 'products')}()", "product")
         w.line(f"{w.made(f'{product}({x}, {y}, {out})', 'p')}()")
 
-    def _pass_windows(self, equation: Equation) -> None:
-        """Write a pool or a convolution."""
-        for step in windowed(equation, self._writer, self._owner, lambda: f"windows{len(self._kernels)}"):
+    def _by_rule(self, equation: Equation) -> None:
+        """Write an equation that has kernels of its own."""
+        for step in by_rule(equation, self._writer, self._owner, lambda: f"own{len(self._kernels)}"):
             if isinstance(step, Kernel):
                 self._launch(step, [equation.primitive.name])
             elif isinstance(step, Product):
@@ -248,8 +248,8 @@ def _needs_of(groups: Sequence[Group], exact: bool) -> Callable[[Equation], Sequ
     def needs(equation: Equation) -> Sequence[tuple[Any, ...]]:
         if equation in finished:
             return ()
-        if not exact and is_windowed(equation):
-            return scratch_of_windows(equation)
+        if not exact and has_rule(equation):
+            return scratch_of_rule(equation)
         return partials_of(equation) if not exact and is_reduction(equation) else scratch_of(equation)
 
     return needs

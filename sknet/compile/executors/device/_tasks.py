@@ -1,26 +1,37 @@
-"""Kernels of windows on images: pools here, convolutions in `_columns`.
+"""Equations that have kernels of their own: pools, convolutions, and sums at computed places.
 
-A thread computes one element of the result. In a pool's gradient it looks at every window that its element is
-in, so that no two threads add to the same place, and the order of additions is that of the elements of a
-window.
+A rule yields what computes an equation, in order: kernels, products of matrices, and calls of functions. All
+of it works in memory of the plan, so that a step can be captured.
 """
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._writer import Writer, registry
-from sknet.compile.executors.device._c_scalar import literal, type_of
+from sknet.compile.executors.device._c_scalar import type_of
 from sknet.compile.executors.device._maps import MOST_BLOCKS, Kernel
 from sknet.compile.executors.device._schedules import BLOCK
 from sknet.device import Backend
 from sknet.ops.extend import Windows
 
 __all__ = [
-    "Product", "Step", "Task", "is_windowed", "rule", "scratch_of_windows", "windowed", "works_in",
+    "Product",
+    "Step",
+    "Task",
+    "by_rule",
+    "has_rule",
+    "rule",
+    "scratch_of_rule",
+    "works_in",
 ]  # fmt: skip
 
+FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
+NO_TYPES: Mapping[str, Any] = MappingProxyType({})
 NARROW = 1 << 30  # up to this many elements, indices and their steps are of 32 bits
 
 
@@ -41,22 +52,22 @@ rule = registry(RULES)  # registers what computes a primitive
 works_in = registry(SCRATCH)  # registers shape and dtype of the arrays that it needs for that
 
 
-def is_windowed(equation: Equation) -> bool:
-    """Tell whether an equation is a pool or a convolution that kernels compute."""
+def has_rule(equation: Equation) -> bool:
+    """Tell whether an equation is computed by a rule."""
     if equation.primitive.name not in RULES:
         return False
-    dtypes = {x.dtype.name for x in (*equation.variables, equation.output)}
+    given = [x.dtype for x in equation.variables if x.dtype.kind not in "iu"]  # integers are indices
     has_numbers = len(equation.variables) < len(equation.operands)
-    return not has_numbers and len(dtypes) == 1 and dtypes <= {"float32", "float64"}
+    return not has_numbers and {*given, equation.output.dtype} in ({FLOAT32}, {FLOAT64})
 
 
-def windowed(equation: Equation, writer: Writer, owner: Backend, name: Callable[[], str]) -> Iterator[Step]:
+def by_rule(equation: Equation, writer: Writer, owner: Backend, name: Callable[[], str]) -> Iterator[Step]:
     """Yield what computes an equation, in order.
 
     Parameters
     ----------
     equation : Equation
-        For which `is_windowed` is true.
+        For which `has_rule` is true.
     writer : Writer
         Names its arrays.
     owner : Backend
@@ -70,7 +81,7 @@ def windowed(equation: Equation, writer: Writer, owner: Backend, name: Callable[
     yield from RULES[equation.primitive.name](Task(equation, writer, owner, name))
 
 
-def scratch_of_windows(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+def scratch_of_rule(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
     """Return shape and dtype of the arrays that an equation needs besides its output."""
     found = SCRATCH.get(equation.primitive.name)
     return [] if found is None or _is_empty(equation) else found(equation, _windows_of(equation))
@@ -95,12 +106,17 @@ class Task:
 
     def __init__(self, equation: Equation, writer: Writer, owner: Backend, name: Callable[[], str]) -> None:
         self.xp = owner.xp
-        self.equation, self.writer, self.windows = equation, writer, _windows_of(equation)
+        self.equation, self.writer = equation, writer
         self.output, self.kind = equation.output, type_of(equation.output.dtype)
         sizes = [x.size for x in (*equation.variables, self.output)]
-        sizes += [shape[0] for shape, _ in scratch_of_windows(equation)]
+        sizes += [shape[0] for shape, _ in scratch_of_rule(equation)]
         self.index = "int" if max(sizes) < NARROW else "long long"
         self._name = name
+
+    @cached_property
+    def windows(self) -> Windows:
+        """Where the windows are, of a pool or a convolution."""
+        return _windows_of(self.equation)
 
     def at(self, x: Variable, c_name: str, *place: str) -> str:
         """Return the element of an operand at a place, of any layout."""
@@ -118,10 +134,16 @@ class Task:
             step *= size
         return found[::-1]
 
-    def kernel(self, size: int, arrays: dict[str, str], body: list[str], out: str = "out") -> Kernel:
-        """Return a kernel that runs statements for each index ``i``; `arrays` are expressions by C name."""
+    def kernel(
+        self, size: int, arrays: dict[str, str], body: list[str], types: Mapping[str, Any] = NO_TYPES
+    ) -> Kernel:
+        """Return a kernel that runs statements for each index ``i``, and writes to ``out``.
+
+        `arrays` are expressions by their names in C, and `types` the dtypes of those that have another one.
+        """
         name, kind = self._name(), self.index
-        parameters = ", ".join(f"{'' if key == out else 'const '}{self.kind} *{key}" for key in arrays)
+        kinds = {key: type_of(types[key]) if key in types else self.kind for key in arrays}
+        parameters = ", ".join(f"{'' if key == 'out' else 'const '}{kinds[key]} *{key}" for key in arrays)
         text = "\n".join(f"        {line}" for line in body)
         loop = (
             f"for ({kind} i = ({kind})blockIdx.x * blockDim.x + threadIdx.x; i < {size}; "
@@ -171,99 +193,3 @@ class Task:
                 + ") continue;",
             ]
         return self.each_element([*found, *body])
-
-
-# -- pools ------------------------------------------------------------------------------------
-
-
-@rule("max_pool")
-def _max_pool(task: Task) -> Iterator[Step]:
-    [x], out = task.equation.variables, task.output
-    element = task.at(x, "image", "n", "c", "y", "x")
-    body = [
-        *task.of("i", out.shape, "n c h w"),
-        f"{task.kind} found = {literal(-math.inf, x.dtype)};",
-        *task.each_element(
-            [
-                *task.place_in(("h", "w"), ("a", "b")),
-                f"if ({task.is_inside}) {{",
-                f"const {task.kind} value = {element};",
-                "if (value > found || value != value) found = value;",
-                "}",
-            ]
-        ),
-        "out[i] = found;",
-    ]
-    names = {"image": task.writer.name(x), "out": task.writer.name(out)}
-    yield task.kernel(out.size, names, body)
-
-
-@rule("max_pool_put")
-def _max_pool_put(task: Task) -> Iterator[Step]:
-    """Each element gets the gradients of the windows of which it is the first largest element."""
-    g, x, top = task.equation.variables
-    out, (rows, columns) = task.output, task.windows.kernel
-    before = [
-        *task.place_in(("h", "w"), ("d", "e")),
-        f"const {task.kind} other = {task.is_inside} ? {task.at(x, 'image', 'n', 'c', 'y', 'x')} : "
-        f"{literal(-math.inf, x.dtype)};",
-        "if (other == largest) is_first = false;",
-    ]
-    body = [
-        *task.of("i", out.shape, "n c y x"),
-        f"const {task.kind} value = {task.at(x, 'image', 'n', 'c', 'y', 'x')};",
-        f"{task.kind} total = {literal(0, x.dtype)};",
-        *task.each_window(
-            [
-                f"const {task.kind} largest = {task.at(top, 'top', 'n', 'c', 'h', 'w')};",
-                "if (value != largest) continue;",
-                "bool is_first = true;",
-                f"for (int k = 0; k < a * {columns} + b; k++) {{",
-                f"const int d = k / {columns}, e = k % {columns};",
-                *before,
-                "}",
-                f"if (is_first) total += {task.at(g, 'given', 'n', 'c', 'h', 'w')};",
-            ]
-        ),
-        "out[i] = total;",
-    ]
-    if rows * columns == 1:  # nothing comes before
-        start = body.index("bool is_first = true;")
-        body[start : body.index("}", start) + 1] = ["const bool is_first = true;"]
-    name = task.writer.name
-    yield task.kernel(
-        out.size, {"given": name(g), "image": name(x), "top": name(top), "out": name(out)}, body
-    )
-
-
-@rule("sum_pool")
-def _sum_pool(task: Task) -> Iterator[Step]:
-    """Sums of the columns of a window are added, as `sknet.ops` does."""
-    [x], out, zero = task.equation.variables, task.output, literal(0, task.output.dtype)
-    rows, columns = task.windows.kernel
-    body = [
-        *task.of("i", out.shape, "n c h w"),
-        f"{task.kind} total = {zero};",
-        f"for (int b = 0; b < {columns}; b++) {{",
-        f"{task.kind} column = {zero};",
-        f"for (int a = 0; a < {rows}; a++) {{",
-        *task.place_in(("h", "w"), ("a", "b")),
-        f"if ({task.is_inside}) column += {task.at(x, 'image', 'n', 'c', 'y', 'x')};",
-        "}",
-        "total += column;",
-        "}",
-        "out[i] = total;",
-    ]
-    yield task.kernel(out.size, {"image": task.writer.name(x), "out": task.writer.name(out)}, body)
-
-
-@rule("sum_pool_spread")
-def _sum_pool_spread(task: Task) -> Iterator[Step]:
-    [g], out = task.equation.variables, task.output
-    body = [
-        *task.of("i", out.shape, "n c y x"),
-        f"{task.kind} total = {literal(0, out.dtype)};",
-        *task.each_window([f"total += {task.at(g, 'given', 'n', 'c', 'h', 'w')};"]),
-        "out[i] = total;",
-    ]
-    yield task.kernel(out.size, {"given": task.writer.name(g), "out": task.writer.name(out)}, body)
