@@ -53,6 +53,7 @@ from sknet.graphs import GraphModule
 from sknet.losses import LogLoss
 from sknet.nn.extend import Calls
 from sknet.onnx._writer import Node
+from sknet.ops.extend import Windows
 from sknet.preprocessing.extend import (
     Crossed,
     EncodedTable,
@@ -244,6 +245,7 @@ def labelled():
 
 SPECIAL = {
     Length: lambda: Length(2, 1),
+    Windows: lambda: Windows((8, 6), (3, 3), (1, 1), ((1, 1), (0, 0)), (1, 1)),
     Form: lambda: form_of(X, X.T, np.ones((6, 6), "float32")),
     Share: lambda: Share(Length(1, 0)),
     Numbered: lambda: numbered(capture(lambda x: x * 2.0, np.ones(3))),

@@ -26,11 +26,13 @@ class Windows(NamedTuple):
     ----------
     size : tuple of two int
         Rows and columns of the image.
-    kernel, stride, dilation : tuple of two int
-        Elements of a window, steps from one window to the next, and from element to element.
+    kernel, stride : tuple of two int
+        Elements of a window, and steps from one window to the next.
     padding : pair of pairs of int
         What is added before and after the rows, and the columns; the amount after may be negative if the
         last elements are in no window.
+    dilation : tuple of two int
+        Steps from one element of a window to the next.
 
     Examples
     --------

@@ -2,8 +2,7 @@
 
 Three kinds of calls allocate: primitives whose forward takes no ``out=`` (`argsort`, `topk`,
 `searchsorted`, advanced indexing), those whose forward uses temporary arrays that are not in the plan
-(`logsumexp`, `put`, `take_along_axis` of more than one element per row, pools, recurrent networks,
-gradients of convolutions), and CuPy functions that allocate internally (`argmax` and `argmin`, a sort;
+(`logsumexp`, `take_along_axis` of more than one element per row, recurrent networks), and CuPy functions that allocate internally (`argmax` and `argmin`, a sort;
 products that need copies, since one strided call does not compute them; in exact programs, reductions).
 """
 
