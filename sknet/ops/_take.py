@@ -144,7 +144,7 @@ def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tenso
 def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
     """Return x with `values` added where `indices` point to along `axis`; repeated indices accumulate.
 
-    The adjoint of `take`. On a GPU the order of additions varies, and with it the last digits.
+    The adjoint of `take`. On a GPU the order of additions may vary, and with it the last digits.
 
     Parameters
     ----------
