@@ -5,7 +5,9 @@ import pytest
 
 from sknet import MLPClassifier, Model, nn
 from sknet.device import Device, active, backend
+from sknet.engine import Batches
 from sknet.engine.extend import predict_rows
+from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.predict import _rows
 from sknet.exceptions import NonFiniteError
 from tests.devices.emulated import counted, idle
@@ -100,22 +102,21 @@ def test_layers_that_ask_for_memory_are_launched():
 @pytest.mark.usefixtures("long_blocks")
 def test_a_step_of_a_network_of_images():
     """Two convolutions, forward and backward, and a pool, besides what every step has."""
-
-    def layers():
-        return (
-            nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d((1, 2)),
-            nn.Conv2d(4, 8, (2, 1)), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3),
-        )  # fmt: skip
-
-    _, steps = trained(layers, "float32")
-    assert not steps.refusals
-    counts = {}
+    layers = (
+        nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3),
+    )  # fmt: skip
+    model = Model(nn.Sequential(*layers), "log_loss", random_state=0, device=CUDA)
+    images = np.random.default_rng(0).random((64, 64), "float32")
+    batches = Batches(images, np.arange(64) % 3, None, 16, model.dtype, CUDA)
+    model.materialize(batches.X)
+    steps, counts = DeviceSteps(model, batches, True), {}
     for n_steps in (2, 1, 4):  # at first the order is put on the device
         with active(CUDA), counted() as counts[n_steps]:
             steps._issue(None, 0, 16, n_steps, None)
-    few, many = counts[1], counts[4]
-    assert many.allocations == few.allocations
-    assert (many.launches - few.launches) / 3 == 33
+    assert not steps.refusals
+    assert counts[4].allocations == counts[1].allocations
+    assert (counts[4].launches - counts[1].launches) / 3 == 29
 
 
 # -- predictions ------------------------------------------------------------------------------
