@@ -15,7 +15,7 @@ from sknet.engine.predict import _rows
 from sknet.exceptions import DtypeError
 from tests.devices import fake
 from tests.devices.rounding import BITS, rounded
-from tests.engine.precisions import FITTING, PRECISIONS, by_hand, host, model_on, predicted_by_hand, rows
+from tests.engine.precisions import FITTING, PRECISIONS, N, by_hand, host, model_on, predicted_by_hand, rows
 
 X, Y = rows()
 
@@ -182,6 +182,22 @@ def test_many_fits(place):
     for model, start, precision in zip(models, starts, given, strict=True):
         assert model.precision == precision
         assert_close(host(model), by_hand(start, precision, 2, sums="float32"))
+
+
+@pytest.mark.parametrize("precision", BITS)
+def test_rows_that_do_not_fit_on_the_device(fake_device, precision, monkeypatch):
+    monkeypatch.setattr(fake, "FREE_MEMORY", 1 << 13)
+    model = model_on(fake_device, precision)
+    start, many = host(model), (np.tile(X, (40, 1)), np.tile(Y, (40, 1)))
+    with fake.counted() as counts:
+        model.fit(*many, epochs=1, X_val=many[0], y_val=many[1], **FITTING)
+        found = predict_rows(model, many[0])
+    assert counts.sent > 20
+    assert set(counts.precisions) == {precision}
+    expected = by_hand(start, precision, 40)
+    assert_close(host(model), expected, 1e-5)
+    by = predicted_by_hand(host(model), precision, X)
+    np.testing.assert_allclose(to_host(found)[:N], by, rtol=0, atol=1e-6)
 
 
 # -- errors -----------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn import model_selection
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
 import sknet
 from sknet import nn
@@ -155,7 +155,8 @@ def test_an_interrupted_fit_is_resumed_in_its_precision(dtype, fake_device, tmp_
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_search_over_precisions(fake_device):
+@pytest.mark.parametrize("GridSearchCV", [model_selection.GridSearchCV, sknet.model_selection.GridSearchCV])
+def test_a_search_over_precisions(GridSearchCV, fake_device):
     search = GridSearchCV(
         estimator_for("multiclass", device="fake"), {"dtype": [*PRECISIONS, "float64"]}, cv=2
     )
