@@ -56,8 +56,9 @@ def constraints(module):
     return [*([each] for each in single), *several]
 
 
-class Thing:
-    pass
+def new_thing():
+    """Return an object of a new class, which has one set of constraints."""
+    return type("Thing", (), {})()
 
 
 def test_they_agree_with_scikit_learns():
@@ -70,7 +71,7 @@ def test_they_agree_with_scikit_learns():
             except theirs.InvalidParameterError as error:
                 expected = str(error)
             try:
-                ours.check_values(type("Thing", (), {})(), {"x": mine}, {"x": value})
+                ours.check_values(new_thing(), {"x": mine}, {"x": value})
             except theirs.InvalidParameterError as error:
                 found = str(error)
                 n_refused += 1
@@ -80,14 +81,15 @@ def test_they_agree_with_scikit_learns():
 
 def test_options_are_sorted():
     with pytest.raises(ours.InvalidParameterError, match=r"must be a str among \{'a', 'b', 'c'\}. Got 1"):
-        ours.check_values(Thing(), {"x": [ours.StrOptions({"c", "a", "b"})]}, {"x": 1})
+        ours.check_values(new_thing(), {"x": [ours.StrOptions({"c", "a", "b"})]}, {"x": 1})
 
 
 @pytest.mark.parametrize("constraint", ["random_state", "verbose", both.Interval(Real, 0, 1, closed="both")])
 def test_estimators_can_use_scikit_learns(constraint):
-    ours.check_values(Thing(), {"x": [constraint]}, {"x": 1})
+    thing = new_thing()
+    ours.check_values(thing, {"x": [constraint]}, {"x": 1})
     with pytest.raises(ours.InvalidParameterError, match=r"The 'x' parameter of Thing must be .* Got 'zzz'"):
-        ours.check_values(Thing(), {"x": [constraint]}, {"x": "zzz"})
+        ours.check_values(thing, {"x": [constraint]}, {"x": "zzz"})
 
 
 def test_the_error_is_scikit_learns_and_can_be_pickled():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import Model
+from sknet.compile.executors.native import runner
 from sknet.engine import Batches
 from sknet.engine.loop._native_steps import NativeSteps
 from sknet.engine.loop._outputs import Outputs
@@ -14,9 +15,11 @@ class WaitingSteps(NativeSteps):
     """Native steps that wait for native code."""
 
     def __init__(self, *args):
+        found = runner()
+        found.wait()
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SKNET_NATIVE", "always")
-            super().__init__(*args)
+            super().__init__(*args, found)
 
     @property
     def runs(self):

@@ -12,9 +12,10 @@ from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
 from sknet.engine.state import any_sparse
 from sknet.engine.step import not_compiled
-from sknet.exceptions import CaptureError, DtypeError, GradientError, GraphError, ShapeError
+from sknet.exceptions import CaptureError, GraphError
 
 if TYPE_CHECKING:
+    from sknet.compile.executors.native import Runner
     from sknet.engine._model import Model
 
 __all__ = ["steps_for"]
@@ -74,17 +75,27 @@ def _compiled_steps(
 ) -> CompiledSteps:
     inputs = batches.X.values() if isinstance(batches.X, dict) else [batches.X]
     if native_setting() != "never" and all(isinstance(x, (np.ndarray, ComputedRows)) for x in inputs):
-        # Importing sknet should not take the time to load a compiler that may not be needed.
-        from sknet.compile.executors.native import UnsupportedError
-        from sknet.engine.loop._native_steps import NativeSteps
+        runner = _native_runner()
+        if runner is not None:
+            from sknet.engine.loop._native_steps import NativeSteps
 
-        try:
-            return NativeSteps(model, batches, check_finite, planned, buffers)
-        except UnsupportedError:
-            pass
-        except (CaptureError, GraphError, ShapeError, DtypeError, GradientError):
-            raise  # the NumPy plan would fail in the same way
-        except Exception as error:
-            # Whatever is wrong with Numba or its cache must not stop a fit that NumPy can do.
-            warnings.warn(f"no native code, so the fit uses NumPy: {error!r}", UserWarning, stacklevel=5)
+            return NativeSteps(model, batches, check_finite, planned, runner, buffers)
     return CompiledSteps(model, batches, check_finite, buffers)
+
+
+def _native_runner() -> "Runner | None":
+    """Return what runs native code; None if there is none."""
+    # Importing sknet should not take the time to load a compiler that may not be needed.
+    from sknet.compile.executors.native import UnsupportedError, runner
+
+    try:
+        found = runner()
+        if native_setting() == "always":
+            found.wait()
+    except UnsupportedError:
+        return None
+    except Exception as error:
+        # Whatever is wrong with Numba or its cache must not stop a fit that NumPy can do.
+        warnings.warn(f"no native code, so the fit uses NumPy: {error!r}", UserWarning, stacklevel=6)
+        return None
+    return found

@@ -19,7 +19,7 @@ from sknet.engine.step import advance, follow_schedules, per_output
 from sknet.optim.schedules import Progress
 
 if TYPE_CHECKING:
-    from sknet.compile.executors.native import NativeRun
+    from sknet.compile.executors.native import NativeRun, Runner
     from sknet.engine._model import Model
 
 __all__ = ["NativeSteps"]
@@ -39,17 +39,20 @@ class NativeSteps(CompiledSteps):
         As for `Steps`.
     planned : int
         Number of planned steps, which decides whether native code is worthwhile.
+    runner : Runner
+        What runs native code.
     buffers
         As for `CompiledSteps`.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no native code.
     """
 
     def __init__(
-        self, model: "Model", batches: Batches, check_finite: bool, planned: int, buffers: Any = None
+        self,
+        model: "Model",
+        batches: Batches,
+        check_finite: bool,
+        planned: int,
+        runner: "Runner",
+        buffers: Any = None,
     ) -> None:
         super().__init__(model, batches, check_finite, buffers)
         self._left = planned
@@ -62,10 +65,8 @@ class NativeSteps(CompiledSteps):
         self._rows: Any = None  # in the order of an epoch, for the window
         computed = isinstance(batches.X, ComputedRows)
         self._window = Window(batches.X, batches.size) if computed else None
-        self._runner = native.runner()
+        self._runner = runner
         self._always = native_setting() == "always"
-        if self._always:
-            self._runner.wait()
 
     def rebind(self, batches: Batches, planned: int) -> None:
         super().rebind(batches, planned)

@@ -49,7 +49,10 @@ def has_numba() -> bool:
 def directory_of(package: str) -> str | None:
     """Return the directory that a package is imported from; None if there is no such package."""
     module = sys.modules.get(package)
-    spec = importlib.util.find_spec(package) if module is None else module.__spec__
+    try:
+        spec = importlib.util.find_spec(package) if module is None else module.__spec__
+    except ImportError:  # by who keeps others from importing it
+        return None
     places = None if spec is None else spec.submodule_search_locations
     return os.path.dirname(os.path.abspath(next(iter(places)))) if places else None
 

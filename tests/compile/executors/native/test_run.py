@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from sknet import MLPClassifier, Model, nn
+from sknet import MLPClassifier, MLPRegressor, Model, nn
 from sknet.compile.executors.native import Runner, UnsupportedError, runner
 from sknet.compile.executors.native._cache import Function
 from sknet.compile.executors.native._loaded import BY_HAND, BY_LLVM, is_placed_by_hand
@@ -17,6 +17,7 @@ from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._native_steps import NativeSteps
 from sknet.engine.loop._steps import CompiledSteps
 from sknet.exceptions import NonFiniteError
+from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam
 from tests.compile.native import ChangingSteps, WaitingSteps, assert_same_bits, left_by, trained
 
@@ -235,3 +236,16 @@ def test_a_compiler_that_fails_does_not_stop_a_fit(monkeypatch):
     X, y = data()
     with pytest.warns(UserWarning, match="no native code, so the fit uses NumPy: .*compiler is broken"):
         assert MLPClassifier((30,), max_iter=2, random_state=0).fit(X, y).n_iter_ == 2
+
+
+class BrokenSquaredError(SquaredError):
+    def values(self, output, target):
+        raise RuntimeError("as told")
+
+
+def test_an_error_of_a_loss_is_not_one_of_native_code(monkeypatch, recwarn):
+    monkeypatch.setenv("SKNET_NATIVE", "always")
+    X, y = data()
+    with pytest.raises(RuntimeError, match="as told"):
+        MLPRegressor((30,), loss=BrokenSquaredError()).fit(X, y)
+    assert not recwarn.list
