@@ -158,6 +158,8 @@ ELSEWHERE = {
         ),
         **dict.fromkeys(("use_cuda", "gpu", "cuda"), 'use device="cuda"'),
         **dict.fromkeys(("precision", "float_type"), "use dtype"),
+        **dict.fromkeys(("amp", "mixed_precision", "fp16", "bf16"), 'use dtype="bfloat16" on a GPU'),
+        **dict.fromkeys(("tf32", "allow_tf32"), 'use dtype="tf32" on a GPU'),
         **dict.fromkeys(("metrics", "metric", "eval_metric"), "use scoring"),
     },
     "NetOptions": {

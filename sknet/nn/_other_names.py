@@ -82,7 +82,8 @@ NAMES = LAYERS | LOSSES
 ATTRIBUTES = {
     **dict.fromkeys(("double", "float64"), _DTYPE.format("float64")),
     **dict.fromkeys(("float", "float32"), _DTYPE.format("float32")),
-    **dict.fromkeys(("half", "bfloat16"), "modules compute in float32 or float64: use module.to(dtype=...)"),
+    "half": "modules compute in float32 or float64: use module.to(dtype=...)",
+    "bfloat16": "use Model(module, dtype='bfloat16'), whose products on a GPU round their factors",
     "cuda": "use module.to(device='cuda')",
     "cpu": "use module.to(device='cpu')",
     "add_module": "use module.register_module(name, module), or assign it",
