@@ -24,6 +24,10 @@ NETWORKS = {
 }
 LAYERS = {
     **NETWORKS,
+    "attention": lambda: (
+        nn.Unflatten(1, (3, 2)), nn.Linear(2, 8), nn.TransformerEncoderLayer(8, 2, 4, dropout=0.2),
+        nn.Flatten(), nn.LazyLinear(3),
+    ),
     "images": lambda: (
         nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 4, 2, padding=1), nn.ReLU(), nn.MaxPool2d(2, 1),
         nn.Conv2d(4, 4, 1, groups=2), nn.AvgPool2d((1, 2), 1), nn.Flatten(), nn.LazyLinear(3),

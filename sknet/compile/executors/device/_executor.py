@@ -22,6 +22,7 @@ from sknet.compile.executors.device._maps import Kernel, is_map, written
 from sknet.compile.executors.device._reductions import is_fusible, is_of_blocks, is_reduction, reduced
 from sknet.compile.executors.device._reductions import scratch_of as partials_of
 from sknet.compile.executors.device._rows import has_operands, is_in_rows, row_kernel, shapes_of_rows
+from sknet.compile.executors.device._strided import with_strided_products
 from sknet.compile.executors.device._tasks import Product, by_rule, has_rule, scratch_of_rule
 from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
 from sknet.device import Device, Ending, Form, backend, products_in
@@ -112,6 +113,7 @@ class CupyProgram:
             def takes(form: Form, parts: Sequence[str]) -> bool:
                 return owner.finishes(form.in_precision(precision), parts)
 
+            graph = with_strided_products(graph)
             with owner.activate(device):
                 finished = finishes(graph, takes)
             groups = join_totals(graph, fuse_maps(graph, KERNELS, finishes=finished), is_of_blocks)

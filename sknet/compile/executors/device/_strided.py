@@ -1,0 +1,60 @@
+"""Operands of products in an order that one strided product of BLAS reads."""
+
+from collections.abc import Iterator
+
+from sknet.compile import _internal as own
+from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._views import Views
+from sknet.device import form_of
+
+__all__ = ["with_strided_products"]
+
+
+def with_strided_products(graph: Graph) -> Graph:
+    """Return a graph in which operands of products are copied where a product would copy them.
+
+    So it is with the heads of attention: matrices of two axes of samples and heads that are not one axis in
+    memory. A library's own copies would take memory in every step; these are elements of a kernel, and take
+    that of the plan.
+
+    Parameters
+    ----------
+    graph : Graph
+        Any graph.
+
+    Returns
+    -------
+    Graph
+        The same graph if there are none.
+    """
+    views, equations, copies = Views(graph.equations), [], dict[Variable, Variable]()
+    for equation in graph.equations:
+        if equation.primitive.name == "matmul" and _is_refused(views, equation):
+            for x in _turned(views, equation):
+                if x not in copies:
+                    copy = Equation(own.copy, (x,), {})
+                    equations.append(copy)
+                    copies[x] = copy.output
+            operands = tuple(copies.get(x, x) for x in equation.variables)
+            equation = Equation(equation.primitive, operands, equation.params, equation.output)
+        equations.append(equation)
+    return graph.replaced(equations=equations) if copies else graph
+
+
+def _is_refused(views: Views, equation: Equation) -> bool:
+    x, y = equation.variables
+    if not (x.dtype == y.dtype == equation.output.dtype and x.size and y.size):
+        return False  # copies would not help
+    return form_of(views.ghost(x), views.ghost(y), views.ghost(equation.output)) is None
+
+
+def _turned(views: Views, equation: Equation) -> Iterator[Variable]:
+    """Yield operands to copy: the second, if that is enough, or all that are not contiguous."""
+    x, y = equation.variables
+    is_alone = views.is_contiguous(x) or (
+        not views.is_contiguous(y) and form_of(views.ghost(x), *map(Views().ghost, (y, equation.output)))
+    )
+    if not is_alone:
+        yield x
+    if not views.is_contiguous(y):
+        yield y
