@@ -94,7 +94,7 @@ class Feed:
         """Return host arrays that share one block of memory."""
         sizes = [rows * math.prod(shape) * dtype.itemsize for shape, dtype in forms]
         ends = np.cumsum([-(-size // ALIGNMENT) * ALIGNMENT for size in sizes])
-        memory, found, start = self._transfers.memory(int(ends[-1])), [], 0
+        memory, found, start = self._transfers.memory(max(int(ends[-1]), 1)), [], 0
         for (shape, dtype), size, end in zip(forms, sizes, ends.tolist(), strict=True):
             found.append(memory[start : start + size].view(dtype).reshape(rows, *shape))
             start = end

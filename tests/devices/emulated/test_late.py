@@ -153,6 +153,24 @@ def test_a_feed_ends_with_its_copies():
     assert not faults()
 
 
+def test_memory_that_work_still_reads():
+    """A pool hands memory out again as soon as it is freed, for work that comes later on the same stream."""
+
+    def write(start, stop, arrays):
+        arrays[0][...] = 7
+
+    pool = cupy.cuda.MemoryPool()
+    with late("computing"), active(CUDA), cupy.cuda.using_allocator(pool.malloc):
+        x = cupy.full(128, 2.0)
+        place, doubled = x.data.ptr, x * 2
+        del x
+        feed = Feed(CUDA, [((), np.dtype("f8"))], 128, 64, write)
+        feed.place_of(0)
+        assert feed.arrays[0].data.ptr == place
+        np.testing.assert_array_equal(doubled.get(), np.full(128, 4.0))
+        np.testing.assert_array_equal(feed.arrays[0][:64].get(), np.full(64, 7.0))
+
+
 @pytest.mark.usefixtures("long_blocks")
 def test_what_is_sent_and_launched():
     counts = {}

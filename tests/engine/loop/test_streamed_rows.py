@@ -295,3 +295,10 @@ def test_a_device_that_fails_in_a_copy_leaves_the_estimator_as_it_was(method, mo
             assert_same(learned(estimator), before)
     with limited("fake"):
         assert_same(learned(fitted(estimator)), expected)
+
+
+def test_rows_without_elements(fake_device):
+    with active(fake_device):
+        feed = Feed(fake_device, [((0,), np.dtype("f4"))], 5, 2, lambda start, stop, arrays: None)
+        assert [feed.place_of(row) for row in (0, 2, 4)] == [0, 2, 0]
+        assert not feed.nbytes
