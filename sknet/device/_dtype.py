@@ -72,7 +72,7 @@ def check_float_dtype(dtype: Any, *, where: str) -> np.dtype[Any]:
         return found
     if found is None or found.name not in FLOAT_DTYPES:
         raise DtypeError(f"the dtype of {where} must be one of {list(FLOAT_DTYPES)}, got {dtype!r}")
-    return found
+    return SINGLE if found.name == SINGLE.name else DOUBLE  # in this machine's order of bytes
 
 
 def result_dtype(*operands: Any) -> np.dtype[Any]:

@@ -112,6 +112,11 @@ def products_in(precision: str) -> Iterator[None]:
     context manager
         For a ``with`` block.
 
+    Raises
+    ------
+    DtypeError
+        If there is no such precision.
+
     Examples
     --------
     >>> from sknet.device import product_precision, products_in
@@ -119,6 +124,8 @@ def products_in(precision: str) -> Iterator[None]:
     ...     product_precision()
     'tf32'
     """
+    if precision not in PRECISIONS:
+        raise DtypeError(f"the precision of products must be one of {list(PRECISIONS)}, got {precision!r}")
     token = _present.set("float32" if precision == "float64" else precision)
     try:
         yield

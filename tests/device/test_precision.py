@@ -15,6 +15,9 @@ from sknet.exceptions import DtypeError
         *[(name, (np.dtype("float32"), name)) for name in ("float32", "tf32", "bfloat16")],
         *[(each, (np.dtype("float64"), "float64")) for each in ("float64", float, np.float64, "f8")],
         (np.dtype("f4"), (np.dtype("float32"), "float32")),
+        (">f4", (np.dtype("float32"), "float32")),
+        (">f8", (np.dtype("float64"), "float64")),
+        (np.dtype("f8", metadata={"unit": "m"}), (np.dtype("float64"), "float64")),
     ],
 )
 def test_the_dtype_of_arrays_and_the_precision_of_products(dtype, expected):
@@ -26,6 +29,13 @@ def test_other_dtypes_are_refused(dtype):
     expected = r"the dtype of a test must be one of \['float32', 'float64', 'tf32', 'bfloat16'\], got "
     with pytest.raises(DtypeError, match=expected):
         check_precision(dtype, where="a test")
+
+
+@pytest.mark.parametrize("precision", ["float16", "TF32", None, 32])
+def test_products_in_no_precision_at_all_are_refused(precision, fake_device):
+    expected = rf"the precision of products must be one of \['float32'.*\], got {precision!r}"
+    with pytest.raises(DtypeError, match=expected), products_in(precision):
+        pass
 
 
 def test_precisions_nest(fake_device):
