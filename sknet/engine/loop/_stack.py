@@ -116,8 +116,9 @@ class Stack:
             most = min(MOST_STEPS, first.batches.n_batches)
             self._ring = StackRing(self.device, self._numbers, most, first.batches.n_samples)
             self._most = most
-        for i, member in enumerate(plan.members):
-            member.move(self._place(i))
+        with active(self.device):
+            for i, member in enumerate(plan.members):
+                member.move(self._place(i))
 
     def _asking(self, what: str) -> AbstractContextManager[None]:
         """Return a context in which an error of memory says what a stack needs, and what asked for more."""

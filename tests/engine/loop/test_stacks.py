@@ -166,6 +166,18 @@ def test_networks_of_other_layers(name, sizes, fake_device, monkeypatch):
     assert sizes == [MEMBERS]
 
 
+@pytest.mark.parametrize("name", ["rates", "running means", "a score", "held out", "weights", "dropout"])
+def test_a_stack_on_a_second_device(name, sizes, fake_device):
+    make, options = FAMILIES[name]
+    A, y, options = given(options)
+    assert_as_alone(
+        on("fake:1", make),
+        lambda model, i: model.fit(A, y, **options),
+        lambda models: fit_many(models, A, y, **options),
+    )
+    assert sizes == [MEMBERS]
+
+
 def fitted_alone_and_together(device, of, dtype="float64", rows=None, count=MEMBERS, weight=None, **options):
     """Fit a family of small networks alone, and together; return models and histories of both."""
     make = on(device, family(**of)[0], dtype)
