@@ -250,6 +250,7 @@ SPECIAL = {
     Share: lambda: Share(Length(1, 0)),
     Numbered: lambda: numbered(capture(lambda x: x * 2.0, np.ones(3))),
     extend.Batch: lambda: extend.Batch(X, Y, None),
+    extend.SparseForm: lambda: extend.SparseForm((2, 3), np.dtype("float32")),
     extend.Share: lambda: extend.Share(1.5, 0.5, X),
     DataSet: lambda: DataSet(X, Y, None, Y, None, np.arange(6)),
     Given: lambda: Given(X, Y, np.ones(6)),

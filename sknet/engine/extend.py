@@ -70,7 +70,7 @@ from sknet.engine.state import (
     rollback_of,
     row_shapes,
 )
-from sknet.engine.step import Batch, Share, SplitStep, last_layer, mean_loss, show_rows
+from sknet.engine.step import Batch, Share, SparseForm, SplitStep, last_layer, mean_loss, show_rows
 
 __all__ = [
     "FEW_ROWS",
@@ -92,6 +92,7 @@ __all__ = [
     "Settings",
     "Share",
     "Source",
+    "SparseForm",
     "SplitStep",
     "StepsElsewhere",
     "Validation",
@@ -148,4 +149,4 @@ __all__ = [
     "warn_of_overflow",
 ]
 
-PARTS = {"Batch": Batch}
+PARTS = {"Batch": Batch, "SparseForm": SparseForm}

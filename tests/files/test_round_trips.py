@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pandas
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.model_selection import KFold
 
 import sknet
@@ -263,6 +264,7 @@ FITTED = {
     "texts": lambda: (sknet.MLPClassifier((3,), **SMALL), *TEXTS),
     "objects": lambda: (sknet.MLPClassifier((3,), **SMALL), *OBJECTS),
     "ordered": lambda: (sknet.MLPClassifier((3,), loss=losses.Ordinal(NAMES), **SMALL), *TEXTS),
+    "sparse": lambda: (sknet.MLPClassifier((3,), **SMALL), csr_matrix(np.where(X > 0, X, 0)), LABELS),
     "frame": frame,
     "encoded": lambda: perceptron("binary", encoder="table"),
     "encoded, stopped": lambda: perceptron("regression", encoder=sknet.TableEncoder(n_bins=4), **STOPS),

@@ -11,7 +11,7 @@ from sknet.device import Device, MetaArray, is_array, namespace, to_device, to_h
 from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.loop._group import current_group
 from sknet.engine.state import computed_dtype, each_input, fed_inputs, gather, n_rows
-from sknet.engine.step import Batch
+from sknet.engine.step import Batch, SparseForm
 
 __all__ = ["Batches", "take_rows"]
 
@@ -217,7 +217,7 @@ class Batches:
         rows = min(self.size, self.n_samples)
 
         def one(array: Any, dtype: Any) -> Any:
-            kind = ops.SparseSlot if ops.is_sparse(array) else MetaArray
+            kind = SparseForm if ops.is_sparse(array) else MetaArray
             return kind((rows, *array.shape[1:]), dtype)
 
         weight = None if self.weight is None else one(self.weight, self.weight.dtype)

@@ -29,6 +29,7 @@ from sknet.engine.step._signature import (
     DeviceOutputs,
     GradientInputs,
     GradientOutputs,
+    SparseForm,
     UpdateOutputs,
 )
 from sknet.engine.step._split_step import Share, SplitStep
@@ -50,6 +51,7 @@ __all__ = [
     "GradientOutputs",
     "Programs",
     "Share",
+    "SparseForm",
     "SplitStep",
     "Stepper",
     "UpdateOutputs",

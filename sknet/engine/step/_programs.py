@@ -16,7 +16,7 @@ from sknet.engine.step._batch_terms import batch_as_reported, batch_terms
 from sknet.engine.step._checks import check_output
 from sknet.engine.step._parts import is_own, nested
 from sknet.engine.step._scheduled import follow_schedules
-from sknet.engine.step._signature import GradientInputs, GradientOutputs
+from sknet.engine.step._signature import GradientInputs, GradientOutputs, SparseForm
 from sknet.engine.step._update import update_function
 from sknet.exceptions import CaptureError
 from sknet.nn import Scope, bindings, run
@@ -113,7 +113,8 @@ class Programs:
         Parameters
         ----------
         X, y, weight : array, array, array or None
-            Arrays with the shapes and dtypes of batches; X may be a CSR matrix, or a dict of inputs.
+            Arrays with the shapes and dtypes of batches; X may be a CSR matrix, its `SparseForm`, or a dict
+            of these.
 
         Returns
         -------
@@ -122,7 +123,7 @@ class Programs:
         """
         model = self._model
         function = gradient_function(model, weighted=weight is not None)
-        X = each_input(lambda x: ops.SparseSlot(x.shape, x.dtype) if ops.is_sparse(x) else x, X)
+        X = each_input(_slot_if_sparse, X)
         untrained = model.memory.untrained
         args = GradientInputs(self.flat, self.gradient, untrained, X, y, weight, np.zeros((), np.int64))
         known = structure_of(model.module, model.loss_function, model.alpha)
@@ -214,3 +215,7 @@ def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientO
         )
 
     return evaluate
+
+
+def _slot_if_sparse(x: Any) -> Any:
+    return ops.SparseSlot(x.shape, x.dtype) if ops.is_sparse(x) or isinstance(x, SparseForm) else x

@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Batch", "DeviceInputs", "DeviceOutputs", "GradientInputs", "GradientOutputs", "UpdateOutputs"]
+import numpy as np
+
+__all__ = [
+    "Batch",
+    "DeviceInputs",
+    "DeviceOutputs",
+    "GradientInputs",
+    "GradientOutputs",
+    "SparseForm",
+    "UpdateOutputs",
+]
 
 
 class Batch(NamedTuple):
@@ -29,6 +39,28 @@ class Batch(NamedTuple):
     X: Any
     y: Any
     weight: Any
+
+
+class SparseForm(NamedTuple):
+    """What a step has to know of a sparse input.
+
+    Attributes
+    ----------
+    shape : tuple of two int
+        Of a batch.
+    dtype : dtype
+        Of the elements.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine.extend import SparseForm
+    >>> SparseForm((4, 2), np.dtype("float32")).shape
+    (4, 2)
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
 
 class GradientInputs(NamedTuple):
