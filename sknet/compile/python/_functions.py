@@ -171,6 +171,9 @@ class Functions:
             raise CaptureError(f"the class {cls.__name__} is needed for a prediction, and sknet alone has it")
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
         assert isinstance(tree, ast.ClassDef)
+        said = ast.get_docstring(tree)
+        if said is not None:  # what follows the first line is for readers of sknet, with examples
+            tree.body[0] = ast.Expr(ast.Constant(said.partition("\n")[0]))
         self.imports.add("from typing import NamedTuple")
         self._names[id(cls)] = (cls.__name__, cls)
         scope = vars(sys.modules[module])
