@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from copy import deepcopy
 
 import numpy as np
@@ -148,14 +149,22 @@ def test_an_interrupt_keeps_the_result(what):
         estimator.set_params(loss="log_loss").partial_fit(rows(), Y)
 
 
+def press_once_it_trains():
+    """Press Ctrl-C a while after a fit has begun to defer it."""
+    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    signal.raise_signal(signal.SIGINT)
+
+
 def test_an_interrupt_of_a_compiled_fit():
     """By a real signal from another thread, without user code in between."""
     estimator = estimator_for("binary", max_iter=10**6, tol=0, n_iter_no_change=np.inf)
-    timer = threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,))
-    timer.start()
+    thread = threading.Thread(target=press_once_it_trains)
+    thread.start()
     with pytest.warns(FitInterruptedWarning, match=r"after \d+ whole epochs; what was learned is kept"):
         estimator.fit(X, Y)
-    timer.join()
+    thread.join()
     assert estimator.n_iter_ == len(estimator.history_["loss"]) > 0
     assert estimator.score(X, Y) > 0.5
     again = clone(estimator).set_params(max_iter=estimator.n_iter_)
