@@ -217,7 +217,7 @@ def of_blocks() -> Programs:
                         ((n_rows, width), np.int8),
                     ]
                 )
-                ring = Ring(DEVICE, zeros((n,), dtype, DEVICE), 4)
+                ring = Ring(DEVICE, zeros((n,), dtype, DEVICE), 4, dtype)
                 taken = [
                     Taken(order, *x)
                     for x in ((X.T, output), (output, output), (narrow, narrow), (order, order))
@@ -249,7 +249,7 @@ def of_stacks() -> Programs:
                 order, source, slot, report, outputs = (
                     zeros(shape, of, DEVICE) for shape, of in zip(shapes, dtypes, strict=True)
                 )
-                ring = StackRing(DEVICE, zeros((n, m), dtype, DEVICE), 4, 9)
+                ring = StackRing(DEVICE, zeros((n, m), dtype, DEVICE), 4, 9, dtype)
                 taken = [Taken(order, source, slot), Taken(order, order[0], order[:, :n_rows].copy())]
                 for left in (Left(report, slot, None), Left(report, slot, outputs)):
                     ring.begin(taken, left)

@@ -117,6 +117,8 @@ class Ring:
         The scalars of an update, as a step reads them.
     most : int
         The most steps of a block.
+    reported : dtype
+        Of what each step reports: that of its loss, which may be wider than the numbers' own.
 
     Attributes
     ----------
@@ -124,11 +126,11 @@ class Ring:
         What each step reports.
     """
 
-    def __init__(self, device: Device, numbers: Any, most: int) -> None:
+    def __init__(self, device: Device, numbers: Any, most: int, reported: Any) -> None:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
         self._table = self._zeros((most, numbers.shape[0]), numbers.dtype)
         self._at, self._ready = self._zeros((3,), np.int64), self._zeros((1,), np.uint32)
-        self.reports = self._zeros((most, 3), numbers.dtype)
+        self.reports = self._zeros((most, 3), reported)
 
     def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self._owner.zeros(shape, dtype, self._device)

@@ -78,9 +78,10 @@ class DeviceSteps(Steps):
             with self._asking("parameters and what the optimizer keeps"):
                 self._make_state()
             with self._asking("a step"):
-                self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
+                returns = self.program_for(min(batches.size, batches.n_samples)).returns
+                self._output = returns.output
                 self._most = min(MOST_STEPS, batches.n_batches)
-                self._ring = Ring(model.device, self._numbers, self._most)
+                self._ring = Ring(model.device, self._numbers, self._most, returns.report.dtype)
             self._bytes_of_outputs = self._owner.free_memory(model.device) // SHARE
             self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
             self._made_of = made_of(model)

@@ -114,7 +114,8 @@ class Stack:
             self._make_state(first)
             self._programs = {n_rows: self._bound(program) for n_rows, program in plan.programs.items()}
             most = min(MOST_STEPS, first.batches.n_batches)
-            self._ring = StackRing(self.device, self._numbers, most, first.batches.n_samples)
+            reported = self._programs[first.sizes[0]].returns.report.dtype
+            self._ring = StackRing(self.device, self._numbers, most, first.batches.n_samples, reported)
             self._most = most
         with active(self.device):
             for i, member in enumerate(plan.members):

@@ -51,6 +51,8 @@ class StackRing:
         The most steps of a block.
     n_samples : int
         Rows of each fit.
+    reported : dtype
+        Of what each step reports.
 
     Attributes
     ----------
@@ -58,13 +60,13 @@ class StackRing:
         What each step reports.
     """
 
-    def __init__(self, device: Device, numbers: Any, most: int, n_samples: int) -> None:
+    def __init__(self, device: Device, numbers: Any, most: int, n_samples: int, reported: Any) -> None:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
         self._n_fits, self._n_samples = numbers.shape[1], n_samples
         self._table = self._zeros((most, *numbers.shape), numbers.dtype)
         self._at, self._ready = self._zeros((1,), np.int64), self._zeros((1,), np.uint32)
         self._starts = self._zeros((self._n_fits,), np.int64)
-        self.reports = self._zeros((most, self._n_fits, 3), numbers.dtype)
+        self.reports = self._zeros((most, self._n_fits, 3), reported)
 
     def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self._owner.zeros(shape, dtype, self._device)

@@ -9,7 +9,7 @@ from sknet import Model, nn, ops
 from sknet.callbacks import Callback
 from sknet.device import to_device, to_host
 from sknet.device._active import active
-from sknet.engine import Batches
+from sknet.engine import Batches, fit_many
 from sknet.engine.loop import _device_steps, _outputs, _steps
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._device_steps import DeviceSteps
@@ -423,3 +423,20 @@ def test_what_a_callback_assigns_is_followed(change, fake_device):
         )
         found.append(model.fit(X, y, epochs=3, batch_size=SIZE, callbacks=[Changes()])["loss"])
     np.testing.assert_allclose(*found)
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "int32", "int64", "float64"])
+def test_rows_of_any_dtype_in_float32(kind, together, fake_device):
+    """Products of int32 and float32 are float64, and so is the loss that a step reports."""
+    rows = np.random.default_rng(0).integers(0, 9, (42, 5)).astype(kind)
+    labels = np.arange(42) % 3
+
+    def losses(device):
+        models = [Model(nn.Linear(5, 3), "log_loss", random_state=i, device=device) for i in range(2)]
+        options = {"epochs": 3, "batch_size": 4, "shuffle": False}
+        if together:
+            return [history["loss"] for history in fit_many(models, rows, labels, **options)]
+        return [model.fit(rows, labels, **options)["loss"] for model in models]
+
+    np.testing.assert_allclose(losses(fake_device), losses("cpu"), rtol=1e-5)
