@@ -11,6 +11,7 @@ import scipy.sparse
 from sknet import Model, nn, ops
 from sknet._params import InvalidParameterError
 from sknet.core import Tensor
+from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, History
 from sknet.engine.extend import Settings, minimize, train
 from sknet.engine.step import reported
@@ -146,6 +147,16 @@ def test_sparse_inputs_give_the_dense_step():
         assert a.loss == pytest.approx(b.loss)
     for name in dense.parameters:
         np.testing.assert_allclose(sparse.parameters[name], dense.parameters[name])
+
+
+def test_sparse_inputs_go_to_the_device_of_the_model(fake_device):
+    data, found = scipy.sparse.csr_array(np.where(X > 0, X, 0)), []
+    for place in ("cpu", fake_device):
+        model = Model(nn.Linear(X.shape[1], 3), "log_loss", random_state=0, dtype="float64", device=place)
+        loss = model.step(data, CLASSES).loss
+        found.append([float(loss), to_host(model.predict(data)), to_host(model(data).data)])
+    for here, there in zip(*found, strict=True):
+        np.testing.assert_allclose(there, here)
 
 
 def test_lists_and_tensors_are_taken_too():

@@ -32,9 +32,11 @@ Terms = tuple[Tensor, Tensor | None]
 
 
 def as_operand(model: "Model", x: Any) -> Any:
-    """Return an array as a tensor of the model's dtype and device; sparse matrices stay as they are."""
-    if isinstance(x, Tensor) or ops.is_sparse(x):
+    """Return an array as a tensor of the model's dtype and device; sparse matrices keep their dtype."""
+    if isinstance(x, Tensor):
         return x
+    if ops.is_sparse(x):
+        return x if isinstance(x, ops.SparseSlot) else to_device(x, model.device)
     array = x if is_array(x) else np.asarray(x)
     if array.dtype.kind == "f" and array.dtype != model.dtype:
         array = array.astype(model.dtype)
