@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
-from sknet.device import Device, MetaArray, is_array, namespace, to_device, to_host
+from sknet.device import Device, MetaArray, active, device_of, is_array, namespace, to_device, to_host
 from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.loop._group import current_group
 from sknet.engine.state import computed_dtype, each_input, fed_inputs, gather, n_rows
@@ -102,7 +102,10 @@ class Batches:
         return known[key][1]
 
     def _in_dtype(self, array: Any, dtype: Any) -> Any:
-        return to_device(array if array.dtype == dtype else array.astype(dtype), self.device)
+        if array.dtype != dtype:
+            with active(device_of(array)):
+                array = array.astype(dtype)
+        return to_device(array, self.device)
 
     def _inputs(self, chosen: Any) -> Any:
         """Return the chosen rows of all inputs, ready to compute with."""
@@ -320,4 +323,7 @@ def take_rows(array: Any, chosen: Any) -> Any:
     """
     if isinstance(chosen, slice) or ops.is_sparse(array) or isinstance(array, ComputedRows):
         return array[chosen]
-    return array.take(namespace(array).asarray(chosen), axis=0)
+    if isinstance(array, np.ndarray):
+        return array.take(chosen, axis=0)
+    with active(device_of(array)):
+        return array.take(namespace(array).asarray(chosen), axis=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.device import Feed, backend, backend_of, device_of, is_array, to_device
+from sknet.device import Feed, active, backend, backend_of, device_of, is_array, to_device
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._device_ring import Taken
 from sknet.engine.state import each_input, gather_by_threads, is_fed
@@ -63,8 +63,9 @@ class DeviceRows:
         if math.prod(X.shape) * dtype.itemsize > owner.free_memory(device) // 2:
             return X
         try:
-            is_there = device_of(X) == device
-            return X.astype(dtype) if is_there else to_device(X.astype(dtype, copy=False), device)
+            with active(device_of(X)):
+                found = X.astype(dtype, copy=False)
+            return to_device(found, device)
         except owner.memory_errors:  # free memory may be in pieces
             return X
 

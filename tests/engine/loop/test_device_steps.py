@@ -7,7 +7,7 @@ import pytest
 
 from sknet import Model, nn, ops
 from sknet.callbacks import Callback
-from sknet.device import to_device, to_host
+from sknet.device import Device, to_device, to_host
 from sknet.device._active import active
 from sknet.engine import Batches, fit_many
 from sknet.engine.loop import _device_steps, _outputs, _steps
@@ -208,6 +208,19 @@ def test_where_rows_come_from(kind, fake_device, monkeypatch):
     if kind != "host":
         X = to_device(X, fake_device)
     assert_same_training(LAYERS["relu"], X, y, device=fake_device)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("fits", [True, False])
+def test_rows_on_another_device_than_the_model(dtype, fits, fake_device, monkeypatch):
+    rows, labels = np.random.default_rng(0).integers(0, 9, (42, 5)).astype(dtype), np.arange(42) % 3
+    if not fits:
+        monkeypatch.setattr(fake, "FREE_MEMORY", 0)
+    found = []
+    for place, X in (("cpu", rows), (fake_device, to_device(rows, Device.parse("fake:1")))):
+        model = Model(nn.Linear(5, 3), "log_loss", random_state=0, device=place)
+        found.append(model.fit(X, labels, epochs=2, batch_size=8)["loss"])
+    np.testing.assert_allclose(*found, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["in columns", "some columns", "backwards"])
