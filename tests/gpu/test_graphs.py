@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet import Model, nn
+from sknet import Model, nn, ops
 from sknet.device import Device, _cupy, backend, to_host
 from sknet.engine import Batches
 from sknet.engine.loop import _device_steps, _steps
@@ -16,10 +16,20 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("long_blocks")]
 CUDA = Device("cuda")
 RNG = np.random.default_rng(0)
 X, CLASSES, WEIGHT = RNG.standard_normal((100, 6)), RNG.integers(0, 3, 100), RNG.uniform(0.5, 2, 100)
+
+
+class Between(nn.Module):
+    """Reads some columns of two groups, whose gradients have zeros between them."""
+
+    def forward(self, x):
+        return ops.tanh(x[:, 2:10]) * x[:, 11:19]
+
+
 NETWORKS = {
     "dense": lambda: (nn.Linear(6, 10), nn.ReLU(), nn.Linear(10, 3)),
     "dropout": lambda: (nn.Linear(6, 10), nn.Dropout(0.3), nn.Tanh(), nn.Linear(10, 3)),
     "parts of columns": lambda: (nn.Linear(6, 20), nn.GLU(), nn.Linear(10, 3)),
+    "parts with zeros between them": lambda: (nn.Linear(6, 20), Between(), nn.Linear(8, 3)),
     "buffers": lambda: (nn.Linear(6, 10), nn.BatchNorm(10), nn.ReLU(), nn.Linear(10, 3)),
 }
 LAYERS = {
