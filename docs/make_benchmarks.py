@@ -53,6 +53,7 @@ RUNS = {
     "memory": Run("memory.py"),
     "functional": Run("functional.py"),
     "layers": Run("layers.py", {"OMP_NUM_THREADS": "2"}),
+    "networks": Run("networks.py", {"OMP_NUM_THREADS": "2"}),
     "serving": Run("serving.py"),
 }
 
