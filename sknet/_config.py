@@ -39,8 +39,9 @@ class Setting:
 
     def value(self) -> str:
         """Return what is in effect."""
-        of_process = os.environ.get(self.variable) or self.choices[0]
-        return self.of_context.get() or self.checked(of_process, f"the variable {self.variable}")
+        return self.of_context.get() or self.checked(
+            os.environ.get(self.variable) or self.choices[0], f"the variable {self.variable}"
+        )
 
     def checked(self, value: str, what: str) -> str:
         """Return a value that is one of the choices."""

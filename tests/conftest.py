@@ -56,3 +56,20 @@ def fake_device():
     from tests.devices import fake
 
     return Device(fake.FakeBackend.kind)
+
+
+@pytest.fixture
+def sizes(monkeypatch):
+    """The sizes of the stacks of networks that are made."""
+    from sknet.engine.loop import _stacks
+    from sknet.engine.loop._stack import Stack
+
+    found = []
+
+    class Seen(Stack):
+        def __init__(self, plan):
+            super().__init__(plan)
+            found.append(self.size)
+
+    monkeypatch.setattr(_stacks, "Stack", Seen)
+    return found

@@ -22,15 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from measured import Table, parser_of, write
+from training import NEVER, REST, seconds  # which turns native code on
 
 import sknet
 from sknet import NetClassifier, Tensor, nn
 
-os.environ.setdefault("SKNET_NATIVE", "always")  # short fits would end before it is loaded
 SHORT, LONG = 1, 4  # epochs
 STEPS, CLASSES = 8, 10  # steps of an epoch
-NEVER = 10**6  # epochs without improvement that are allowed
-REST = 0.3  # seconds before each turn, since threads of the previous one spin for a while
 SIDES = ("sknet", "PyTorch")
 TIMES = Table(
     "network, batch",
@@ -56,30 +54,14 @@ class Case(NamedTuple):
     shape: tuple[int, ...]  # of a batch
 
 
-def images() -> nn.Module:
-    """Return two blocks of convolution, norm, ReLU and pooling, and a perceptron."""
-    blocks = [
-        layer
-        for channels, filters in ((1, 32), (32, 64))
-        for layer in (
-            nn.Conv2d(channels, filters, 3, padding=1),
-            nn.BatchNorm(filters),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-        )
-    ]
-    return nn.Sequential(*blocks, nn.Flatten(), nn.Linear(3136, 128), nn.ReLU(), nn.Linear(128, CLASSES))
-
-
-def images_of_torch(torch: Any) -> Any:
-    """Return the same for PyTorch."""
-    of = torch.nn
+def images(of: Any, norm: Callable[[int], Any]) -> Any:
+    """Return two blocks of convolution, norm, ReLU and pooling, and a perceptron, of either library."""
     blocks = [
         layer
         for channels, filters in ((1, 32), (32, 64))
         for layer in (
             of.Conv2d(channels, filters, 3, padding=1),
-            of.BatchNorm2d(filters),
+            norm(filters),
             of.ReLU(),
             of.MaxPool2d(2),
         )
@@ -126,7 +108,12 @@ def recurrent_of_torch(torch: Any) -> Any:
 
 
 CASES = [
-    Case("convolutions, norms and pools on 28 x 28, 64", images, images_of_torch, (64, 1, 28, 28)),
+    Case(
+        "convolutions, norms and pools on 28 x 28, 64",
+        lambda: images(nn, nn.BatchNorm),
+        lambda torch: images(torch.nn, torch.nn.BatchNorm2d),
+        (64, 1, 28, 28),
+    ),
     Case("Transformer of 2 layers on 64 steps, 32", transformer, transformer_of_torch, (32, 64, 128)),
     Case("LSTM(128) on 50 steps, 64", recurrent, recurrent_of_torch, (64, 50, 32)),
 ]
@@ -189,13 +176,9 @@ def measure(case: Case, fits: dict[str, Fit], rounds: int) -> dict[str, float]:
     for turn in range(rounds + 1):
         for name, fit in fits.items():
             time.sleep(REST)
-            spent = []
-            for epochs in (SHORT, LONG):
-                start = time.perf_counter()
-                fit(case, X, y, epochs)
-                spent.append(time.perf_counter() - start)
+            short, long = (seconds(fit, case, X, y, epochs) for epochs in (SHORT, LONG))
             if turn:  # code has been compiled
-                times[name].append((spent[1] - spent[0]) / ((LONG - SHORT) * STEPS) * 1e3)
+                times[name].append((long - short) / ((LONG - SHORT) * STEPS) * 1e3)
     return {name: statistics.median(found) for name, found in times.items()}
 
 

@@ -49,9 +49,8 @@ def _names_a_device(estimator: Any, X: Any, candidate: Mapping[str, Any]) -> boo
     nested = [getattr(value, "device", None) for value in candidate.values()]
     places = [*nested, *(value for name, value in parameters.items() if name.split("__")[-1] == "device")]
     on_device = is_array(X) and device_of(X).kind != "cpu"
-    return any(place == "auto" if on_device else False for place in places) or any(
-        place not in (None, "auto", "cpu") for place in places
-    )
+    on_the_host = (None, "cpu") if on_device else (None, "cpu", "auto")
+    return any(place not in on_the_host for place in places)
 
 
 def last_step(estimator: Any) -> Any:

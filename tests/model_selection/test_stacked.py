@@ -37,20 +37,6 @@ NET = {"hidden_layer_sizes": (5,), "max_iter": 3, "batch_size": 16, "dtype": "fl
 RATES = {"optimizer__lr": [1e-3, 1e-2, 1e-1]}
 
 
-@pytest.fixture
-def sizes(monkeypatch):
-    """The sizes of the stacks that are made."""
-    found = []
-
-    class Seen(Stack):
-        def __init__(self, plan):
-            super().__init__(plan)
-            found.append(self.size)
-
-    monkeypatch.setattr(_stacks, "Stack", Seen)
-    return found
-
-
 def net(device, kind=MLPClassifier, **params):
     return kind(**NET | {"optimizer": "adam", "device": str(device)} | params)
 

@@ -5,6 +5,7 @@ shapes come last. Parts along other axes are concatenated.
 """
 
 import math
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeGuard
 
@@ -48,9 +49,8 @@ def disjoint(rewriter: Rewriter, equation: Equation) -> Variable | None:
     first, second = (_definition(rewriter, x) for x in equation.operands)
     if first is None or second is None or not all(_is_like(x, equation.output) for x in equation.operands):
         return None
-    parts = sorted(_parts(first) + _parts(second), key=lambda part: part[0])
-    ends = [start + x.size for start, x in parts]
-    if any(end > start for end, (start, _) in zip(ends, parts[1:], strict=False)):
+    parts = sorted(_parts(first) + _parts(second), key=itemgetter(0))
+    if _overlap(parts, [x.size for _, x in parts]):
         return None
     return _assembled(rewriter, parts, equation.output)
 
@@ -67,8 +67,7 @@ def disjoint_inside(rewriter: Rewriter, equation: Equation) -> Variable | None:
     parts = sorted(_parts_along(rewriter, first) + _parts_along(rewriter, second), key=itemgetter(0))
     if any(x.dtype != equation.output.dtype for _, x in parts):
         return None
-    ends = [start + x.shape[axis] for start, x in parts]
-    if any(end > start for end, (start, _) in zip(ends, parts[1:], strict=False)):
+    if _overlap(parts, [x.shape[axis] for _, x in parts]):
         return None
     return _concatenated(rewriter, parts, axis, equation.output)
 
@@ -145,6 +144,12 @@ def _is_like(x: Operand, other: Variable) -> TypeGuard[Variable]:
 
 def _parts(equation: Equation) -> Parts:
     return list(zip(equation.params["starts"], equation.operands, strict=True))
+
+
+def _overlap(parts: Parts, lengths: Sequence[int]) -> bool:
+    """Tell whether a part, of those in order, begins before the one before it ends."""
+    ends = [start + length for (start, _), length in zip(parts, lengths, strict=True)]
+    return any(end > start for end, (start, _) in zip(ends, parts[1:], strict=False))
 
 
 def _parts_along(rewriter: Rewriter, joined: Equation) -> Parts:

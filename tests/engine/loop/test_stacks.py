@@ -7,8 +7,6 @@ from sknet import MLPClassifier, Model, nn
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.device import active, to_device, to_host
 from sknet.engine import fit_many
-from sknet.engine.loop import _stacks
-from sknet.engine.loop._stack import Stack
 from sknet.losses import Huber
 from sknet.optim import EMA, SGD, Adam, AdamW, ClipNorm, Muon
 from sknet.optim.schedules import Cosine
@@ -78,20 +76,6 @@ FAMILIES = {
     "not checked": family(check_finite=False),
     "one batch": family(batch_size=64),
 }  # fmt: skip
-
-
-@pytest.fixture
-def sizes(monkeypatch):
-    """The sizes of the stacks that are made."""
-    found = []
-
-    class Seen(Stack):
-        def __init__(self, plan):
-            super().__init__(plan)
-            found.append(self.size)
-
-    monkeypatch.setattr(_stacks, "Stack", Seen)
-    return found
 
 
 def given(options):

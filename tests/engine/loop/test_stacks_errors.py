@@ -37,11 +37,8 @@ from tests.engine.loop.test_stacks import (
     fitted_alone_and_together,
     network,
     on,
-    sizes,
 )
 from tests.project import ROOT
-
-__all__ = ["sizes"]  # a fixture
 
 
 def made(device, of=RATES, count=MEMBERS):

@@ -38,12 +38,18 @@ def _max_pool_put(task: Task) -> Iterator[Step]:
     """Each element gets the gradients of the windows of which it is the first largest element."""
     g, x, top = task.equation.variables
     out, (rows, columns) = task.output, task.windows.kernel
-    before = [
+    is_first = [
+        "bool is_first = true;",
+        f"for (int k = 0; k < a * {columns} + b; k++) {{",
+        f"const int d = k / {columns}, e = k % {columns};",
         *task.place_in(("h", "w"), ("d", "e")),
         f"const {task.kind} other = {task.is_inside} ? {task.at(x, 'image', 'n', 'c', 'y', 'x')} : "
         f"{literal(-math.inf, x.dtype)};",
         "if (other == largest) is_first = false;",
+        "}",
     ]
+    if rows * columns == 1:  # nothing comes before
+        is_first = ["const bool is_first = true;"]
     body = [
         *task.of("i", out.shape, "n c y x"),
         f"const {task.kind} value = {task.at(x, 'image', 'n', 'c', 'y', 'x')};",
@@ -52,19 +58,12 @@ def _max_pool_put(task: Task) -> Iterator[Step]:
             [
                 f"const {task.kind} largest = {task.at(top, 'top', 'n', 'c', 'h', 'w')};",
                 "if (value != largest) continue;",
-                "bool is_first = true;",
-                f"for (int k = 0; k < a * {columns} + b; k++) {{",
-                f"const int d = k / {columns}, e = k % {columns};",
-                *before,
-                "}",
+                *is_first,
                 f"if (is_first) total += {task.at(g, 'given', 'n', 'c', 'h', 'w')};",
             ]
         ),
         "out[i] = total;",
     ]
-    if rows * columns == 1:  # nothing comes before
-        start = body.index("bool is_first = true;")
-        body[start : body.index("}", start) + 1] = ["const bool is_first = true;"]
     name = task.writer.name
     yield task.kernel(
         out.size, {"given": name(g), "image": name(x), "top": name(top), "out": name(out)}, body
