@@ -63,6 +63,7 @@ class Namespace(Protocol):
     concatenate: Function
     copyto: Function
     cumsum: Function
+    divide: Function
     empty: Function
     empty_like: Function
     equal: Function
@@ -89,6 +90,7 @@ class Namespace(Protocol):
     partition: Function
     searchsorted: Function
     sort: Function
+    sqrt: Function
     squeeze: Function
     stack: Function
     subtract: Function

@@ -120,6 +120,12 @@ def _resample(
     return total
 
 
+@row("layer_norm")
+def _layer_norm(w: Writer, equation: Equation, x: Value, weight: Value, bias: Value, *, eps: float) -> Value:
+    shape = w.rows.shape(equation.output)
+    return w.add("LayerNormalization", x, weight, bias, shape=shape, axis=-1, epsilon=eps)
+
+
 # -- recurrences -----------------------------------------------------------------------------
 
 GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}  # sknet's index of ONNX's gates

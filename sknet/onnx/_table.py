@@ -21,6 +21,7 @@ NOT_EXPORTED: dict[str, str] = {
     "dropout_mask": "ONNX has other random numbers, and predictions draw none",
     "eigh": _NO_OPERATOR,
     "inv": _NO_OPERATOR,
+    "layer_norm_gradient": _GRADIENT,
     "max_pool_put": _GRADIENT,
     "max_pool_take": _GRADIENT,
     "nextafter": _NO_OPERATOR,

@@ -5,6 +5,7 @@ from typing import Any
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
 from sknet.ops._elementwise import sqrt, square
+from sknet.ops._layer_norm import at_once, is_at_once
 from sknet.ops._reduce import mean
 from sknet.ops._rules import check_floating
 from sknet.ops._shape import lengths_of, reshape
@@ -101,6 +102,14 @@ def layer_norm(
     array([[-0.999995,  0.999995]])
     """
     x, axes = _last_axes("layer_norm", x, normalized_shape)
+    weight, bias = (None if v is None else as_tensor(v) for v in (weight, bias))
+    lead = x.shape[: -len(axes)]
+    if is_at_once(x, weight, bias, len(lead)):
+        if len(axes) == 1:
+            return at_once(x, weight, bias, eps)
+        n = weight.size
+        flat = at_once(reshape(x, (*lead, n)), reshape(weight, (n,)), reshape(bias, (n,)), eps)
+        return reshape(flat, x.shape)
     return _affine(_normalized(x, axes, eps), weight, bias)
 
 

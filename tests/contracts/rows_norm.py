@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from sknet import ops
+from sknet.core import PRIMITIVES, as_tensor, bind
 from tests.contracts.table import Case, Row, flags, real
 
 try:
@@ -109,6 +110,21 @@ QUERIES = [
     ((real(0, 3, 5), real(0, 4, 5)), (), {}),
 ]
 
+
+def _norm_gradient(g, x, w, eps=1e-5):
+    """Go back through `_layer_norm` over the last axis."""
+    deviation = np.sqrt(x.var(-1, keepdims=True) + eps)
+    normal, inner = _standard(x, -1, eps), g * w
+    shares = inner.mean(-1, keepdims=True) + normal * (inner * normal).mean(-1, keepdims=True)
+    over = tuple(range(x.ndim - 1))
+    parts = (inner - shares) / deviation, (g * normal).sum(over), g.sum(over)
+    return np.concatenate([part.ravel() for part in parts]).astype(x.dtype)
+
+
+def _record(name):
+    return lambda *operands, eps=1e-5: bind(PRIMITIVES[name], tuple(map(as_tensor, operands)), {"eps": eps})
+
+
 NOT = {"integers": False}
 NORM_ROWS = [
     Row(
@@ -122,6 +138,31 @@ NORM_ROWS = [
         ],
         call=lambda x, *a, normalized_shape, **k: ops.layer_norm(x, normalized_shape, *a, **k),
         torch=lambda x, *a, normalized_shape, **k: F.layer_norm(x, _shape(normalized_shape), *a, **k),
+        **NOT,
+    ),
+    Row(
+        "layer_norm_at_once",
+        lambda x, w, b, eps=1e-5: _affine(_standard(x, -1, eps), w, b).astype(x.dtype),
+        [
+            Case((real(5, 2, 4), real(4), real(4))),
+            Case((real(3, 7), real(7), real(7)), {"eps": 1e-3}),
+            Case((real(0, 2, 3), real(3), real(3))),
+        ],
+        "layer_norm",
+        call=_record("layer_norm"),
+        torch=lambda x, w, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], w, b, eps),
+        **NOT,
+    ),
+    Row(
+        "layer_norm_gradient",
+        _norm_gradient,
+        [
+            Case((real(3, 2, 4), real(3, 2, 4), real(4))),
+            Case((real(5, 3), real(5, 3), real(3)), {"eps": 1e-3}),
+        ],
+        "layer_norm_gradient",
+        call=_record("layer_norm_gradient"),
+        torch="the gradient of layer_norm, compared there",
         **NOT,
     ),
     Row(

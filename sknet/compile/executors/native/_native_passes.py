@@ -12,14 +12,18 @@ from sknet.compile.executors.native._loaded import Runner, UnsupportedError, pas
 __all__ = ["NativePasses", "native_passes"]
 
 SIZE = 4  # bytes of an element of erfc
-CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD = range(
-    5
-)  # `Work`, which is not imported before native code is worthwhile
+# `Work`, which is not imported before native code is worthwhile
+CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT = range(7)
 
 
 @cache
 def _loop(function: Any, dtype: Any) -> Loop | None:
     return loop_of(function, (dtype, dtype))
+
+
+@cache
+def _loop_of_products(dtype: Any) -> Loop | None:
+    return loop_of(np.matmul, (dtype, dtype, dtype)) if dtype.isnative else None
 
 
 class NativePasses:
@@ -155,6 +159,73 @@ class NativePasses:
         return self._step(
             LSTM_BACKWARD, None, 0, (None, None, gates, cell, new_cell, None, d_hidden, d_cell, d, room)
         )
+
+    def norm(self, x: Any, w: Any, b: Any, eps: float, block: int, rooms: Any, out: Any) -> bool:
+        """Normalize rows, and scale and shift them.
+
+        Parameters
+        ----------
+        x, out : ndarray of shape (n, d)
+            Rows, and the result.
+        w, b : ndarray of shape (1, d)
+            Factors and summands.
+        eps : float
+            Added to variances.
+        block : int
+            Rows at a time.
+        rooms : sequence of ndarray
+            Temporary arrays: two of as many rows, and three numbers for each.
+
+        Returns
+        -------
+        bool
+            As for `convolved`.
+        """
+        return self._normalized(NORM, x, (w, b, out, None), eps, block, rooms)
+
+    def norm_gradient(self, g: Any, x: Any, w: Any, eps: float, block: int, rooms: Any, dx: Any) -> bool:
+        """Write the gradient of `norm`.
+
+        Parameters
+        ----------
+        g, x, dx : ndarray of shape (n, d)
+            Gradient of the result, operand, and gradient of the operand.
+        w, eps, block
+            As for `norm`.
+        rooms : sequence of ndarray
+            Also sums over the rows of each block, overwritten with the gradients of factors and summands.
+
+        Returns
+        -------
+        bool
+            As for `convolved`.
+        """
+        return self._normalized(NORM_GRADIENT, x, (w, None, dx, g), eps, block, rooms)
+
+    def _normalized(self, work: int, x: Any, more: Any, eps: float, block: int, rooms: Any) -> bool:
+        steps, loop = self._runner.steps, _loop_of_products(x.dtype)
+        arrays = [x, *more]
+        given = [a for a in (*arrays, *rooms) if a is not None]
+        if steps is None or loop is None or not x.size:
+            return False
+        if not all(a.dtype == x.dtype and a.flags.c_contiguous and a.flags.aligned for a in given):
+            return False
+        (rows, width), size = x.shape, x.itemsize
+        constants = np.ones(width, x.dtype), np.array([width, eps], x.dtype)
+        centered, products, numbers, *sums = rooms
+        of_blocks = [*sums[0]] if sums else [None, None]
+        rest = [*constants, centered, products, numbers[0], numbers[1], *of_blocks]
+        place = [0 if a is None else a.ctypes.data for a in arrays]
+        strides = [0, 0, 0, width * size, *[size] * 5]
+        fields = np.array(
+            [
+                *(*place, rows, width, min(block, rows), *[0 if a is None else a.ctypes.data for a in rest]),
+                *(loop.address, loop.data, 0, 0, 0, 1, 0, width, 1, *strides),
+            ],
+            np.int64,
+        )
+        steps(fields.ctypes.data, size, work)
+        return True
 
     def _step(self, work: int, z: Any, row: int, arrays: tuple[Any, ...]) -> bool:
         steps, gates, cell = self._runner.steps, arrays[2], arrays[3]

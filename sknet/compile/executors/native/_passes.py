@@ -1,13 +1,14 @@
 """The source of functions that go over arrays once where NumPy makes many passes, with the bits of its calls.
 
 Each takes the address of numbers: convolutions of images, channel by channel, one for each `Field`, `erfc`
-one for each `Operand`, and steps of recurrent networks one for each `Step`.
+one for each `Operand`, steps of recurrent networks one for each `Step`, and layer norms one for each `Norm`.
 """
 
 from enum import IntEnum
 
 from sknet.compile.executors.native._gates import CALLED, GATES, Step
 from sknet.compile.executors.native._kernels import HEAD
+from sknet.compile.executors.native._norms import NORMS, PRODUCT, Norm
 from sknet.compile.executors.native._planes import IMAGES, Field
 from sknet.compile.executors.numpy import COEFFICIENTS
 
@@ -24,6 +25,8 @@ class Work(IntEnum):
     ERFC = 2
     LSTM_FORWARD = 3
     LSTM_BACKWARD = 4
+    NORM = 5
+    NORM_GRADIENT = 6
 
 
 class Operand(IntEnum):
@@ -123,6 +126,18 @@ def steps(place, size, work):
         else:
             lstm_backward_float64(call)
         return 0
+    if work == {Work.NORM} or work == {Work.NORM_GRADIENT}:
+        call = carray(pointer(place), {Norm.STEPS + 9}, int64)
+        if size == 4:
+            if work == {Work.NORM}:
+                norm_float32(call)
+            else:
+                norm_gradient_float32(call)
+        elif work == {Work.NORM}:
+            norm_float64(call)
+        else:
+            norm_gradient_float64(call)
+        return 0
     fields = carray(pointer(place), {len(Field)}, int64)
     if size == 4:
         if work == {Work.WEIGHT}:
@@ -138,6 +153,7 @@ def steps(place, size, work):
 """
 
 REALS = (("float32", 4), ("float64", 8))
+_NORM = {field.name.lower(): int(field) for field in Norm}
 _STEP = {step.name.lower(): int(step) for step in Step}
 PASSES = (
     HEAD
@@ -145,5 +161,7 @@ PASSES = (
     + ERFC
     + CALLED.format(**_STEP)
     + "".join(GATES.format(dtype=dtype, **_STEP) for dtype, _ in REALS)
+    + PRODUCT.format(**_NORM)
+    + "".join(NORMS.format(dtype=dtype, size=size, **_NORM) for dtype, size in REALS)
     + TAIL
 )

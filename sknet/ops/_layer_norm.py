@@ -1,0 +1,270 @@
+"""Normalization over the last axis, scaled and shifted, in one pass, and its gradient in another.
+
+As single operations a layer norm goes over its operand a dozen times, with numbers that are broadcast along
+rows. Here some rows at a time stay in the cache. Sums over a row are products with a vector, of `BLOCK`
+elements at a time: native code calls the same product for the same rows, so it leaves the same bits.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, bind, enable_grad, gradients, is_grad_enabled
+from sknet.device import Namespace, result_dtype
+from sknet.ops._batching import batching
+from sknet.ops._elementwise import sqrt, square
+from sknet.ops._join import concat
+from sknet.ops._reduce import mean, sum
+from sknet.ops._rules import SharedRule, check_floating
+from sknet.ops._shape import broadcast_to, reshape
+
+__all__ = ["at_once", "is_at_once"]
+
+Shape = tuple[int, ...]
+
+LEAST = 1024  # elements of a sample from which on single operations take longer
+BLOCK = 8192  # elements that a product with a vector sums; from 9216 on, BLAS may take several threads
+CHUNK = 8  # such blocks at a time, for NumPy
+
+
+def is_at_once(x: Tensor, weight: Any, bias: Any, lead: int) -> bool:
+    """Tell whether a layer norm over all but so many leading axes is computed in one pass.
+
+    That depends on the shape of a sample, not on how many there are, so it is the same for any batch.
+    """
+    if x.ndim < 3 or x.device.kind != "cpu" or x.dtype.char not in "fd":
+        return False
+    shape = x.shape[lead:]
+    fits = lead > 0 and 1 < math.prod(shape) <= BLOCK and math.prod(x.shape[1:]) >= LEAST
+    return fits and all(
+        isinstance(v, Tensor) and v.dtype == x.dtype and v.shape == shape for v in (weight, bias)
+    )
+
+
+def at_once(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Return x of shape (..., d) normalized over its last axis, times a weight, plus a bias of shape (d,)."""
+    return bind(_norm, (x, weight, bias), {"eps": float(eps)})
+
+
+# -- rows in blocks ---------------------------------------------------------------------------
+
+
+def _block(width: int) -> int:
+    return max(1, BLOCK // max(width, 1))
+
+
+def _rows(x: Any) -> tuple[int, int]:
+    return math.prod(x.shape[:-1]), x.shape[-1]
+
+
+def _scratch(x: Any, *_: Any, eps: float) -> list[tuple[Shape, np.dtype[Any]]]:
+    """Shape and dtype of centered rows, of products, and of a number for each row, three times."""
+    rows, width = _rows(x)
+    most = min(rows, CHUNK * _block(width))
+    return [(shape, x.dtype) for shape in ((most, width), (most, width), (3, most))]
+
+
+def _scratch_of_gradient(g: Any, x: Any, w: Any, *, eps: float) -> list[tuple[Shape, np.dtype[Any]]]:
+    """Shape and dtype of these, and of sums over the rows of each block, for weight and bias."""
+    rows, width = _rows(x)
+    return [*_scratch(x, eps=eps), ((2, -(-rows // _block(width)), width), x.dtype)]
+
+
+def _parts(rows: int, width: int) -> Iterator[tuple[slice, Shape]]:
+    """Yield rows, and their shape as (blocks, rows of a block)."""
+    block = _block(width)
+    for start in range(0, rows // block * block, CHUNK * block):
+        stop = min(start + CHUNK * block, rows // block * block)
+        yield slice(start, stop), ((stop - start) // block, block)
+    if rows % block:
+        yield slice(rows - rows % block, rows), (1, rows % block)
+
+
+def _products(xp: Namespace, x: Any, column: Any, blocks: Shape, out: Any) -> Any:
+    """Write the product of rows and a column, block by block, and return it as a column."""
+    xp.matmul(x.reshape(*blocks, -1), column, out=out[: len(x)].reshape(*blocks, 1))
+    return out[: len(x), np.newaxis]
+
+
+def _deviations(
+    xp: Namespace, x: Any, ones: Any, blocks: Shape, eps: float, rooms: Any
+) -> tuple[Any, Any, Any]:
+    """Return rows less their means, memory of this shape, and the rows' standard deviations."""
+    c, squares = rooms[0][: len(x)], rooms[1][: len(x)]
+    found = _products(xp, x, ones, blocks, rooms[2][0])
+    found /= x.shape[1]
+    xp.subtract(x, found, out=c)
+    xp.multiply(c, c, out=squares)
+    found = _products(xp, squares, ones, blocks, rooms[2][0])
+    found /= x.shape[1]
+    found += eps
+    return c, squares, xp.sqrt(found, out=found)
+
+
+def _rooms(xp: Namespace, given: Any) -> list[Any]:
+    return [xp.empty(shape, dtype=dtype) for shape, dtype in given]
+
+
+def _operands(*arrays: Any) -> list[Any]:
+    contiguous = [x if x.flags.c_contiguous else x.copy() for x in arrays]
+    return [x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) for x in contiguous]
+
+
+# -- the two maps -----------------------------------------------------------------------------
+
+
+def _norm_forward(
+    xp: Namespace, x: Any, w: Any, b: Any, *, eps: float, out: Any = None, scratch: Any = None
+) -> Any:
+    check_floating("layer_norm", x)
+    rooms = _rooms(xp, _scratch(x, eps=eps)) if scratch is None else scratch
+    if out is None:
+        out = xp.empty(x.shape, dtype=x.dtype)
+    if not x.size:
+        return out
+    (x, w, b), target = _operands(x, w, b), out.reshape(_rows(x))
+    started = time.perf_counter()
+    native = xp.native_passes()
+    if native is not None and native.norm(x, w, b, eps, _block(x.shape[1]), rooms, target):
+        return out
+    ones = xp.ones((x.shape[1], 1), dtype=x.dtype)
+    for rows, blocks in _parts(*x.shape):
+        c, _, deviations = _deviations(xp, x[rows], ones, blocks, eps, rooms)
+        xp.divide(c, deviations, out=c)
+        xp.multiply(c, w, out=c)
+        xp.add(c, b, out=target[rows])
+    if native is not None:
+        native.note(time.perf_counter() - started)
+    return out
+
+
+def _gradient_forward(
+    xp: Namespace, g: Any, x: Any, w: Any, *, eps: float, out: Any = None, scratch: Any = None
+) -> Any:
+    """Return the gradients of x, weight and bias in one array."""
+    rooms = (
+        [xp.empty(*room) for room in _scratch_of_gradient(g, x, w, eps=eps)] if scratch is None else scratch
+    )
+    width = x.shape[-1]
+    if out is None:
+        out = xp.empty(x.size + 2 * width, dtype=x.dtype)
+    dx, dw, db = out[: x.size].reshape(_rows(x)), out[x.size : x.size + width], out[x.size + width :]
+    if x.size:
+        x, g, w = _operands(x, g, w)
+        started = time.perf_counter()
+        native = xp.native_passes()
+        if native is None or not native.norm_gradient(g, x, w, eps, _block(width), rooms, dx):
+            _slopes(xp, g, x, w, eps, rooms, dx)
+            if native is not None:
+                native.note(time.perf_counter() - started)
+    for i, total in enumerate((dw, db)):
+        xp.sum(rooms[3][i], axis=0, out=total)
+    return out
+
+
+def _slopes(xp: Namespace, g: Any, x: Any, w: Any, eps: float, rooms: Any, dx: Any) -> None:
+    """Write the gradient of x, and the sums over the rows of each block."""
+    width, done = x.shape[1], 0
+    ones, column = xp.ones((width, 1), dtype=x.dtype), w.reshape(width, 1)
+    for rows, blocks in _parts(*x.shape):
+        given = g[rows]
+        c, products, deviations = _deviations(xp, x[rows], ones, blocks, eps, rooms)
+        factors = xp.divide(1, deviations, out=deviations)
+        c *= factors
+        xp.multiply(given, c, out=products)
+        centers = _products(xp, given, column, blocks, rooms[2][1])
+        shares = _products(xp, products, column, blocks, rooms[2][2])
+        centers /= width
+        shares /= width
+        for i, of_rows in enumerate((products, given)):
+            xp.sum(of_rows.reshape(*blocks, width), axis=1, out=rooms[3][i, done : done + blocks[0]])
+        done += blocks[0]
+        xp.multiply(given, w, out=dx[rows])
+        dx[rows] -= centers
+        c *= shares
+        dx[rows] -= c
+        dx[rows] *= factors
+
+
+# -- in differentiable operations -------------------------------------------------------------
+
+
+def _normalized(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    centered = x - mean(x, -1, keepdims=True)
+    deviation = sqrt(mean(square(centered), -1, keepdims=True) + eps)
+    return centered / deviation, deviation
+
+
+def _in_steps(g: Tensor, x: Tensor, w: Tensor, *, eps: float, lead: int = 0) -> Tensor:
+    """Return what `_gradient_forward` does, for each index of so many leading axes."""
+    normal, deviation = _normalized(x, eps)
+    products, inner = g * normal, g * w
+    dx = inner - mean(inner, -1, keepdims=True) - normal * mean(products * w, -1, keepdims=True)
+    over = tuple(range(lead - x.ndim, -1))
+    parts = dx / deviation, sum(products, over), sum(g, over)
+    flat = [reshape(part, (*g.shape[:lead], math.prod(part.shape[lead:]))) for part in parts]
+    return concat(flat, axis=-1)
+
+
+def _gradient_vjp(gg: Tensor, _: Any, *operands: Tensor, eps: float) -> list[Tensor]:
+    with enable_grad():
+        g, x, w = (
+            Tensor(x.data, requires_grad=True) if x.node is None else reshape(x, x.shape) for x in operands
+        )
+        flat = _in_steps(g, x, w, eps=eps)
+    return gradients(flat, [g, x, w], gg, create_graph=is_grad_enabled())
+
+
+def _norm_vjp(g: Tensor, _: Any, x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> list[Tensor]:
+    flat, size = bind(_gradient, (g, x, w), {"eps": eps}), math.prod(x.shape)
+    stops = size, size + x.shape[-1]
+    return [reshape(flat[: stops[0]], x.shape), flat[stops[0] : stops[1]], flat[stops[1] :]]
+
+
+def _norm_shape(x: Any, w: Any, b: Any, eps: float) -> tuple[Shape, np.dtype[Any]]:
+    check_floating("layer_norm", x)
+    return x.shape, result_dtype(x, w, b)
+
+
+def _gradient_shape(g: Any, x: Any, w: Any, eps: float) -> tuple[Shape, np.dtype[Any]]:
+    check_floating("layer_norm_gradient", x)
+    return (math.prod(x.shape) + 2 * x.shape[-1],), result_dtype(g, x, w)
+
+
+_norm = Primitive("layer_norm").define(
+    forward=_norm_forward, shape=_norm_shape, vjp=SharedRule(_norm_vjp), scratch=_scratch
+)
+_gradient = Primitive("layer_norm_gradient").define(
+    forward=_gradient_forward,
+    shape=_gradient_shape,
+    vjp=SharedRule(_gradient_vjp),
+    scratch=_scratch_of_gradient,
+)
+
+
+# -- stacks -----------------------------------------------------------------------------------
+
+
+def _stacked(x: Any, is_mapped: bool, ndim: int, size: int) -> Any:
+    """Return an operand with the axis of the stack, and as many axes as the others."""
+    lead = (size,) if is_mapped else (1,)
+    own = x.shape[1:] if is_mapped else x.shape
+    return reshape(x, (*lead, *(1,) * (ndim - 1 - len(own)), *own))
+
+
+@batching("layer_norm")
+def _norms(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> Tensor:
+    ndim = operands[0].ndim + (not mapped[0])
+    x, w, b = (_stacked(v, m, ndim, size) for v, m in zip(operands, mapped, strict=True))
+    out: Tensor = _normalized(x, **params)[0] * w + b
+    return out
+
+
+@batching("layer_norm_gradient")
+def _gradients(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> Tensor:
+    ndim = operands[1].ndim + (not mapped[1])
+    g, x, w = (_stacked(v, m, ndim, size) for v, m in zip(operands, mapped, strict=True))
+    return _in_steps(broadcast_to(g, (size, *g.shape[1:])), x, w, lead=1, **params)
