@@ -158,7 +158,7 @@ def test_a_fit_has_the_same_bits_in_native_code():
         net = nn.Sequential(net, nn.Linear(160, 3))
         with config_context(native=native):
             fitted = NetClassifier(net, batch_size=16, max_iter=3, random_state=0).fit(X, y)
-        return [fitted.loss_curve_, *[v.numpy() for v in fitted.module_.parameters()]]
+        return [fitted.loss_curve_, *[v.numpy() for v in fitted.model_.module.parameters()]]
 
     for found, expected in zip(loss_and_weights("always"), loss_and_weights("never"), strict=True):
         np.testing.assert_array_equal(found, expected)
