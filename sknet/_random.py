@@ -105,13 +105,13 @@ class RandomSnapshot:
     @property
     def has_normal(self) -> bool:
         """Whether a normal number is left over."""
-        return bool(self.state()["has_gauss"] if not self._words else struct.unpack(NORMAL, self._normal)[0])
+        return bool(self.state()["has_gauss"] if not self._words else NORMAL.unpack(self._normal)[0])
 
     def state(self) -> Any:
         """Return the state as ``get_state(legacy=False)`` would have returned it."""
         if not self._words:
             return self._state
-        has_normal, normal = struct.unpack(NORMAL, self._normal)
+        has_normal, normal = NORMAL.unpack(self._normal)
         key = np.frombuffer(self._words, np.uint32, KEY).copy()
         [position] = struct.unpack_from("i", self._words, 4 * KEY)
         words = {"key": key, "pos": position}
@@ -152,14 +152,14 @@ def twin_of(source: RandomState) -> RandomState:
 
 
 KEY = 624  # words of the Mersenne Twister; an int, the position among them, follows in memory
-NORMAL = "i4xd"  # whether a normal number is left over, and which: two are drawn at a time
+NORMAL = struct.Struct("i4xd")  # whether a normal number is left over, and which: two are drawn at a time
 PROBES = ((7, 1, 0.8125), (0, 0, 0.0), (624, 1, -3.5))  # positions and numbers left over
 
 
 def _read(source: RandomState, place: int) -> tuple[bytes, bytes]:
     """Return copies of the memory of a generator: its words, and the normal number."""
     words = ctypes.string_at(source._bit_generator.ctypes.state_address, 4 * KEY + 4)
-    return words, ctypes.string_at(id(source) + place, struct.calcsize(NORMAL))
+    return words, ctypes.string_at(id(source) + place, NORMAL.size)
 
 
 @cache
@@ -176,7 +176,7 @@ def place_of_normal() -> int | None:
     state = (name, key, *PROBES[0])
     probe.set_state(state)
     memory = ctypes.string_at(id(probe), RandomState.__basicsize__)
-    wanted = struct.pack(NORMAL, *PROBES[0][1:])
+    wanted = NORMAL.pack(*PROBES[0][1:])
     place = memory.find(wanted[8:]) - 8
     if place < 0:
         return None
@@ -184,6 +184,6 @@ def place_of_normal() -> int | None:
         state = (name, key, position, *normal)
         probe.set_state(state)
         found = _read(probe, place)
-        if found != (key.tobytes() + struct.pack("i", position), struct.pack(NORMAL, *normal)):
+        if found != (key.tobytes() + struct.pack("i", position), NORMAL.pack(*normal)):
             return None
     return place

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 
 from sknet._config import lease_setting
@@ -30,8 +30,7 @@ NO_LEASE = (
 )
 
 
-@contextmanager
-def leased(device: Device, poll: Callable[[], None]) -> Iterator[None]:
+def leased(device: Device, poll: Callable[[], None]) -> AbstractContextManager[None]:
     """Return a context in which this process has a device to itself, as far as its siblings are concerned.
 
     Only processes that another one has started by multiprocessing, as workers of joblib, Dask and
@@ -63,9 +62,11 @@ def leased(device: Device, poll: Callable[[], None]) -> Iterator[None]:
     ...     pass
     """
     lease = _lease_of(device)
-    if lease is None:
-        yield
-        return
+    return nullcontext() if lease is None else _held(lease, poll)
+
+
+@contextmanager
+def _held(lease: "_Lease", poll: Callable[[], None]) -> Iterator[None]:
     holder = object()
     try:
         while not lease.take(holder) and not any(each.is_held for each in _leases.values()):

@@ -193,7 +193,7 @@ class Model:
 
         All but "float64" may be assigned to a model whose arrays are float32.
         """
-        return self._rounded or self.dtype.name
+        return self._rounded or ("float64" if self.dtype.itemsize == 8 else "float32")
 
     @precision.setter
     def precision(self, precision: str) -> None:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from sknet import nn
@@ -121,7 +121,7 @@ class Perceptron(Architecture):
         return nn.Sequential(*layers, nn.Linear(width, n_outputs, init=init))
 
     def parameters(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return vars(self).copy()
 
     def label(self, network: nn.Module) -> str:
         known = dict(network.named_parameters())

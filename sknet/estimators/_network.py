@@ -204,6 +204,8 @@ def _check_network(fit: "Fit") -> None:
         )
     for name, value in fit.recipe.lasting_parameters().items():
         before = fit.estimator._lasting.get(name)
+        if value is before:
+            continue
         if name == "dtype" and arrays_in(value) == arrays_in(before):
             continue  # weights of one dtype can be trained with products of any precision
         if not same(value, before):

@@ -118,7 +118,11 @@ def _check_class_target(loss: Loss, z: Tensor, y: Tensor) -> None:
 def check_classes(y: Any, name: str, n_outputs: int | None, ignore_index: int | None = None) -> None:
     """Raise a ValueError unless all targets are numbers of classes, or the one that is ignored."""
     y = finite_numbers(y, name)
-    bad = (y < 0) | (y != np.floor(y)) | (False if n_outputs is None else y >= n_outputs)
+    bad = y < 0
+    if n_outputs is not None:
+        bad |= y >= n_outputs
+    if y.dtype.kind == "f":
+        bad |= y != np.floor(y)
     expected = "a class, an integer from 0" + ("" if n_outputs is None else f" to {n_outputs - 1}")
     if ignore_index is not None:
         expected += f", or {ignore_index} to be ignored"

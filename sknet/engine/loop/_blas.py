@@ -85,7 +85,7 @@ class _Limits:
     def begin(self, owner: object, limit: int) -> None:
         with self._lock:
             if not self._before:
-                self._before = _numbers([each for each in _blas() if _is_shared(each)], 1)
+                self._before = _numbers(of_blas()[0], 1)
             self._limits[owner] = limit
             self._apply()
 
@@ -108,8 +108,11 @@ class _Limits:
         self._limits = WeakKeyDictionary()
 
 
-def _blas() -> list[Any]:
-    return [each for each in libraries().lib_controllers if each.user_api == "blas"]
+@cache
+def of_blas() -> tuple[list[Any], list[Any]]:
+    """Return the libraries of BLAS that have one number of threads for all of the process, and the others."""
+    found = [each for each in libraries().lib_controllers if each.user_api == "blas"]
+    return [each for each in found if _is_shared(each)], [each for each in found if not _is_shared(each)]
 
 
 def _numbers(found: list[Any], limit: int) -> list[tuple[Any, int]]:
@@ -164,7 +167,7 @@ class BlasThreads:
         if limit is None:
             return
         _limits.begin(self, limit)
-        self._others = _numbers([each for each in _blas() if not _is_shared(each)], limit)
+        self._others = _numbers(of_blas()[1], limit)
         for library, _ in self._others:
             library.set_num_threads(limit)
 

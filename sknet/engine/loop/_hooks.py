@@ -68,7 +68,10 @@ class Hooks:
         # The loop suppresses NumPy's warnings, callbacks must not; switching takes microseconds.
         self._errors = np.geterr() if any(c.may_warn for c in self.callbacks) else None
         # Only hooks that a callback defines are called.
-        self._of = {name: [c for c in self.callbacks if _defines(c, name)] for name in HOOKS}
+        self._of = {
+            name: [c for c in self.callbacks if getattr(type(c), name) is not getattr(Callback, name)]
+            for name in HOOKS
+        }
         self.stopped_by: Callback | None = None
         self._stopped_in = ""
         sizes = [c.steps_per_block for c in self.callbacks if c.steps_per_block is not None]
@@ -156,10 +159,6 @@ class Hooks:
                 raised.add_note(f"Also, a callback raised at the end of the fit: {other!r}")
             if error is None:
                 raise raised
-
-
-def _defines(callback: Callback, name: str) -> bool:
-    return getattr(type(callback), name) is not getattr(Callback, name)
 
 
 def _epochs_ahead(callback: Callback) -> int:

@@ -40,23 +40,23 @@ class KeptSteps:
             Everything else that the steps depend on.
         """
         steps, self._steps = self._steps, None  # if anything fails from here on, none are kept
-        if steps is None or self._form != (_form_of(batches), how) or not steps.hold():
+        before, self._form = self._form, _form_of(batches, how)
+        if steps is None or before != self._form or not steps.hold():
             self._known = None
             return None
         steps.rebind(batches, planned)
         return steps
 
-    def keep(self, model: "Model", steps: Steps, how: Hashable) -> None:
-        """Keep steps for the next part, if they can be."""
+    def keep(self, model: "Model", steps: Steps) -> None:
+        """Keep steps for the next part, if they can be; they are for the rows of the last `take`."""
         if not isinstance(steps, CompiledSteps):
             return
         if steps is not self._known:
             structure = structure_of(model.module, model.loss_function, model.optimizer)
             self._known = None if structure is None else steps
-        form = None if self._known is None else _form_of(steps.batches)
-        if form is not None:
+        if self._known is not None and self._form is not None:
             steps.release()
-            self._steps, self._form = steps, (form, how)
+            self._steps = steps
 
 
 def kept_steps(model: "Model") -> KeptSteps:
@@ -66,11 +66,11 @@ def kept_steps(model: "Model") -> KeptSteps:
     return model._kept_steps
 
 
-def _form_of(batches: Batches) -> Hashable:
-    """Return everything about rows that steps depend on; None unless they are all rows of a dense array."""
+def _form_of(batches: Batches, how: Hashable) -> Hashable:
+    """Return all that steps depend on besides the model; None unless the rows are all of a dense array."""
     X, weight = batches.X, batches.weight
     if type(X) is not np.ndarray or batches.chosen is not None:
         return None
     arrays = (X, batches.y) if weight is None else (X, batches.y, weight)
     forms = [(x.shape, x.strides, x.dtype, x.flags.aligned) for x in arrays]
-    return batches.size, batches.input_dtype, *forms
+    return batches.size, batches.input_dtype, how, *forms

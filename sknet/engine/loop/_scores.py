@@ -133,7 +133,7 @@ class Accuracy(Score):
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         output, target, weight = _as_rows(to_host(output), to_host(target), weight)
-        self._finite = self._finite and bool(np.isfinite(output.sum()))
+        self._finite = self._finite and math.isfinite(output.sum())
         if self._ignore_index is not None:
             counts = (target != self._ignore_index).reshape(len(target), -1).all(axis=1)
             output, target = output[counts], target[counts]
@@ -220,7 +220,7 @@ def _is_largest(output: Any, target: Any) -> Any:
         return output.argmax(axis=1) == target
     # Column by column: argmax over short rows mispredicts nearly every branch.
     columns = np.ascontiguousarray(output.T)
-    largest = columns.max(axis=0)
+    largest = np.maximum.reduce(columns)
     if np.count_nonzero(columns == largest) != n_rows:  # ties, or values that are not finite
         return output.argmax(axis=1) == target
     places = target.astype(np.intp) * n_rows + np.arange(n_rows)

@@ -118,7 +118,7 @@ class RowEpochs(Epochs):
 
     def keep_steps(self) -> None:
         """Keep the steps for the next part of the training."""
-        kept_steps(self.fit.model).keep(self.fit.model, self._steps, self._how)
+        kept_steps(self.fit.model).keep(self.fit.model, self._steps)
 
     def release(self) -> None:
         """Let other fits use the steps, if they are shared."""

@@ -201,12 +201,11 @@ def _of_module(module: Module) -> Iterator[Any]:
     yield from module._buffers
 
 
-def _of_optimizer(optimizer: Optimizer) -> Iterator[Any]:
-    """Yield what the rule of a built-in optimizer can read; rates are inputs, which the host computes."""
-    for name, value in vars(optimizer).items():
-        if name != "lr":
-            yield name
-            yield value
+def _of_optimizer(optimizer: Optimizer) -> Iterable[Any]:
+    """Return what the rule of a built-in optimizer can read; rates are inputs, which the host computes."""
+    read = vars(optimizer).copy()
+    read.pop("lr", None)
+    return *read, *read.values()
 
 
 def _of_tensor(tensor: Tensor) -> Iterator[Any]:

@@ -1,8 +1,10 @@
 """A model's hyperparameters, and the optimizer's state when they change."""
 
 import math
+from collections.abc import Hashable
+from functools import cache
 from operator import is_
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -75,18 +77,21 @@ def minimises_alike(model: "Model", optimizer: BaseOptimizer, loss: Loss, alpha:
     >>> minimises_alike(model, SGD(0.2), SquaredError(), 0.0)
     False
     """
-    pairs = (optimizer, model.optimizer), (loss, model.loss_function)
-    if alpha == model.alpha and all(_are_plainly_alike(*pair) for pair in pairs):
+    mine = model._hyper
+    if (
+        alpha == mine.alpha
+        and _are_plainly_alike(optimizer, mine.optimizer)
+        and _are_plainly_alike(loss, mine.loss)
+    ):
         return True
     known = structure_of(None, optimizer, loss, float(alpha))
-    mine = structure_of(None, model.optimizer, model.loss_function, model.alpha)
-    return known is not None and known == mine and bool(optimizer == model.optimizer)
+    return known is not None and known == structure_of(None, *mine) and bool(optimizer == mine.optimizer)
 
 
 def _are_plainly_alike(one: object, other: object) -> bool:
     """Tell whether two objects of sknet's own have the same plain attributes: then they do the same."""
-    kind = type(one)
-    if kind is not type(other) or not kind.__module__.startswith("sknet.") or has_slots(kind):
+    kind = cast(Hashable, type(one))
+    if type(one) is not type(other) or not _is_ours(kind):
         return False
     mine, theirs = vars(one), vars(other)
     return (
@@ -94,6 +99,12 @@ def _are_plainly_alike(one: object, other: object) -> bool:
         and PLAIN.issuperset(map(type, mine.values()))
         and all(map(is_, mine.values(), map(theirs.__getitem__, mine)))
     )
+
+
+@cache
+def _is_ours(kind: Any) -> bool:
+    """Tell whether a class is sknet's own, and its objects have no attributes outside of their `__dict__`."""
+    return kind.__module__.startswith("sknet.") and not has_slots(kind)
 
 
 PLAIN = frozenset((int, float, bool, str, type(None)))

@@ -89,9 +89,9 @@ class Programs:
 
     @staticmethod
     def _what_they_are_made_of(model: "Model") -> tuple[Any, ...]:
-        flat, slots = model.memory.flat_buffers()
-        hyper = (model.loss_function, model.optimizer, model.alpha, model.memory.key)
-        return flat, *slots.values(), *hyper
+        memory = model.memory
+        flat, slots = memory.flat_buffers()
+        return flat, *slots.values(), *model._hyper, memory.key
 
     def are_of(self, model: "Model") -> bool:
         """Tell whether the programs train the model's current memory, with its current hyperparameters."""

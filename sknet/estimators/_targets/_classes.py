@@ -129,7 +129,7 @@ def labels_of_numbers(y: Any) -> Any:
 def numbers_of(y: Any, classes: Any, name: str = "`y`") -> Any:
     """Return the places of labels among sorted classes; raise a ValueError for a label that is none."""
     if _is_one_number_a_row(y) and _is_one_number_a_row(classes):
-        places = np.searchsorted(classes, y)
+        places = classes.searchsorted(y)
         if (classes.take(places, mode="clip") == y).all():
             return places
     seen = unique_labels(y)

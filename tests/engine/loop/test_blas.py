@@ -209,9 +209,11 @@ def only(monkeypatch):
     def let(library):
         found = SimpleNamespace(lib_controllers=[library])
         monkeypatch.setattr(_blas, "libraries", lambda: found)
+        _blas.of_blas.cache_clear()
         return library
 
-    return let
+    yield let
+    _blas.of_blas.cache_clear()
 
 
 def test_numbers_of_openmp_are_those_of_a_thread(only):
