@@ -7,6 +7,7 @@ bitwise identical, and have raised the same errors; a call that fails leaves eve
     python -m tests.fuzz.parts --cases 2000 --seed 0
 """
 
+import contextlib
 import copy
 import pickle
 import sys
@@ -17,7 +18,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import sklearn
 from numpy.random import Generator
+from scipy import sparse
 from sklearn.base import clone
 
 import sknet
@@ -117,6 +121,12 @@ def _change_hyper(net: Any) -> None:
     net.model_.alpha = 0.25
 
 
+def _fit_more(net: Any) -> None:
+    rng = np.random.default_rng(7)
+    net.set_params(warm_start=True, max_iter=2)
+    net.fit(rng.normal(size=(ROWS, WIDTH)), np.arange(ROWS) % 3)
+
+
 def _draw(net: Any) -> None:
     net.model_.random_state.normal(size=3)
 
@@ -148,12 +158,21 @@ BETWEEN: dict[str, Callable[[Generator], Act]] = {
     "hook": _fixed(_hook),
     "hyper": _fixed(_change_hyper),
     "draw": _fixed(_draw),
+    "fit": _fixed(_fit_more),
     "predict": _fixed(lambda net: net.predict(np.zeros((3, WIDTH)))),
     "clone": _fixed(lambda net: clone(net)),
     "pickle": _fixed(lambda net: pickle.dumps(net)),
     "step": _fixed(lambda net: net.model_.step(np.ones((4, WIDTH)), np.ones((4, net.n_outputs_))).loss),
     "load": _fixed(lambda net: net.model_.load(net.model_.state)),
 }
+
+
+Context = Callable[[], contextlib.AbstractContextManager[Any]]
+CONTEXTS: tuple[Context, ...] = (
+    lambda: sknet.config_context(native="never"),
+    lambda: sknet.config_context(native="always"),
+    lambda: sklearn.config_context(assume_finite=True),
+)
 
 
 def _rows(rng: Generator, is_classifier: bool) -> tuple[Any, Any, dict[str, Any]]:
@@ -174,6 +193,10 @@ def _rows(rng: Generator, is_classifier: bool) -> tuple[Any, Any, dict[str, Any]
         y = [int(each) for each in y] if is_classifier else y.tolist()
     elif kind < 0.30:
         X = X[:, :3]
+    elif kind < 0.35:
+        X = sparse.csr_array(X * (X > 0))
+    elif kind < 0.40:
+        X = pd.DataFrame(X, columns=list("abcd") if rng.random() < 0.7 else list("abdc"))
     more = {}
     if rng.random() < 0.15:
         more["sample_weight"] = rng.uniform(0, 1, n).round()
@@ -211,9 +234,10 @@ class Case:
         for _ in range(int(rng.integers(3, LONGEST))):
             X, y, weights = _rows(rng, bool(self.first))
             in_thread = rng.random() < 0.1
-            self.done.append(f"part{X.shape}{X.dtype}")
+            contexts = [each for each in CONTEXTS if rng.random() < 0.1]
+            self.done.append(f"part{X.shape}{type(X).__name__}")
             self.nets[1] = copy.deepcopy(self.nets[1])
-            outcomes = [self._part(net, X, y, {**weights, **more}, in_thread) for net in self.nets]
+            outcomes = [self._part(net, X, y, {**weights, **more}, in_thread, contexts) for net in self.nets]
             assert_same(outcomes[0], outcomes[1], "outcome")
             assert_same(*map(contents, self.nets), "state")
             if not hasattr(self.nets[0], "model_"):
@@ -228,11 +252,16 @@ class Case:
                 assert_same(*map(contents, self.nets), f"state after {name}")
 
     @staticmethod
-    def _part(net: Any, X: Any, y: Any, more: dict[str, Any], in_thread: bool) -> Any:
+    def _part(
+        net: Any, X: Any, y: Any, more: dict[str, Any], in_thread: bool, contexts: list[Context]
+    ) -> Any:
         before, found = contents(net), []
 
         def fit() -> None:
-            found.append(_said(lambda each: each.partial_fit(X, y, **more), net))
+            with contextlib.ExitStack() as stack:
+                for context in contexts:
+                    stack.enter_context(context())
+                found.append(_said(lambda each: each.partial_fit(X, y, **more), net))
 
         if in_thread:
             thread = threading.Thread(target=fit)
