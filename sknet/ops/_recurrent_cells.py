@@ -38,6 +38,10 @@ class Cell(NamedTuple):
         ``backward(xp, saved, before, after, slopes, d, r)`` turns the gradients of the states after
         (`slopes`) into those of the states before, without what comes through the recurrent weights,
         and writes the gradients d of z and r of q; for most cells they are one array.
+    whole : callable or None
+        ``whole(xp, z, w, b, first, reverse, memory)`` computes all steps forward in one call from the first
+        hidden state, and tells whether it can; None if there is no such call. `memory` is that of
+        `NativePasses.lstm_steps`.
     step : callable
         ``step(z, q, b, *before)`` returns the states after; it defines the cell, in differentiable
         operations.
@@ -50,6 +54,7 @@ class Cell(NamedTuple):
     keeps: bool
     forward: Callable[..., None]
     backward: Callable[..., None]
+    whole: Callable[..., bool] | None
     step: Callable[..., tuple[Tensor, ...]]
 
 
@@ -126,6 +131,13 @@ def _lstm_forward(xp: Namespace, z: Any, q: Any, b: Any, saved: Any, before: Any
     h *= o
     if native is not None:
         native.note(time.perf_counter() - started)
+
+
+def _lstm_whole(
+    xp: Namespace, z: Any, w: Any, b: Any, first: Any, reverse: bool, memory: tuple[Any, ...]
+) -> bool:
+    native = xp.native_passes()
+    return native is not None and native.lstm_steps(z, w, b, first, reverse, memory)
 
 
 def _lstm_backward(xp: Namespace, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
@@ -213,8 +225,8 @@ def _gru_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]:
 
 
 CELLS = {
-    "tanh": Cell(1, 1, 0, 1, False, _tanh_forward, _tanh_backward, _tanh_step),
-    "relu": Cell(1, 1, 0, 1, False, _relu_forward, _relu_backward, _relu_step),
-    "lstm": Cell(4, 4, 4, 2, False, _lstm_forward, _lstm_backward, _lstm_step),
-    "gru": Cell(3, 4, 4, 1, True, _gru_forward, _gru_backward, _gru_step),
+    "tanh": Cell(1, 1, 0, 1, False, _tanh_forward, _tanh_backward, None, _tanh_step),
+    "relu": Cell(1, 1, 0, 1, False, _relu_forward, _relu_backward, None, _relu_step),
+    "lstm": Cell(4, 4, 4, 2, False, _lstm_forward, _lstm_backward, _lstm_whole, _lstm_step),
+    "gru": Cell(3, 4, 4, 1, True, _gru_forward, _gru_backward, None, _gru_step),
 }

@@ -156,15 +156,25 @@ def test_errors():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("sizes", [(3, 5, 2, 4), (33, 7, 20, 50), (1, 2, 1, 1)], ids=str)
 @pytest.mark.parametrize("lengths", [False, True])
-def test_native_code_leaves_the_same_bits(sizes, lengths, dtype):
+@pytest.mark.parametrize("reverse", [False, True])
+def test_native_code_leaves_the_same_bits(sizes, lengths, reverse, dtype):
     pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
     run, operands = setup("lstm", *sizes)
     given = np.arange(sizes[0]) % sizes[1] + 1 if lengths else None
 
     def results():
         tensors = [Tensor(x.astype(dtype), requires_grad=True) for x in operands]
-        output, (h, c) = run(*tensors, lengths=given)
-        found = [output, h, c, *gradients((output * output).sum() + (h * c).sum(), tensors)]
+        output, (h, c) = run(*tensors, lengths=given, reverse=reverse)
+        with no_grad():
+            alone = run(*tensors, lengths=given, reverse=reverse)
+        found = [
+            output,
+            h,
+            c,
+            *gradients((output * output).sum() + (h * c).sum(), tensors),
+            alone[0],
+            *alone[1],
+        ]
         return [x.numpy() for x in found]
 
     with config_context(native="never"):

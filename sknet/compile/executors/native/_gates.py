@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-__all__ = ["CALLED", "GATES", "Step"]
+__all__ = ["CALLED", "FIELDS", "GATES", "Step"]
 
 
 class Step(IntEnum):
@@ -17,6 +17,14 @@ class Step(IntEnum):
     ROWS, WIDTH: number of samples, and columns of a state.
     TANH, TANH_DATA: addresses of the inner loop of NumPy's tanh and of its data.
     FIRST, SECOND, LINE, STEP, OTHER_STEP: what the loop is called with; the last two are an element's size.
+    STEPS, Z_STEP, KEPT, CELLS: number of steps, bytes from one's share to the next one's, and how many
+    arrays of gates, and of cell states, there are; then those above are of the first step, and there are two
+    hidden states.
+    BEFORE, WEIGHTS: the hidden state before the first step, and the recurrent weights.
+    OUT, OUT_ROW, OUT_STEP: hidden states of all steps, and bytes between rows and steps.
+    MATMUL, MATMUL_DATA: addresses of the inner loop of NumPy's matrix product and of its data.
+    LEFT, RIGHT, PRODUCT: addresses of factors and product.
+    SHAPE, STRIDES: the first of four lengths, and of nine strides; both come last.
     """
 
     Z = 0
@@ -40,6 +48,25 @@ class Step(IntEnum):
     LINE = 18
     STEP = 19
     OTHER_STEP = 20
+    STEPS = 21
+    Z_STEP = 22
+    KEPT = 23
+    CELLS = 24
+    BEFORE = 25
+    WEIGHTS = 26
+    OUT = 27
+    OUT_ROW = 28
+    OUT_STEP = 29
+    MATMUL = 30
+    MATMUL_DATA = 31
+    LEFT = 32
+    RIGHT = 33
+    PRODUCT = 34
+    SHAPE = 35
+    STRIDES = 39
+
+
+FIELDS = Step.STRIDES + 9
 
 
 CALLED = """
@@ -49,26 +76,46 @@ def bend(call, source, target, n):
     given = call.ctypes.data + 8 * {first}
     call_loop(call[{tanh}], (given, given + 16, given + 24, call[{tanh_data}]))
 
+
+@kernel
+def multiply_states(call, left):
+    call[{left}], call[{right}], call[{product}] = left, call[{weights}], call[{q}]
+    given = call.ctypes.data
+    lengths, strides = given + 8 * {shape}, given + 8 * {strides}
+    call_loop(call[{matmul}], (given + 8 * {left}, lengths, strides, call[{matmul_data}]))
+
 """
 
 GATES = """
 @kernel
-def halved_sum_{dtype}(q, z, b, factor, out):
-    for j in range(len(out)):
-        out[j] = ((q[j] + z[j]) + b[j]) * factor
+def sum_{dtype}(q, z, b, factor, out, n):
+    first, second = carray(pointer(q), n, {dtype}), carray(pointer(z), n, {dtype})
+    third, total = carray(pointer(b), n, {dtype}), carray(pointer(out), n, {dtype})
+    for j in range(n):
+        total[j] = ((first[j] + second[j]) + third[j]) * factor
 
 
 @kernel
-def squashed_{dtype}(x):
-    half = {dtype}(0.5)
-    for j in range(len(x)):
+def squash_{dtype}(place, n):
+    x, half = carray(pointer(place), n, {dtype}), {dtype}(0.5)
+    for j in range(n):
         x[j] = x[j] * half + half
 
 
 @kernel
-def mixed_{dtype}(i, g, f, c, out):
-    for j in range(len(out)):
+def mix_{dtype}(s, old, new, w):
+    i, f = carray(pointer(s), w, {dtype}), carray(pointer(s + w * {size}), w, {dtype})
+    g, c = carray(pointer(s + 2 * w * {size}), w, {dtype}), carray(pointer(old), w, {dtype})
+    out = carray(pointer(new), w, {dtype})
+    for j in range(w):
         out[j] = f[j] * c[j] + i[j] * g[j]
+
+
+@kernel
+def scale_{dtype}(place, factors, n):
+    x, y = carray(pointer(place), n, {dtype}), carray(pointer(factors), n, {dtype})
+    for j in range(n):
+        x[j] *= y[j]
 
 
 @kernel
@@ -99,26 +146,44 @@ def slope_of_bent_{dtype}(a, b, s, out):
 
 @kernel
 def lstm_forward_{dtype}(call):
-    rows, w = call[{rows}], call[{width}]
-    b, half, one = carray(pointer(call[{bias}]), 4 * w, {dtype}), {dtype}(0.5), {dtype}(1)
-    q = carray(pointer(call[{q}]), (rows, 4 * w), {dtype})
-    s = carray(pointer(call[{gates}]), (rows, 4 * w), {dtype})
-    old = carray(pointer(call[{cell}]), (rows, w), {dtype})
-    new = carray(pointer(call[{new_cell}]), (rows, w), {dtype})
-    h = carray(pointer(call[{hidden}]), (rows, w), {dtype})
+    rows, n = call[{rows}], call[{width}]
+    w, half, one = n * {size}, {dtype}(0.5), {dtype}(1)
     for r in range(rows):
-        z = carray(pointer(call[{z}] + r * call[{z_row}]), 4 * w, {dtype})
-        halved_sum_{dtype}(q[r, : 2 * w], z[: 2 * w], b[: 2 * w], half, s[r, : 2 * w])
-        halved_sum_{dtype}(q[r, 2 * w : 3 * w], z[2 * w : 3 * w], b[2 * w : 3 * w], one, s[r, 2 * w : 3 * w])
-        halved_sum_{dtype}(q[r, 3 * w :], z[3 * w :], b[3 * w :], half, s[r, 3 * w :])
-    bend(call, call[{gates}], call[{gates}], 4 * rows * w)
+        q, z, b = call[{q}] + 4 * r * w, call[{z}] + r * call[{z_row}], call[{bias}]
+        s = call[{gates}] + 4 * r * w
+        sum_{dtype}(q, z, b, half, s, 2 * n)
+        sum_{dtype}(q + 2 * w, z + 2 * w, b + 2 * w, one, s + 2 * w, n)
+        sum_{dtype}(q + 3 * w, z + 3 * w, b + 3 * w, half, s + 3 * w, n)
+    bend(call, call[{gates}], call[{gates}], 4 * rows * n)
     for r in range(rows):
-        squashed_{dtype}(s[r, : 2 * w])
-        squashed_{dtype}(s[r, 3 * w :])
-        mixed_{dtype}(s[r, :w], s[r, 2 * w : 3 * w], s[r, w : 2 * w], old[r], new[r])
-    bend(call, call[{new_cell}], call[{hidden}], rows * w)
+        s = call[{gates}] + 4 * r * w
+        squash_{dtype}(s, 2 * n)
+        squash_{dtype}(s + 3 * w, n)
+        mix_{dtype}(s, call[{cell}] + r * w, call[{new_cell}] + r * w, n)
+    bend(call, call[{new_cell}], call[{hidden}], rows * n)
     for r in range(rows):
-        scaled_{dtype}(h[r], s[r, 3 * w :])
+        scale_{dtype}(call[{hidden}] + r * w, call[{gates}] + (4 * r + 3) * w, n)
+
+
+@kernel
+def lstm_steps_{dtype}(call):
+    rows, w, before = call[{rows}], call[{width}], call[{before}]
+    first, gates, cells, hidden = call[{z}], call[{gates}], call[{cell}], call[{hidden}]
+    state = rows * w * {size}
+    for i in range(call[{steps}]):
+        call[{z}] = first + i * call[{z_step}]
+        call[{gates}] = gates + i % call[{kept}] * 4 * state
+        call[{cell}] = cells + i % call[{cells}] * state
+        call[{new_cell}] = cells + (i + 1) % call[{cells}] * state
+        call[{hidden}] = hidden + i % 2 * state
+        multiply_states(call, before)
+        lstm_forward_{dtype}(call)
+        before = call[{hidden}]
+        h, target = carray(pointer(before), (rows, w), {dtype}), call[{out}] + i * call[{out_step}]
+        for r in range(rows):
+            out = carray(pointer(target + r * call[{out_row}]), w, {dtype})
+            for j in range(w):
+                out[j] = h[r, j]
 
 
 @kernel

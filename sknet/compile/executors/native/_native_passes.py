@@ -11,9 +11,10 @@ from sknet.compile.executors.native._loaded import Runner, UnsupportedError, pas
 
 __all__ = ["NativePasses", "native_passes"]
 
+FIELDS = 48  # of `_gates`
 SIZE = 4  # bytes of an element of erfc
 # `Work`, which is not imported before native code is worthwhile
-CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT = range(7)
+CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT, LSTM_STEPS = range(8)
 
 
 @cache
@@ -138,6 +139,62 @@ class NativePasses:
         states = (cell, new_cell, hidden, None, None, None, None)
         return self._step(LSTM_FORWARD, z, z.strides[0], (q, b, gates, *states))
 
+    def lstm_steps(self, z: Any, w: Any, b: Any, first: Any, reverse: bool, memory: tuple[Any, ...]) -> bool:
+        """Compute all steps of an LSTM.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n, steps, 4 * size)
+            What the inputs add to the gates.
+        w : ndarray of shape (size, 4 * size)
+            The recurrent weights.
+        b : ndarray of shape (4 * size,)
+            The bias.
+        first : ndarray of shape (n, size)
+            The hidden state before the first step.
+        reverse : bool
+            Whether the last step is the first.
+        memory : tuple of ndarray
+            Hidden states of all steps, of shape (n, steps, size), with any strides between rows; gates, of
+            shape (1 or steps, n, 4 * size), and cell states, (2 or steps + 1, n, size), of which the first is
+            read; room for two hidden states and a product, (2, n, size) and (n, 4 * size).
+
+        Returns
+        -------
+        bool
+            As for `convolved`.
+        """
+        outputs, gates, cells, hidden, product = memory
+        loop, size = _loop_of_products(w.dtype), z.itemsize
+        steps, (rows, width) = self._runner.steps, first.shape
+        tanh = _loop(np.tanh, z.dtype)
+        plain = w, b, first, gates, cells, hidden, product
+        if steps is None or tanh is None or loop is None or z.dtype.char not in "fd" or not first.size:
+            return False
+        if not all(x.dtype == z.dtype and x.flags.aligned for x in (z, outputs, *plain)):
+            return False
+        if not all(x.flags.c_contiguous for x in plain) or z.strides[2] != size or outputs.strides[2] != size:
+            return False
+        at = -1 if reverse else 0
+        sign, (z_row, z_step, _), (row, step, _) = -1 if reverse else 1, z.strides, outputs.strides
+        places = [
+            0 if x is None else x.__array_interface__["data"][0]
+            for x in (product, b, gates, cells, None, hidden, None, None, None, None)
+        ]
+        fields = np.array(
+            [
+                *(z[:, at].ctypes.data, z_row, *places, rows, width),
+                *(tanh.address, tanh.data, 0, 0, 0, size, size),
+                *(z.shape[1], sign * z_step, len(gates), len(cells), first.ctypes.data, w.ctypes.data),
+                *(outputs[:, at].ctypes.data, row, sign * step, loop.address, loop.data, 0, 0, 0),
+                *(1, rows, width, 4 * width, 0, 0, 0),
+                *(width * size, size, 4 * width * size, size, 4 * width * size, size),
+            ],
+            np.int64,
+        )
+        steps(fields.ctypes.data, size, LSTM_STEPS)
+        return True
+
     def lstm_backward(self, gates: Any, cell: Any, new_cell: Any, d_hidden: Any, d_cell: Any, d: Any) -> bool:
         """Compute the gradients of the gates and of the cell state before a step of an LSTM.
 
@@ -239,7 +296,8 @@ class NativePasses:
                 return False
             places.append(0 if x is None else x.__array_interface__["data"][0])  # half as long as x.ctypes
         loop = tanh.address, tanh.data, 0, 0, 0, size, size
-        fields = np.array([*places, *cell.shape, *loop], np.int64)
+        fields = np.zeros(FIELDS, np.int64)
+        fields[: len(places) + 2 + len(loop)] = [*places, *cell.shape, *loop]
         steps(fields.ctypes.data, size, work)
         return True
 

@@ -6,7 +6,7 @@ one for each `Operand`, steps of recurrent networks one for each `Step`, and lay
 
 from enum import IntEnum
 
-from sknet.compile.executors.native._gates import CALLED, GATES, Step
+from sknet.compile.executors.native._gates import CALLED, FIELDS, GATES, Step
 from sknet.compile.executors.native._kernels import HEAD
 from sknet.compile.executors.native._norms import NORMS, PRODUCT, Norm
 from sknet.compile.executors.native._planes import IMAGES, Field
@@ -27,6 +27,7 @@ class Work(IntEnum):
     LSTM_BACKWARD = 4
     NORM = 5
     NORM_GRADIENT = 6
+    LSTM_STEPS = 7
 
 
 class Operand(IntEnum):
@@ -114,8 +115,15 @@ def steps(place, size, work):
     if work == {Work.ERFC}:
         erfc(place)
         return 0
+    if work == {Work.LSTM_STEPS}:
+        call = carray(pointer(place), {FIELDS}, int64)
+        if size == 4:
+            lstm_steps_float32(call)
+        else:
+            lstm_steps_float64(call)
+        return 0
     if work == {Work.LSTM_FORWARD} or work == {Work.LSTM_BACKWARD}:
-        call = carray(pointer(place), {len(Step)}, int64)
+        call = carray(pointer(place), {FIELDS}, int64)
         if size == 4:
             if work == {Work.LSTM_FORWARD}:
                 lstm_forward_float32(call)
@@ -160,7 +168,7 @@ PASSES = (
     + "".join(IMAGES.format(dtype=dtype, size=size) for dtype, size in REALS)
     + ERFC
     + CALLED.format(**_STEP)
-    + "".join(GATES.format(dtype=dtype, **_STEP) for dtype, _ in REALS)
+    + "".join(GATES.format(dtype=dtype, size=size, **_STEP) for dtype, size in REALS)
     + PRODUCT.format(**_NORM)
     + "".join(NORMS.format(dtype=dtype, size=size, **_NORM) for dtype, size in REALS)
     + TAIL
