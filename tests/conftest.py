@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import sys
 from functools import cache
 
 import pytest
@@ -40,6 +41,15 @@ def settings_stay():
     before = sklearn.get_config()
     yield
     assert sklearn.get_config() == before
+
+
+@pytest.fixture(autouse=True)
+def kernels_are_right():
+    """Fail a test in which the sanitizers have found something, whoever has caught the error."""
+    yield
+    launching = sys.modules.get("tests.devices.launching")
+    if launching is not None:
+        launching.check_reports()
 
 
 @pytest.fixture(scope="module")

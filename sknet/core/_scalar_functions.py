@@ -25,7 +25,8 @@ class ScalarFunction(NamedTuple):
         The function of C's library, in float32 with an f at the end; or, with braces, the text for
         floating-point arguments ``{0}``, ``{1}``.
     c_integers : str or None
-        The text in C for arguments of integer dtype; None where the function is called on whole arrays.
+        The text in C for arguments of integer dtype; None where the function is called on whole arrays, or
+        where the text depends on the dtype: then whoever writes the code has it.
 
     Examples
     --------
@@ -50,7 +51,7 @@ class ScalarFunction(NamedTuple):
 
 
 SCALAR_FUNCTIONS: dict[str, ScalarFunction] = {
-    "abs": ScalarFunction(np.absolute, "fabs", c_integers="({0} < 0 ? -{0} : {0})"),
+    "abs": ScalarFunction(np.absolute, "fabs"),
     "acos": ScalarFunction(np.arccos, "acos"),
     "acosh": ScalarFunction(np.arccosh, "acosh"),
     "asin": ScalarFunction(np.arcsin, "asin"),

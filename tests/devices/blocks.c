@@ -1,13 +1,22 @@
-/* Threads of a block that wait for each other: each is a context of its own, and they take turns.
+/* Runs a kernel thread by thread; it is compiled together with sanitizers.c, which comes before it.
 
-   In every round, each thread that can go on runs until it waits or ends, in the order of threads or in
-   reverse; so a kernel that lacks a barrier gives two different results. */
+   Threads of a block that wait for each other are contexts of their own, and take turns: in every round, each
+   thread that can go on runs until it waits or ends, in the order of threads or in reverse; so a kernel that
+   lacks a barrier gives two different results. */
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
 enum { WARP = 32, MOST = 1024, STACK = 1 << 16 };
 enum state { READY, AT_BARRIER, AT_EXCHANGE, DONE };
+enum outcome { RAN, WAITS_FOR_EVER, REPORTED, UNCHECKED };
+
+struct size { unsigned x, y, z; };
+struct kernel {
+    void (*thread)(void **);
+    int waits;
+    struct { struct size block, thread, threads, blocks; } *of_launch; /* blockIdx and so on */
+    char *shared, *shared_end;
+};
 
 static ucontext_t contexts[MOST], scheduler;
 static enum state states[MOST];
@@ -15,12 +24,12 @@ static double values[2][MOST];
 static unsigned char turns[MOST];
 static unsigned running;
 static char *stacks;
-static void (*body)(void **);
+static const struct kernel *body;
 static void **given;
 
 static void start(void)
 {
-    body(given);
+    body->thread(given);
     states[running] = DONE;
     swapcontext(&contexts[running], &scheduler);
 }
@@ -64,15 +73,15 @@ static int released(enum state state, unsigned from, unsigned to)
     return 1;
 }
 
-/* Run all threads of a block; return 1 if some wait for others that never come. */
-int run_block(void (*thread)(void **), void **arguments, unsigned count, int backwards, unsigned *index)
+/* Run all threads of a block that may wait. */
+static enum outcome run_waiting(unsigned count, int backwards)
 {
     if (!stacks)
         stacks = malloc((size_t)MOST * STACK);
     if (!stacks || count > MOST || count % WARP)
-        return 1;
-    body = thread;
-    given = arguments;
+        return WAITS_FOR_EVER;
+    if (body->shared)
+        memset(body->shared, 0xff, body->shared_end - body->shared);
     for (unsigned n = 0; n < count; n++) {
         states[n] = READY;
         turns[n] = 0;
@@ -89,15 +98,58 @@ int run_block(void (*thread)(void **), void **arguments, unsigned count, int bac
             if (states[running] != READY)
                 continue;
             goes_on = 1;
-            *index = running;
+            body->of_launch->thread.x = running;
+            stack = stacks + (size_t)(running + 1) * STACK;
             swapcontext(&scheduler, &contexts[running]);
         }
         if (all_at(DONE, 0, count))
-            return 0;
+            return RAN;
         for (unsigned n = 0; n < count; n += WARP)
             goes_on |= released(AT_EXCHANGE, n, n + WARP);
         goes_on |= released(AT_BARRIER, 0, count);
         if (!goes_on)
-            return 1;
+            return WAITS_FOR_EVER;
     }
+}
+
+/* Run all threads of a block one after the other. */
+static enum outcome run_block(unsigned count, int backwards)
+{
+    stack = __builtin_frame_address(0);
+    for (unsigned n = 0; n < count; n++) {
+        body->of_launch->thread.x = backwards ? count - 1 - n : n;
+        body->thread(given);
+    }
+    return RAN;
+}
+
+static enum outcome run_blocks(unsigned grid, unsigned block, int backwards)
+{
+    enum outcome outcome = RAN;
+    for (unsigned n = 0; n < grid && outcome == RAN; n++) {
+        body->of_launch->block.x = backwards ? grid - 1 - n : n;
+        outcome = body->waits ? run_waiting(block, backwards) : run_block(block, backwards);
+    }
+    return outcome;
+}
+
+/* Run a kernel, which may use `count` arrays and nothing else. */
+enum outcome launch(const struct kernel *kernel, unsigned grid, unsigned block, int backwards, void **arguments,
+                    const struct extent *of_arguments, unsigned count)
+{
+    body = kernel;
+    given = arguments;
+    body->of_launch->threads.x = block;
+    body->of_launch->blocks.x = grid;
+    arrays = of_arguments;
+    count_of_arrays = count;
+    if (!find_globals(body->of_launch))
+        return UNCHECKED;
+    is_reported = 0;
+    getcontext(&after_launch); /* from which an error comes back */
+    if (!is_reported)
+        return run_blocks(grid, block, backwards);
+    report.block = body->of_launch->block.x;
+    report.thread = body->of_launch->thread.x;
+    return REPORTED;
 }

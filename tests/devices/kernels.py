@@ -3,21 +3,13 @@
 The source is used unchanged, except for ``extern "C"``. Threads run one after the other, in reverse in every
 other launch: a kernel whose result depends on the order of its threads gives two different results. Threads
 of a block that wait for each other take turns (`blocks.c`), and a block that waits for ever is an error;
-shared memory is NaN when a block starts.
-Arrays of the fake device have a guard of NaN on both sides: reads out of bounds give NaN, and writes out of
-bounds are detected after the launch.
+shared memory is NaN when a block starts, and so are the fake device's new arrays.
+
+All kernels run under the compiler's sanitizers, of addresses and of undefined behaviour, whose runtime is
+`sanitizers.c`: what is read or written outside of a launch's arrays is an error, before it happens.
 """
 
-import ctypes
-import hashlib
-import itertools
-import os
 import re
-import shutil
-import subprocess
-import tempfile
-import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -26,21 +18,27 @@ from typing import Any
 
 import numpy as np
 
+from tests.devices.building import built
+from tests.devices.launching import loaded, runtime
+
 __all__ = ["compiled", "guarded", "recorded"]
 
-GUARD = 4096  # bytes on either side of an array
+GUARD = 4096  # bytes between an array and the next one, at least
 ALIGNMENT = 256
+SANITIZERS = (
+    "address", "alignment", "bool", "bounds-strict", "float-cast-overflow", "integer-divide-by-zero",
+    "shift", "signed-integer-overflow",
+)  # fmt: skip
 # Without libraries, which the linker would search: the process that loads a module has libm loaded.
+# Accesses are checked by calls, and local arrays by their types alone, so there is no shadow memory. A stack
+# never overflows, because no frame is large.
 FLAGS = (
-    "-O0",
-    "-shared",
-    "-fPIC",
-    "-nostdlib",
-    "-ffp-contract=off",
-    "-Wall",
-    "-Werror",
-    "-Wno-unused-variable",
-)
+    "-O0", "-shared", "-fPIC", "-nostdlib", "-ffp-contract=off",
+    "-Wall", "-Werror", "-Wno-unused-variable", "-Wframe-larger-than=8192",
+    f"-fsanitize={','.join(SANITIZERS)}", "-fno-sanitize-recover=all", "-fsanitize-recover=address",
+    "-fsanitize-sections=shared",
+    "--param=asan-instrumentation-with-call-threshold=0", "--param=asan-stack=0",
+)  # fmt: skip
 
 # Declared here, because to read math.h takes the compiler as long as to compile a kernel.
 MATH = {
@@ -59,17 +57,23 @@ SHIM = """
 #define true 1
 #define false 0
 typedef struct { unsigned int x, y, z; } sizes;
-static sizes blockIdx, threadIdx, blockDim, gridDim;
+static struct { sizes block, thread, threads, blocks; } of_launch;
+#define blockIdx of_launch.block
+#define threadIdx of_launch.thread
+#define blockDim of_launch.threads
+#define gridDim of_launch.blocks
 #define __global__
 #define __device__ static
 #define __umul64hi(a, b) ((unsigned long long)((unsigned __int128)(a) * (b) >> 64))
-"""
-COOPERATING = """
 typedef __SIZE_TYPE__ size_t;
-void *memset(void *, int, size_t);
 void exchange(void *value, size_t size, unsigned int from);
 void wait_for_block(void);
-int run_block(void (*thread)(void **), void **, unsigned int, int, unsigned int *);
+struct kernel {
+    void (*thread)(void **);
+    int waits;
+    void *of_launch;
+    char *shared, *shared_end;
+};
 extern char __start_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_shared[] __attribute__((weak, visibility("hidden")));
 #define __shared__ static __attribute__((section("shared")))
@@ -91,51 +95,16 @@ extern char __stop_shared[] __attribute__((weak, visibility("hidden")));
     taken;                                                             \\
 })
 """
-LAUNCH = """
-int launch_{name}(unsigned int grid, unsigned int block, bool backwards, void **arguments)
-{{
-    gridDim.x = grid;
-    blockDim.x = block;
-    for (unsigned int n = 0; n < grid * block; n++) {{
-        const unsigned int thread = backwards ? grid * block - 1 - n : n;
-        blockIdx.x = thread / block;
-        threadIdx.x = thread % block;
-        {name}({arguments});
-    }}
-    return 0;
-}}
-"""
-BLOCKWISE = """
+LAUNCHED = """
+__attribute__((no_sanitize_address))
 static void thread_of_{name}(void **arguments) {{ {name}({arguments}); }}
-int launch_{name}(unsigned int grid, unsigned int block, bool backwards, void **arguments)
-{{
-    gridDim.x = grid;
-    blockDim.x = block;
-    for (unsigned int n = 0; n < grid; n++) {{
-        blockIdx.x = backwards ? grid - 1 - n : n;
-        if (__start_shared)
-            memset(__start_shared, 0xff, __stop_shared - __start_shared);
-        if (run_block(thread_of_{name}, arguments, block, backwards, &threadIdx.x))
-            return 1;
-    }}
-    return 0;
-}}
+const struct kernel kernel_{name} = {{
+    thread_of_{name}, {waits}, &of_launch, __start_shared, __stop_shared
+}};
 """
 HEAD = re.compile(r"__global__ void (?=\w+\()")
 HEADER = re.compile(r"(\w+)\(([^)]*)\)")
-_arrays: dict[int, tuple[int, int]] = {}  # where, in the memory at an address, the array starts and stops
-_launches = itertools.count()
-_one_at_a_time = threading.Lock()
 _recorded: dict[str, None] | None = None  # the text of modules, while it is all that is wanted
-
-
-@cache
-def compiler() -> str:
-    """Return the path of a C compiler; without one generated code cannot be tested."""
-    found = next(filter(None, map(shutil.which, (os.environ.get("CC", "cc"), "cc", "gcc", "clang"))), None)
-    if found is None:
-        raise RuntimeError("the tests of generated kernels need a C compiler: install gcc, or set CC")
-    return found
 
 
 @contextmanager
@@ -158,57 +127,20 @@ def compiled(source: str, names: Sequence[str]) -> list[Callable[..., None]]:
     if _recorded is not None:
         _recorded[source] = None
         return [_refuse for _ in names]
-    library = ctypes.CDLL(_library(source))
-    return [_kernel(getattr(library, f"launch_{name}")) for name in names]
+    return loaded(_library(source), names)
 
 
 @cache
-def _library(source: str) -> str:
-    launchers = [_launcher(kernel) for kernel in HEAD.split(source)[1:]]
-    text = "".join([SHIM, COOPERATING, DECLARATIONS, source.replace('extern "C" ', ""), *launchers])
-    if any("run_block" in launcher for launcher in launchers):
-        _load_blocks()
-    return _built(text, FLAGS)
+def _library(source: str) -> Path:
+    parts = [SHIM, DECLARATIONS, source.replace('extern "C" ', "")]
+    return built("".join(parts + [_launched(kernel) for kernel in HEAD.split(source)[1:]]), FLAGS, runtime())
 
 
-def _launcher(kernel: str) -> str:
-    """Return the function that launches a kernel, of which the text after ``__global__ void`` is given."""
+def _launched(kernel: str) -> str:
+    """Return what `blocks.c` needs of a kernel, of which the text after ``__global__ void`` is given."""
     name, parameters = HEADER.match(kernel).groups()
     waits = "__sync" in kernel or "__shfl" in kernel
-    return (BLOCKWISE if waits else LAUNCH).format(name=name, arguments=_arguments(parameters))
-
-
-@cache
-def _load_blocks() -> None:
-    """Make the functions of `blocks.c` known to the modules that are loaded from now on."""
-    text = Path(__file__).with_name("blocks.c").read_text()
-    ctypes.CDLL(_built(text, ("-O1", "-shared", "-fPIC", "-Wall", "-Werror")), mode=ctypes.RTLD_GLOBAL)
-
-
-def _built(text: str, flags: Sequence[str]) -> str:
-    """Return the path of the library that is compiled from a text."""
-    digest = hashlib.sha256("\0".join([text, compiler(), *flags]).encode()).hexdigest()
-    path = _folder() / f"{digest}.so"
-    if not path.exists():
-        with tempfile.TemporaryDirectory(dir=_folder()) as folder:
-            code, made = Path(folder, "module.c"), Path(folder, "module.so")
-            code.write_text(text)
-            command = [compiler(), *flags, "-o", str(made), str(code)]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                raise RuntimeError(f"a generated module does not compile:\n{done.stderr}\n{text}")
-            made.replace(path)
-    return str(path)
-
-
-@cache
-def _folder() -> Path:
-    made = tempfile.TemporaryDirectory(prefix="sknet-kernels-")
-    _kept.append(made)
-    return Path(made.name)
-
-
-_kept: list[tempfile.TemporaryDirectory[str]] = []
+    return LAUNCHED.format(name=name, arguments=_arguments(parameters), waits=int(waits))
 
 
 def _arguments(parameters: str) -> str:
@@ -217,42 +149,12 @@ def _arguments(parameters: str) -> str:
     return ", ".join(f"({kind})arguments[{i}]" for i, kind in enumerate(types))
 
 
-def _kernel(launch: Any) -> Callable[..., None]:
-    launch.argtypes = [ctypes.c_uint, ctypes.c_uint, ctypes.c_bool, ctypes.POINTER(ctypes.c_void_p)]
-    launch.restype = ctypes.c_int
-
-    def run(grid: tuple[int, ...], block: tuple[int, ...], arrays: Sequence[np.ndarray]) -> None:
-        addresses = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
-        with _one_at_a_time:
-            if launch(grid[0], block[0], next(_launches) % 2 == 1, addresses):
-                raise RuntimeError("threads of a block wait for others that never come")
-        for memory in {id(base): base for base in map(_memory, arrays) if base is not None}.values():
-            _check(memory)
-
-    return run
-
-
 def guarded(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return an array of NaN between two guards."""
+    """Return an array of NaN that is far from all others."""
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.full(nbytes + 2 * GUARD + ALIGNMENT, 0xFF, np.uint8)
-    address = memory.ctypes.data
-    start = GUARD + -(address + GUARD) % ALIGNMENT
-    _arrays[address] = start, start + nbytes
-    weakref.finalize(memory, _arrays.pop, address)
-    found: np.ndarray = memory[start : start + nbytes].view(dtype).reshape(shape)
+    memory = np.empty(nbytes + 2 * GUARD + ALIGNMENT, np.uint8)
+    start = GUARD + -(memory.ctypes.data + GUARD) % ALIGNMENT
+    values = memory[start : start + nbytes]
+    values[:] = 0xFF
+    found: np.ndarray = values.view(dtype).reshape(shape)
     return found
-
-
-def _memory(array: np.ndarray) -> np.ndarray | None:
-    """Return the guarded memory that an array is a view of."""
-    base = array
-    while isinstance(base.base, np.ndarray):
-        base = base.base
-    return base if base.ctypes.data in _arrays else None
-
-
-def _check(memory: np.ndarray) -> None:
-    start, stop = _arrays[memory.ctypes.data]
-    if memory[:start].min() < 0xFF or memory[stop:].min() < 0xFF:
-        raise RuntimeError("a kernel has written outside of its arrays")

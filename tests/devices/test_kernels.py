@@ -9,8 +9,8 @@ HEAD = 'extern "C" __global__ void map0(const float *x, float *y)'
 LOOP = "for (unsigned int i = blockIdx.x * blockDim.x + threadIdx.x; i < 10; i += gridDim.x * blockDim.x)"
 
 
-def kernel(body):
-    [found] = kernels.compiled(f"{HEAD}\n{{\n{body}\n}}\n", ["map0"])
+def kernel(body, before=""):
+    [found] = kernels.compiled(f"{before}{HEAD}\n{{\n{body}\n}}\n", ["map0"])
     return found
 
 
@@ -26,18 +26,6 @@ def test_every_element_is_computed_whatever_the_number_of_threads(grid, block):
     for _ in range(2):
         kernel(LOOP + " y[i] = 2.0f * x[i];")((grid,), (block,), (x, y))
         np.testing.assert_array_equal(y, 2 * x)
-
-
-@pytest.mark.parametrize("place", ["i + 1", "(int)i - 1"])
-def test_writing_out_of_bounds_is_detected(place):
-    with pytest.raises(RuntimeError, match="a kernel has written outside of its arrays"):
-        kernel(LOOP + f" y[{place}] = 1.0f;")((1,), (4,), arrays())
-
-
-def test_reading_out_of_bounds_gives_nan():
-    x, y = arrays()
-    kernel(LOOP + " y[i] = x[i + 1];")((1,), (4,), (x, y))
-    np.testing.assert_array_equal(y, [*range(1, 10), np.nan])
 
 
 def test_race_conditions_give_two_results():

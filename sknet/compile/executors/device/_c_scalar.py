@@ -10,7 +10,7 @@ from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._expressions import computing_dtype, parsed, used
 from sknet.core import SCALAR_FUNCTIONS
 
-__all__ = ["UntranslatableError", "cast", "literal", "needed", "translated", "type_of"]
+__all__ = ["UntranslatableError", "arithmetic", "cast", "literal", "needed", "translated", "type_of"]
 
 # C types by dtype; plain C has none for half precision, which is left to the backend's own functions.
 TYPES = {
@@ -20,10 +20,11 @@ TYPES = {
 }  # fmt: skip
 
 OPERATORS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
+    ast.Div: "/", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
     ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.And: "&&", ast.Or: "||", ast.USub: "-", ast.Not: "!",
     ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
+WRAPPING = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 
 
 class UntranslatableError(Exception):
@@ -125,6 +126,37 @@ def cast(x: Variable, name: str, dtype: Any) -> str:
     return name if x.dtype == dtype else f"({type_of(dtype)}){name}"
 
 
+def arithmetic(operator: str, x: str, y: str, dtype: np.dtype[Any]) -> str:
+    """Return a sum, a difference or a product.
+
+    Integers wrap around, as in NumPy: C does not define what signed numbers are that overflow, which those
+    of fewer bits than an ``int`` become, too.
+
+    Parameters
+    ----------
+    operator : {"+", "-", "*"}
+        What is computed.
+    x, y : str
+        Names, or texts in parentheses.
+    dtype : dtype
+        Of both, and of the result.
+
+    Returns
+    -------
+    str
+        An expression, whose type is an ``int`` where the dtype has fewer bits.
+
+    Examples
+    --------
+    >>> arithmetic("+", "x", "y", np.dtype("float32")), arithmetic("+", "x", "y", np.dtype("int64"))
+    ('x + y', '(long long)((unsigned long long)x + (unsigned long long)y)')
+    """
+    if dtype.kind not in "iu" or (dtype.kind == "u" and dtype.itemsize >= 4):
+        return f"{x} {operator} {y}"
+    kind = "int" if dtype.itemsize < 4 else type_of(dtype)
+    return f"({kind})((unsigned {kind}){x} {operator} (unsigned {kind}){y})"
+
+
 class _Translator:
     """Translates a Python expression tree to C."""
 
@@ -145,8 +177,13 @@ class _Translator:
     def _operation(self, node: ast.expr) -> str:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
             return self._call("pow", [node.left, node.right])
+        if isinstance(node, ast.BinOp) and type(node.op) in WRAPPING:
+            operator, left, right = WRAPPING[type(node.op)], self.text(node.left), self.text(node.right)
+            return arithmetic(operator, left, right, self._dtype)
         if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
             return f"{self.text(node.left)} {OPERATORS[type(node.op)]} {self.text(node.right)}"
+        if isinstance(node, ast.UnaryOp) and type(node.op) is ast.USub and self._dtype.kind == "i":
+            return arithmetic("-", "0", self.text(node.operand), self._dtype)
         if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
             return f"{OPERATORS[type(node.op)]}{self.text(node.operand)}"
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in OPERATORS:
@@ -176,6 +213,8 @@ class _Translator:
         texts = [self.text(x) for x in arguments]
         if name == "abs" and self._dtype.kind == "u":
             return texts[0]
+        if name == "abs" and self._dtype.kind == "i":
+            return f"({texts[0]} < 0 ? {arithmetic('-', '0', texts[0], self._dtype)} : {texts[0]})"
         found = SCALAR_FUNCTIONS[name].in_c(texts, self._dtype)
         if found is None:
             raise UntranslatableError(f"{name} in {self._dtype}")

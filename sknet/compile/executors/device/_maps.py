@@ -18,6 +18,7 @@ from sknet.compile._plan import Plan
 from sknet.compile.executors._writer import registry
 from sknet.compile.executors.device._c_scalar import (
     UntranslatableError,
+    arithmetic,
     cast,
     literal,
     needed,
@@ -388,7 +389,8 @@ def _subtract_at(w: MapWriter, equation: Equation) -> str:
     x, g, positions = equation.operands
     length, dtype = equation.output.shape[-1], equation.output.dtype
     before, less = cast(x, w.element(x), dtype), cast(g, _row(w, g, length), dtype)
-    return f"{_row(w, positions, length)} == i ? {before} - {less} : {before}"
+    changed = arithmetic("-", before, less, dtype)
+    return f"{_row(w, positions, length)} == i ? {changed} : {before}"
 
 
 @special("uniform_draws")

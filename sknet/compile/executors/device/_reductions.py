@@ -19,7 +19,7 @@ import numpy as np
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile._plan import Plan
-from sknet.compile.executors.device._c_scalar import UntranslatableError, cast, literal, type_of
+from sknet.compile.executors.device._c_scalar import UntranslatableError, arithmetic, cast, literal, type_of
 from sknet.compile.executors.device._cooperation import Loop, Reducer, Section, Total
 from sknet.compile.executors.device._maps import Kernel, Line, MapWriter, is_narrow, live, position
 from sknet.compile.executors.device._schedules import WARP, Schedule, pieces_of_all, schedule
@@ -32,9 +32,8 @@ __all__ = [
 
 # How an element b is taken into a total a. The extremum of NaN and a number is NaN, as in NumPy.
 TAKEN = {
-    "sum": "{a} + {b}", "prod": "{a} * {b}", "any": "{a} || {b}", "all": "{a} && {b}",
+    "sum": "+", "prod": "*", "sum_squares": "+", "matmul": "+", "any": "{a} || {b}", "all": "{a} && {b}",
     "max": "{b} > {a} ? {b} : {a}", "min": "{b} < {a} ? {b} : {a}",
-    "sum_squares": "{a} + {b}", "matmul": "{a} + {b}",
 }  # fmt: skip
 OF_PRODUCTS = ("matmul", "sum_squares")  # of vectors, and of all elements of some arrays with themselves
 INDEX = re.compile(r"\bi\b")
@@ -125,6 +124,8 @@ def total_of(equation: Equation, register: str, partial: str = "") -> Total:
     """Return how a reduction is computed in a register, and stored in an array if it is not complete."""
     name, dtype = equation.primitive.name, equation.output.dtype
     taken, held = TAKEN[name], _held(dtype)
+    if "{" not in taken:
+        taken = arithmetic(taken, "{a}", "{b}", held)
     if name in ("max", "min") and dtype.kind == "f":
         taken = taken.replace(" ?", " || {b} != {b} ?")
     converted = "" if held == dtype else f"({type_of(dtype)})"
@@ -309,7 +310,8 @@ class _Writer:
         loops = []
         for (first, *second), (number, length) in zip(factors, divided, strict=True):
             body = [self._factor("x", first, dtype), *[self._factor("y", y, dtype) for y in second]]
-            loops.append(Loop(first.size, body, ["x * y" if second else "x * x"], number, length))
+            product = arithmetic("*", "x", "y" if second else "x", dtype)
+            loops.append(Loop(first.size, body, [product], number, length))
         planned = Schedule("block", 1, _blocks(divided), 0)
         return _Part([equation], loops, 1, planned, self._read(equation.variables))
 
