@@ -4,7 +4,6 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +18,14 @@ from sknet.engine.step import advance, follow_schedules, per_output
 from sknet.optim.schedules import Progress
 
 if TYPE_CHECKING:
-    from sknet.compile.executors.native import NativeRun, Runner
+    from sknet.compile.executors.native import NativeRun, Runner, Turns
     from sknet.engine._model import Model
 
 __all__ = ["NativeSteps"]
 
 MOST_STEPS = 1 << 15  # per block
-LEAST_STEPS = 1 << 8  # for which a run has room, since several epochs may be one block
 MOST_TOGETHER = 1 << 16  # outputs of the epochs of one call, which are in the cache when they are scored
+MOST_TURNS = 1 << 20  # bytes of their instructions
 SHORT = 0.005  # seconds of steps by NumPy's plan that are not worth writing instructions for
 
 
@@ -91,8 +90,7 @@ class NativeSteps(CompiledSteps):
             )
             data = self._window.room if self._window else batches.X, batches.y, batches.weight
             try:
-                most = min(max(batches.n_batches, LEAST_STEPS), MOST_STEPS)
-                run = native.NativeRun(parts, data, self.check_finite, most)
+                run = native.NativeRun(parts, data, self.check_finite, min(batches.n_batches, MOST_STEPS))
             except native.UnsupportedError:
                 self._runs[n_rows] = None
             else:
@@ -120,14 +118,14 @@ class NativeSteps(CompiledSteps):
         if not (plain and self._is_ready()):
             return 1
         parts = self._parts_of_epoch()
-        if any(self._run_for(n_rows) is None for _, n_rows, _ in parts):
+        runs = [run for _, n_rows, _ in parts if (run := self._run_for(n_rows)) is not None]
+        if len(runs) < len(parts):
             return 1
-        each = batches.n_samples * max(1, math.prod(self._output.shape[1:]))
-        found: int = min(
-            most, int(SECONDS / (batches.n_batches * self._per_native_step)), MOST_TOGETHER // each
-        )
-        if len(parts) == 1:
-            found = min(found, LEAST_STEPS // batches.n_batches)
+        outputs = batches.n_samples * max(1, math.prod(self._output.shape[1:]))
+        seconds = batches.n_batches * self._per_native_step
+        found: int = min(most, int(SECONDS / seconds), MOST_TOGETHER // outputs)
+        if len(runs) > 1:
+            found = min(found, MOST_TURNS // sum(run.nbytes for run in runs))
         return max(1, found)
 
     def _parts_of_epoch(self) -> list[tuple[int, int, int]]:
@@ -136,33 +134,37 @@ class NativeSteps(CompiledSteps):
         return [each for each in ((0, self.batches.size, whole), (whole, left, 1)) if each[1] and each[2]]
 
     def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
-        batches, parts = self.batches, self._parts_of_epoch()
+        batches = self.batches
         hyper = [self._programs.optimizer.hyper_table(each, batches.n_batches) for each in progress]
         chosen = batches.chosen
         rows = np.ascontiguousarray(orders.reshape(-1), np.int64)
         places = (rows if chosen is None else np.asarray(chosen, np.int64)[rows]), rows
         shape, dtype = self._output.shape[1:], self._output.dtype
         outputs = np.empty((rows.size, *shape), dtype) if scored else None
-        if len(parts) == 1:  # one call for all epochs
-            hyper, parts = [np.concatenate(hyper)], [(0, parts[0][1], len(orders) * batches.n_batches)]
-        before = progress[0].step
-        losses, counter, started = [], before, time.perf_counter()
-        for epoch, (first, n_rows, steps) in product(range(len(hyper)), parts):
-            run = self._run_for(n_rows)
-            assert run is not None
-            start = epoch * batches.n_samples + first * batches.size
-            room = None if outputs is None else outputs[start:]
-            done = run.run(places, start, hyper[epoch][first : first + steps], counter, room)
-            losses.append(self._losses_of(run, done))
-            counter += done
-            if done < steps:
-                break
-        self._per_native_step = max((time.perf_counter() - started) / max(counter - before, 1), 1e-7)
-        self._left -= counter - before
-        return np.concatenate(losses), None if outputs is None else outputs.reshape((*orders.shape, *shape))
+        started, before = time.perf_counter(), progress[0].step
+        terms = native.run_turns(self._turns(len(orders)), places, np.concatenate(hyper), before, outputs)
+        self._per_native_step = max((time.perf_counter() - started) / max(len(terms), 1), 1e-7)
+        self._left -= len(terms)
+        losses = self._losses_of(terms)
+        return losses, None if outputs is None else outputs.reshape((*orders.shape, *shape))
 
-    def _losses_of(self, run: "NativeRun", done: int) -> Any:
-        terms = run.losses[:done].astype(np.float64)
+    def _turns(self, n_epochs: int) -> list["Turns"]:
+        """Return the turns of full batches and of a shorter last one."""
+        batches, parts = self.batches, self._parts_of_epoch()
+        n_turns = n_epochs if len(parts) > 1 else 1  # full batches alone go on from epoch to epoch
+        epochs = np.arange(n_turns)
+        found = []
+        for first, n_rows, steps in parts:
+            run = self._runs[n_rows]
+            assert run is not None
+            firsts = epochs * batches.n_batches + first
+            starts = epochs * batches.n_samples + first * batches.size
+            found.append(native.Turns(run, firsts, starts, steps * (n_epochs // n_turns)))
+        return found
+
+    def _losses_of(self, terms: np.ndarray) -> Any:
+        """Return the losses of steps whose losses and penalties are given."""
+        terms = terms.astype(np.float64)
         losses: Any = terms[:, 0]
         return per_output(self.model, losses, self._output) + terms[:, 1]
 
@@ -208,7 +210,7 @@ class NativeSteps(CompiledSteps):
         self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
         self._left -= done
         advance(model, {name: untrained[name].copy() for name in model.buffers}, done)
-        return Block(self._losses_of(run, done), done * run.rows)
+        return Block(self._losses_of(run.losses[:done]), done * run.rows)
 
     def _orders_of(self, order: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the orders of rows of X, and of y and weight, in this epoch."""

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from sknet.compile.executors.native._native_passes import native_passes
     from sknet.compile.executors.native._run import NativeRun, Parts
     from sknet.compile.executors.native._table_rows import Codes, Field
+    from sknet.compile.executors.native._turns import Turns, run_turns
 else:
     __getattr__ = _Names(
         {
             "sknet.compile.executors.native._native_passes": ("native_passes",),
             "sknet.compile.executors.native._run": ("NativeRun", "Parts"),
             "sknet.compile.executors.native._table_rows": ("Codes", "Field"),
+            "sknet.compile.executors.native._turns": ("Turns", "run_turns"),
         }
     ).into(globals())
 
@@ -34,10 +36,12 @@ __all__ = [
     "NativeRun",
     "Parts",
     "Runner",
+    "Turns",
     "UnsupportedError",
     "has_numba",
     "native_passes",
     "pass_runner",
     "row_runner",
+    "run_turns",
     "runner",
 ]

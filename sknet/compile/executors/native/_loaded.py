@@ -95,7 +95,7 @@ class Runner:
     Attributes
     ----------
     steps : callable or None
-        ``steps(address, length, scratch, count, counter)``; None until it has been loaded or compiled.
+        The function, by default ``steps(address, n_turns)``; None until it has been loaded or compiled.
     """
 
     def __init__(self, written: Callable[[], tuple[str, int]] | None = None) -> None:

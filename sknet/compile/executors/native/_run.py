@@ -7,14 +7,14 @@ import numpy as np
 
 from sknet.compile.executors.native._arithmetic import squared
 from sknet.compile.executors.native._host import HostCalls
-from sknet.compile.executors.native._instructions import Kind, Tape
+from sknet.compile.executors.native._instructions import TURN, Kind, Tape
 from sknet.compile.executors.native._loaded import UnsupportedError, runner
 from sknet.compile.executors.native._moves import copied, gathered
 from sknet.compile.executors.native._recorded import Call, recorded
 from sknet.compile.executors.native._rules import translated
 from sknet.compile.executors.native._together import joined
 
-__all__ = ["NativeRun", "Parts"]
+__all__ = ["Memory", "NativeRun", "Parts"]
 
 SOURCE, ROWS, TARGET = 2, 5, 6  # fields of a copy
 
@@ -36,6 +36,27 @@ class Parts(NamedTuple):
     update: Any
     flat_gradient: np.ndarray
     numbers: np.ndarray
+
+
+class Memory(NamedTuple):
+    """What the steps of a call read and write, besides the memory of their programs.
+
+    Attributes
+    ----------
+    orders : tuple of two ndarray of int64
+        The order of the rows of X, and of those of y and weight; C-contiguous.
+    numbers : ndarray of shape (n_steps, n_numbers)
+        The update's numbers, for each step.
+    losses : ndarray of shape (n_steps, 2)
+        Loss and penalty of each step.
+    outputs : ndarray of shape (n_rows, ...) or None
+        The raw outputs before the updates; None to skip them.
+    """
+
+    orders: tuple[np.ndarray, np.ndarray]
+    numbers: np.ndarray
+    losses: np.ndarray
+    outputs: np.ndarray | None
 
 
 class NativeRun:
@@ -75,8 +96,7 @@ class NativeRun:
         self._tape, self._of_data, self._host = Tape(), Tape(), HostCalls()
         slots, result = parts.gradient.slots, parts.gradient.result
         self.rows = slots.y.shape[0]
-        self.losses = np.zeros((most, 2), parts.flat_gradient.dtype)
-        self._numbers = np.zeros((most, parts.numbers.size), parts.numbers.dtype)
+        self.losses, self._numbers = self.tables(most)
         pairs = self._pairs(data)
         self._gathers = [self._write_gather(*pair) for pair in pairs]
         # What instructions depend on that read an array.
@@ -88,20 +108,24 @@ class NativeRun:
         self._write_calls(recorded(parts.gradient))
         if check:
             self._write_check(result)
+        first = len(self._tape.rows)
         for i, x in enumerate((result.data, result.penalty)):
             self._write_copy(x, self.losses[0, i : i + 1].reshape(x.shape), (0, 0, self.losses.strides[0]))
+        self._gives_losses = slice(first, len(self._tape.rows))
         room = np.zeros(result.output.shape, result.output.dtype)
         self._outputs = self._write_copy(result.output, room, (0, 0, room.nbytes))
-        self._room, self._gives_outputs = room.ctypes.data, True
+        self._room, self._has_outputs = room.ctypes.data, True
         self._of_gradient = self._host.count
-        self._write_copy(self._numbers[0], parts.numbers, (0, self._numbers.strides[0], 0))
+        self._takes_numbers = self._write_copy(
+            self._numbers[0], parts.numbers, (0, self._numbers.strides[0], 0)
+        )
         self._write_calls(recorded(parts.update))
         for name, value in result.changed.items():
             self._write_copy(value, slots.untrained[name])
         self._program, self._scratch = self._tape.finished(), np.zeros(8, np.int64)
-        self._room_of_loops = self._scratch.ctypes.data
         self._offsets = self._program[self._outputs, TARGET] - self._room
-        self._place = self._program.ctypes.data
+        self._turn = np.array([self._turn_of(self._program.ctypes.data, 0, 0)], np.int64)
+        self._place = self._turn.ctypes.data
         self._steps: Callable[..., int] | None = None  # once it is loaded
 
     # -- instructions -------------------------------------------------------------------------
@@ -207,13 +231,85 @@ class NativeRun:
         self._numbers[:count] = hyper
         if self._orders is None or self._orders[0] is not orders:
             self._orders = orders, orders[0].ctypes.data, orders[1].ctypes.data
-        program[self._of_inputs, ROWS] = self._orders[1] + 8 * start
-        program[self._of_targets, ROWS] = self._orders[2] + 8 * start
-        if outputs is not None:
-            program[self._outputs, TARGET] = self._offsets + outputs.ctypes.data
-        if self._gives_outputs != (outputs is not None):
-            self._gives_outputs = outputs is not None
-            program[self._outputs, 0] = Kind.COPY if self._gives_outputs else Kind.NOTHING
-        done = steps(self._place, len(program), self._room_of_loops, count, counter)
-        self._host.check(self._of_gradient)
+        self._point(program, self._orders[1] + 8 * start, self._orders[2] + 8 * start)
+        self._give_outputs(program, None if outputs is None else outputs.ctypes.data)
+        self._turn[0, 3:] = count, counter
+        done = steps(self._place, 1)
+        self.check()
         return done
+
+    def check(self) -> None:
+        """Raise what a call of NumPy has raised, unless NumPy repeats the step."""
+        self._host.check(self._of_gradient)
+
+    def _point(self, program: np.ndarray, of_inputs: Any, of_targets: Any) -> None:
+        """Let instructions read the rows whose numbers are at these addresses."""
+        program[..., self._of_inputs, ROWS] = of_inputs
+        program[..., self._of_targets, ROWS] = of_targets
+
+    def _give_outputs(self, program: np.ndarray, address: Any) -> None:
+        """Let instructions write outputs to an address; None to skip them."""
+        if address is not None:
+            program[..., self._outputs, TARGET] = self._offsets + address
+        if self._has_outputs != (address is not None):
+            self._has_outputs = address is not None
+            kind = Kind.COPY if self._has_outputs else Kind.NOTHING
+            program[..., self._outputs, 0] = self._program[self._outputs, 0] = kind
+
+    def _turn_of(self, program: int, steps: int, counter: int) -> tuple[int, ...]:
+        return program, len(self._program), self._scratch.ctypes.data, steps, counter
+
+    # -- in turn with other runs --------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the instructions, of which each turn has its own."""
+        return self._program.nbytes
+
+    def tables(self, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return room for losses and penalties of some steps, and for their numbers."""
+        flat, numbers = self._parts.flat_gradient, self._parts.numbers
+        return np.zeros((n_steps, 2), flat.dtype), np.zeros((n_steps, numbers.size), numbers.dtype)
+
+    def turns(
+        self, firsts: np.ndarray, starts: np.ndarray, steps: int, memory: Memory, counter: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return turns of this run among those of a call.
+
+        Parameters
+        ----------
+        firsts, starts : ndarray of shape (n_turns,), dtype=int64
+            The first step of each turn among those of the call, and the position of its first row in the
+            orders.
+        steps : int
+            Steps of each turn.
+        memory : Memory
+            What the steps of the call read and write.
+        counter : int
+            Number of steps before the call.
+
+        Returns
+        -------
+        table : ndarray of shape (n_turns, TURN), dtype=int64
+            What native code is called with.
+        program : ndarray
+            What the table points to.
+        """
+        program = np.repeat(self._program[np.newaxis], len(firsts), axis=0)
+        steps_before, rows_before = firsts[:, np.newaxis], starts[:, np.newaxis]
+        self._point(program, *[x.ctypes.data + 8 * rows_before for x in memory.orders])
+        for mine, shared, place, field in (
+            (self.losses, memory.losses, self._gives_losses, TARGET),
+            (self._numbers, memory.numbers, self._takes_numbers, SOURCE),
+        ):
+            moved = shared.ctypes.data - mine.ctypes.data
+            program[:, place, field] += moved + steps_before * shared.strides[0]
+        outputs = memory.outputs
+        self._give_outputs(
+            program, None if outputs is None else outputs.ctypes.data + rows_before * outputs.strides[0]
+        )
+        table = np.empty((len(firsts), TURN), np.int64)
+        table[:] = self._turn_of(program.ctypes.data, steps, counter)
+        table[:, 0] += np.arange(len(firsts)) * program.strides[0]
+        table[:, 4] += firsts
+        return table, program

@@ -6,7 +6,7 @@ instruction mean.
 
 from collections.abc import Mapping
 
-from sknet.compile.executors.native._instructions import CONVERTED, WIDTH, Kind, Spread
+from sknet.compile.executors.native._instructions import CONVERTED, TURN, WIDTH, Kind, Spread
 from sknet.compile.executors.native._kernels import (
     BOUNDS,
     CONVERSIONS,
@@ -23,7 +23,7 @@ from sknet.compile.executors.native._kernels import (
 
 __all__ = ["ARGUMENTS", "RUNNER"]
 
-ARGUMENTS = 5  # address and number of instructions, address of eight integers, how many steps, and the first
+ARGUMENTS = 2  # address and number of turns: rows of integers, see `TURN`
 
 REALS = (("float32", 4), ("float64", 8))
 WORDS = (("uint32", 4), ("uint64", 8))
@@ -137,13 +137,25 @@ def _body() -> str:
 TAIL = f"""
 
 @kernel
-def steps(start, length, room, count, counter):
+def turn(start, length, room, count, counter):
     program, scratch = carray(pointer(start), (length, {WIDTH}), int64), carray(pointer(room), 8, int64)
     for b in range(count):
         for i in range(length):
             one, base = program[i], start + i * {8 * WIDTH}
             kind = one[0]
 {_body()}    return count
+
+
+@kernel
+def steps(start, length):  # up to the first step that fails; returns their number
+    turns, done = carray(pointer(start), (length, {TURN}), int64), 0
+    for i in range(length):
+        count = turns[i, 3]
+        reached = turn(turns[i, 0], turns[i, 1], turns[i, 2], count, turns[i, 4])
+        done += reached
+        if reached < count:
+            break
+    return done
 
 """
 

@@ -34,7 +34,8 @@ PAIRS = [
 def carried_out(tape):
     """Execute the instructions of a tape once; return how often they succeeded."""
     program, scratch = tape.finished(), np.zeros(8, np.int64)
-    return runner().steps(program.ctypes.data, len(program), scratch.ctypes.data, 1, 0)
+    turn = np.array([program.ctypes.data, len(program), scratch.ctypes.data, 1, 0])
+    return runner().steps(turn.ctypes.data, 1)
 
 
 def run(*calls):
