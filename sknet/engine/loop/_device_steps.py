@@ -250,7 +250,7 @@ def step_function(
         weight: Tensor | None,
         key: Any = None,
     ) -> DeviceOutputs:
-        found = evaluate(flat, None, untrained, X, y, weight, counter, key)
+        found = evaluate(flat, None, untrained, X, y, weight, counter, key=key)
         data, penalty, changed = found.data, found.penalty, found.changed
         if check_finite:
             # The parameters, too: NaN in them need not reach the loss (a ReLU in a product makes 0 of it).

@@ -160,7 +160,7 @@ def _form_of(model: "Model", batches: Batches) -> Hashable | None:
     if any(type(array) is not np.ndarray for array in arrays):
         return None
     optimizer = model.optimizer.in_steps()
-    known = structure_of(model.module, model.loss_function, model.alpha, optimizer)
+    known = structure_of(model.module, model.loss_function, bool(model.alpha), optimizer)
     if known is None:
         return None
     return (

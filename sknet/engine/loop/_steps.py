@@ -202,6 +202,8 @@ class CompiledSteps(Steps):
         """Go on with another model of the same structure, whose memory is copied to and from the buffers."""
         self.model = model
         self._programs.lend(model)
+        for program in self._by_rows.values():
+            self._programs.renew(program)
         self._gradient = Gradient(model.memory.layout, self._programs.gradient, {})
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
         self.rebind(batches, planned)

@@ -59,7 +59,12 @@ def checked_targets(model: "Model", y: Any, sample_weight: Any) -> Checked:
 
 
 def batch_terms(
-    model: "Model", output: Tensor, y: Any, sample_weight: Any, parameters: Iterable[Tensor] | None = None
+    model: "Model",
+    output: Tensor,
+    y: Any,
+    sample_weight: Any,
+    parameters: Iterable[Tensor] | None = None,
+    strength: "_objective.Strength | None" = None,
 ) -> Terms:
     """Return the two terms of the objective: mean loss, and L2 penalty or None.
 
@@ -71,6 +76,8 @@ def batch_terms(
         As for `Model.loss`.
     parameters : iterable of Tensor, default=None
         Parameters to penalize if they have two or more axes; None for the model's trained parameters.
+    strength : Strength, default=None
+        The strength of the penalty; None for the model's, as a constant.
 
     Returns
     -------
@@ -83,8 +90,9 @@ def batch_terms(
     y = as_operand(model, y)
     if parameters is None:
         parameters = [p for _, p in model.module.own_parameters() if p.requires_grad] if model.alpha else ()
+    strength = _objective.Strength(model.alpha) if strength is None else strength
     try:
-        return _objective.terms(model.loss_function, model.alpha, output, y, weight, parameters)
+        return _objective.terms(model.loss_function, strength, output, y, weight, parameters)
     except ValueError as error:
         note_last_layer(error, model.module)
         raise

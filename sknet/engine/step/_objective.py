@@ -9,7 +9,7 @@ from sknet.core import Tensor
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
-__all__ = ["as_reported", "mean_term", "per_output", "terms"]
+__all__ = ["Strength", "as_reported", "mean_term", "per_output", "terms"]
 
 
 class Mean(NamedTuple):
@@ -78,8 +78,48 @@ def _by_position(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> Mean:
     return Mean(mean, total / positions, divisor / positions)
 
 
+class Strength:
+    """The strength of the penalty: half of `alpha`, divided by the total weight of a batch.
+
+    A program that reads it from a slot does not depend on `alpha`. As long as the total weight is a number,
+    the host divides by it.
+
+    Parameters
+    ----------
+    alpha : float
+        The hyperparameter.
+    slot : Tensor of shape (), default=None
+        Where the strength is read from, if `alpha` is not 0; None for a constant.
+
+    Attributes
+    ----------
+    divisor : int
+        What the slot's value has to be divided by.
+    """
+
+    def __init__(self, alpha: float, slot: Tensor | None = None) -> None:
+        self._alpha, self._slot, self.divisor = alpha, slot, 1
+
+    def __bool__(self) -> bool:
+        return bool(self._alpha)
+
+    def over(self, total: Any) -> Any:
+        """Return the strength for a total weight."""
+        if self._slot is None:
+            return 0.5 * self._alpha / total
+        if isinstance(total, Tensor):
+            return self._slot / total
+        self.divisor = total
+        return self._slot
+
+
 def terms(
-    loss: Loss, alpha: float, output: Tensor, y: Tensor, weight: Tensor | None, parameters: Iterable[Tensor]
+    loss: Loss,
+    strength: Strength,
+    output: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    parameters: Iterable[Tensor],
 ) -> tuple[Tensor, Tensor | None]:
     """Return the two terms of the objective: the mean loss, and the penalty or None.
 
@@ -87,10 +127,10 @@ def terms(
     over parameters with two or more axes, so not over biases.
     """
     data, _, total = mean_term(loss, output, y, weight)
-    penalized = [p for p in parameters if p.ndim >= 2] if alpha else []
+    penalized = [p for p in parameters if p.ndim >= 2] if strength else []
     if not penalized:
         return data, None
-    return data, ops.sum_squares(*penalized) * (0.5 * alpha / total)
+    return data, ops.sum_squares(*penalized) * strength.over(total)
 
 
 def as_reported(

@@ -14,6 +14,7 @@ from sknet.device import backend, device_of
 from sknet.engine.state import arguments, each_input, structure_of
 from sknet.engine.step._batch_terms import batch_as_reported, batch_terms
 from sknet.engine.step._checks import check_output
+from sknet.engine.step._objective import Strength
 from sknet.engine.step._parts import is_own, nested
 from sknet.engine.step._scheduled import follow_schedules
 from sknet.engine.step._signature import GradientInputs, GradientOutputs, SparseForm
@@ -103,6 +104,12 @@ class Programs:
         self._model, self.optimizer = model, model.optimizer.in_steps()
         self._made_of = self._what_they_are_made_of(model)
 
+    def renew(self, program: Compiled) -> None:
+        """Let a program for batches use the strength of the model's penalty."""
+        strength = program.slots.strength
+        if strength is not None:
+            strength[...] = 0.5 * self._model.alpha / program.returns.divisor
+
     def let_go(self) -> None:
         """Forget the model, until the programs are lent to another one."""
         del self._model, self.optimizer, self._made_of
@@ -125,8 +132,10 @@ class Programs:
         function = gradient_function(model, weighted=weight is not None)
         X = each_input(_slot_if_sparse, X)
         untrained = model.memory.untrained
-        args = GradientInputs(self.flat, self.gradient, untrained, X, y, weight, np.zeros((), np.int64))
-        known = structure_of(model.module, model.loss_function, model.alpha)
+        strength = np.zeros((), self.flat.dtype) if model.alpha else None
+        counter = np.zeros((), np.int64)
+        args = GradientInputs(self.flat, self.gradient, untrained, X, y, weight, counter, strength)
+        known = structure_of(model.module, model.loss_function)
         structure = None if known is None else ("gradient", known, tuple(model.memory.layout.shapes))
         if structure is None:
             check_repeatable(model, function, args)
@@ -134,7 +143,11 @@ class Programs:
         frozen = {name: array for name, array in untrained.items() if name not in model.buffers}
         slots = GradientInputs(self.flat, self.gradient, frozen, None, None, None, None)
         stream = model.memory.key
-        return recalled(structure, function, args, stream=stream, donate=(1,), exact=self._exact, slots=slots)
+        found = recalled(
+            structure, function, args, stream=stream, donate=(1,), exact=self._exact, slots=slots
+        )
+        self.renew(found)
+        return found
 
     def compute(self, program: Compiled) -> tuple[Mapping[str, Any], Any, float, float]:
         """Run a program on the batch in its slots.
@@ -186,7 +199,8 @@ def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> No
 def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientOutputs]:
     """Return the pure function from parameters and a batch to gradient, buffers, output and loss.
 
-    Its last argument is the key of the random stream, as two tensors; None is the model's own.
+    Without `strength`, that of the penalty is a constant. The last argument is the key of the random stream,
+    as two tensors; None is the model's own.
     """
     layout, places = model.memory.layout, bindings(model.module)
 
@@ -198,6 +212,7 @@ def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientO
         y: Tensor,
         weight: Tensor | None,
         counter: Tensor,
+        strength: Tensor | None = None,
         key: Any = None,
     ) -> GradientOutputs:
         leaf = flat.detach()
@@ -206,13 +221,13 @@ def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientO
         bound = {places[name]: value for name, value in (*values.items(), *untrained.items())}
         scope = Scope(bound, True, model.memory.key if key is None else key, counter)
         output = check_output(model.module, run(model.module, scope, arguments(X)))
-        data, penalty = batch_terms(model, output, y, weight, values.values())
+        of_penalty = Strength(model.alpha, strength)
+        data, penalty = batch_terms(model, output, y, weight, values.values(), of_penalty)
         [found] = gradients(data if penalty is None else data + penalty, [leaf])
         data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
         changed = {name: scope.updates[places[name]] for name in untrained if places[name] in scope.updates}
-        return GradientOutputs(
-            found, changed, output, data, ops.zeros_like(data) if penalty is None else penalty
-        )
+        penalty = ops.zeros_like(data) if penalty is None else penalty
+        return GradientOutputs(found, changed, output, data, penalty, of_penalty.divisor)
 
     return evaluate
 

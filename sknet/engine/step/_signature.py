@@ -76,6 +76,8 @@ class GradientInputs(NamedTuple):
         The batch; a `SparseSlot` for a sparse X.
     counter : array of shape ()
         Counter of the random stream.
+    strength : array of shape () or None
+        Half of `alpha`, divided by the divisor of the penalty if that is a number; None if `alpha` is 0.
     """
 
     flat: Any
@@ -85,6 +87,7 @@ class GradientInputs(NamedTuple):
     y: Any
     weight: Any
     counter: Any
+    strength: Any = None
 
     @property
     def batch(self) -> Batch:
@@ -105,6 +108,8 @@ class GradientOutputs(NamedTuple):
         Raw outputs.
     data, penalty : array of shape ()
         The two terms of the objective.
+    divisor : int
+        What `strength` among the inputs has to be divided by.
     """
 
     gradient: Any
@@ -112,6 +117,7 @@ class GradientOutputs(NamedTuple):
     output: Any
     data: Any
     penalty: Any
+    divisor: int = 1
 
 
 class UpdateOutputs(NamedTuple):
