@@ -251,15 +251,17 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         float
             The accuracy.
         """
-        from sklearn.metrics import accuracy_score  # it loads half of scikit-learn
-
         y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
+        if weight is None and _are_integers_alike(y, predicted):  # which takes longer to check than to count
+            return float((y == predicted).mean())
         if isinstance(self._targets, PositionTargets) and np.ndim(y) == 2:
             right, lengths = np.asarray(y) == predicted, lengths_of(X)
             if lengths is None:
                 return float(np.average(right.mean(axis=1), weights=weight))
             return float(np.average(right, weights=step_weights(lengths, right.shape[1], weight, np.float64)))
         if not isinstance(self._targets, ColumnTargets):
+            from sklearn.metrics import accuracy_score  # it loads half of scikit-learn
+
             return float(accuracy_score(y, predicted, sample_weight=weight))
         return float(np.average((np.asarray(y) == predicted).all(axis=1), weights=weight))
 
@@ -304,3 +306,10 @@ def _are_of_one_kind(classes: Any) -> bool:
 def _has_columns(classes: Any) -> bool:
     """Tell whether classes are given for each of several columns."""
     return isinstance(classes, (list, tuple)) and any(np.ndim(of_column) for of_column in classes)
+
+
+def _are_integers_alike(*arrays: Any) -> bool:
+    """Tell whether all are vectors of integers, equally long."""
+    if not all(type(x) is np.ndarray and x.ndim == 1 and x.dtype.kind in "iu" for x in arrays):
+        return False
+    return len({len(x) for x in arrays}) == 1

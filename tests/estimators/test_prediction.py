@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.metrics import accuracy_score
 
 from tests.estimators.data import TABLES, TASKS, estimator_for, quiet
 
@@ -170,3 +171,35 @@ def test_frozen_estimators_predict_as_they_were_fitted(task):
     before = frozen.predict(X)
     estimator.set_params(activation="tanh").partial_fit(X, y)
     np.testing.assert_array_equal(frozen.predict(X), before)
+
+
+LABELS_OF_KINDS = {
+    "integers": np.array,
+    "small integers": lambda y: np.array(y, np.int8),
+    "list": list,
+    "floats": lambda y: np.array(y, float),
+    "strings": lambda y: np.array(["no", "yes"])[y],
+    "booleans": lambda y: np.array(y, bool),
+    "column": lambda y: np.array(y)[:, np.newaxis],
+}
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+@pytest.mark.parametrize("kind", LABELS_OF_KINDS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scores_are_accuracies_of_scikit_learn(kind, weighted):
+    X, y = TABLES["binary"]
+    labels = LABELS_OF_KINDS[kind](np.asarray(y))
+    weight = np.linspace(0, 1, len(X)) if weighted else None
+    with quiet():
+        estimator = estimator_for("binary", max_iter=2).fit(X, labels)
+    expected = accuracy_score(labels, estimator.predict(X), sample_weight=weight)
+    assert estimator.score(X, labels, weight) == expected
+    assert 0 < expected < 1
+
+
+def test_scores_of_labels_that_do_not_fit():
+    X, y = TABLES["binary"]
+    estimator = fitted("binary")
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        estimator.score(X, y[:-1])

@@ -7,6 +7,7 @@ from sklearn.datasets import load_iris
 import sknet
 from sknet import MLPClassifier, MLPRegressor, Model, nn
 from sknet.callbacks import Callback, EarlyStopping
+from sknet.compile.executors.native import runner
 from sknet.engine.loop import _native_steps, _train
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD, Adam
@@ -87,6 +88,18 @@ CASES = {
     "little patience": {"tol": 0.05, "n_iter_no_change": 1, "max_iter": 100},
     "random state": {"random_state": np.random.RandomState(7)},
 }
+
+
+@pytest.mark.parametrize("batch_size", [150, 50, 40])
+def test_several_epochs_are_one_call_of_native_code(batch_size, calls, monkeypatch):
+    """Also where the last batch of each is shorter."""
+    runner().wait()
+    native, steps = [], runner().steps
+    monkeypatch.setattr(runner(), "steps", lambda *args: native.append(1) or steps(*args))
+    params = {"max_iter": 12, "tol": 0.0, "callbacks": [Reading(ahead=4)], "batch_size": batch_size}
+    MLPClassifier((9,), random_state=0, **params).fit(X, LABELS)
+    assert calls == [4, 4, 4]
+    assert len(native) == 3
 
 
 @pytest.mark.parametrize("kind", [MLPClassifier, MLPRegressor])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches
+from sknet.engine import Accuracy, Batches, compiled_step
 from sknet.engine.extend import Validation
 from sknet.losses import LogLoss
 
@@ -23,3 +23,24 @@ def test_held_out_rows_in_parts(loss, weighted):
         for size in (30, 7, 1)
     ]
     np.testing.assert_allclose(found, model.loss(model(X), y, weight).item(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", [LogLoss(ignore_index=2), LogLoss()], ids=str)
+def test_penalties_of_any_strength_share_a_program(loss, weighted):
+    """Each program has its own strength; the gradients are those of eager operations."""
+    X, y = RNG.normal(size=(30, 4)), np.repeat([0, 2, 1], 10)
+    weight = RNG.uniform(0.1, 2, 30) if weighted else None
+    models = [Model(nn.Linear(4, 3), loss, alpha=a, dtype="float64", random_state=0) for a in (0.1, 3.0)]
+    models.append(Model(nn.Linear(4, 3), loss, dtype="float64", random_state=0))
+    programs = [compiled_step(model, X, y, weight).gradient for model in models]
+    assert programs[0].plan is programs[1].plan
+    assert programs[0].plan is not programs[2].plan
+    for model, program in zip(models, programs, strict=True):
+        inputs = program.slots
+        inputs.X[...], inputs.y[...] = X, y
+        if weighted:
+            inputs.weight[...] = weight
+        program.run()
+        expected = model.backward(model.loss(model(X), y, weight))
+        np.testing.assert_allclose(program.result.gradient, expected.flat, rtol=1e-12)
