@@ -290,9 +290,10 @@ def _check_rows(fit: Fit) -> None:
         y = encode_rows(fit)
     else:
         fit.X, y = checked_inputs(fit, given.X, given.y)
-    fit.labels, fit.undrawn_weight = y, check_weights(given.sample_weight, first_input(fit.X), fit.dtype)
+    rows, dtype = first_input(fit.X), fit.dtype
+    fit.labels, fit.undrawn_weight = y, check_weights(given.sample_weight, rows, dtype)
     drawn = drawn_weights(counts_of(estimator), given.sample_weight)
-    fit.sample_weight = check_weights(drawn, first_input(fit.X), fit.dtype)
+    fit.sample_weight = check_weights(drawn, rows, dtype)
     if not fit.continuing:
         estimator._targets = estimator._new_targets(recipe, y, fit.classes)
     elif not fit.incremental:

@@ -22,6 +22,7 @@ from sknet.estimators._not_numbers import naming_columns
 __all__ = ["INTEGERS", "check_X", "check_X_y", "check_weights", "check_y"]
 
 INTEGERS = [np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_]
+SMALL = 1 << 16  # numbers of which a mask is faster than a sum, and small
 
 
 def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool = False) -> Any:  # noqa: N802  X, as in scikit-learn
@@ -102,13 +103,15 @@ def _are_plain(X: Any, y: Any, dtypes: list[type]) -> bool:
         and X.dtype.type in dtypes
         and X.dtype.kind == "f"
         and y.dtype.kind in "biuf"
-        and _has_finite_sum(X)
-        and (y.dtype.kind != "f" or _has_finite_sum(y))
+        and _is_finite(X)
+        and (y.dtype.kind != "f" or _is_finite(y))
     )
 
 
-def _has_finite_sum(x: np.ndarray) -> bool:
-    """Tell whether all is finite; a sum that overflows says nothing, and the full check decides."""
+def _is_finite(x: np.ndarray) -> bool:
+    """Tell whether all is finite; if a sum overflows that says nothing, and the full check decides."""
+    if x.size <= SMALL:
+        return bool(np.isfinite(x).all())
     with np.errstate(all="ignore"):
         return math.isfinite(np.add.reduce(x, axis=None))
 

@@ -321,9 +321,9 @@ def take_rows(array: Any, chosen: Any) -> Any:
     array([[4, 5],
            [0, 1]])
     """
+    if isinstance(array, np.ndarray) and not isinstance(chosen, slice):
+        return array.take(chosen, axis=0)
     if isinstance(chosen, slice) or ops.is_sparse(array) or isinstance(array, ComputedRows):
         return array[chosen]
-    if isinstance(array, np.ndarray):
-        return array.take(chosen, axis=0)
     with active(device_of(array)):
         return array.take(namespace(array).asarray(chosen), axis=0)

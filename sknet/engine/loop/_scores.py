@@ -14,7 +14,8 @@ from sknet.losses import Loss
 
 __all__ = ["Accuracy", "RSquared", "Score", "may_wait"]
 
-NARROW = 64  # up to this many classes, a loop over columns is faster than one over rows
+NARROW = 64  # up to this many classes, a loop over columns is faster than one over rows,
+FEW = 250  # but not for so few rows: it is ten calls instead of two
 
 
 class Score(ABC):
@@ -216,7 +217,7 @@ def _class_numbers(target: Any, n_classes: int) -> Any:
 def _is_largest(output: Any, target: Any) -> Any:
     """Return a mask of the rows whose target is the index of the largest output, the first of equal ones."""
     n_rows, n_classes = output.shape
-    if not 1 < n_classes <= NARROW:
+    if n_rows <= FEW or not 1 < n_classes <= NARROW:
         return output.argmax(axis=1) == target
     # Column by column: argmax over short rows mispredicts nearly every branch.
     columns = np.ascontiguousarray(output.T)

@@ -170,9 +170,9 @@ class Called(Schedule):
 
 def as_schedule(lr: Rate) -> Schedule:
     """Return a rate as a schedule; a number becomes a constant one."""
-    if isinstance(lr, Schedule):
-        return lr
-    return Called(lr) if callable(lr) else Constant(lr)
+    if not callable(lr):
+        return Constant(lr)
+    return lr if isinstance(lr, Schedule) else Called(lr)
 
 
 def scheduled(rate: Rate) -> tuple[Schedule, ...]:
