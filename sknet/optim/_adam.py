@@ -1,6 +1,7 @@
 """Adam, and Adam with decoupled weight decay."""
 
 import math
+from functools import lru_cache
 from numbers import Real
 
 import numpy as np
@@ -18,6 +19,9 @@ _CONSTRAINTS = {
     "beta2": [Interval(Real, 0, 1, closed="left")],
     "eps": [Interval(Real, 0, None, closed="neither")],
 }
+
+
+BLOCK = 64  # steps whose corrections are computed at once, and kept for other fits
 
 
 class Adam(Optimizer):
@@ -83,10 +87,7 @@ class Adam(Optimizer):
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
         if callable(self.lr) or type(self).hyper is not Adam.hyper:
             return super().hyper_table(progress, n_steps)
-        # The same numbers without a dict per update: a noticeable part of a small network's step.
-        lr, beta1, beta2 = float(self.lr), float(self.beta1), float(self.beta2)
-        counts = range(progress.step + 1, progress.step + n_steps + 1)
-        return np.array([(lr, _step_size(lr, beta1, beta2, count)) for count in counts])
+        return _table(self, float(self.lr), progress.step, n_steps)
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
@@ -156,6 +157,12 @@ class AdamW(Optimizer):
         hyper = _corrected(self, count, progress)
         return {**hyper, "decay": -hyper["lr"] * rate_of(self.weight_decay, progress)}
 
+    def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
+        if callable(self.lr) or callable(self.weight_decay) or type(self).hyper is not AdamW.hyper:
+            return super().hyper_table(progress, n_steps)
+        lr = float(self.lr)
+        return _table(self, lr, progress.step, n_steps, -lr * float(self.weight_decay))
+
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -171,6 +178,31 @@ def _corrected(optimizer: Adam | AdamW, count: int, progress: Progress) -> dict[
 
 def _step_size(lr: float, beta1: float, beta2: float, count: int) -> float:
     return -lr * math.sqrt(1.0 - beta2**count) / (1.0 - beta1**count)
+
+
+def _table(optimizer: Adam | AdamW, lr: float, first: int, n_steps: int, *others: float) -> np.ndarray:
+    """Return the numbers of steps after the first ones, as `hyper` gives them for each: to the bit.
+
+    A dict for each step would take a large part of the time of a small network's step.
+    """
+    beta1, beta2, stop = float(optimizer.beta1), float(optimizer.beta2), first + n_steps
+    start = first // BLOCK * BLOCK
+    blocks = [_corrections(beta1, beta2, before) for before in range(start, stop, BLOCK)]
+    of_squares, of_means = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+    table = np.empty((n_steps, 2 + len(others)))
+    table[:] = (lr, 0.0, *others)
+    part = slice(first - start, stop - start)
+    table[:, 1] = -lr * of_squares[part] / of_means[part]
+    return table
+
+
+@lru_cache(128)
+def _corrections(beta1: float, beta2: float, before: int) -> np.ndarray:
+    """Return both factors of `_step_size` for a block of steps: ndarray of shape (2, BLOCK)."""
+    counts = range(before + 1, before + BLOCK + 1)
+    found = np.array([[math.sqrt(1.0 - beta2**n) for n in counts], [1.0 - beta1**n for n in counts]])
+    found.flags.writeable = False  # it is shared
+    return found
 
 
 def _adam_rule(

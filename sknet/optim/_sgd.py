@@ -2,6 +2,8 @@
 
 from numbers import Real
 
+import numpy as np
+
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer
@@ -65,6 +67,11 @@ class SGD(Optimizer):
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
         lr = self.learning_rate(progress)
         return {"lr": lr, "step": -lr}
+
+    def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
+        if callable(self.lr) or type(self).hyper is not SGD.hyper:
+            return super().hyper_table(progress, n_steps)
+        return np.repeat([[float(self.lr), -float(self.lr)]], n_steps, axis=0)
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.neural_network._stochastic_optimizers import AdamOptimizer
 
-from sknet.optim import Adam, AdamW
+from sknet.optim import SGD, Adam, AdamW
 from sknet.optim.schedules import InverseScaling, Progress
 from tests.optim.helpers import follow, gradient_series
 
@@ -19,13 +19,34 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize(
-    "optimizer", [Adam(0.01, beta1=0.8), Adam(InverseScaling(0.1)), AdamW(0.01)], ids=repr
+    "optimizer",
+    [
+        *(Adam(0.01, beta1=0.8), Adam(InverseScaling(0.1)), Adam(beta1=0.0, beta2=0.0)),
+        *(AdamW(0.01, weight_decay=0.3), AdamW(0.01, weight_decay=InverseScaling(0.1))),
+        *(SGD(0.3), SGD(0.3, momentum=0.9), SGD(InverseScaling(0.1))),
+    ],
+    ids=repr,
 )
-def test_numbers_of_many_steps_are_those_of_each(optimizer):
-    progress = Progress(step=40, epoch=2, samples=80)
-    table = optimizer.hyper_table(progress, 30)
-    rows = [list(optimizer.hyper(step + 1, progress._replace(step=step)).values()) for step in range(40, 70)]
-    np.testing.assert_allclose(table, rows, rtol=1e-14)
+@pytest.mark.parametrize("first", [0, 1, 40, 63, 64, 1000])
+@pytest.mark.parametrize("n_steps", [1, 2, 24, 64, 65, 200])
+def test_numbers_of_many_steps_are_those_of_each(n_steps, first, optimizer):
+    """To the bit, so that a seeded fit does not depend on how its steps are divided into blocks."""
+    progress = Progress(step=first, epoch=2, samples=80)
+    rows = [
+        list(optimizer.hyper(step + 1, progress._replace(step=step)).values())
+        for step in range(first, first + n_steps)
+    ]
+    assert optimizer.hyper_table(progress, n_steps).tolist() == rows
+
+
+class Halved(Adam):
+    def hyper(self, count, progress):
+        return {name: value / 2 for name, value in super().hyper(count, progress).items()}
+
+
+def test_a_subclass_has_its_own_numbers():
+    table, expected = (each.hyper_table(Progress(), 9) for each in (Halved(0.5), Adam(0.5)))
+    np.testing.assert_array_equal(table, expected / 2)
 
 
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.0), (0.5, 0.9)])
