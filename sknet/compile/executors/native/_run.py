@@ -186,10 +186,11 @@ class NativeRun:
     def rebind(self, data: tuple[Any, Any, Any]) -> None:
         """Read other rows of the same shapes, dtypes and layouts from now on."""
         for i, (source, slot) in enumerate(self._pairs(data)):
-            places, (*layout, before) = self._gathers[i], self._sources[i]
+            places, (strides, dtype, before) = self._gathers[i], self._sources[i]
             address = self._of_data.address(source)
-            if layout == [source.strides, source.dtype]:
-                self._program[places, SOURCE] += address - before
+            if source.strides == strides and source.dtype == dtype:
+                for row in range(places.start, places.stop):  # most often one
+                    self._program[row, SOURCE] += address - before
             else:
                 first = len(self._of_data.rows)
                 gathered(self._of_data, source, slot)
