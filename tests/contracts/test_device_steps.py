@@ -1,6 +1,6 @@
 """Steps on a device of every layer and loss in the tables: the results are those of eager steps on the CPU.
 
-Their kernels run thread by thread under the sanitizers (`tests.devices.kernels`). Every optimizer is tested in
+Their kernels run thread by thread under the sanitizers (`tests.devices.kernels`). Every optimizer is in
 `tests/engine/loop/test_device_steps.py`.
 """
 

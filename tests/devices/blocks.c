@@ -16,6 +16,7 @@ struct kernel {
     int waits;
     struct { struct size block, thread, threads, blocks; } *of_launch; /* blockIdx and so on */
     char *shared, *shared_end;
+    struct globals globals; /* of its module, once they have been looked for */
 };
 
 static ucontext_t contexts[MOST], scheduler;
@@ -24,7 +25,7 @@ static double values[2][MOST];
 static unsigned char turns[MOST];
 static unsigned running;
 static char *stacks;
-static const struct kernel *body;
+static struct kernel *body;
 static void **given;
 
 static void start(void)
@@ -134,7 +135,7 @@ static enum outcome run_blocks(unsigned grid, unsigned block, int backwards)
 }
 
 /* Run a kernel, which may use `count` arrays and nothing else. */
-enum outcome launch(const struct kernel *kernel, unsigned grid, unsigned block, int backwards, void **arguments,
+enum outcome launch(struct kernel *kernel, unsigned grid, unsigned block, int backwards, void **arguments,
                     const struct extent *of_arguments, unsigned count)
 {
     body = kernel;
@@ -143,7 +144,10 @@ enum outcome launch(const struct kernel *kernel, unsigned grid, unsigned block, 
     body->of_launch->blocks.x = grid;
     arrays = of_arguments;
     count_of_arrays = count;
-    if (!find_globals(body->of_launch))
+    if (!body->globals.count)
+        body->globals = globals_of(body->of_launch);
+    own = body->globals;
+    if (!own.count)
         return UNCHECKED;
     is_reported = 0;
     getcontext(&after_launch); /* from which an error comes back */

@@ -1,4 +1,4 @@
-"""Compiling C into libraries, with the system's compiler: they are kept as long as the process runs."""
+"""Compiling C into libraries, with GCC: they are kept as long as the process runs."""
 
 import hashlib
 import os
@@ -16,10 +16,14 @@ _words: dict[Path, list[str]] = {}  # of the command that has built a library
 
 @cache
 def compiler() -> str:
-    """Return the path of a C compiler; without one generated code cannot be tested."""
+    """Return the path of GCC; without it generated code cannot be tested."""
     found = next(filter(None, map(shutil.which, (os.environ.get("CC", "gcc"), "gcc", "cc"))), None)
-    if found is None:
-        raise RuntimeError("the tests of generated kernels need a C compiler: install gcc, or set CC")
+    what = found and subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+    if not found or "Free Software Foundation" not in what:
+        raise RuntimeError(
+            "the tests of generated kernels run them under GCC's sanitizers, so GCC compiles them; "
+            f"{found or 'gcc'} is {'not GCC' if found else 'not found'}: install gcc, or set CC"
+        )
     return found
 
 

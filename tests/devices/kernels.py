@@ -1,11 +1,11 @@
-"""Running CUDA C without a GPU: the source is compiled by the system's C compiler, and run thread by thread.
+"""Running CUDA C without a GPU: GCC compiles the source, which is run thread by thread.
 
 The source is used unchanged, except for ``extern "C"``. Threads run one after the other, in reverse in every
 other launch: a kernel whose result depends on the order of its threads gives two different results. Threads
 of a block that wait for each other take turns (`blocks.c`), and a block that waits for ever is an error;
 shared memory is NaN when a block starts, and so are the fake device's new arrays.
 
-All kernels run under the compiler's sanitizers, of addresses and of undefined behaviour, whose runtime is
+All kernels run under GCC's sanitizers, of addresses and of undefined behaviour, whose runtime is
 `sanitizers.c`: what is read or written outside of a launch's arrays is an error, before it happens.
 """
 
@@ -73,6 +73,8 @@ struct kernel {
     int waits;
     void *of_launch;
     char *shared, *shared_end;
+    void *globals;
+    size_t count_of_globals;
 };
 extern char __start_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_shared[] __attribute__((weak, visibility("hidden")));
@@ -98,9 +100,7 @@ extern char __stop_shared[] __attribute__((weak, visibility("hidden")));
 LAUNCHED = """
 __attribute__((no_sanitize_address))
 static void thread_of_{name}(void **arguments) {{ {name}({arguments}); }}
-const struct kernel kernel_{name} = {{
-    thread_of_{name}, {waits}, &of_launch, __start_shared, __stop_shared
-}};
+struct kernel kernel_{name} = {{ thread_of_{name}, {waits}, &of_launch, __start_shared, __stop_shared }};
 """
 HEAD = re.compile(r"__global__ void (?=\w+\()")
 HEADER = re.compile(r"(\w+)\(([^)]*)\)")

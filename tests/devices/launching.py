@@ -82,7 +82,6 @@ def _kernel(library: ctypes.CDLL, path: Path, name: str) -> Callable[..., None]:
         if outcome == WAITS_FOR_EVER:
             raise RuntimeError("threads of a block wait for others that never come")
 
-    run.library = library  # it stays loaded
     return run
 
 

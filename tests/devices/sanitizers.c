@@ -18,7 +18,7 @@ static const struct extent *arrays;
 static unsigned count_of_arrays;
 static const char *stack; /* where the running thread's begins: it grows downwards */
 
-/* Python reads it (kernels.Report). */
+/* Python reads it (launching.Report). */
 struct report {
     char text[256];
     int argument;  /* next to which it happened; -1 for none */
@@ -41,17 +41,17 @@ static __attribute__((noreturn)) void give_up(void)
 
 /* A static variable of a module, shared arrays among them, as the compiler describes it. */
 struct global { const char *start; size_t size, padded; const char *name, *module; size_t others[3]; };
-static struct { const struct global *first; size_t count; } modules[1 << 14];
-static unsigned count_of_modules;
-static const struct global *globals; /* those of the module that runs */
-static size_t count_of_globals;
+struct globals { const struct global *first; size_t count; };
+static struct globals *modules;   /* of every module that is loaded */
+static size_t count_of_modules;
+static struct globals own;        /* those of the module that runs */
 
 void __asan_register_globals(const struct global *first, size_t count)
 {
-    if (count_of_modules == sizeof modules / sizeof *modules)
+    modules = realloc(modules, (count_of_modules + 1) * sizeof *modules);
+    if (!modules)
         abort();
-    modules[count_of_modules].first = first;
-    modules[count_of_modules++].count = count;
+    modules[count_of_modules++] = (struct globals){first, count};
 }
 
 void __asan_unregister_globals(const struct global *first, size_t count) { (void)first, (void)count; }
@@ -59,17 +59,14 @@ void __asan_init(void) {}
 void __asan_version_mismatch_check_v8(void) {}
 void __asan_handle_no_return(void) {}
 
-/* Find the variables of the module that has one of them at an address. */
-static int find_globals(const void *at)
+/* Find the variables of the module that has one of them at an address; none if it is not instrumented. */
+static struct globals globals_of(const void *at)
 {
-    for (unsigned n = count_of_modules; n-- > 0;)
+    for (size_t n = count_of_modules; n-- > 0;)
         for (size_t k = 0; k < modules[n].count; k++)
-            if (modules[n].first[k].start == at) {
-                globals = modules[n].first;
-                count_of_globals = modules[n].count;
-                return 1;
-            }
-    return 0;
+            if (modules[n].first[k].start == at)
+                return modules[n];
+    return (struct globals){NULL, 0};
 }
 
 static int may_use(const char *at, size_t size)
@@ -78,8 +75,8 @@ static int may_use(const char *at, size_t size)
     for (unsigned n = 0; n < count_of_arrays; n++)
         if (at >= arrays[n].start && at + size <= arrays[n].stop)
             return 1;
-    for (size_t n = 0; n < count_of_globals; n++)
-        if (at >= globals[n].start && at + size <= globals[n].start + globals[n].size)
+    for (size_t n = 0; n < own.count; n++)
+        if (at >= own.first[n].start && at + size <= own.first[n].start + own.first[n].size)
             return 1;
     return at > &here && at + size <= stack;
 }
@@ -92,22 +89,23 @@ static ptrdiff_t distance(const char *at, const char *start, const char *stop)
 /* Say where an address is: how far from the argument or the variable that is nearest. */
 static void locate(const char *at, const char *how, size_t size)
 {
-    const char *name = NULL, *start = NULL, *stop = NULL;
+    const char *name = NULL, *start = NULL, *stop = NULL, *side;
     report.argument = -1;
     for (unsigned n = 0; n < count_of_arrays; n++)
         if (!stop || distance(at, arrays[n].start, arrays[n].stop) < distance(at, start, stop)) {
             start = arrays[n].start, stop = arrays[n].stop;
             report.argument = n;
         }
-    for (size_t n = 0; n < count_of_globals; n++) {
-        const char *first = globals[n].start, *last = first + globals[n].size;
+    for (size_t n = 0; n < own.count; n++) {
+        const char *first = own.first[n].start, *last = first + own.first[n].size;
         if (!stop || distance(at, first, last) < distance(at, start, stop)) {
-            start = first, stop = last, name = globals[n].name;
+            start = first, stop = last, name = own.first[n].name;
             report.argument = -1;
         }
     }
+    side = at < start ? "before" : at < stop ? "before the end of" : "after the end of";
     snprintf(report.text, sizeof report.text, "%s of %zu bytes, %td bytes %s %s", how, size,
-             distance(at, start, stop), at < start ? "before" : "after the end of", name ? name : "an array");
+             labs(distance(at, start, stop)), side, name ? name : "an array");
 }
 
 static void check(const char *at, size_t size, const char *how, const void *code)
@@ -188,7 +186,6 @@ HANDLER(divrem_overflow, "division that is not defined", place->types[0])
 HANDLER(shift_out_of_bounds, "shift that is not defined", place->types[1])
 HANDLER(negate_overflow, "overflow of a change of sign", NULL)
 HANDLER(load_invalid_value, "value that the type does not have", NULL)
-
 
 static void undefined_of(const struct place *place, const char *what, const struct type *type)
 {

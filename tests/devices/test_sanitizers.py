@@ -1,11 +1,12 @@
 """The compiler's sanitizers find errors of kernels, with barriers and without."""
 
+import sys
 from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 
-from tests.devices import kernels, launching
+from tests.devices import building, kernels, launching
 from tests.devices.test_kernels import arrays, kernel
 
 # What thread 3 does, and what is said of it.
@@ -114,6 +115,26 @@ def test_views_have_bounds_of_their_own():
         wrong((1,), (1,), (x[5:], y))
     wrong((1,), (1,), (x[5::-1], y))
     assert y[0] == 4
+
+
+def test_the_last_bytes_are_looked_at():
+    x, y = arrays()
+    wrong = kernel("y[0] = *(const double *)(x + 8);")
+    wrong((1,), (1,), (x, y))
+    with reported(r"read of 8 bytes, 4 bytes before the end of an array of float32 and shape \(9,\)"):
+        wrong((1,), (1,), (x[:9], y))
+
+
+def test_modules_that_are_not_instrumented_do_not_run(monkeypatch):
+    monkeypatch.setattr(kernels, "FLAGS", [x for x in kernels.FLAGS if "sanitize" not in x])
+    with pytest.raises(RuntimeError, match="the kernel map0 was compiled without -fsanitize=address"):
+        kernel("y[3] = x[4];")((1,), (1,), arrays())
+
+
+def test_other_compilers(monkeypatch):
+    monkeypatch.setenv("CC", sys.executable)
+    with pytest.raises(RuntimeError, match=r"GCC compiles them.* is not GCC: install gcc, or set CC"):
+        building.compiler.__wrapped__()
 
 
 def test_nothing_is_written_out_of_bounds():

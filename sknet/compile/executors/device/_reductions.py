@@ -150,11 +150,13 @@ class _Axes(NamedTuple):
     def size(self) -> int:
         return math.prod(self.lengths)
 
-    def offset(self, index: str, signed: str) -> str:
-        text, is_signed = position(self.lengths, self.strides, self.lengths, index)
-        if is_signed:
-            text, _ = position(self.lengths, self.strides, self.lengths, f"({signed}){index}")
-        return text
+    def offset(self, index: str) -> str:
+        return position(self.lengths, self.strides, self.lengths, index)[0]
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether offsets can be negative."""
+        return position(self.lengths, self.strides, self.lengths)[1]
 
 
 def _divided(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int]) -> tuple[_Axes, _Axes]:
@@ -319,12 +321,17 @@ class _Writer:
 
     def _offset(self, kept: "_Axes", gone: "_Axes") -> str:
         """Return the text of an element's offset: number ``r`` of total ``o``."""
-        terms = [kept.offset("o", self._signed), gone.offset("r", self._signed)]
+        signed = self._converted(kept, gone)
+        terms = [kept.offset(f"{signed}o"), gone.offset(f"{signed}r")]
         return " + ".join(term for term in terms if term != "0") or "0"
+
+    def _converted(self, *axes: "_Axes") -> str:
+        """Return how indices are converted: all of them if one step is negative, or the sum is unsigned."""
+        return f"({self._signed})" if any(each.is_signed for each in axes) else ""
 
     def _factor(self, name: str, x: Variable, dtype: Any) -> str:
         axes = _Axes(x.shape, _strides(self._plan, x))
-        element = f"{self._names[x]}[{axes.offset('r', self._signed)}]"
+        element = f"{self._names[x]}[{axes.offset(self._converted(axes) + 'r')}]"
         return f"const {type_of(dtype)} {name} = {cast(x, element, dtype)};"
 
     def _read(self, operands: Sequence[Variable]) -> dict[str, str]:

@@ -130,6 +130,7 @@ def test_what_is_not_finite(value, shape, fake_device):
 
 VIEWS = {
     "transposed": lambda x: ops.matrix_transpose(x), "backwards": lambda x: x[::-1, ::-1],
+    "rows backwards": lambda x: x[::-1], "columns backwards": lambda x: x[:, ::-2],
     "every other": lambda x: x[::2, 1::3], "broadcast": lambda x: ops.broadcast_to(x[:, :1], x.shape),
     "row": lambda x: ops.broadcast_to(x[0], (40, x.shape[1])),
 }  # fmt: skip
