@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARP = 32, MOST = 1024, STACK = 1 << 16 };
+enum { WARP = 32, MOST = 1024 };
 enum state { READY, AT_BARRIER, AT_EXCHANGE, DONE };
 enum outcome { RAN, WAITS_FOR_EVER, REPORTED, UNCHECKED };
 

@@ -30,8 +30,8 @@ SANITIZERS = (
     "shift", "signed-integer-overflow",
 )  # fmt: skip
 # Without libraries, which the linker would search: the process that loads a module has libm loaded.
-# Accesses are checked by calls, and local arrays by their types alone, so there is no shadow memory. A stack
-# never overflows, because no frame is large.
+# Accesses are checked by calls, and local arrays by their types alone, so there is no shadow memory. No
+# frame is so large that a stack could overflow between two of these calls.
 FLAGS = (
     "-O0", "-shared", "-fPIC", "-nostdlib", "-ffp-contract=off",
     "-Wall", "-Werror", "-Wno-unused-variable", "-Wframe-larger-than=8192",

@@ -9,7 +9,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <ucontext.h>
+
+enum { STACK = 1 << 16 }; /* bytes of a thread that may wait */
 
 struct extent { const char *start, *stop; };
 
@@ -111,9 +114,15 @@ static void locate(const char *at, const char *how, size_t size)
 static void check(const char *at, size_t size, const char *how, const void *code)
 {
     Dl_info module = {0};
-    if (may_use(at, size))
+    const char here = 0;
+    if (stack - &here > STACK / 2) {
+        strcpy(report.text, "stack overflow");
+        report.argument = -1;
+    } else if (may_use(at, size)) {
         return;
-    locate(at, how, size);
+    } else {
+        locate(at, how, size);
+    }
     dladdr(code, &module);
     report.line = 0;
     report.offset = (const char *)code - (const char *)module.dli_fbase - 1;

@@ -150,6 +150,16 @@ def test_large_frames_do_not_compile():
         kernel("float part[4096]; part[threadIdx.x] = 0; y[0] = part[0];")
 
 
+@pytest.mark.parametrize("start", ["", "__syncthreads();"], ids=["alone", "waiting"])
+def test_stacks_that_overflow(start):
+    body = "float t[500]; t[n % 5] = x[0]; return n ? deep(x, n - 1) : t[0];"
+    text = f"{start}\ny[0] = deep(x, threadIdx.x == 5 ? 100 : 5);"
+    with reported("kernel map0, block 0, thread 5: stack overflow, in\n    __device__ float deep"):
+        kernel(text, before=f"__device__ float deep(const float *x, int n) {{ {body} }}\n")(
+            (1,), (32,), arrays()
+        )
+
+
 def test_an_error_that_is_caught_fails_the_test_all_the_same():
     with suppress(launching.SanitizerError):
         kernel("y[11] = x[0];")((1,), (1,), arrays())

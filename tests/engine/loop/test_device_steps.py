@@ -223,7 +223,7 @@ def test_rows_on_another_device_than_the_model(dtype, fits, fake_device, monkeyp
     np.testing.assert_allclose(*found, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["in columns", "some columns", "backwards"])
+@pytest.mark.parametrize("kind", ["in columns", "some columns", "backwards", "columns backwards"])
 def test_rows_that_are_not_contiguous(kind, fake_device):
     X, y = data("squared_error")
     there = to_device(np.asfortranarray(X), fake_device)
@@ -231,6 +231,8 @@ def test_rows_that_are_not_contiguous(kind, fake_device):
         there = to_device(np.repeat(X, 2, axis=1), fake_device)[:, ::2]
     elif kind == "backwards":
         there, X = there[::-1], X[::-1].copy()
+    elif kind == "columns backwards":
+        there, X = there[:, ::-1], X[:, ::-1].copy()
     assert not there.flags.c_contiguous
     found = [
         trained(DeviceSteps, LAYERS["relu"](), rows, y, device=fake_device, loss="squared_error")
