@@ -290,6 +290,8 @@ def fresh_callbacks(callbacks: Sequence[Callback], before: Sequence[Callback] = 
     >>> fresh, fresh[0] is given[0]
     ([EarlyStopping(patience=3)], False)
     """
+    if not callbacks:
+        return []
     from sklearn.base import clone  # of a fit, which has loaded it
 
     clones = [clone(callback) for callback in callbacks]

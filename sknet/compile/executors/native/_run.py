@@ -231,7 +231,10 @@ class NativeRun:
         self._steps = steps
         self._numbers[:count] = hyper
         if self._orders is None or self._orders[0] is not orders:
-            self._orders = orders, orders[0].ctypes.data, orders[1].ctypes.data
+            of_inputs, of_targets = orders
+            address = of_inputs.ctypes.data  # which takes a microsecond
+            other = address if of_targets is of_inputs else of_targets.ctypes.data
+            self._orders = orders, address, other
         self._point(program, self._orders[1] + 8 * start, self._orders[2] + 8 * start)
         self._give_outputs(program, None if outputs is None else outputs.ctypes.data)
         self._turn[0, 3:] = count, counter
