@@ -68,9 +68,9 @@ class Depthwise(NamedTuple):
     def scratch_of_weight(self, dtype: Any) -> Arrays:
         """Shape and dtype of those of `weight`: padded images, images of the gradient, products and sums.
 
-        Native code has two images at a time.
+        Native code has up to eight images at a time.
         """
-        n_places, images = math.prod(_places(self.windows)), max(self.together, 2)
+        n_places, images = math.prod(_places(self.windows)), max(self.together, 8)
         sizes = [images * size for size in (self._padded_size, n_places, n_places)]
         sums = self.channels * math.prod(self.windows.kernel) * n_places
         return [((size,), dtype) for size in (*sizes, sums)]

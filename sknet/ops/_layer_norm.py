@@ -35,7 +35,7 @@ def is_at_once(x: Tensor, weight: Any, bias: Any, lead: int) -> bool:
 
     That depends on the shape of a sample, not on how many there are, so it is the same for any batch.
     """
-    if x.ndim < 3 or x.device.kind != "cpu" or x.dtype.char not in "fd":
+    if x.ndim < 3 or x.device.kind != "cpu" or x.dtype.char != "f":
         return False
     shape = x.shape[lead:]
     fits = lead > 0 and 1 < math.prod(shape) <= BLOCK and math.prod(x.shape[1:]) >= LEAST

@@ -125,8 +125,14 @@ def test_which_ones_are_in_one_pass():
         x, w, b = np.ones(shape, dtype), *np.ones((2, shape[-1]), dtype)
         return primitives_of(norm, x, w, b).count("layer_norm")
 
-    assert count((1, 32, 32)) == count((500, 32, 32)) == count((5, 64, 128), "float64") == 1
-    assert count((500, 31, 32)) == count((4096, 1024)) == count((2, 2, 8193)) == 0
+    assert count((1, 32, 32)) == count((500, 32, 32)) == 1
+    assert (
+        count((500, 32, 32), "float64")
+        == count((500, 31, 32))
+        == count((4096, 1024))
+        == count((2, 2, 8193))
+        == 0
+    )
     assert "layer_norm" not in primitives_of(norm, np.ones((2, 64, 64), "float32"))
     mixed = np.ones((2, 64, 64), "float32"), np.ones(64), np.ones(64)
     assert "layer_norm" not in primitives_of(norm, *mixed)
@@ -134,15 +140,15 @@ def test_which_ones_are_in_one_pass():
 
 @pytest.mark.parametrize("mapped", [(0, 0, 0, 0), (0, None, None, 0), (None, 0, 0, 0), (None, 0, None, None)])
 def test_a_stack_is_one_after_the_other(mapped):
-    arrays = [np.stack([v] * 3) for v in data(((3, 40, 30), 1), "float64")]
+    arrays = [np.stack([v] * 3) for v in data(((3, 40, 30), 1), "float32")]
     for v in arrays:
-        v += np.random.default_rng(1).normal(size=v.shape)
+        v += np.random.default_rng(1).normal(size=v.shape).astype("float32")
     arrays = [v if axis == 0 else v[0] for v, axis in zip(arrays, mapped, strict=True)]
     found = vmap(lambda *given: tuple(function(*given)), in_axes=mapped)(*map(Tensor, arrays))
     for i in range(3):
         each = [v[i] if axis == 0 else v for v, axis in zip(arrays, mapped, strict=True)]
         for ours, expected in zip(found, results(each), strict=True):
-            np.testing.assert_allclose(ours.numpy()[i], expected, rtol=1e-9, atol=1e-10)
+            np.testing.assert_allclose(ours.numpy()[i], expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:.*Maximum iterations")

@@ -222,7 +222,7 @@ class NativePasses:
 
         Parameters
         ----------
-        x, out : ndarray of shape (n, d)
+        x, out : ndarray of shape (n, d), dtype=float32
             Rows, and the result.
         w, b : ndarray of shape (1, d)
             Factors and summands.
@@ -263,7 +263,7 @@ class NativePasses:
         steps, loop = self._runner.steps, _loop_of_products(x.dtype)
         arrays = [x, *more]
         given = [a for a in (*arrays, *rooms) if a is not None]
-        if steps is None or loop is None or not x.size:
+        if steps is None or loop is None or not x.size or x.dtype.char != "f":
             return False
         if not all(a.dtype == x.dtype and a.flags.c_contiguous and a.flags.aligned for a in given):
             return False

@@ -1,8 +1,8 @@
-"""The source of normalizations over the last axis, some rows at a time."""
+"""The source of normalizations over the last axis in single precision, some rows at a time."""
 
 from enum import IntEnum
 
-__all__ = ["NORMS", "PRODUCT", "Norm"]
+__all__ = ["NORMS", "Norm"]
 
 
 class Norm(IntEnum):
@@ -49,7 +49,7 @@ class Norm(IntEnum):
     STEPS = 25
 
 
-PRODUCT = """
+NORMS = """
 @intrinsic
 def root(typing, x):
     def generate(context, builder, signature, values):
@@ -64,11 +64,9 @@ def multiply(call, matrix, vector, out, rows):
     given = call.ctypes.data + 8 * {first}
     call_loop(call[{matmul}], (given, given + 8 * 3, given + 8 * 7, call[{matmul_data}]))
 
-"""
 
-NORMS = """
 @kernel
-def centered_{dtype}(x, centers, c, squares):
+def centered(x, centers, c, squares):
     for i in range(len(c)):
         center = centers[i]
         for j in range(c.shape[1]):
@@ -77,7 +75,7 @@ def centered_{dtype}(x, centers, c, squares):
 
 
 @kernel
-def moved_{dtype}(c, deviations, w, b, out):
+def moved(c, deviations, w, b, out):
     for i in range(len(out)):
         deviation = deviations[i]
         for j in range(out.shape[1]):
@@ -85,7 +83,7 @@ def moved_{dtype}(c, deviations, w, b, out):
 
 
 @kernel
-def slopes_{dtype}(c, factors, g, products):
+def slopes(c, factors, g, products):
     for i in range(len(c)):
         factor = factors[i]
         for j in range(c.shape[1]):
@@ -94,7 +92,7 @@ def slopes_{dtype}(c, factors, g, products):
 
 
 @kernel
-def normal_slopes_{dtype}(g, w, centers, c, shares, factors, out):
+def normal_slopes(g, w, centers, c, shares, factors, out):
     for i in range(len(out)):
         center, share, factor = centers[i], shares[i], factors[i]
         for j in range(out.shape[1]):
@@ -102,7 +100,7 @@ def normal_slopes_{dtype}(g, w, centers, c, shares, factors, out):
 
 
 @kernel
-def column_sums_{dtype}(x, out):
+def column_sums(x, out):
     for j in range(len(out)):
         out[j] = x[0, j]
     for i in range(1, len(x)):
@@ -111,61 +109,61 @@ def column_sums_{dtype}(x, out):
 
 
 @kernel
-def deviations_{dtype}(call, first, rows):
+def deviations(call, first, rows):
     width = call[{width}]
-    x = carray(pointer(call[{x}] + first * width * {size}), (rows, width), {dtype})
-    c = carray(pointer(call[{centered}]), (rows, width), {dtype})
-    squares = carray(pointer(call[{products}]), (rows, width), {dtype})
-    s = carray(pointer(call[{deviations}]), rows, {dtype})
-    numbers = carray(pointer(call[{numbers}]), 2, {dtype})
+    x = carray(pointer(call[{x}] + first * width * 4), (rows, width), float32)
+    c = carray(pointer(call[{centered}]), (rows, width), float32)
+    squares = carray(pointer(call[{products}]), (rows, width), float32)
+    s = carray(pointer(call[{deviations}]), rows, float32)
+    numbers = carray(pointer(call[{numbers}]), 2, float32)
     count, eps = numbers[0], numbers[1]
     multiply(call, x.ctypes.data, call[{ones}], call[{deviations}], rows)
     for i in range(rows):
         s[i] = s[i] / count
-    centered_{dtype}(x, s, c, squares)
+    centered(x, s, c, squares)
     multiply(call, call[{products}], call[{ones}], call[{deviations}], rows)
     for i in range(rows):
         s[i] = root(s[i] / count + eps)
 
 
 @kernel
-def norm_{dtype}(call):
+def norm(call):
     width, block = call[{width}], call[{block}]
-    w, b = carray(pointer(call[{weight}]), width, {dtype}), carray(pointer(call[{bias}]), width, {dtype})
-    s = carray(pointer(call[{deviations}]), block, {dtype})
+    w, b = carray(pointer(call[{weight}]), width, float32), carray(pointer(call[{bias}]), width, float32)
+    s = carray(pointer(call[{deviations}]), block, float32)
     for first in range(0, call[{rows}], block):
         rows = min(block, call[{rows}] - first)
-        deviations_{dtype}(call, first, rows)
-        c = carray(pointer(call[{centered}]), (rows, width), {dtype})
-        out = carray(pointer(call[{out}] + first * width * {size}), (rows, width), {dtype})
-        moved_{dtype}(c, s, w, b, out)
+        deviations(call, first, rows)
+        c = carray(pointer(call[{centered}]), (rows, width), float32)
+        out = carray(pointer(call[{out}] + first * width * 4), (rows, width), float32)
+        moved(c, s, w, b, out)
 
 
 @kernel
-def norm_gradient_{dtype}(call):
-    width, block, one = call[{width}], call[{block}], {dtype}(1)
-    w = carray(pointer(call[{weight}]), width, {dtype})
-    count = carray(pointer(call[{numbers}]), 2, {dtype})[0]
-    s = carray(pointer(call[{deviations}]), block, {dtype})
-    sums = carray(pointer(call[{sums}]), (2, block), {dtype})
+def norm_gradient(call):
+    width, block, one = call[{width}], call[{block}], float32(1)
+    w = carray(pointer(call[{weight}]), width, float32)
+    count = carray(pointer(call[{numbers}]), 2, float32)[0]
+    s = carray(pointer(call[{deviations}]), block, float32)
+    sums = carray(pointer(call[{sums}]), (2, block), float32)
     for first in range(0, call[{rows}], block):
         rows = min(block, call[{rows}] - first)
-        c = carray(pointer(call[{centered}]), (rows, width), {dtype})
-        products = carray(pointer(call[{products}]), (rows, width), {dtype})
-        g = carray(pointer(call[{g}] + first * width * {size}), (rows, width), {dtype})
-        out = carray(pointer(call[{out}] + first * width * {size}), (rows, width), {dtype})
-        at = first // block * width * {size}
-        deviations_{dtype}(call, first, rows)
+        c = carray(pointer(call[{centered}]), (rows, width), float32)
+        products = carray(pointer(call[{products}]), (rows, width), float32)
+        g = carray(pointer(call[{g}] + first * width * 4), (rows, width), float32)
+        out = carray(pointer(call[{out}] + first * width * 4), (rows, width), float32)
+        at = first // block * width * 4
+        deviations(call, first, rows)
         for i in range(rows):
             s[i] = one / s[i]
-        slopes_{dtype}(c, s, g, products)
+        slopes(c, s, g, products)
         multiply(call, g.ctypes.data, call[{weight}], sums[0].ctypes.data, rows)
         multiply(call, call[{products}], call[{weight}], sums[1].ctypes.data, rows)
         for i in range(rows):
             sums[0, i] = sums[0, i] / count
             sums[1, i] = sums[1, i] / count
-        column_sums_{dtype}(products, carray(pointer(call[{weight_sums}] + at), width, {dtype}))
-        column_sums_{dtype}(g, carray(pointer(call[{bias_sums}] + at), width, {dtype}))
-        normal_slopes_{dtype}(g, w, sums[0], c, sums[1], s, out)
+        column_sums(products, carray(pointer(call[{weight_sums}] + at), width, float32))
+        column_sums(g, carray(pointer(call[{bias_sums}] + at), width, float32))
+        normal_slopes(g, w, sums[0], c, sums[1], s, out)
 
 """

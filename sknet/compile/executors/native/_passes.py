@@ -8,8 +8,9 @@ from enum import IntEnum
 
 from sknet.compile.executors.native._gates import CALLED, FIELDS, GATES, Step
 from sknet.compile.executors.native._kernels import HEAD
-from sknet.compile.executors.native._norms import NORMS, PRODUCT, Norm
-from sknet.compile.executors.native._planes import IMAGES, Field
+from sknet.compile.executors.native._norms import NORMS, Norm
+from sknet.compile.executors.native._planes import IMAGES, THREE, Field
+from sknet.compile.executors.native._sums import NINE, NINE_SUMS, ROW
 from sknet.compile.executors.numpy import COEFFICIENTS
 
 __all__ = ["ARGUMENTS", "PASSES", "Operand", "Work"]
@@ -134,17 +135,11 @@ def steps(place, size, work):
         else:
             lstm_backward_float64(call)
         return 0
-    if work == {Work.NORM} or work == {Work.NORM_GRADIENT}:
-        call = carray(pointer(place), {Norm.STEPS + 9}, int64)
-        if size == 4:
-            if work == {Work.NORM}:
-                norm_float32(call)
-            else:
-                norm_gradient_float32(call)
-        elif work == {Work.NORM}:
-            norm_float64(call)
-        else:
-            norm_gradient_float64(call)
+    if work == {Work.NORM}:
+        norm(carray(pointer(place), {Norm.STEPS + 9}, int64))
+        return 0
+    if work == {Work.NORM_GRADIENT}:
+        norm_gradient(carray(pointer(place), {Norm.STEPS + 9}, int64))
         return 0
     fields = carray(pointer(place), {len(Field)}, int64)
     if size == 4:
@@ -165,11 +160,14 @@ _NORM = {field.name.lower(): int(field) for field in Norm}
 _STEP = {step.name.lower(): int(step) for step in Step}
 PASSES = (
     HEAD
+    + ROW
+    + NINE
+    + NINE_SUMS
     + "".join(IMAGES.format(dtype=dtype, size=size) for dtype, size in REALS)
+    + THREE
     + ERFC
     + CALLED.format(**_STEP)
     + "".join(GATES.format(dtype=dtype, size=size, **_STEP) for dtype, size in REALS)
-    + PRODUCT.format(**_NORM)
-    + "".join(NORMS.format(dtype=dtype, size=size, **_NORM) for dtype, size in REALS)
+    + NORMS.format(**_NORM)
     + TAIL
 )

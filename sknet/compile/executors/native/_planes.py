@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-__all__ = ["IMAGES", "Field"]
+__all__ = ["IMAGES", "THREE", "Field"]
 
 
 class Field(IntEnum):
@@ -11,7 +11,7 @@ class Field(IntEnum):
     X, X_SAMPLE, X_CHANNEL, X_ROW, X_COLUMN: images, and the steps along their axes.
     G, G_SAMPLE, G_CHANNEL, G_ROW, G_COLUMN: kernels, or images of the gradient.
     OUT: images, or sums for each channel, element of a kernel and place, both contiguous.
-    PADDED, SPREAD: room for images with a row more, and for a place of every window; for WEIGHT, two of each.
+    PADDED, SPREAD: room for images with a row more, and for a place of every window; WEIGHT has eight.
     SAMPLES, CHANNELS, ROWS, COLUMNS, TOP, LEFT: of the images, and what is above and left of them.
     PADDED_ROWS, PADDED_COLUMNS: of the padded image, with the row more.
     KERNEL_ROWS, KERNEL_COLUMNS, STRIDE_ROWS, STRIDE_COLUMNS, APART_ROWS, APART_COLUMNS: of windows.
@@ -50,6 +50,7 @@ class Field(IntEnum):
     WIDTH = 29
 
 
+AT_ONCE = 8  # samples whose images are padded at a time for the gradient of the kernels
 NAMES = ", ".join(field.name.lower() for field in Field)
 
 IMAGES = """
@@ -58,9 +59,7 @@ def copied_{dtype}(source, row_step, column_step, target, width, rows, columns):
     for i in range(rows):
         row, out = source + i * row_step, carray(pointer(target + i * width * {size}), columns, {dtype})
         if column_step == {size}:
-            x = carray(pointer(row), columns, {dtype})
-            for j in range(columns):
-                out[j] = x[j]
+            copy_row(target + i * width * {size}, row, columns * {size})
         elif column_step == 0:
             value = carray(pointer(row), 1, {dtype})[0]
             for j in range(columns):
@@ -162,6 +161,10 @@ def convolved_{dtype}(fields):
 def weight_{dtype}(fields):
     NAMES = fields
     length, places = padded_rows * padded_columns, grid_rows * width
+    if {size} == 4 and kernel_rows == 3 and kernel_columns == 3 and apart_rows == 1 and apart_columns == 1:
+        if stride_rows == 1 and stride_columns == 1:
+            weight_of_three(fields)
+            return
     images = carray(pointer(padded), (2, length), {dtype})
     slopes = carray(pointer(spread), (2, places), {dtype})
     line = places if stride_rows == 1 and stride_columns == 1 else width
@@ -196,3 +199,25 @@ def weight_{dtype}(fields):
                             added_product_{dtype}(first, stride_columns, slopes[0, part], sums)
 
 """.replace("NAMES", NAMES)
+
+THREE = """
+@kernel
+def weight_of_three(fields):
+    NAMES = fields
+    length, places = padded_rows * padded_columns, grid_rows * width
+    carray(pointer(padded), SAMPLES_AT_ONCE * length, float32)[:] = float32(0)
+    carray(pointer(spread), SAMPLES_AT_ONCE * places, float32)[:] = float32(0)
+    for c in range(channels):
+        for s in range(0, samples, SAMPLES_AT_ONCE):
+            count = min(SAMPLES_AT_ONCE, samples - s)
+            for k in range(count):
+                source, given = x + (s + k) * x_sample + c * x_channel, g + (s + k) * g_sample + c * g_channel
+                inside = padded + (k * length + top * padded_columns + left) * 4
+                copied_float32(source, x_row, x_column, inside, padded_columns, rows, columns)
+                target = spread + k * places * 4
+                copied_float32(given, g_row, g_column, target, width, grid_rows, grid_columns)
+            line, target = padded_columns * 4, out + c * 9 * places * 4
+            image_step, slope_step = length * 4, places * 4
+            add_nine(padded, image_step, line, spread, slope_step, count, target, places, s)
+
+""".replace("NAMES", NAMES).replace("SAMPLES_AT_ONCE", str(AT_ONCE))
