@@ -175,19 +175,30 @@ def _task_of(x: Any, filters: int, groups: int, windows: Windows) -> "_Task | De
 
 
 def _conv_forward(
-    xp: Namespace, x: Any, w: Any, *, groups: int, out: Any = None, scratch: Any = None, **where: Any
+    xp: Namespace,
+    x: Any,
+    w: Any,
+    *,
+    groups: int,
+    bias: Any = None,
+    out: Any = None,
+    scratch: Any = None,
+    **where: Any,
 ) -> Any:
     task = _task(x, w, groups=groups, **where)
     scratch = _scratch(xp, scratch, task.scratch(x.dtype))
     if out is None:
         out = xp.empty((x.shape[0], w.shape[0], *task.windows.grid), dtype=x.dtype)
     if isinstance(task, Depthwise):
-        task.convolved(xp, x, w, out, scratch)
+        task.convolved(xp, x, w, out, scratch, bias)
         return out
     padded, columns, filters = scratch
     kernels = _by_group(w, groups)
     for samples, _ in task.parts():
-        task.multiply_into(xp, kernels, task.columns(x[samples], padded, columns), filters, out[samples])
+        part = out[samples]
+        task.multiply_into(xp, kernels, task.columns(x[samples], padded, columns), filters, part)
+        if bias is not None:
+            xp.add(part, bias, out=part)
     return out
 
 

@@ -87,11 +87,11 @@ class Depthwise(NamedTuple):
 
     # -- the maps -----------------------------------------------------------------------------
 
-    def convolved(self, xp: Namespace, x: Any, w: Any, out: Any, scratch: Any) -> None:
-        """Write the convolution of images (N, C, H, W) with kernels (C, 1, h, w)."""
+    def convolved(self, xp: Namespace, x: Any, w: Any, out: Any, scratch: Any, bias: Any = None) -> None:
+        """Write the convolution of images (N, C, H, W) with kernels (C, 1, h, w), plus a bias (C, 1, 1)."""
         started = time.perf_counter()
         native = xp.native_passes()
-        if native is not None and native.convolved(self, x, w, out, scratch):
+        if native is not None and native.convolved(self, x, w, bias, out, scratch):
             return
         columns = self.windows.grid[1]
         for samples, channels in self._parts():
@@ -104,7 +104,11 @@ class Depthwise(NamedTuple):
                 xp.multiply(view, factor, out=product if number else total)
                 if number:
                     xp.add(total, product, out=total)
-            out[samples, channels] = total.reshape(*shape[:2], *_places(self.windows))[..., :columns]
+            found = total.reshape(*shape[:2], *_places(self.windows))[..., :columns]
+            if bias is None:
+                out[samples, channels] = found
+            else:
+                xp.add(found, bias[channels], out=out[samples, channels])
         if native is not None:
             native.note(time.perf_counter() - started)
 

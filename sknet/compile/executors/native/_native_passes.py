@@ -43,7 +43,7 @@ class NativePasses:
         """Count time that calls have taken without native code."""
         self._runner.note(seconds)
 
-    def convolved(self, task: Any, x: Any, w: Any, out: Any, rooms: Any) -> bool:
+    def convolved(self, task: Any, x: Any, w: Any, bias: Any, out: Any, rooms: Any) -> bool:
         """Write a convolution of images with kernels.
 
         Parameters
@@ -54,6 +54,8 @@ class NativePasses:
             Images.
         w : ndarray of shape (C, 1, h, w)
             Kernels.
+        bias : ndarray of shape (C, 1, 1) or None
+            Added to each result of a kernel.
         out : ndarray of shape (N, C, rows, columns)
             The result.
         rooms : sequence of ndarray
@@ -66,7 +68,11 @@ class NativePasses:
         """
         kernels = np.ascontiguousarray(w)
         per_kernel, _, *within = kernels.strides
-        return self._done(CONVOLVED, task, x, (kernels, (0, per_kernel, *within)), out, rooms)
+        given = kernels, (0, per_kernel, *within)
+        if bias is None:
+            return self._done(CONVOLVED, task, x, given, out, rooms)
+        numbers = np.ascontiguousarray(bias)
+        return self._done(CONVOLVED, task, x, given, out, rooms, numbers)
 
     def weight(self, task: Any, x: Any, g: Any, sums: Any, rooms: Any) -> bool:
         """Write the sums over samples of images times gradients.
@@ -301,9 +307,9 @@ class NativePasses:
         steps(fields.ctypes.data, size, work)
         return True
 
-    def _done(self, work: int, task: Any, x: Any, given: Any, out: Any, rooms: Any) -> bool:
+    def _done(self, work: int, task: Any, x: Any, given: Any, out: Any, rooms: Any, bias: Any = None) -> bool:
         (other, steps), (padded, spread, *_) = given, rooms
-        arrays = x, other, out, padded, spread
+        arrays = [x, other, out, padded, spread, *([] if bias is None else [bias])]
         if not all(a.dtype == x.dtype and a.flags.aligned and a.dtype.isnative for a in arrays):
             return False
         if not (out.flags.c_contiguous and x.dtype.char in "fd" and x.size and out.size):
@@ -327,6 +333,7 @@ class NativePasses:
                     width,
                 ),
                 *(*windows.kernel, *windows.stride, *windows.dilation, *windows.grid, task.width),
+                0 if bias is None else bias.ctypes.data,
             ],
             np.int64,
         )
@@ -339,7 +346,7 @@ class NativePasses:
 class _Noting(NativePasses):
     """Native code that is not loaded yet."""
 
-    def _done(self, work: int, task: Any, x: Any, given: Any, out: Any, rooms: Any) -> bool:
+    def _done(self, *_: Any) -> bool:
         return False
 
 

@@ -16,6 +16,7 @@ class Field(IntEnum):
     PADDED_ROWS, PADDED_COLUMNS: of the padded image, with the row more.
     KERNEL_ROWS, KERNEL_COLUMNS, STRIDE_ROWS, STRIDE_COLUMNS, APART_ROWS, APART_COLUMNS: of windows.
     GRID_ROWS, GRID_COLUMNS, WIDTH: windows, and with how many columns they are computed.
+    BIAS: numbers that are added, one for each channel; 0 if there are none.
     """
 
     X = 0
@@ -48,6 +49,7 @@ class Field(IntEnum):
     GRID_ROWS = 27
     GRID_COLUMNS = 28
     WIDTH = 29
+    BIAS = 30
 
 
 AT_ONCE = 8  # samples whose images are padded at a time for the gradient of the kernels
@@ -86,13 +88,14 @@ def added_{dtype}(x, step, factor, out):
 
 
 @kernel
-def nine_{dtype}(x, width, w, out):
+def nine_{dtype}(x, width, w, more, out):
     above, middle, below = x, x[width:], x[2 * width :]
     a, b, c, d, e, f, g, h, i = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8]
     for q in range(len(out)):
         total = (above[q] * a + above[q + 1] * b) + above[q + 2] * c
         total = ((total + middle[q] * d) + middle[q + 1] * e) + middle[q + 2] * f
-        out[q] = ((total + below[q] * g) + below[q + 1] * h) + below[q + 2] * i
+        total = ((total + below[q] * g) + below[q + 1] * h) + below[q + 2] * i
+        out[q] = total + more
 
 
 @kernel
@@ -140,7 +143,9 @@ def convolved_{dtype}(fields):
             copied_{dtype}(source, x_row, x_column, inside, padded_columns, rows, columns)
             if is_three:
                 kernel = carray(pointer(g + c * g_channel), 9, {dtype})
-                nine_{dtype}(image, padded_columns, kernel, total)
+                # Adding -0 changes nothing.
+                more = carray(pointer(bias), channels, {dtype})[c] if bias else {dtype}(-0.0)
+                nine_{dtype}(image, padded_columns, kernel, more, total)
             for r in range(0 if is_three else lines):
                 out_line = total[r * line : (r + 1) * line]
                 for i in range(kernel_rows):
@@ -153,6 +158,10 @@ def convolved_{dtype}(fields):
                             first_{dtype}(part, stride_columns, factor, out_line)
                         else:
                             added_{dtype}(part, stride_columns, factor, out_line)
+            if bias and not is_three:
+                more = carray(pointer(bias), channels, {dtype})[c]
+                for k in range(grid_rows * width):
+                    total[k] += more
             target = out + (s * channels + c) * grid_rows * grid_columns * {size}
             copied_{dtype}(spread, width * {size}, {size}, target, grid_columns, grid_rows, grid_columns)
 

@@ -13,6 +13,7 @@ from sknet.compile.executors.numpy import _emit_erfc as _emit_erfc  # registers 
 from sknet.compile.executors.numpy import _emit_index as _emit_index
 from sknet.compile.executors.numpy import _emit_products as _emit_products
 from sknet.compile.executors.numpy import _emit_softmax as _emit_softmax
+from sknet.compile.executors.numpy._emit_conv import emit_biased, with_biases
 from sknet.compile.executors.numpy._emitters import emit, scratch_of
 from sknet.compile.passes import Group, fuse
 from sknet.ops import SparseSlot
@@ -75,13 +76,19 @@ class NumpyProgram:
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool) -> Self:
         """Plan a graph whose outputs take over `donated` inputs; `exact` as above."""
-        return cls(Plan(graph, fuse(graph), donated, partial(scratch_of, exact=exact)), exact)
+        groups = with_biases(graph, fuse(graph))
+        return cls(Plan(graph, groups, donated, partial(scratch_of, exact=exact)), exact)
 
     # -- writing ------------------------------------------------------------------------------
 
     def _write(self, writer: Writer, group: Group) -> None:
         if group.rows:
             self._write_blocks(writer, group)
+            return
+        if group.finish is not None:
+            first = len(writer.lines)
+            emit_biased(writer, group.finish)
+            writer.comment(first, str(group.finish.output))
             return
         for equation in group.equations:
             if self.plan.views.is_view(equation):
