@@ -85,7 +85,7 @@ class Adam(Optimizer):
         return _corrected(self, count, progress)
 
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
-        if callable(self.lr) or type(self).hyper is not Adam.hyper:
+        if callable(self.lr):
             return super().hyper_table(progress, n_steps)
         return _table(self, float(self.lr), progress.step, n_steps)
 
@@ -158,7 +158,7 @@ class AdamW(Optimizer):
         return {**hyper, "decay": -hyper["lr"] * rate_of(self.weight_decay, progress)}
 
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
-        if callable(self.lr) or callable(self.weight_decay) or type(self).hyper is not AdamW.hyper:
+        if callable(self.lr) or callable(self.weight_decay):
             return super().hyper_table(progress, n_steps)
         lr = float(self.lr)
         return _table(self, lr, progress.step, n_steps, -lr * float(self.weight_decay))

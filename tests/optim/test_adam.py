@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.neural_network._stochastic_optimizers import AdamOptimizer
 
-from sknet.optim import SGD, Adam, AdamW
+from sknet.optim import SGD, Adam, AdamW, RAdam
 from sknet.optim.schedules import InverseScaling, Progress
 from tests.optim.helpers import follow, gradient_series
 
@@ -47,6 +47,23 @@ class Halved(Adam):
 def test_a_subclass_has_its_own_numbers():
     table, expected = (each.hyper_table(Progress(), 9) for each in (Halved(0.5), Adam(0.5)))
     np.testing.assert_array_equal(table, expected / 2)
+
+
+class Warming:
+    def learning_rate(self, progress):
+        return super().learning_rate(progress) * min(1.0, (progress.step + 1) / 5)
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW, RAdam])
+def test_a_subclass_has_its_own_learning_rate(kind):
+    def learning_rate(self, progress):
+        return 0.5 / (1 + progress.step)
+
+    for own in (type("Own", (kind,), {"learning_rate": learning_rate}), type("Mixed", (Warming, kind), {})):
+        optimizer = own(0.5)
+        rows = [list(optimizer.hyper(step + 1, Progress(step)).values()) for step in range(9)]
+        assert len({row[0] for row in rows}) > 4
+        assert optimizer.hyper_table(Progress(), 9).tolist() == rows
 
 
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.0), (0.5, 0.9)])
