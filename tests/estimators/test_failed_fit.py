@@ -1,14 +1,11 @@
 """A fit that fails midway leaves no trace, in the estimator or in later fits."""
 
 import signal
-import threading
-import time
 from copy import deepcopy
 
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.base import clone
 
 from sknet.engine.loop._steps import EagerSteps
 from sknet.exceptions import FitInterruptedWarning
@@ -147,30 +144,6 @@ def test_an_interrupt_keeps_the_result(what):
     assert estimator.score(X, Y) > 0
     with quiet():
         estimator.set_params(loss="log_loss").partial_fit(rows(), Y)
-
-
-def press_once_it_trains():
-    """Press Ctrl-C a while after a fit has begun to defer it."""
-    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        time.sleep(0.01)
-    time.sleep(0.3)
-    signal.raise_signal(signal.SIGINT)
-
-
-def test_an_interrupt_of_a_compiled_fit():
-    """By a real signal from another thread, without user code in between."""
-    estimator = estimator_for("binary", max_iter=10**6, tol=0, n_iter_no_change=np.inf)
-    thread = threading.Thread(target=press_once_it_trains)
-    thread.start()
-    with pytest.warns(FitInterruptedWarning, match=r"after \d+ whole epochs; what was learned is kept"):
-        estimator.fit(X, Y)
-    thread.join()
-    assert estimator.n_iter_ == len(estimator.history_["loss"]) > 0
-    assert estimator.score(X, Y) > 0.5
-    again = clone(estimator).set_params(max_iter=estimator.n_iter_)
-    with quiet():
-        again.fit(X, Y)
-    assert again.loss_curve_ == estimator.loss_curve_
 
 
 def test_an_interrupt_before_the_first_epoch_ends():
