@@ -38,6 +38,8 @@ def with_biases(graph: Graph, groups: list[Group]) -> list[Group]:
     >>> [equation.primitive.name for equation in with_biases(graph, fuse(graph))[-1].equations]
     ['conv', 'add']
     """
+    if all(equation.primitive.name != "conv" for equation in graph.equations):
+        return groups  # as most, whose plans take a part of a short fit
     reads = Counter([*graph.outputs, *[x for equation in graph.equations for x in equation.variables]])
     made = {e.output: e for e in graph.equations if e.primitive.name == "conv" and reads[e.output] == 1}
     joined: dict[Equation, Equation] = {}
