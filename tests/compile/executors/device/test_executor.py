@@ -165,6 +165,8 @@ def layouts(x, row, column):
     """Combine views of every kind; the last two are of one shape but read otherwise."""
     backwards, turned = x[::-1, ::2], ops.matrix_transpose(x)
     return (
+        ops.max(x[:, ::-1], 1),
+        ops.min(x[::-1], 1),
         backwards * 2.0 + column[::-1],
         turned + row[:, None] * ops.matrix_transpose(x[::-1]),
         ops.exp(ops.reshape(ops.matrix_transpose(x), (-1,))[3:]) - 1.0,
