@@ -1,6 +1,7 @@
 """Names that are loaded on first use."""
 
 import gc
+import subprocess
 import sys
 
 import pytest
@@ -25,6 +26,30 @@ def test_no_garbage_is_collected_during_an_import(module, before):
         assert gc.isenabled() == before
     finally:
         gc.enable()
+
+
+MADE = """
+import gc
+{before}
+frozen = gc.get_freeze_count()
+from sknet import Tensor
+old = {{id(each) for each in gc.get_objects(generation=2)}}
+print(gc.isenabled(), gc.get_freeze_count() > frozen / 2, id(Tensor) in old)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("", "True False True"),
+        ("gc.freeze()", "True True False"),
+        ("gc.disable()", "False False False"),
+    ],
+)
+def test_what_an_import_has_made_is_old_and_what_was_frozen_stays_so(before, said):
+    script = MADE.format(before=before)
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == (said)
 
 
 def test_collections_go_on_after_an_import_that_fails(tmp_path, monkeypatch):
