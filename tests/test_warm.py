@@ -17,8 +17,8 @@ from numba import njit
 
 
 @njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def steps(start, length, room, count, counter):
-    return count
+def steps(start, length):
+    return length
 """
 
 
@@ -27,13 +27,11 @@ def small(tmp_path, monkeypatch):
     """Let `warm` compile small functions, which no other test has loaded in this process."""
     source = f"# {tmp_path}\n{SMALL}"
     names = ", ".join(f"a{i}" for i in range(ARGUMENTS))
-    of_rows = source.replace("start, length, room, count, counter", names).replace(
-        "return count", "return a0"
-    )
+    of_rows = source.replace("start, length", names).replace("return length", "return a0")
     monkeypatch.setattr("sknet.compile.executors.native._runner.RUNNER", source)
     monkeypatch.setattr(warm, "runner", Runner)
     monkeypatch.setattr(warm, "row_runner", lambda: Runner(lambda: (of_rows, ARGUMENTS)))
-    monkeypatch.setattr(warm, "pass_runner", lambda: Runner(lambda: (f"{source}\n", 5)))
+    monkeypatch.setattr(warm, "pass_runner", lambda: Runner(lambda: (f"{source}\n", 2)))
 
 
 def test_machine_code_is_left_for_later_processes(small, tmp_path, monkeypatch, capsys):
