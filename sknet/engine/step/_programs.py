@@ -108,7 +108,8 @@ class Programs:
         """Let a program for batches use the strength of the model's penalty."""
         strength = program.slots.strength
         if strength is not None:
-            strength[...] = 0.5 * self._model.alpha / program.returns.divisor
+            with np.errstate(all="ignore"):  # single precision may not hold it
+                strength[...] = 0.5 * self._model.alpha / program.returns.divisor
 
     def let_go(self) -> None:
         """Forget the model, until the programs are lent to another one."""

@@ -44,3 +44,12 @@ def test_penalties_of_any_strength_share_a_program(loss, weighted):
         program.run()
         expected = model.backward(model.loss(model(X), y, weight))
         np.testing.assert_allclose(program.result.gradient, expected.flat, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("alpha", "strength"), [(1e300, np.inf), (1e-300, 0.0)])
+def test_numpy_does_not_report_a_strength_out_of_range(alpha, strength):
+    """As for the constant of eager operations: the loss, if it is not finite, is what the error is about."""
+    model = Model(nn.Linear(4, 1), alpha=alpha, random_state=0)
+    with np.errstate(all="raise"):
+        step = compiled_step(model, np.ones((5, 4), "f4"), np.ones((5, 1), "f4"))
+        assert step.gradient.slots.strength == strength
