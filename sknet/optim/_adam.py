@@ -21,7 +21,7 @@ _CONSTRAINTS = {
 }
 
 
-BLOCK = 64  # steps whose corrections are computed at once, and kept for other fits
+BLOCK = 64  # steps whose numbers are computed at once, and kept for other epochs and fits
 
 
 class Adam(Optimizer):
@@ -181,26 +181,21 @@ def _step_size(lr: float, beta1: float, beta2: float, count: int) -> float:
 
 
 def _table(optimizer: Adam | AdamW, lr: float, first: int, n_steps: int, *others: float) -> np.ndarray:
-    """Return the numbers of steps after the first ones, as `hyper` gives them for each: to the bit.
+    """Return the numbers of the steps after the first ones, as `hyper` gives them for each: to the bit."""
+    start, stop = first // BLOCK * BLOCK, first + n_steps
+    given = lr, float(optimizer.beta1), float(optimizer.beta2), others
+    blocks = [_block(*given, before) for before in range(start, stop, BLOCK)]
+    return (blocks[0] if len(blocks) == 1 else np.concatenate(blocks))[first - start : stop - start]
 
-    A dict for each step would take a large part of the time of a small network's step.
+
+@lru_cache(256)
+def _block(lr: float, beta1: float, beta2: float, others: tuple[float, ...], before: int) -> np.ndarray:
+    """Return the numbers of a block of steps: ndarray of shape (BLOCK, n_numbers).
+
+    Computing them for each epoch of each fit would be a large part of a small network's time.
     """
-    beta1, beta2, stop = float(optimizer.beta1), float(optimizer.beta2), first + n_steps
-    start = first // BLOCK * BLOCK
-    blocks = [_corrections(beta1, beta2, before) for before in range(start, stop, BLOCK)]
-    of_squares, of_means = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
-    table = np.empty((n_steps, 2 + len(others)))
-    table[:] = (lr, 0.0, *others)
-    part = slice(first - start, stop - start)
-    table[:, 1] = -lr * of_squares[part] / of_means[part]
-    return table
-
-
-@lru_cache(128)
-def _corrections(beta1: float, beta2: float, before: int) -> np.ndarray:
-    """Return both factors of `_step_size` for a block of steps: ndarray of shape (2, BLOCK)."""
     counts = range(before + 1, before + BLOCK + 1)
-    found = np.array([[math.sqrt(1.0 - beta2**n) for n in counts], [1.0 - beta1**n for n in counts]])
+    found = np.array([(lr, _step_size(lr, beta1, beta2, count), *others) for count in counts])
     found.flags.writeable = False  # it is shared
     return found
 

@@ -71,7 +71,9 @@ class SGD(Optimizer):
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
         if callable(self.lr):
             return super().hyper_table(progress, n_steps)
-        return np.repeat([[float(self.lr), -float(self.lr)]], n_steps, axis=0)
+        table = np.empty((n_steps, 2))
+        table[:] = float(self.lr), -float(self.lr)
+        return table
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
