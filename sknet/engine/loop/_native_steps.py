@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["NativeSteps"]
 
 MOST_STEPS = 1 << 15  # per block
+LEAST_STEPS = 1 << 8  # for which a run has room, since several epochs may be one block
 MOST_TOGETHER = 1 << 16  # outputs of the epochs of one call, which are in the cache when they are scored
 MOST_TURNS = 1 << 20  # bytes of their instructions
 SHORT = 0.005  # seconds of steps by NumPy's plan that are not worth writing instructions for
@@ -90,7 +91,8 @@ class NativeSteps(CompiledSteps):
             )
             data = self._window.room if self._window else batches.X, batches.y, batches.weight
             try:
-                run = native.NativeRun(parts, data, self.check_finite, min(batches.n_batches, MOST_STEPS))
+                most = min(max(batches.n_batches, LEAST_STEPS), MOST_STEPS)
+                run = native.NativeRun(parts, data, self.check_finite, most)
             except native.UnsupportedError:
                 self._runs[n_rows] = None
             else:
@@ -124,9 +126,9 @@ class NativeSteps(CompiledSteps):
         outputs = batches.n_samples * max(1, math.prod(self._output.shape[1:]))
         seconds = batches.n_batches * self._per_native_step
         found: int = min(most, int(SECONDS / seconds), MOST_TOGETHER // outputs)
-        if len(runs) > 1:
-            found = min(found, MOST_TURNS // sum(run.nbytes for run in runs))
-        return max(1, found)
+        if len(runs) == 1:
+            return max(1, min(found, runs[0].most // batches.n_batches))
+        return max(1, min(found, MOST_TURNS // sum(run.nbytes for run in runs)))
 
     def _parts_of_epoch(self) -> list[tuple[int, int, int]]:
         """Return the first batch, rows of a batch and number of batches, of full ones and a shorter one."""
@@ -142,25 +144,29 @@ class NativeSteps(CompiledSteps):
         shape, dtype = self._output.shape[1:], self._output.dtype
         outputs = np.empty((rows.size, *shape), dtype) if scored else None
         started, before = time.perf_counter(), progress[0].step
-        terms = native.run_turns(self._turns(len(orders)), places, np.concatenate(hyper), before, outputs)
+        parts = self._parts_of_epoch()
+        if len(parts) == 1:  # full batches alone go on from epoch to epoch
+            run = self._run_of(parts[0][1])
+            terms = run.losses[: run.run(places, 0, np.concatenate(hyper), before, outputs)]
+        else:
+            turns = [self._turns(len(orders), *part) for part in parts]
+            terms = native.run_turns(turns, places, np.concatenate(hyper), before, outputs)
         self._per_native_step = max((time.perf_counter() - started) / max(len(terms), 1), 1e-7)
         self._left -= len(terms)
         losses = self._losses_of(terms)
         return losses, None if outputs is None else outputs.reshape((*orders.shape, *shape))
 
-    def _turns(self, n_epochs: int) -> list["Turns"]:
-        """Return the turns of full batches and of a shorter last one."""
-        batches, parts = self.batches, self._parts_of_epoch()
-        n_turns = n_epochs if len(parts) > 1 else 1  # full batches alone go on from epoch to epoch
-        epochs = np.arange(n_turns)
-        found = []
-        for first, n_rows, steps in parts:
-            run = self._runs[n_rows]
-            assert run is not None
-            firsts = epochs * batches.n_batches + first
-            starts = epochs * batches.n_samples + first * batches.size
-            found.append(native.Turns(run, firsts, starts, steps * (n_epochs // n_turns)))
-        return found
+    def _turns(self, n_epochs: int, first: int, n_rows: int, steps: int) -> "Turns":
+        """Return the turns of one part of each epoch."""
+        batches, epochs = self.batches, np.arange(n_epochs)
+        firsts = epochs * batches.n_batches + first
+        starts = epochs * batches.n_samples + first * batches.size
+        return native.Turns(self._run_of(n_rows), firsts, starts, steps)
+
+    def _run_of(self, n_rows: int) -> "NativeRun":
+        run = self._runs[n_rows]
+        assert run is not None
+        return run
 
     def _losses_of(self, terms: np.ndarray) -> Any:
         """Return the losses of steps whose losses and penalties are given."""
