@@ -69,8 +69,8 @@ def kept_steps(model: "Model") -> KeptSteps:
 def _form_of(batches: Batches, how: Hashable) -> Hashable:
     """Return all that steps depend on besides the model; None unless the rows are all of a dense array."""
     X, weight = batches.X, batches.weight
-    if type(X) is not np.ndarray or batches.chosen is not None:
-        return None
     arrays = (X, batches.y) if weight is None else (X, batches.y, weight)
+    if batches.chosen is not None or any(type(x) is not np.ndarray for x in arrays):
+        return None
     forms = [(x.shape, x.strides, x.dtype, x.flags.aligned) for x in arrays]
     return batches.size, batches.input_dtype, how, *forms
