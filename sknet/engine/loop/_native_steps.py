@@ -136,8 +136,8 @@ class NativeSteps(CompiledSteps):
         return [each for each in ((0, self.batches.size, whole), (whole, left, 1)) if each[1] and each[2]]
 
     def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
-        batches = self.batches
-        hyper = [self._programs.optimizer.hyper_table(each, batches.n_batches) for each in progress]
+        batches, table_of = self.batches, self._programs.optimizer.hyper_table
+        hyper = np.concatenate([table_of(each, batches.n_batches) for each in progress])
         chosen = batches.chosen
         rows = np.ascontiguousarray(orders.reshape(-1), np.int64)
         places = (rows if chosen is None else np.asarray(chosen, np.int64)[rows]), rows
@@ -147,10 +147,10 @@ class NativeSteps(CompiledSteps):
         parts = self._parts_of_epoch()
         if len(parts) == 1:  # full batches alone go on from epoch to epoch
             run = self._run_of(parts[0][1])
-            terms = run.losses[: run.run(places, 0, np.concatenate(hyper), before, outputs)]
+            terms = run.losses[: run.run(places, 0, hyper, before, outputs)]
         else:
             turns = [self._turns(len(orders), *part) for part in parts]
-            terms = native.run_turns(turns, places, np.concatenate(hyper), before, outputs)
+            terms = native.run_turns(turns, places, hyper, before, outputs)
         self._per_native_step = max((time.perf_counter() - started) / max(len(terms), 1), 1e-7)
         self._left -= len(terms)
         losses = self._losses_of(terms)

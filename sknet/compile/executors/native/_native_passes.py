@@ -69,9 +69,7 @@ class NativePasses:
         kernels = np.ascontiguousarray(w)
         per_kernel, _, *within = kernels.strides
         given = kernels, (0, per_kernel, *within)
-        if bias is None:
-            return self._done(CONVOLVED, task, x, given, out, rooms)
-        numbers = np.ascontiguousarray(bias)
+        numbers = None if bias is None else np.ascontiguousarray(bias)
         return self._done(CONVOLVED, task, x, given, out, rooms, numbers)
 
     def weight(self, task: Any, x: Any, g: Any, sums: Any, rooms: Any) -> bool:
