@@ -17,6 +17,7 @@ from sknet.ops._distance import *  # noqa: F403
 from sknet.ops._einsum import *  # noqa: F403
 from sknet.ops._elementwise import *  # noqa: F403
 from sknet.ops._exponential import *  # noqa: F403
+from sknet.ops._gelu import *  # noqa: F403
 from sknet.ops._index import *  # noqa: F403
 from sknet.ops._interpolate import *  # noqa: F403
 from sknet.ops._join import *  # noqa: F403

@@ -1,6 +1,5 @@
 """Activation functions, written so that no argument overflows."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,13 @@ from sknet._scipy import SpecialFunction
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
 from sknet.device import Namespace
 from sknet.exceptions import ShapeError
-from sknet.ops._elementwise import abs, add, clip, divide, erfc, expm1, greater, multiply, square, where
+from sknet.ops._elementwise import abs, add, clip, divide, expm1, greater, multiply, where
 from sknet.ops._join import take_slice
-from sknet.ops._rules import check_floating, like, unary
+from sknet.ops._rules import check_floating, floating, like, unary
 from sknet.ops._trigonometric import tanh
 
 __all__ = [
-    "celu", "elu", "gelu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_sigmoid", "mish",
+    "celu", "elu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_sigmoid", "mish",
     "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softplus", "softsign",
 ]  # fmt: skip
 
@@ -97,17 +96,12 @@ def sigmoid(x: Any) -> Tensor:
 
 def log_sigmoid(x: Any) -> Tensor:
     """Return log(sigmoid(x)), finite where the sigmoid underflows."""
-    return bind(_log_sigmoid, (_floating(x),), {})
+    return bind(_log_sigmoid, (floating(x),), {})
 
 
 def softplus(x: Any) -> Tensor:
     """Return log(1 + exp(x)), which does not overflow (Dugas et al., 2001)."""
-    return bind(_softplus, (_floating(x),), {})
-
-
-def _floating(x: Any) -> Tensor:
-    tensor = as_tensor(x)
-    return tensor if tensor.dtype.kind == "f" else tensor.astype("float64")
+    return bind(_softplus, (floating(x),), {})
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
@@ -171,37 +165,3 @@ def glu(x: Any, axis: int = -1) -> Tensor:
         raise ShapeError(f"glu: expected an even length of axis {axis}, got shape {x.shape}")
     half = length // 2
     return take_slice(x, at, 0, half) * sigmoid(take_slice(x, at, half, length))
-
-
-def gelu(x: Any, approximate: str = "none") -> Tensor:
-    """Return x * Phi(x) with the normal distribution function Phi (Hendrycks & Gimpel, 2016).
-
-    Parameters
-    ----------
-    x : Tensor or array
-        Any shape, floating point.
-    approximate : {"none", "tanh"}, default="none"
-        Exact, or the paper's formula with a hyperbolic tangent.
-
-    Returns
-    -------
-    Tensor
-        Of x's shape.
-
-    Raises
-    ------
-    ValueError
-        If `approximate` is neither.
-
-    Examples
-    --------
-    >>> gelu([1.0]).numpy()
-    array([0.84134475])
-    """
-    if approximate == "none":
-        # Phi by erfc and not by 1 + erf, which rounds to 0 for x below -8.
-        return multiply(x, erfc(multiply(x, -math.sqrt(0.5))) * 0.5)
-    if approximate == "tanh":
-        inner = multiply(x, square(x) * 0.044715 + 1.0) * math.sqrt(2 / math.pi)
-        return multiply(x, tanh(inner) * 0.5 + 0.5)
-    raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")

@@ -16,6 +16,7 @@ def test_exceptions_have_a_reason():
         "dropout": "a stream of its own",
         "dropout_mask": "a stream of its own",
         "uniform_draws": "a stream of its own",
+        "gelu_tanh_gradient": "the gradient of gelu_tanh, compared there",
         "layer_norm_gradient": "the gradient of layer_norm, compared there",
         "put": "the adjoint of take, compared there",
         "max_pool_put": "the gradient of max_pool2d, compared there",

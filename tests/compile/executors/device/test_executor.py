@@ -109,7 +109,8 @@ def is_elementwise(row, case):
 
 
 def test_integers(fake_device):
-    found = [(row, case) for row in ROWS for case in row.cases if is_elementwise(row, case)]
+    rows = [row for row in ROWS if row.integers]
+    found = [(row, case) for row in rows for case in row.cases if is_elementwise(row, case)]
     arrays = tuple(arrays_of(case, "int64", 1) for _, case in found)
 
     def function(*arrays):
@@ -134,6 +135,7 @@ FUNCTIONS = {
     "relu": ops.relu, "sign": ops.sign, "abs": ops.abs, "exp": ops.exp, "log": ops.log, "sqrt": ops.sqrt,
     "tanh": ops.tanh, "sigmoid": ops.sigmoid, "softplus": ops.softplus, "log_sigmoid": ops.log_sigmoid,
     "square": ops.square, "expm1": ops.expm1, "log1p": ops.log1p, "erf": ops.erf, "negative": ops.negative,
+    "gelu": lambda x: ops.gelu(x, "tanh"),
     "infinite": lambda x: ops.where(ops.less(x, np.inf), x, -np.inf),
 }  # fmt: skip
 PAIRS = {
