@@ -64,6 +64,18 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return np.where(condition, x, y)
 
 
+def expit(x: Any, out: Any = None) -> Any:
+    """Return 1 / (1 + exp(-x)): NumPy's exponential is vectorized, SciPy's function is not."""
+    if x.dtype.char not in "fd":
+        return special("expit")(x) if out is None else special("expit")(x, out=out)
+    out = np.empty_like(x) if out is None else out
+    np.negative(x, out=out)
+    with np.errstate(over="ignore"):  # it is 0 where the exponential is infinite
+        np.exp(out, out=out)
+    np.add(out, 1, out=out)
+    return np.divide(1, out, out=out)
+
+
 class _Functions(SimpleNamespace):
     """NumPy's functions, and those of SciPy that are loaded when they are first asked for."""
 
@@ -89,7 +101,7 @@ class NumpyBackend(Backend):
         functions = {name: getattr(np, name) for name in np.__all__}
         # The ufuncs' own reductions: np.sum and friends add a microsecond of dispatch on top.
         reductions = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
-        own = {"where": where, "add_rows_at": _add_rows_at, "check_indices": check_indices}
+        own = {"where": where, "expit": expit, "add_rows_at": _add_rows_at, "check_indices": check_indices}
         self.xp = cast(Namespace, _Functions(**functions | reductions | own, native_passes=_native_passes))
 
     def device_of(self, array: Any) -> Device:

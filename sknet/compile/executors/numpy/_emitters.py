@@ -123,9 +123,9 @@ def _relu(w: Writer, equation: Equation) -> None:
 
 @emitter("sigmoid")
 def _sigmoid(w: Writer, equation: Equation) -> None:
-    """Write 1 / (1 + exp(-x)): NumPy's exponential is vectorized, SciPy's expit is not."""
+    """Write 1 / (1 + exp(-x)) with the calls that the forward makes."""
     [x], output = equation.operands, equation.output
-    if w.exact or type(x) is not Variable or x.dtype != output.dtype or output.dtype.char not in REAL:
+    if type(x) is not Variable or x.dtype != output.dtype or output.dtype.char not in REAL:
         by_its_forward(w, equation)
         return
     out, one = w.name(output), w.constant(1, output.dtype)
