@@ -107,6 +107,7 @@ CASES: dict[str, Case] = {
     "poisson": Case(MLPRegressor, perceptron(loss="poisson")),
     "hinge": Case(MLPClassifier, perceptron(loss="hinge")),
     "gelu and dropout": Case(MLPClassifier, perceptron(activation="gelu", dropout=0.3)),
+    "gelu in products": Case(MLPClassifier, perceptron(activation=nn.GELU("tanh"), dtype="float32")),
     "sample weights": Case(MLPClassifier, perceptron(), weighted=True),
     "early stopping": Case(MLPClassifier, perceptron(early_stopping=True, max_iter=20)),
     "partial_fit": Case(MLPClassifier, perceptron(), parts=True),

@@ -551,8 +551,8 @@ class FakeBackend(Backend):
         def product(x: Any, y: Any, out: Any, ending: Ending | None = None) -> Callable[[], Any]:
             if ending is None:
                 return lambda: _multiplied(x, y, out, precision)
-            parts, vector, mask, term, factor = ending
-            arrays = x, y, out, vector, mask, term
+            parts, vector, auxiliary, term, factor = ending
+            arrays = x, y, out, vector, auxiliary, term
 
             def finished() -> None:
                 bits = _bits_of(x, y, precision)

@@ -42,8 +42,11 @@ def precision(request, monkeypatch):
     return request.param, TOLERANCES[request.param]
 
 
+FORWARD = [parts for parts in CHAINS if not {"masked", "input", "gelu", "gelu gradient"} & {*parts}]
+
+
 @pytest.mark.parametrize(("n", "k", "m"), SHAPES)
-@pytest.mark.parametrize("parts", [parts for parts in CHAINS if "masked" not in parts], ids=str)
+@pytest.mark.parametrize("parts", FORWARD, ids=str)
 def test_endings(parts, n, k, m, precision):
     precision, tolerance = precision
     (x, on_x), (y, on_y), (row, vector) = there(n, k), there(k, m, seed=1), there(m, seed=2)
@@ -91,6 +94,44 @@ def test_masks(parts, n, k, m, precision):
         np.testing.assert_allclose(found[2], found[1].sum(0), rtol=1e-4, atol=1e-4)
 
 
+def gelu(x):
+    """Return the GELU of x by the formula with a hyperbolic tangent, and its derivative."""
+    x = x.astype("float64")
+    inner, slope = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3), np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x**2)
+    t = np.tanh(inner)
+    return x * (1 + t) / 2, (1 + t) / 2 + x / 2 * (1 - t**2) * slope
+
+
+@pytest.mark.parametrize("members", [None, 3])
+@pytest.mark.parametrize(("n", "k", "m"), [(40, 20, 32), (64, 54, 512), (33, 16, 104)])
+@pytest.mark.parametrize("parts", [parts for parts in CHAINS if "gelu" in parts], ids=str)
+def test_gelus(parts, n, k, m, members, precision):
+    """Forward, and the gradient at what the product was, in plain launches and in a graph."""
+    precision, tolerance = precision
+    several = () if members is None else (members,)
+    (x, on_x), (y, on_y), (row, vector) = there(*several, n, k), there(*several, k, m), there(*several, m)
+    (g, on_g), (w, on_w), (_, totals) = there(*several, n, 3), there(*several, 3, m), there(*several, m)
+    with active(CUDA):
+        out, back, beside = (backend("cuda").zeros((*several, n, m), "float32", CUDA) for _ in range(3))
+        issued = [product_of(on_x, on_y, out, parts, vector, beside, precision=precision)]
+        if "input" in parts:
+            backward = "gelu gradient", "sums"
+            issued.append(product_of(on_g, on_w, back, backward, totals, beside, precision=precision))
+        for issue in issued:
+            issue()
+        found = [each.get() for each in (out, back, beside, totals)]
+        graph = backend("cuda").captured(lambda: [issue() for issue in issued], CUDA)
+        graph()
+    for first, second in zip(found, (out, back, beside, totals), strict=True):
+        np.testing.assert_array_equal(first, second.get())
+    before = x @ y + (row[..., np.newaxis, :] if "bias" in parts else 0)
+    np.testing.assert_allclose(found[0], gelu(before)[0], rtol=tolerance, atol=tolerance)
+    if "input" in parts:
+        np.testing.assert_allclose(found[2], before, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(found[1], g @ w * gelu(found[2])[1], rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(found[3], found[1].sum(-2), rtol=1e-4, atol=1e-3)
+
+
 # -- of several products ------------------------------------------------------------------------
 
 MEMBERS = 3
@@ -103,7 +144,7 @@ def vectors(columns, seed=0):
 
 
 @pytest.mark.parametrize(("n", "k", "m"), [(40, 20, 32), (64, 54, 512), (33, 16, 100), (8, 4, 132)])
-@pytest.mark.parametrize("parts", [parts for parts in CHAINS if "masked" not in parts], ids=str)
+@pytest.mark.parametrize("parts", FORWARD, ids=str)
 def test_endings_of_several(parts, n, k, m, precision):
     precision, tolerance = precision
     (x, on_x), (y, on_y), (row, vector) = there(MEMBERS, n, k), there(MEMBERS, k, m, seed=1), vectors(m)

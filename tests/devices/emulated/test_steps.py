@@ -12,7 +12,7 @@ from sknet.engine.predict import _rows
 from sknet.exceptions import NonFiniteError
 from tests.devices.emulated import counted, idle
 from tests.devices.rounding import BITS
-from tests.engine.loop.test_device_counts import LAUNCHES, outputs_of, steps_of
+from tests.engine.loop.test_device_counts import GELUS, LAUNCHES, outputs_of, steps_of
 from tests.estimators.data import quiet
 from tests.gpu import test_graphs
 from tests.gpu.test_graphs import CLASSES, NETWORKS, X, long_blocks, trained
@@ -28,8 +28,18 @@ STEPS = [(*each, "float32") for each in LAUNCHES] + [(*each, dtype) for each in 
 
 @pytest.mark.parametrize(("widths", "size", "dtype"), STEPS)
 def test_a_step(widths, size, dtype):
-    expected = (LAUNCHES | SMALL)[widths, size]
-    steps, order, counts = steps_of(widths, size, CUDA, dtype), np.arange(6 * size), {}
+    check_launches(steps_of(widths, size, CUDA, dtype), size, (LAUNCHES | SMALL)[widths, size])
+
+
+@pytest.mark.parametrize(("approximate", "widths", "size"), GELUS)
+def test_a_step_with_gelu(approximate, widths, size):
+    steps = steps_of(widths, 64, CUDA, activation=lambda: nn.GELU(approximate))
+    check_launches(steps, 64, GELUS[approximate, widths, size])
+
+
+def check_launches(steps, size, expected):
+    """Assert that a step is one graph of so many nodes, and asks for no memory."""
+    order, counts = np.arange(6 * size), {}
     with active(CUDA), idle():
         outputs = outputs_of(steps)
         steps._issue(order, 0, size, 2, outputs)  # puts the order on the device, and captures the second step

@@ -179,7 +179,7 @@ class CupyProgram:
         product = w.made(f"{w.function(self._products, 'products')}()", "product")
         names = ", ".join(map(w.name, (*finish.product.variables, finish.output)))
         others = ", ".join(
-            "None" if x is None else w.name(x) for x in (finish.vector, finish.mask, finish.term)
+            "None" if x is None else w.name(x) for x in (finish.vector, finish.auxiliary, finish.term)
         )
         ending = f"{w.function(Ending, 'Ending')}({finish.parts!r}, {others}, {finish.factor!r})"
         w.line(f"{w.made(f'{product}({names}, {ending})', 'p')}()")

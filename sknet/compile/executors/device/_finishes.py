@@ -1,8 +1,9 @@
-"""Products that a device's library finishes: bias, ReLU, its gradient, sums and a further term.
+"""Products that a device's library finishes: bias, ReLU, GELU, their gradients, sums and a further term.
 
 Each part is a record that says which equation it stands for. What a product can take is the longest chain of
 parts that its equations match and the library has. A mask is bits that only the library reads, so the product
-that writes one and all those that read it are finished together, or none of them.
+that writes one and all those that read it are finished together, or none of them. What a GELU is of is an
+array like any other.
 """
 
 import math
@@ -19,12 +20,14 @@ __all__ = ["finishes"]
 
 # The longest come first; the library has no others.
 CHAINS: tuple[tuple[str, ...], ...] = (
-    ("bias", "relu", "mask"), ("relu", "mask"), ("bias", "relu"), ("relu",), ("bias",), ("masked", "sums"),
-    ("masked",), ("sums of y",), (),
+    ("bias", "relu", "mask"), ("relu", "mask"), ("bias", "relu"), ("relu",),
+    ("bias", "input", "gelu"), ("input", "gelu"), ("bias", "gelu"), ("gelu",), ("bias",),
+    ("masked", "sums"), ("masked",), ("gelu gradient", "sums"), ("gelu gradient",), ("sums of y",), (),
 )  # fmt: skip
 WITH_TERM = (), ("sums of y",)
 ALIGNMENT = 16  # bytes, of vectors from member to member
 BITS = 128  # to a multiple of which a row of a mask is filled
+COLUMNS = 8  # of which those of what a GELU is of are a multiple
 
 
 class _Chain(NamedTuple):
@@ -74,7 +77,7 @@ def finishes(graph: Graph, takes: Callable[[Form, Sequence[str]], bool]) -> dict
     masks = {e.output for e in graph.equations if e.primitive.name == "greater"}
     while True:
         found = _Products(graph, takes, masks).all()
-        writers = {each.finish.mask for each in found.values() if "mask" in each.finish.parts}
+        writers = {each.finish.auxiliary for each in found.values() if "mask" in each.finish.parts}
         taken = {e for each in found.values() for e in each.equations}
         readers = {x for e in graph.equations if e not in taken for x in e.variables} | {*graph.outputs}
         kept = (masks & writers) - readers
@@ -160,6 +163,13 @@ class _Products:
         """Tell whether a value is contiguous and of the dtype of a result."""
         return x.dtype == result.dtype and self._views.is_contiguous(x)
 
+    def is_beside(self, x: object, result: Variable) -> bool:
+        """Tell whether a value in memory of its own can be what the GELU of a result is of."""
+        if type(x) is not Variable or x.shape != result.shape or x not in self._time:
+            return False
+        is_aligned = self._views.root(x) is x and x.shape[-1] % COLUMNS == 0
+        return is_aligned and self.is_like(x, result)
+
     def is_mask(self, x: object) -> bool:
         """Tell whether a value can be bits."""
         return x in self._masks
@@ -230,7 +240,7 @@ def _mask(chain: _Chain, of: _Products) -> _Chain | None:
             columns >= -(-columns // BITS) * BITS // 8
         )  # it takes the memory of the plan, a byte an element
         if type(least) is not Variable and least == 0 and of.is_mask(mask) and room:
-            return chain.plus(equation, mask=mask)
+            return chain.plus(equation, auxiliary=mask)
     return None
 
 
@@ -246,7 +256,32 @@ def _masked(chain: _Chain, of: _Products) -> _Chain | None:
         or not of.is_known(mask, chain.equations[0])
     ):
         return None
-    return chain.plus(equation, output=equation.output, mask=mask)
+    return chain.plus(equation, output=equation.output, auxiliary=mask)
+
+
+def _input(chain: _Chain, of: _Products) -> _Chain | None:
+    result = chain.result
+    if of.only_user(result, "gelu_tanh") is not None or not of.is_beside(result, result):
+        return None
+    return chain._replace(finish=chain.finish._replace(auxiliary=result))
+
+
+def _gelu(chain: _Chain, of: _Products) -> _Chain | None:
+    is_kept = chain.finish.auxiliary is not None
+    only = of.only_user(chain.result, "gelu_tanh")
+    for equation in of.users(chain.result, "gelu_tanh") if is_kept else [only] if only else []:
+        return chain.plus(equation, output=equation.output)
+    return None
+
+
+def _gelu_gradient(chain: _Chain, of: _Products) -> _Chain | None:
+    equation = of.only_user(chain.result, "gelu_tanh_gradient")
+    if equation is None:
+        return None
+    g, x = equation.operands
+    if g is not chain.result or not of.is_beside(x, chain.result) or not of.is_known(x, chain.equations[0]):
+        return None
+    return chain.plus(equation, output=equation.output, auxiliary=x)
 
 
 def _sums(chain: _Chain, of: _Products) -> _Chain | None:
@@ -265,5 +300,6 @@ def _sums_of_y(chain: _Chain, of: _Products) -> _Chain | None:
 
 
 PARTS: dict[str, Part] = {
-    "bias": _bias, "relu": _relu, "mask": _mask, "masked": _masked, "sums": _sums, "sums of y": _sums_of_y,
+    "bias": _bias, "relu": _relu, "mask": _mask, "masked": _masked, "input": _input, "gelu": _gelu,
+    "gelu gradient": _gelu_gradient, "sums": _sums, "sums of y": _sums_of_y,
 }  # fmt: skip

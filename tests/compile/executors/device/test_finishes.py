@@ -11,7 +11,7 @@ from sknet.compile import _internal, capture, compile
 from sknet.compile._recalled import forget_programs
 from sknet.compile.executors.device._finishes import CHAINS, finishes
 from sknet.compile.passes import optimize
-from sknet.core import Tensor, bind, gradients
+from sknet.core import PRIMITIVES, Tensor, bind, gradients
 from tests.compile.executors.device.test_executor import off, on
 from tests.devices import fake
 
@@ -40,12 +40,16 @@ X, W, V, B, C = (
 )
 
 
-def network(x, w, b, v, c, y):
+def gelu(x):
+    return ops.gelu(x, "tanh")
+
+
+def network(x, w, b, v, c, y, activation=ops.relu):
     """Return the loss of a network with a hidden layer, its gradients, and whether all is finite."""
     parameters = [w, b, v, c]
     for each in parameters:
         each.requires_grad = True
-    hidden = ops.relu(x @ w + b)
+    hidden = activation(x @ w + b)
     loss = ops.sum_squares(hidden @ v + c - y) * 0.5 + 0.1 * (ops.sum_squares(w) + ops.sum_squares(v))
     found = gradients(loss, parameters)
     return loss, found, checked([*found, *parameters])
@@ -54,21 +58,33 @@ def network(x, w, b, v, c, y):
 ARGS = X, W, B, V, C, drawn(40, 3, seed=5)
 
 
-def test_a_step_of_a_network(fake_device):
-    step = compile(network, on(fake_device, ARGS))
+SIZES = (40, 20), (20, 32), (32,), (32, 4), (4,), (40, 4)
+EVEN = tuple(drawn(*shape, seed=i) for i, shape in enumerate(SIZES))
+ACTIVATIONS = {
+    "relu": (ops.relu, ARGS, ["'bias', 'relu', 'mask'", "'masked', 'sums'"]),
+    "gelu": (gelu, EVEN, ["'bias', 'input', 'gelu'", "'gelu gradient', 'sums'"]),
+}
+
+
+@pytest.mark.parametrize(("activation", "args", "endings"), ACTIVATIONS.values(), ids=ACTIVATIONS)
+def test_a_step_of_a_network(activation, args, endings, fake_device):
+    def with_activation(*args):
+        return network(*args, activation=activation)
+
+    step = compile(with_activation, on(fake_device, args))
     forget_programs()
     with fake.plain_products():
-        plain = compile(network, on(fake_device, ARGS))
+        plain = compile(with_activation, on(fake_device, args))
     forget_programs()
     launches = [program.source.split("def step")[1].count("(") for program in (step, plain)]
     assert launches[0] < launches[1]
     assert re.findall(r"Ending\(\((.*?)\)", step.source) == [
-        "'bias', 'relu', 'mask'", "'bias',", "'masked', 'sums'", "'sums of y',", "",
+        endings[0], "'bias',", endings[1], "'sums of y',", "",
     ]  # fmt: skip
-    expected = network(*map(Tensor, ARGS))
+    expected = with_activation(*map(Tensor, args))
     for _ in range(2):
         step.poison()
-        found = off(step(*on(fake_device, ARGS)))
+        found = off(step(*on(fake_device, args)))
         np.testing.assert_allclose(found[0], expected[0].numpy(), rtol=1e-5)
         for mine, theirs in zip(found[1], expected[1], strict=True):
             np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-4, atol=1e-4)
@@ -126,6 +142,53 @@ def test_masks_are_bits_only_where_all_readers_are_products():
     assert ("relu",) in parts_of(lambda *x: function(*x, False), *args, takes=without_masks)
 
 
+def gradient_at(x, g):
+    """Return g times the derivative of `gelu` at x."""
+    return bind(PRIMITIVES["gelu_tanh_gradient"], (g, x), {})
+
+
+def test_gelu_is_finished_where_the_library_has_it(fake_device):
+    x, w, row = drawn(40, 16), drawn(16, 24, seed=1), drawn(24, seed=2)
+    assert parts_of(lambda x, w: gelu(x @ w), x, w) == [("gelu",)]
+    assert parts_of(lambda x, w, b: gelu(x @ w + b), x, w, row) == [("bias", "gelu")]
+    assert parts_of(lambda x, w, b: ops.gelu(x @ w + b), x, w, row) == [("bias",)]  # another function
+
+    def kept(x, w, b):
+        before = x @ w + b
+        return gelu(before), ops.sum(before * before, 0)
+
+    assert parts_of(kept, x, w, row) == [("bias", "input", "gelu")]
+    assert parts_of(kept, x, w[:, :20].copy(), row[:20]) == [("bias",)]  # rows of 8 elements
+    found = off(compile(kept, on(fake_device, (x, w, row)))(*on(fake_device, (x, w, row))))
+    for mine, theirs in zip(found, kept(*map(Tensor, (x, w, row))), strict=True):
+        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-4, atol=1e-5)
+
+    def refused(form, parts):
+        return "gelu" not in parts
+
+    assert parts_of(kept, x, w, row, takes=refused) == [("bias",)]
+
+
+def test_a_gradient_of_gelu_is_finished_at_what_has_memory_of_its_own(fake_device):
+    g, v, x = drawn(40, 16), drawn(16, 24, seed=1), drawn(40, 24, seed=2)
+    of_x = [("gelu gradient",)]
+    assert parts_of(lambda g, v, x: gradient_at(x + 1.0, g @ v), g, v, x) == of_x
+    assert parts_of(lambda g, v, x: gradient_at(x, g @ v), g, v, x) == []  # the user's, anywhere in memory
+    assert parts_of(lambda g, v, x: gradient_at((x + 1.0)[::2], (g @ v)[::2]), g, v, x) == []
+    assert parts_of(lambda g, v, x: gradient_at(ops.sum(g @ v) + x, g @ v), g, v, x) == []
+
+
+def test_gelu_keeps_what_is_not_finite(fake_device):
+    x = EVEN[0].copy()
+    x[3, 4] = np.nan
+    args = x, *EVEN[1:3]
+    program = compile(lambda x, w, b: gelu(x @ w + b), on(fake_device, args))
+    assert "'gelu'" in program.source
+    found = off(program(*on(fake_device, args)))
+    assert np.isnan(found[3]).all()
+    assert np.isfinite(np.delete(found, 3, 0)).all()
+
+
 # -- many networks at once ----------------------------------------------------------------------
 
 
@@ -138,7 +201,6 @@ def stacked(x):
 
 
 # Vectors of members are multiples of 16 bytes apart.
-SIZES = (40, 20), (20, 32), (32,), (32, 4), (4,), (40, 4)
 STACK = tuple(stacked(drawn(*shape, seed=i)) for i, shape in enumerate(SIZES))
 
 
@@ -146,17 +208,28 @@ def endings(program):
     return [re.findall(r"'([a-z ]+)'", each) for each in re.findall(r"Ending\(\((.*?)\)", program.source)]
 
 
-def test_a_step_of_many_networks(fake_device):
-    step = compile(vmap(network), on(fake_device, STACK))
-    assert endings(step) == [["bias", "relu", "mask"], ["bias"], ["masked", "sums"], ["sums of y"], []]
-    expected = [network(*[Tensor(x[i]) for x in STACK]) for i in range(MEMBERS)]
+CHAINS_OF_A_STEP = {
+    ops.relu: [["bias", "relu", "mask"], ["bias"], ["masked", "sums"], ["sums of y"], []],
+    gelu: [["bias", "input", "gelu"], ["bias"], ["gelu gradient", "sums"], ["sums of y"], []],
+}
+
+
+@pytest.mark.parametrize("activation", CHAINS_OF_A_STEP)
+def test_a_step_of_many_networks(activation, fake_device):
+    def with_activation(*args):
+        return network(*args, activation=activation)
+
+    step = compile(vmap(with_activation), on(fake_device, STACK))
+    assert endings(step) == CHAINS_OF_A_STEP[activation]
+    expected = [with_activation(*[Tensor(x[i]) for x in STACK]) for i in range(MEMBERS)]
     for _ in range(2):
         step.poison()
         loss, gradient, is_finite = off(step(*on(fake_device, STACK)))
         for i, (own_loss, own_gradient, _) in enumerate(expected):
             np.testing.assert_allclose(loss[i], own_loss.numpy(), rtol=1e-5)
             for mine, theirs in zip(gradient, own_gradient, strict=True):
-                np.testing.assert_allclose(mine[i], theirs.numpy(), rtol=1e-4, atol=1e-4)
+                scale = np.abs(theirs.numpy()).max()
+                np.testing.assert_allclose(mine[i] / scale, theirs.numpy() / scale, atol=2e-6)
         assert is_finite.all()
 
 
@@ -252,43 +325,74 @@ def test_nothing_is_overwritten_that_a_product_reads(dtype, fake_device):
 # -- random functions -------------------------------------------------------------------------
 
 
+class Drawn:
+    """Square matrices, rows and masks, of which a random function takes one or the other."""
+
+    def __init__(self, x, y, w, row):
+        self.values, self.rows, self.masks = [x, y, w], [row], [ops.greater(x, 0.0)]
+
+    def biased(self, product, share, most):
+        """Return a product, with a row added if that is drawn."""
+        return product + drawn_from(self.rows, share) if share < most else product
+
+    def add(self, kind, shares):
+        one, other, third = (drawn_from(self.values, share) for share in shares)
+        getattr(self, kind)(one, other, third, shares)
+
+    def matmul(self, one, other, third, shares):
+        self.values.append((ops.matrix_transpose(one) if shares[2] < 0.4 else one) @ other * 0.2)
+
+    def bias(self, one, other, third, shares):
+        self.values.append(one @ other + drawn_from(self.rows, shares[2]))
+
+    def relu(self, one, other, third, shares):
+        product = self.biased(one @ other, shares[2], 0.6)
+        self.values.append(ops.relu(product if shares[2] < 0.8 else third))
+        self.masks.append(ops.greater(self.values[-1], 0.0))
+
+    def mask(self, one, other, third, shares):
+        self.values.append(ops.where(drawn_from(self.masks, shares[2]), one @ other, 0.0))
+        if shares[0] < 0.3:
+            self.sums(self.values[-1])
+
+    def gelu(self, one, other, third, shares):
+        product = self.biased(one @ other, shares[2], 0.5)
+        self.values += [product, gelu(product)] if shares[0] < 0.5 else [gelu(product)]
+
+    def slope(self, one, other, third, shares):
+        self.values.append(gradient_at(third, one @ other))
+
+    def term(self, one, other, third, shares):
+        self.values.append(one @ other + 0.25 * third)
+
+    def sums(self, one, *others):
+        self.rows.append(ops.sum(one, 0) * 0.1)
+
+    def tanh(self, one, other, third, shares):
+        self.values.append(ops.tanh(one))
+
+
+KINDS = "matmul", "matmul", "bias", "relu", "mask", "gelu", "slope", "term", "sums", "tanh"
+
+
+def drawn_from(among, share):
+    """Return one of some values, a late one with a greater probability."""
+    return among[int(len(among) * np.sqrt(share))]
+
+
 def random_function(seed):
     """Return a function of square matrices and a row, with products and what may follow them, and arrays."""
     rng = np.random.default_rng(seed)
     n = int(rng.choice([16, 24]))
-    steps = [
-        (str(rng.choice(["matmul", "matmul", "bias", "relu", "mask", "term", "sums", "tanh"])), rng.random(3))
-        for _ in range(rng.integers(4, 16))
-    ]
+    steps = [(str(rng.choice(KINDS)), rng.random(3)) for _ in range(rng.integers(4, 20))]
     kept = rng.random(3)
 
     def function(x, y, w, row):
-        values, rows, masks = [x, y, w], [row], [ops.greater(x, 0.0)]
-
-        def drawn(among, share):
-            """Return one of some values, a late one with a greater probability."""
-            return among[int(len(among) * np.sqrt(share))]
-
+        of = Drawn(x, y, w, row)
         for kind, shares in steps:
-            one, other, third = (drawn(values, share) for share in shares)
-            if kind == "matmul":
-                values.append((ops.matrix_transpose(one) if shares[2] < 0.4 else one) @ other * 0.2)
-            elif kind == "bias":
-                values.append(one @ other + drawn(rows, shares[2]))
-            elif kind == "relu":
-                product = one @ other + drawn(rows, shares[2]) if shares[2] < 0.6 else one @ other
-                values.append(ops.relu(product if shares[2] < 0.8 else third))
-                masks.append(ops.greater(values[-1], 0.0))
-            elif kind == "mask":
-                values.append(ops.where(drawn(masks, shares[2]), one @ other, 0.0))
-            elif kind == "term":
-                values.append(one @ other + 0.25 * third)
-            elif kind == "sums":
-                rows.append(ops.sum(one, 0) * 0.1)
-            else:
-                values.append(ops.tanh(one))
-        found = [drawn(values, share) for share in kept]
-        return [values[-1], rows[-1], *found], checked([*values, *rows])
+            of.add(kind, shares)
+        found = [drawn_from(of.values, share) for share in kept]
+        return [of.values[-1], of.rows[-1], *found], checked([*of.values, *of.rows])
 
     arrays = [rng.normal(size=(n, n)).astype("float32") * 0.3 for _ in range(3)]
     return function, (*arrays, rng.normal(size=n).astype("float32"))
