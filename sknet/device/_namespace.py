@@ -34,8 +34,8 @@ class Namespace(Protocol):
     """The functions of every backend's ``xp``; a rule that uses only these runs on every device.
 
     The functions are NumPy's, with ``out=`` where NumPy has it. ``add_rows_at`` adds rows to rows of a matrix
-    whose numbers may repeat; `expit` and `xlogy` are SciPy's. ``native_passes`` returns native code for what
-    NumPy makes in many passes, or None.
+    whose numbers may repeat; ``expit`` and `xlogy` are SciPy's. ``native_passes`` returns native code for
+    what NumPy makes in many passes, or None.
 
     Examples
     --------

@@ -27,7 +27,7 @@ def _share_of(x: str) -> str:
 def _slope_of(x: str) -> str:
     """Return the expression of the derivative."""
     share = _share_of(x)
-    return f"({share} * ({x} * (1 - {share}) * ({x} * {x} * {3 * CUBIC!r} + {LINEAR!r}) + 1))"
+    return f"({share} * ({x} * (1 - {share}) * ({x} * ({x} * {3 * CUBIC!r}) + {LINEAR!r}) + 1))"
 
 
 def _share(xp: Namespace, x: Any) -> Any:
@@ -48,7 +48,7 @@ def _forward(xp: Namespace, x: Any) -> Any:
 def _gradient_forward(xp: Namespace, g: Any, x: Any) -> Any:
     _check(g, x)
     share = _share(xp, x)
-    return g * (share * (x * (1 - share) * (x * x * (3 * CUBIC) + LINEAR) + 1))
+    return g * (share * (x * (1 - share) * (x * (x * (3 * CUBIC)) + LINEAR) + 1))
 
 
 def _shape_of(ufunc: np.ufunc) -> ShapeRule:

@@ -1,11 +1,7 @@
 """What layers and transforms are built on besides the functions; users of tensors do not need it."""
 
 from sknet.ops._batching import batched, batching, goes_at_once
-from sknet.ops._gelu import CUBIC as GELU_CUBIC
-from sknet.ops._gelu import LINEAR as GELU_LINEAR
 from sknet.ops._norm import batch_norm_moments
 from sknet.ops._windows import Windows
 
-__all__ = [
-    "GELU_CUBIC", "GELU_LINEAR", "Windows", "batch_norm_moments", "batched", "batching", "goes_at_once",
-]  # fmt: skip
+__all__ = ["Windows", "batch_norm_moments", "batched", "batching", "goes_at_once"]

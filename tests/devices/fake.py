@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from sknet.device import Backend, Device, Ending, Form, Transfers, product_precision, register
+from sknet.device import Backend, Device, Ending, Form, Transfers, backend, product_precision, register
 from sknet.device._cupy import array_functions
 from sknet.exceptions import DeviceError, DeviceMemoryError
 from tests.devices import kernels, signatures
@@ -356,7 +356,10 @@ class _Namespace(SimpleNamespace):
 _linalg = vars(_functions_of("cupy.linalg", np.linalg)) | {"solve": _Function("cupy.linalg.solve", _solve)}
 _own = {"asarray": _asarray, "linalg": SimpleNamespace(**_linalg)}
 cupy = _Namespace(**vars(_functions_of("cupy", np)) | _own)
-special = _functions_of("cupyx.scipy.special", scipy.special)
+# The sigmoid is that of the host, so that whole calls have its bits.
+special = _functions_of(
+    "cupyx.scipy.special", SimpleNamespace(**vars(scipy.special) | {"expit": backend("cpu").xp.expit})
+)
 _METHODS = {
     name: _Function(f"cupy.ndarray.{name}", function)
     for name, function in {

@@ -19,8 +19,8 @@ LAUNCHES = {((54, 512, 512, 7), 4096): 12, ((784, 1024, 1024, 10), 8192): 12, ((
 # Of the arrays that a step's program reads and writes: that of a mask as a byte for each element.
 NBYTES = {((54, 512, 512, 7), 4096): 115_952_942, ((784, 1024, 1024, 10), 8192): 534_671_174,
           ((20, 100, 2), 256): 714_490}  # fmt: skip
-# GELU by its formula takes no launch more than ReLU where the width of a layer is a multiple of 8. Elsewhere it
-# takes one more in each direction, as the exact one does.
+# GELU by its formula takes no launch more than ReLU where the width of a layer is a multiple of 8. Elsewhere
+# it takes one more in each direction, as the exact one does.
 GELUS = {
     ("tanh", (54, 512, 512, 7), 4096): 12, ("tanh", (20, 100, 2), 256): 9 + 2,
     ("none", (54, 512, 512, 7), 4096): 12 + 4, ("none", (20, 100, 2), 256): 9 + 2,

@@ -15,7 +15,7 @@ from sknet.compile.executors.numpy import _emit_products as _emit_products
 from sknet.compile.executors.numpy import _emit_softmax as _emit_softmax
 from sknet.compile.executors.numpy._emit_conv import emit_biased, with_biases
 from sknet.compile.executors.numpy._emitters import emit, scratch_of
-from sknet.compile.executors.numpy._gelu_in_parts import with_gelu_in_parts
+from sknet.compile.executors.numpy._in_parts import in_parts
 from sknet.compile.passes import Group, fuse
 from sknet.ops import SparseSlot
 
@@ -77,7 +77,7 @@ class NumpyProgram:
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool) -> Self:
         """Plan a graph whose outputs take over `donated` inputs; `exact` as above."""
-        graph = with_gelu_in_parts(graph)
+        graph = in_parts(graph)
         groups = with_biases(graph, fuse(graph))
         return cls(Plan(graph, groups, donated, partial(scratch_of, exact=exact)), exact)
 
