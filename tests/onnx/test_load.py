@@ -24,7 +24,7 @@ def path(tmp_path):
 @pytest.mark.parametrize("name", ROWS)
 def test_a_layer_is_read_back(name, path):
     make, shape = ROWS[name]
-    layer, rng = make(), np.random.default_rng(0)
+    layer, rng = make().initialize(0), np.random.default_rng(0)
     layer(rng.normal(size=(4, *shape)).astype("float32"))
     layer.eval()
     onnx.export(layer, path, np.zeros((2, *shape), "float32"))
