@@ -455,7 +455,9 @@ class Module(Registry):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         clone = memo[id(self)] = type(self).__new__(type(self))
-        vars(clone).update(deepcopy(self.__getstate__(), memo))
+        state = self.__getstate__()
+        transient = {*state.pop("_transient", ())}
+        vars(clone).update(deepcopy(state, memo), _transient=transient)
         if self._hooks is not None:
             vars(clone)["_hooks"] = Hooks(self._hooks)
         return clone

@@ -50,12 +50,13 @@ class History(dict[str, list[float]]):
         **values : float
             One number per name.
         """
+        if values.keys() == self.keys():
+            for name, value in values.items():
+                self[name].append(float(value))
+            return
         epochs = self.n_epochs
         for name, value in values.items():
-            column = self.get(name)
-            if column is None:  # not by `setdefault`, which would make a list of all epochs each time
-                column = self[name] = [math.nan] * epochs
-            column.append(float(value))
+            self.setdefault(name, [math.nan] * epochs).append(float(value))
         for column in self.values():
             if len(column) == epochs:
                 column.append(math.nan)

@@ -94,7 +94,8 @@ class Progress(NamedTuple):
         Progress
             With everything else unchanged.
         """
-        return self._replace(epoch=self.epoch + 1, samples=self.samples + n_samples)
+        step, epoch, samples, *others = self
+        return Progress(step, epoch + 1, samples + n_samples, *others)
 
 
 class Schedule(ParameterObject, ABC):
