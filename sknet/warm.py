@@ -34,6 +34,8 @@ def main() -> int:
     except UnsupportedError as error:
         print(f'no native code: {error} (pip install "sknet[fast]")', file=sys.stderr)
         return 1
+    for each in found[1:]:
+        each.begin()  # beside the first, which is compiled here
     for each in found:
         each.wait()
     seconds = time.perf_counter() - started

@@ -113,11 +113,19 @@ class Function:
             self._compile_elsewhere()
         return None
 
+    def begin(self) -> None:
+        """Compile it in a child process, unless it is in this process or on disk."""
+        if not (self.is_compiled or self.is_on_disk):
+            self._compile_elsewhere()
+
     def wait(self) -> Callable[..., int]:
-        """Return the function; load it or compile it now if necessary."""
+        """Return the function; load it, wait for the child process that compiles it, or compile it now."""
         with _lock:
             found = _functions.get(self._id)
             if found is None:
+                child = _children.get(self._id)
+                if child is not None:
+                    child.wait()
                 found = _functions[self._id] = placed(self._read() or self._compiled(), self._arguments)
             return found
 

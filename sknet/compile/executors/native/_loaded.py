@@ -136,6 +136,11 @@ class Runner:
             self.steps = self._function.get(worth)
         return self.steps is not None
 
+    def begin(self) -> None:
+        """Compile the function in a child process, unless that has been done on this machine."""
+        if self.steps is None:
+            self._function.begin()
+
     def wait(self) -> None:
         """Load the function, or compile it now."""
         if self.steps is None:

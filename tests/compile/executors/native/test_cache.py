@@ -119,6 +119,25 @@ def test_the_compiling_process_is_isolated(tmp_path, monkeypatch):
     assert not mark.exists()
 
 
+def test_who_waits_for_a_child_compiles_nothing(monkeypatch):
+    monkeypatch.setattr(_cache, "compiled", lambda *args: pytest.fail("compiled in this process"))
+    mine = function("begun")
+    mine.begin()
+    mine.begin()
+    assert mine.wait()(1) == 2
+    assert mine.is_on_disk
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **kwargs: pytest.fail("another child"))
+    mine.begin()
+
+
+def test_who_waits_for_a_child_in_vain_compiles(monkeypatch):
+    mine = function("begun in vain")
+    monkeypatch.setattr(_cache, "_text_of_child", lambda: "raise SystemExit(1)")
+    mine.begin()
+    assert mine.wait()(1) == 2
+    assert mine.is_on_disk
+
+
 def test_a_file_named_numba_is_not_imported(tmp_path):
     mark = poisoned(tmp_path / "poison")
     for name in (
