@@ -95,7 +95,7 @@ class Progress(NamedTuple):
             With everything else unchanged.
         """
         step, epoch, samples, *others = self
-        return Progress(step, epoch + 1, samples + n_samples, *others)
+        return Progress._make((step, epoch + 1, samples + n_samples, *others))
 
 
 class Schedule(ParameterObject, ABC):
