@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from sknet import nn
 from sknet.device import Device, to_device, to_host
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, quiet
 from tests.estimators.test_device import FITS, assert_agree, methods
@@ -42,6 +43,17 @@ def test_device_follows_the_data(task):
     assert_agree(there, here, RTOL)
     found = there.predict(to_device(X, CUDA))
     np.testing.assert_allclose(to_host(found), here.predict(X), rtol=RTOL, atol=RTOL)
+
+
+def test_gelu_is_computed_by_products():
+    """In float32 by cuBLASLt, whose formula may be rounded otherwise than ours."""
+    X, y = TABLES["multiclass"]
+    common = {"activation": nn.GELU("tanh"), "hidden_layer_sizes": (16, 8), "dtype": "float32"}
+    with quiet():
+        there = estimator_for("multiclass", device="cuda", **common).fit(X, y)
+        here = estimator_for("multiclass", **common).fit(X, y)
+    assert_agree(there, here, 1e-3)
+    np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), atol=1e-3)
 
 
 def test_sparse_inputs():

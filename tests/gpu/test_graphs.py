@@ -34,6 +34,7 @@ NETWORKS = {
 }
 LAYERS = {
     **NETWORKS,
+    "gelu": lambda: (nn.Linear(6, 16), nn.GELU("tanh"), nn.Linear(16, 8), nn.GELU("tanh"), nn.Linear(8, 3)),
     "attention": lambda: (
         nn.Unflatten(1, (3, 2)), nn.Linear(2, 8), nn.TransformerEncoderLayer(8, 2, 4, dropout=0.2),
         nn.Flatten(), nn.LazyLinear(3),
