@@ -114,9 +114,9 @@ class Function:
         return None
 
     def begin(self) -> None:
-        """Compile it in a child process, unless it is in this process or on disk."""
+        """Compile it in a child process, for which somebody will wait, unless it is known or on disk."""
         if not (self.is_compiled or self.is_on_disk):
-            self._compile_elsewhere()
+            self._compile_elsewhere(nice=0)
 
     def wait(self) -> Callable[..., int]:
         """Return the function; load it, wait for the child process that compiles it, or compile it now."""
@@ -155,7 +155,7 @@ class Function:
 
     # -- in a child process ----------------------------------------------------------------------------
 
-    def _compile_elsewhere(self) -> None:
+    def _compile_elsewhere(self, nice: int = 10) -> None:  # the running fit has priority
         if self._id in _children:
             if (process := _children[self._id]) is not None and process.poll() is not None:
                 _failed.add(self._id)  # it has exited without writing the file
@@ -169,7 +169,7 @@ class Function:
         if not _claimed(claim):
             return
         paths = [path for path in map(directory_of, NEEDED) if path is not None]
-        of_code = {"source": self._source, "arguments": self._arguments, "key": self._key}
+        of_code = {"source": self._source, "arguments": self._arguments, "key": self._key, "nice": nice}
         job = json.dumps({**of_code, "path": str(self.file), "paths": list(dict.fromkeys(paths))})
         # Isolated (-I), and with no directories but those passed on (-S): neither the working
         # directory nor the environment decides what is imported.

@@ -174,10 +174,10 @@ def _binary() -> int:
 
 
 def main() -> None:
-    """Read a JSON object from standard input: what to compile, the file, its key, and import paths."""
+    """Read a JSON object from standard input: what to compile, how urgent, the file, its key, and paths."""
     job = json.load(sys.stdin)
     if hasattr(os, "nice"):
-        os.nice(10)  # the running fit has priority
+        os.nice(job["nice"])
     sys.path.extend(job["paths"])  # after the standard library, so that they cannot shadow it
     CodeFile(job["path"], job["key"]).write(compiled(job["source"], job["arguments"]))
 
