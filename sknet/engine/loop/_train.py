@@ -132,9 +132,11 @@ class RowEpochs(Epochs):
 
     def begin(self) -> None:
         if self._order is not None:
-            # As scikit-learn draws: the previous order is permuted, so that seeds agree.
-            random_state = self.fit.model.random_state
-            self._order = self._order[random_state.permutation(self._batches.n_samples)]
+            # As scikit-learn draws, so that seeds agree: the previous order is permuted, which is the same as
+            # to shuffle it.
+            order = self._order.copy()
+            self.fit.model.random_state.shuffle(order)
+            self._order = order
 
     def at_once(self, n_iter: int, most: int, most_steps: int) -> int:
         most = min(most, most_steps // self._batches.n_batches)
