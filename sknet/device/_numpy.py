@@ -69,11 +69,11 @@ def expit(x: Any, out: Any = None) -> Any:
     if x.dtype.char not in "fd":
         return special("expit")(x) if out is None else special("expit")(x, out=out)
     out = np.empty_like(x) if out is None else out
-    np.negative(x, out=out)
-    with np.errstate(over="ignore"):  # it is 0 where the exponential is infinite
+    with np.errstate(over="ignore", under="ignore"):  # it is 0 where the exponential is infinite
+        np.negative(x, out=out)
         np.exp(out, out=out)
-    np.add(out, 1, out=out)
-    return np.divide(1, out, out=out)
+        np.add(out, 1, out=out)
+        return np.divide(1, out, out=out)
 
 
 class _Functions(SimpleNamespace):

@@ -25,9 +25,9 @@ def _share_of(x: str) -> str:
 
 
 def _slope_of(x: str) -> str:
-    """Return the expression of the derivative."""
+    """Return the expression of the derivative: where the last factor is infinite, those before it are 0."""
     share = _share_of(x)
-    return f"({share} * ({x} * (1 - {share}) * ({x} * ({x} * {3 * CUBIC!r}) + {LINEAR!r}) + 1))"
+    return f"({share} + {share} * (1 - {share}) * {x} * ({x} * ({x} * {3 * CUBIC!r}) + {LINEAR!r}))"
 
 
 def _share(xp: Namespace, x: Any) -> Any:
@@ -48,7 +48,7 @@ def _forward(xp: Namespace, x: Any) -> Any:
 def _gradient_forward(xp: Namespace, g: Any, x: Any) -> Any:
     _check(g, x)
     share = _share(xp, x)
-    return g * (share * (x * (1 - share) * (x * (x * (3 * CUBIC)) + LINEAR) + 1))
+    return g * (share + share * (1 - share) * x * (x * (x * (3 * CUBIC)) + LINEAR))
 
 
 def _shape_of(ufunc: np.ufunc) -> ShapeRule:
@@ -64,9 +64,10 @@ def _shape_of(ufunc: np.ufunc) -> ShapeRule:
 def _second(x: Tensor) -> Tensor:
     """Return the second derivative."""
     share = sigmoid(multiply(x, square(x) * CUBIC + LINEAR))
+    spread = share * (share * -1.0 + 1.0)  # it goes first: it is 0 long before others are infinite
     inner = square(x) * (3 * CUBIC) + LINEAR
-    bend = inner * 2.0 + square(x) * (6 * CUBIC) + multiply(x, square(inner)) * (share * -2.0 + 1.0)
-    return share * (share * -1.0 + 1.0) * bend
+    bent = multiply(spread, x)
+    return spread * inner * 2.0 + bent * x * (6 * CUBIC) + bent * inner * inner * (share * -2.0 + 1.0)
 
 
 _gelu_tanh_gradient: Primitive = Primitive("gelu_tanh_gradient").define(

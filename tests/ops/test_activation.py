@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, grad, ops
+from sknet.compile import compile
 from tests.combinations import every
 
 mpmath = pytest.importorskip("mpmath", reason="computes the references with 50 digits")
@@ -95,6 +96,40 @@ def test_gelu_knows_two_formulas():
     assert ops.gelu(1.0, "tanh").item() == pytest.approx(0.841192, rel=1e-6)
     with pytest.raises(ValueError, match="gelu: approximate must be 'none' or 'tanh', got 'fast'"):
         ops.gelu(1.0, "fast")
+
+
+@every(dtype=["float16", "float32", "float64"])
+def test_derivatives_of_gelu_by_its_formula_are_constant_far_from_0(dtype):
+    def slope(x):
+        return grad(lambda x: ops.gelu(x, "tanh").sum())(x)
+
+    far = {"float16": 200.0, "float32": 1e15, "float64": 1e120}[dtype]
+    with np.errstate(over="ignore"):  # of the argument of the hyperbolic tangent
+        found = [
+            f(Tensor(np.array([-far, far], dtype))).numpy() for f in (slope, grad(lambda x: slope(x).sum()))
+        ]
+    np.testing.assert_array_equal(found, [[0, 1], [0, 0]])
+
+
+@every(dtype=["float32", "float64"], exact=[False, True], n=[4, 100_000])
+def test_compiled_activations_do_not_warn_where_others_do_not(dtype, exact, n):
+    x = np.resize(np.array([-1000.0, 1000.0, -30.0, -1e4], dtype), n)
+
+    def each(x):
+        return ops.sigmoid(x), ops.silu(x), ops.glu(x), ops.gelu(x, "tanh")
+
+    for mine, theirs in zip(compile(each, (x,), exact=exact)(x), each(Tensor(x)), strict=True):
+        np.testing.assert_array_equal(mine, theirs.numpy())
+
+
+@every(dtype=["float32", "float64"])
+def test_a_sigmoid_sets_no_flags(dtype):
+    limits = np.finfo(dtype)
+    with np.errstate(all="raise"):
+        found = ops.sigmoid(
+            np.array([-1000, -88, 1000, limits.min, limits.max, -np.inf, np.inf], dtype)
+        ).numpy()
+    np.testing.assert_allclose(found[[0, 2, 3, 4, 5, 6]], [0, 1, 0, 1, 0, 1], atol=1e-300)
 
 
 def test_selu_keeps_mean_and_variance():

@@ -20,7 +20,6 @@ OPERATORS = {
     ast.Sub: "subtract",
     ast.Mult: "multiply",
     ast.Div: "divide",
-    ast.USub: "negative",
 }
 
 
@@ -69,12 +68,10 @@ class _Parts:
 
     def _operation(self, node: ast.expr, operands: dict[str, Operand]) -> tuple[str, tuple[Operand, ...]]:
         """Return the name of the last operation of an expression, and its operands."""
-        if isinstance(node, ast.BinOp):
+        if (inner := _under_a_sigmoid(node)) is not None:
+            name, of = "sigmoid", [inner]  # whose exponential may be infinite without a warning
+        elif isinstance(node, ast.BinOp):
             name, of = OPERATORS[type(node.op)], [node.left, node.right]
-        elif isinstance(node, ast.UnaryOp):
-            name, of = OPERATORS[type(node.op)], [node.operand]
-        elif isinstance(node, ast.Call):
-            name, of = ast.unparse(node.func), node.args
         else:
             raise NotImplementedError(f"{ast.unparse(node)} in the expression of a primitive with parts")
         return name, tuple(self._value(each, operands) for each in of)
@@ -90,3 +87,17 @@ class _Parts:
             self.equations.append(Equation(PRIMITIVES[name], values, {}))
             self._known[key] = self.equations[-1].output
         return self._known[key]
+
+
+def _under_a_sigmoid(node: ast.expr) -> ast.expr | None:
+    """Return what an expression is the sigmoid of; None if it is another."""
+    match node:
+        case ast.BinOp(
+            ast.Constant(1),
+            ast.Div(),
+            ast.BinOp(
+                ast.Constant(1), ast.Add(), ast.Call(ast.Name("exp"), [ast.UnaryOp(ast.USub(), inner)])
+            ),
+        ):
+            return inner
+    return None
