@@ -112,8 +112,8 @@ class FrozenTabular(Predicts):
 
         Notes
         -----
-        Results are the same to the bit, except where SciPy's functions are replaced (the logistic function
-        of two classes), and where an encoder returns sparse matrices: these differ in the last digits.
+        Results are the same to the bit, except where an encoder returns sparse matrices: these differ in the
+        last digits.
         """
         write_atomically(Path(path), [self.as_python(None, coverage).encode()])
 
