@@ -225,8 +225,8 @@ class Frozen:
         -----
         The functions of NumPy are called on as many rows, and in the same order, as this predictor calls
         them, so results are the same to the bit, except where SciPy's functions are replaced (`erf` and
-        `erfc`, thus "gelu"), where BLAS adds a multiple in one pass, and where large products are split: these
-        differ in the last digits.
+        `erfc`, thus "gelu"), where BLAS adds a multiple in one pass, and where large products are split:
+        these differ in the last digits.
         Inputs have the lengths of the fit along all axes but the first.
         """
         write_atomically(Path(path), [self.as_python(layer, coverage).encode()])

@@ -132,7 +132,8 @@ def test_who_waits_for_a_child_compiles_nothing(monkeypatch):
 
 def test_who_waits_for_a_child_in_vain_compiles(monkeypatch):
     mine = function("begun in vain")
-    monkeypatch.setattr(_cache, "_text_of_child", lambda: "raise SystemExit(1)")
+    in_vain, start = [sys.executable, "-c", "raise SystemExit(1)"], subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **given: start(in_vain, **given))
     mine.begin()
     assert mine.wait()(1) == 2
     assert mine.is_on_disk
