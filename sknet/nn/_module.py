@@ -455,7 +455,7 @@ class Module(Registry):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         clone = memo[id(self)] = type(self).__new__(type(self))
-        state = self.__getstate__()
+        state = {**self.__getstate__()}  # what a class returns may be its own attributes
         transient = {*state.pop("_transient", ())}
         vars(clone).update(deepcopy(state, memo), _transient=transient)
         if self._hooks is not None:

@@ -233,6 +233,24 @@ def test_copies_compute_the_same():
         np.testing.assert_array_equal(twin(X).numpy(), expected)
 
 
+class AllOfIt(nn.Module):
+    """Its state is the dict of its attributes itself, as in many classes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", np.ones(2), persistent=False)
+
+    def __getstate__(self):
+        return vars(self)
+
+
+def test_a_copy_leaves_the_state_that_a_class_returns_as_it_is():
+    net = AllOfIt()
+    for twin in (copy.deepcopy(net), net):
+        twin.register_buffer("other", np.ones(1))
+        assert list(twin.state_dict()) == ["other"]
+
+
 # -- all modules at once ------------------------------------------------------------------------
 
 
