@@ -15,12 +15,7 @@ from sknet.core import PRIMITIVES
 __all__ = ["in_parts"]
 
 WITH_PARTS = ("gelu_tanh", "gelu_tanh_gradient")
-OPERATORS = {
-    ast.Add: "add",
-    ast.Sub: "subtract",
-    ast.Mult: "multiply",
-    ast.Div: "divide",
-}
+OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 
 
 def in_parts(graph: Graph) -> Graph:
@@ -36,12 +31,11 @@ def in_parts(graph: Graph) -> Graph:
     Graph
         The same graph if it has none in single or double precision.
     """
-    found = [equation for equation in graph.equations if _has_parts(equation)]
-    if not found:
+    if not any(map(_has_parts, graph.equations)):
         return graph
     parts = _Parts()
     for equation in graph.equations:
-        if equation in found:
+        if _has_parts(equation):
             parts.write(equation)
         else:
             parts.equations.append(equation)
