@@ -103,7 +103,7 @@ def test_without_kernels_results_are_bitwise_identical(row, fake_device):
 
 
 def is_elementwise(row, case):
-    """Tell whether a kernel computes it of integers: all elementwise records that take them, but no powers."""
+    """Tell whether a kernel computes it of integers: all elementwise records that take them, not powers."""
     name = row.primitive
     if not is_captured(row, case) or not row.integers or name is None or name == "pow":
         return False
