@@ -1,11 +1,16 @@
-"""Warnings that point at the user's line, however deep inside sknet they are issued."""
+"""Warnings: sknet's own point at the user's line, however deep they are issued; NumPy's can be silenced."""
 
 import sys
 import warnings
+from collections.abc import Callable
+from contextvars import Context, copy_context
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-__all__ = ["warn_caller"]
+import numpy as np
+
+__all__ = ["silently", "warn_caller"]
 
 PACKAGE = str(Path(__file__).parent)
 
@@ -27,3 +32,25 @@ def warn_caller(message: str, category: type[Warning], beyond: tuple[str, ...] =
     while frame is not None and frame.f_code.co_filename.startswith(skipped):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def silently(**errors: Any) -> Callable[..., Any]:
+    """Return what calls a function under ``np.errstate(**errors)``, in a tenth of the time of entering that.
+
+    Parameters
+    ----------
+    **errors : str
+        As for `numpy.errstate`.
+
+    Returns
+    -------
+    callable
+        ``call(function, *args)``, for one thread at a time, and not within itself. The function sees the
+        defaults of all context variables, not the caller's.
+    """
+
+    def made() -> Context:
+        with np.errstate(**errors):
+            return copy_context()
+
+    return Context().run(made).run

@@ -2,13 +2,13 @@
 
 import types
 from collections.abc import Callable
-from contextvars import Context, copy_context
 from functools import partial
 from math import isfinite
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from sknet._warnings import silently
 from sknet.compile.extend import recalled
 from sknet.core import Tensor, no_grad
 from sknet.engine.state import (
@@ -332,14 +332,7 @@ def _of_row(run: Callable[[], Any], slot: Any, result: Any) -> "Callable[[Any], 
         run()
         return isfinite(outcome.dot(outcome))
 
-    # Entering a context takes a tenth of the time of errstate; this one holds no values of the caller.
-    silently: Any = Context().run(_without_warnings).run
-    return partial(silently, compute)
-
-
-def _without_warnings() -> Context:
-    with np.errstate(all="ignore"):
-        return copy_context()
+    return partial(silently(all="ignore"), compute)
 
 
 def _shape_of(X: Any) -> Any:
