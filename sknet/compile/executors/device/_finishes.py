@@ -245,18 +245,24 @@ def _mask(chain: _Chain, of: _Products) -> _Chain | None:
 
 
 def _masked(chain: _Chain, of: _Products) -> _Chain | None:
-    equation = of.only_user(chain.result, "masked")
+    return _gradient(chain, of, "masked", lambda mask, x: of.is_mask(mask) and mask.shape == x.shape)
+
+
+def _gelu_gradient(chain: _Chain, of: _Products) -> _Chain | None:
+    return _gradient(chain, of, "gelu_tanh_gradient", of.is_beside)
+
+
+def _gradient(
+    chain: _Chain, of: _Products, name: str, fits: Callable[[Any, Variable], bool]
+) -> _Chain | None:
+    """Take in the gradient of an activation, if its second operand is there and fits the result."""
+    equation = of.only_user(chain.result, name)
     if equation is None:
         return None
-    x, mask = equation.operands
-    if (
-        x is not chain.result
-        or not of.is_mask(mask)
-        or mask.shape != x.shape
-        or not of.is_known(mask, chain.equations[0])
-    ):
+    g, kept = equation.operands
+    if g is not chain.result or not fits(kept, g) or not of.is_known(kept, chain.equations[0]):
         return None
-    return chain.plus(equation, output=equation.output, auxiliary=mask)
+    return chain.plus(equation, output=equation.output, auxiliary=kept)
 
 
 def _input(chain: _Chain, of: _Products) -> _Chain | None:
@@ -267,21 +273,11 @@ def _input(chain: _Chain, of: _Products) -> _Chain | None:
 
 
 def _gelu(chain: _Chain, of: _Products) -> _Chain | None:
-    is_kept = chain.finish.auxiliary is not None
-    only = of.only_user(chain.result, "gelu_tanh")
-    for equation in of.users(chain.result, "gelu_tanh") if is_kept else [only] if only else []:
-        return chain.plus(equation, output=equation.output)
-    return None
-
-
-def _gelu_gradient(chain: _Chain, of: _Products) -> _Chain | None:
-    equation = of.only_user(chain.result, "gelu_tanh_gradient")
-    if equation is None:
-        return None
-    g, x = equation.operands
-    if g is not chain.result or not of.is_beside(x, chain.result) or not of.is_known(x, chain.equations[0]):
-        return None
-    return chain.plus(equation, output=equation.output, auxiliary=x)
+    if chain.finish.auxiliary is not None:
+        equation = next(iter(of.users(chain.result, "gelu_tanh")), None)
+    else:
+        equation = of.only_user(chain.result, "gelu_tanh")
+    return None if equation is None else chain.plus(equation, output=equation.output)
 
 
 def _sums(chain: _Chain, of: _Products) -> _Chain | None:
