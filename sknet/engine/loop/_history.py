@@ -50,16 +50,12 @@ class History(dict[str, list[float]]):
         **values : float
             One number per name.
         """
-        if values.keys() == self.keys():
-            for name, value in values.items():
-                self[name].append(float(value))
-            return
-        epochs = self.n_epochs
-        for name, value in values.items():
-            self.setdefault(name, [math.nan] * epochs).append(float(value))
-        for column in self.values():
-            if len(column) == epochs:
-                column.append(math.nan)
+        if values.keys() != self.keys():
+            epochs = self.n_epochs
+            for name in values:
+                self.setdefault(name, [math.nan] * epochs)
+        for name, column in self.items():
+            column.append(float(values.get(name, math.nan)))
 
     def amend(self, name: str, value: float) -> None:
         """Add a number to the last epoch, or replace it.

@@ -138,8 +138,7 @@ class Runner:
 
     def begin(self) -> None:
         """Compile the function in a child process, unless that has been done on this machine."""
-        if self.steps is None:
-            self._function.begin()
+        self._function.begin()
 
     def wait(self) -> None:
         """Load the function, or compile it now."""
