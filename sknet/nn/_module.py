@@ -24,6 +24,9 @@ __all__ = ["Module", "copy_with"]
 
 M = TypeVar("M", bound="Module")
 
+REGISTRIES = ("_parameters", "_buffers", "_children")
+PLAIN = frozenset((int, float, bool, str, type(None)))  # types of most attributes, which copies share
+
 
 class Module(Registry):
     """Base of all layers and networks: write `forward`, and assign parameters and modules as attributes.
@@ -457,7 +460,8 @@ class Module(Registry):
         clone = memo[id(self)] = type(self).__new__(type(self))
         state = {**self.__getstate__()}  # what a class returns may be its own attributes
         transient = {*state.pop("_transient", ())}
-        vars(clone).update(deepcopy(state, memo), _transient=transient)
+        registries = {name: _deep_copies(state.pop(name), memo) for name in REGISTRIES if name in state}
+        vars(clone).update(_deep_copies(state, memo), _transient=transient, **registries)
         if self._hooks is not None:
             vars(clone)["_hooks"] = Hooks(self._hooks)
         return clone
@@ -467,6 +471,12 @@ class Module(Registry):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+
+
+def _deep_copies(values: Mapping[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
+    return {
+        name: value if type(value) in PLAIN else deepcopy(value, memo) for name, value in values.items()
+    }
 
 
 def _apply(module: Module, function: Callable[[Module], Any], seen: set[int]) -> None:

@@ -138,12 +138,12 @@ class Parameter(Tensor):
         if draw is None:
             super().__init__(data, requires_grad=True, dtype=dtype, device=device)
             return
-        self.grad = self.node = None
+        self._grad = None
         found = check_float_dtype(DEFAULT_DTYPE if dtype is None else dtype, where="a parameter")
         self._undrawn = Undrawn(
             tuple(shape or ()), found, available("cpu" if device is None else device), draw
         )
-        self.requires_grad = True
+        self.node = leaf_node(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "data":
@@ -153,7 +153,7 @@ class Parameter(Tensor):
                 return
             if not is_array(value):  # `p.data * 2` of a parameter without axes is a number in NumPy
                 value = Tensor(value).data
-        super().__setattr__(name, value)
+        object.__setattr__(self, name, value)
 
     @property
     def home(self) -> Home | None:
@@ -258,10 +258,11 @@ class Parameter(Tensor):
         Parameter
             Without a gradient; trainable if this one is.
         """
-        if not self.is_drawn or self.home is None:
-            return self.like(self.data if self.is_drawn else None)
+        known = self._known
+        if known is self._undrawn or self.home is None:
+            return self.like(None if known is self._undrawn else known)
         with active(self.device):
-            return self.like(self.data.copy())  # an owner writes in place
+            return self.like(known.copy())  # an owner writes in place
 
     def like(self, data: Any) -> "Parameter":
         """Return a parameter with the values `data`, trainable if this one is; None: not drawn yet."""
@@ -319,15 +320,14 @@ class Parameter(Tensor):
     @classmethod
     def _with(cls, undrawn: Undrawn | None) -> "Parameter":
         blank = cls.__new__(cls)
-        blank.grad = blank.node = blank._home = blank._as_drawn = None
+        blank._grad = blank.node = blank._home = blank._as_drawn = None
         blank._undrawn = undrawn
         return blank
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Parameter":
-        clone = self.copy()
-        if self.is_drawn and self.home is None:
-            clone.data = deepcopy(self.data, memo)
-        return clone
+        known = self._known
+        is_copied = known is self._undrawn or self.home is not None
+        return self.copy() if is_copied else self.like(deepcopy(known, memo))
 
     __reduce__ = object.__reduce__  # not Tensor's: the state has everything
 
@@ -384,10 +384,13 @@ def convert(tensor: Tensor, dtype: DTypeLike | None, device: Device | None) -> N
     >>> weight.dtype
     dtype('float64')
     """
-    dtype = tensor.dtype if dtype is None or tensor.dtype.kind != "f" else np.dtype(dtype)
-    device = tensor.device if device is None else device
+    before, place = tensor.dtype, tensor.device
+    dtype = before if dtype is None or before.kind != "f" else np.dtype(dtype)
+    device = place if device is None else device
+    if before == dtype and place == device:
+        return
     if isinstance(tensor, Parameter) and not tensor.is_drawn:
         tensor._undrawn = Undrawn(tensor.shape, dtype, device, tensor._undrawn.draw)  # type: ignore[union-attr]
-    elif tensor.dtype != dtype or tensor.device != device:
+    else:
         tensor.data = to_device(tensor.detach().astype(dtype).data, device)
         tensor.grad = None
