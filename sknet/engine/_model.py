@@ -151,11 +151,12 @@ class Model:
         self._stepper, self._predictors, self._kept_steps = Stepper(), Predictors(), None
         place = available(device)
         module = copy_of(module) if copy else module
-        if not is_lazy(module):
+        lazy = is_lazy(module)
+        if not lazy:
             check_free(dict(module.own_parameters()))
         module.to(dtype=self.dtype, device=place)  # first, so that draws keep their precision
         self._store: Memory = Pending(module, place)  # type: ignore[assignment]
-        if not is_lazy(module):
+        if not lazy:
             self._begin()
 
     # -- hyperparameters -------------------------------------------------------------------------------

@@ -474,9 +474,7 @@ class Module(Registry):
 
 
 def _deep_copies(values: Mapping[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
-    return {
-        name: value if type(value) in PLAIN else deepcopy(value, memo) for name, value in values.items()
-    }
+    return {name: value if type(value) in PLAIN else deepcopy(value, memo) for name, value in values.items()}
 
 
 def _apply(module: Module, function: Callable[[Module], Any], seen: set[int]) -> None:

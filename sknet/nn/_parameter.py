@@ -221,12 +221,12 @@ class Parameter(Tensor):
                 return
             # None means fresh entropy here, not NumPy's global state as in scikit-learn
             values = undrawn.draw(RandomState() if random_state is None else check_random_state(random_state))
-            found = np.shape(values)
-            if found != undrawn.shape:
+            drawn = np.asarray(values, dtype=undrawn.dtype)
+            if drawn.shape != undrawn.shape:
                 raise ShapeError(
-                    f"the draw function of a parameter of shape {undrawn.shape} returned shape {found}"
+                    f"the draw function of a parameter of shape {undrawn.shape} returned shape {drawn.shape}"
                 )
-            self.data = to_device(np.asarray(values, dtype=undrawn.dtype), undrawn.device)
+            self.data = to_device(drawn, undrawn.device)
             if self._as_drawn is not None:
                 self._as_drawn = _digest(values)
 
@@ -384,13 +384,14 @@ def convert(tensor: Tensor, dtype: DTypeLike | None, device: Device | None) -> N
     >>> weight.dtype
     dtype('float64')
     """
-    before, place = tensor.dtype, tensor.device
-    dtype = before if dtype is None or before.kind != "f" else np.dtype(dtype)
+    known = tensor._known if isinstance(tensor, Parameter) else tensor.data
+    place = known.device if isinstance(known, Undrawn) else device_of(known)
+    dtype = known.dtype if dtype is None or known.dtype.kind != "f" else np.dtype(dtype)
     device = place if device is None else device
-    if before == dtype and place == device:
+    if known.dtype == dtype and place == device:
         return
-    if isinstance(tensor, Parameter) and not tensor.is_drawn:
-        tensor._undrawn = Undrawn(tensor.shape, dtype, device, tensor._undrawn.draw)  # type: ignore[union-attr]
+    if isinstance(known, Undrawn):
+        tensor._undrawn = Undrawn(known.shape, dtype, device, known.draw)  # type: ignore[attr-defined]
     else:
         tensor.data = to_device(tensor.detach().astype(dtype).data, device)
         tensor.grad = None

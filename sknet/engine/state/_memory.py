@@ -99,19 +99,15 @@ class Memory:
         left = [p for p in (*self.leaves.values(), *self.frozen.values()) if p.home is self]
         leaves = {name: p for name, p in found.items() if p.requires_grad}
         layout = Layout({name: tuple(p.shape) for name, p in leaves.items()})
-        flat = self._zeros(layout)
-        layout.fill(flat, {name: p.data for name, p in leaves.items()})
-        kept = {slot: self._zeros(layout) for slot in slots}
-        for slot, buffer in kept.items():
-            for name, view in layout.views(buffer).items():
-                known = before.get(id(leaves[name]), {})
-                if slot in known:
-                    view[...] = known[slot]
+        flat, kept = self._zeros(layout), {slot: self._zeros(layout) for slot in slots}
+        if before:
+            _carry_over(before, {id(leaves[name]): part for name, part in layout.slices.items()}, kept)
         still = {id(p) for p in found.values()}
         for parameter in left:
             if id(parameter) not in still:
                 parameter.settle(None, parameter.data.copy())
         for name, view in layout.views(flat).items():
+            view[...] = leaves[name].data
             leaves[name].settle(self, view)
         self.frozen = {name: p for name, p in found.items() if name not in leaves}
         for parameter in self.frozen.values():
@@ -381,3 +377,11 @@ class Memory:
     holding = copies.holding
     __getstate__ = copies.pickled
     __setstate__ = copies.unpickle
+
+
+def _carry_over(before: Mapping[int, Slots], places: Mapping[int, slice], kept: Slots) -> None:
+    """Write what slots held for parameters, given by their ids, to new slots."""
+    for number, part in places.items():
+        for slot, values in before.get(number, {}).items():
+            if slot in kept:
+                kept[slot][part] = values.reshape(-1)
