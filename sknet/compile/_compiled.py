@@ -216,7 +216,7 @@ class Compiled:
         """The memory plan."""
         return self._program.plan
 
-    @property
+    @cached_property
     def returns(self) -> Tree:
         """Like the result, with shape and dtype in place of every array."""
         return self._like_result(self.graph.outputs)
@@ -226,7 +226,7 @@ class Compiled:
         """The generated Python source."""
         return self._program.source
 
-    @property
+    @cached_property
     def draws(self) -> bool:
         """Whether it draws random numbers, so that it depends on the stream that it was captured with."""
         return any("key" in equation.params for equation in self.graph.equations)
@@ -235,6 +235,11 @@ class Compiled:
     def nbytes(self) -> int:
         """Bytes of working memory, slots not included."""
         return self.plan.arena_size + self.plan.pinned_size
+
+    @cached_property
+    def nbytes_taken(self) -> int:
+        """Bytes of the arguments."""
+        return sum(leaf.nbytes for leaf in self._takes.leaves if isinstance(leaf, Variable))
 
     def __repr__(self) -> str:
         plan = self.plan

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sknet._tree import leaves
-from sknet.compile import Compiled, Variable
+from sknet.compile import Compiled
 from sknet.device import namespace
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._blas import threads_for
@@ -204,7 +203,6 @@ class CompiledSteps(Steps):
         self._programs.lend(model)
         for program in self._by_rows.values():
             self._programs.renew(program)
-        self._gradient = Gradient(model.memory.layout, self._programs.gradient, {})
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
         self.rebind(batches, planned)
 
@@ -230,8 +228,7 @@ class CompiledSteps(Steps):
     def nbytes(self) -> int:
         """Bytes of the memory that the programs work in, with what they read."""
         programs = (*self._by_rows.values(), self._programs.update)
-        read = sum(x.nbytes for program in programs for x in leaves(program.takes) if isinstance(x, Variable))
-        return read + sum(program.plan.arena_size + program.plan.pinned_size for program in programs)
+        return sum(program.nbytes + program.nbytes_taken for program in programs)
 
     def program_for(self, n_rows: int) -> Compiled:
         """Return the program that computes the gradient for this number of rows."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sknet._config import native_setting
+from sknet._random import RandomSnapshot
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.device import leased
@@ -148,7 +149,7 @@ class RowEpochs(Epochs):
 
     def train_several(self, n_epochs: int) -> int:
         model, batches = self.fit.model, self._batches
-        before = self._order, None if self._order is None else model.random_state.get_state(legacy=False)
+        before = self._order, None if self._order is None else RandomSnapshot(model.random_state)
         orders = np.empty((n_epochs, batches.n_samples), np.int64)
         progress = [model.progress]
         for i in range(n_epochs):
@@ -160,9 +161,9 @@ class RowEpochs(Epochs):
         self._several = several = Several(batches, orders, *found)
         self._scores = several.scores(self.sums.score)
         if several.n_whole < n_epochs:  # the epochs after the next one have not begun
-            self._order, state = before
-            if state is not None:
-                model.random_state.set_state(state)
+            self._order, drawn = before
+            if drawn is not None:
+                drawn.restore()
             for _ in range(several.n_whole + 1):
                 self.begin()
         return several.n_whole

@@ -30,6 +30,8 @@ CONSTANT = (
     *(types.ModuleType, types.BuiltinFunctionType, np.generic, np.dtype, np.ufunc, Device),
     SymbolicGraph,
 )
+# The types of most attributes, of which no more is asked.
+PLAIN = frozenset({int, float, str, bool, type(None)})
 # Types that are often met, for which the answer of `is_array` is known.
 NO_ARRAYS = frozenset({dict, list, tuple, set, types.FunctionType, types.MethodType, partial})
 # Attributes that a pass does not read: a Scope decides the mode, the version says how weights were drawn.
@@ -80,10 +82,10 @@ class Fingerprint:
         self._others: list[Other] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._modules: list[tuple[Module, list[Any]]] = []
-        self._inside = {id(each) for each in module.modules()}
-        seen: dict[int, Any] = {id(parameter): parameter for _, parameter in module.own_parameters()}
-        for part in (module, *parts):
-            self._watch(part, seen)
+        modules = list(module.modules())
+        self._inside = set(map(id, modules))
+        seen: dict[int, Any] = {id(p): p for each in modules for p in each._parameters.values()}
+        self._watch_items((module, *parts), seen)
 
     def holds(self) -> bool:
         """Tell whether nothing has changed since this was made."""
@@ -111,8 +113,8 @@ class Fingerprint:
     # -- recording ----------------------------------------------------------------------------------
 
     def _watch(self, value: Any, seen: dict[int, Any]) -> None:
-        """Record everything mutable in a value, and in all that it refers to."""
-        if isinstance(value, CONSTANT) or id(value) in seen:
+        """Record everything mutable in a value that was not seen yet, and in all that it refers to."""
+        if isinstance(value, CONSTANT):
             return
         seen[id(value)] = value
         if type(value) not in NO_ARRAYS and not isinstance(value, Module) and is_array(value):
@@ -127,22 +129,21 @@ class Fingerprint:
     def _watch_dict(self, value: dict[Any, Any], seen: dict[int, Any]) -> None:
         keys, values = list(value), list(value.values())
         self._dicts.append((value, keys, values))
-        for item in (*keys, *values):
-            self._watch(item, seen)
+        self._watch_items((*keys, *values), seen)
 
-    def _watch_items(self, value: Iterable[Any], seen: dict[int, Any]) -> None:
-        for item in value:
-            self._watch(item, seen)
+    def _watch_items(self, items: Iterable[Any], seen: dict[int, Any]) -> None:
+        for item in items:
+            if type(item) not in PLAIN and id(item) not in seen:
+                self._watch(item, seen)
 
     def _watch_tensor(self, tensor: Tensor, seen: dict[int, Any]) -> None:
         self._others.append((partial(_of_tensor, tensor), [tensor.data, tensor.node]))
-        self._watch(tensor.data, seen)
+        self._watch_items((tensor.data,), seen)
 
     def _watch_all(self, read: Callable[[], Iterable[Any]], seen: dict[int, Any]) -> None:
         found = list(read())
         self._others.append((read, found))
-        for item in found:
-            self._watch(item, seen)
+        self._watch_items(found, seen)
 
     def _watch_array(self, array: Any, seen: dict[int, Any]) -> None:
         if isinstance(array, np.ndarray) and array.dtype.hasobject:
@@ -165,8 +166,7 @@ class Fingerprint:
         self._modules.append((module, found))
         # The values of a module outside the network, such as a teacher, are constants of the program.
         values = () if id(module) in self._inside else module._buffers.values()
-        for item in (*found, *values):
-            self._watch(item, seen)
+        self._watch_items((*found, *values), seen)
 
     def _watch_object(self, value: Any, seen: dict[int, Any]) -> None:
         if type(value).__module__.startswith(OWNERS):
