@@ -136,7 +136,7 @@ class Epochs(ABC):
         """
         raise NotImplementedError
 
-    def enter(self, number: int) -> np.ndarray[Any, Any]:
+    def enter(self, number: int, new_score: Callable[[], Score]) -> np.ndarray[Any, Any]:
         """Be where the epoch of this index among several is trained; return its losses so far."""
         raise NotImplementedError
 
@@ -276,8 +276,7 @@ class Loop:
         """Be where the epoch of this index among several is trained; return its number of batches."""
         fit = self._fit
         fit.epoch = self.n_iter + 1
-        self._epochs.sums.begin(self._new_score())
-        fit.losses = self._epochs.enter(number)
+        fit.losses = self._epochs.enter(number, self._new_score)
         fit.step += len(fit.losses)
         return len(fit.losses)
 

@@ -47,16 +47,16 @@ class Several:
         y, _ = self.batches.take_targets(self.orders.reshape(-1))
         return empty.of_epochs(n_epochs, self.outputs.reshape((-1, *self.outputs.shape[2:])), y)
 
-    def add_to(self, sums: Sums, number: int, score: Score | None) -> Any:
-        """Add an epoch, with its score if that is known, to empty sums; return the losses of its steps."""
+    def add_to(self, sums: Sums, number: int, is_scored: bool) -> Any:
+        """Add an epoch to empty sums, which may have its score already; return the losses of its steps."""
         n_batches, size = self.batches.n_batches, self.batches.size
         losses = self.losses[number * n_batches :][:n_batches]
         n_rows = min(len(losses) * size, self.batches.n_samples)
         n_full = n_rows // size
         blocks = [Block(losses[:n_full], n_full * size), Block(losses[n_full:], n_rows - n_full * size)]
         blocks = [block for block in blocks if block.n_rows]
-        if score is not None:
-            sums.add_scored(blocks, score)
+        if is_scored:
+            sums.add_scored(blocks)
         else:
             sums.add_several(blocks, None if self.outputs is None else self.outputs[number, :n_rows])
         return losses

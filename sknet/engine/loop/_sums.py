@@ -73,9 +73,8 @@ class Sums:
         for block in blocks:
             self.add(block)
 
-    def add_scored(self, blocks: Sequence[Block], score: Score) -> None:
-        """Add the results of all batches of an epoch, of which the `score` is known."""
-        self.score = score
+    def add_scored(self, blocks: Sequence[Block]) -> None:
+        """Add the results of all batches of an epoch, whose score is that of all of them already."""
         for block in blocks:
             self._count(block)
         self._scored = self.n_rows

@@ -168,13 +168,14 @@ class RowEpochs(Epochs):
                 self.begin()
         return several.n_whole
 
-    def enter(self, number: int) -> np.ndarray[Any, Any]:
-        assert self._several is not None
+    def enter(self, number: int, new_score: Callable[[], Score]) -> np.ndarray[Any, Any]:
+        several, scores, model = self._several, self._scores, self.fit.model
+        assert several is not None
         if self._order is not None:
-            self._order = self._several.orders[number]
-        score = None if self._scores is None else self._scores[number]
-        losses: np.ndarray[Any, Any] = self._several.add_to(self.sums, number, score)
-        self.fit.model.progress = self.fit.model.progress.stepped(len(losses))
+            self._order = several.orders[number]
+        self.sums.begin(new_score() if scores is None else scores[number])
+        losses: np.ndarray[Any, Any] = several.add_to(self.sums, number, scores is not None)
+        model.progress = model.progress.stepped(len(losses))
         return losses
 
     def has(self, number: int) -> bool:
