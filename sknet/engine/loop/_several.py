@@ -52,11 +52,10 @@ class Several:
         n_batches, size = self.batches.n_batches, self.batches.size
         losses = self.losses[number * n_batches :][:n_batches]
         n_rows = min(len(losses) * size, self.batches.n_samples)
+        if is_scored or self.outputs is None:
+            sums.add_losses(losses, size, n_rows)
+            return losses
         n_full = n_rows // size
         blocks = [Block(losses[:n_full], n_full * size), Block(losses[n_full:], n_rows - n_full * size)]
-        blocks = [block for block in blocks if block.n_rows]
-        if is_scored:
-            sums.add_scored(blocks)
-        else:
-            sums.add_several(blocks, None if self.outputs is None else self.outputs[number, :n_rows])
+        sums.add_several([block for block in blocks if block.n_rows], self.outputs[number, :n_rows])
         return losses

@@ -67,16 +67,19 @@ class Sums:
 
     def add_several(self, blocks: Sequence[Block], outputs: Any) -> None:
         """Add the results of the first batches of an epoch, whose `outputs` are not in the buffer yet."""
-        if outputs is not None and blocks:
+        if blocks:
             room = self._outputs.free(len(outputs), outputs.shape[1:], outputs.dtype)
             room[: len(outputs)] = outputs
         for block in blocks:
             self.add(block)
 
-    def add_scored(self, blocks: Sequence[Block]) -> None:
-        """Add the results of all batches of an epoch, whose score is that of all of them already."""
-        for block in blocks:
-            self._count(block)
+    def add_losses(self, losses: Any, size: int, n_rows: int) -> None:
+        """Add batches of `size` rows, of which the last may be shorter, that are scored, or are not to be."""
+        left = n_rows
+        for loss in losses.tolist():
+            self._loss += loss * min(size, left)
+            left -= size
+        self.n_rows += n_rows
         self._scored = self.n_rows
 
     def skip(self, n_rows: int) -> None:
