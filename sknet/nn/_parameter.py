@@ -34,8 +34,6 @@ Draw = Callable[[RandomState], np.ndarray[Any, Any]]
 
 DEFAULT_DTYPE = "float32"
 
-# Reading the slot itself is the only way to see, without drawing, that nothing was drawn yet.
-_read_data = vars(Tensor)["data"].__get__
 _drawing = Lock()
 
 
@@ -116,7 +114,7 @@ class Parameter(Tensor):
 
     __slots__ = ("_as_drawn", "_home", "_undrawn")
 
-    _undrawn: Undrawn | None
+    _undrawn: Undrawn | None  # until it has values
     _as_drawn: bytes | None  # a digest of the drawn values, if they are to be fitted to data; empty before
     _home: "ref[Home] | None"
 
@@ -153,6 +151,8 @@ class Parameter(Tensor):
                 return
             if not is_array(value):  # `p.data * 2` of a parameter without axes is a number in NumPy
                 value = Tensor(value).data
+            object.__setattr__(self, name, value)
+            name, value = "_undrawn", None
         object.__setattr__(self, name, value)
 
     @property
@@ -200,7 +200,7 @@ class Parameter(Tensor):
     @property
     def is_drawn(self) -> bool:
         """Whether the parameter has values."""
-        return self._known is not self._undrawn
+        return self._undrawn is None
 
     def draw(self, random_state: "int | RandomState | None" = None) -> None:
         """Draw the values, unless it has some.
@@ -217,7 +217,7 @@ class Parameter(Tensor):
         """
         with _drawing:
             undrawn = self._undrawn
-            if undrawn is None or self._known is not undrawn or undrawn.device.kind == "meta":
+            if undrawn is None or undrawn.device.kind == "meta":
                 return
             # None means fresh entropy here, not NumPy's global state as in scikit-learn
             values = undrawn.draw(RandomState() if random_state is None else check_random_state(random_state))
@@ -258,19 +258,21 @@ class Parameter(Tensor):
         Parameter
             Without a gradient; trainable if this one is.
         """
-        known = self._known
-        if known is self._undrawn or self.home is None:
-            return self.like(None if known is self._undrawn else known)
+        if self._undrawn is not None:
+            return self.like(None)
+        if self.home is None:
+            return self.like(self.data)
         with active(self.device):
-            return self.like(known.copy())  # an owner writes in place
+            return self.like(self.data.copy())  # an owner writes in place
 
     def like(self, data: Any) -> "Parameter":
         """Return a parameter with the values `data`, trainable if this one is; None: not drawn yet."""
-        clone = self._with(self._undrawn)
-        clone._as_drawn = self._as_drawn
+        clone = type(self).__new__(type(self))
+        clone._grad = clone.node = clone._home = None
+        clone._undrawn, clone._as_drawn = self._undrawn, self._as_drawn
         if data is not None:
             clone.data = data
-        if self.requires_grad:
+        if self.node is not None:
             clone.node = leaf_node(clone)
         return clone
 
@@ -279,10 +281,8 @@ class Parameter(Tensor):
     @property
     def _known(self) -> Any:
         """The values, or what is known of them before they are drawn."""
-        try:
-            return _read_data(self)
-        except AttributeError:
-            return self._undrawn
+        undrawn = self._undrawn
+        return self.data if undrawn is None else undrawn
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -317,24 +317,16 @@ class Parameter(Tensor):
 
     # -- copies and pickles ---------------------------------------------------------------------
 
-    @classmethod
-    def _with(cls, undrawn: Undrawn | None) -> "Parameter":
-        blank = cls.__new__(cls)
-        blank._grad = blank.node = blank._home = blank._as_drawn = None
-        blank._undrawn = undrawn
-        return blank
-
     def __deepcopy__(self, memo: dict[int, Any]) -> "Parameter":
-        known = self._known
-        is_copied = known is self._undrawn or self.home is not None
-        return self.copy() if is_copied else self.like(deepcopy(known, memo))
+        if self._undrawn is not None or self.home is not None:
+            return self.copy()
+        return self.like(deepcopy(self.data, memo))
 
     __reduce__ = object.__reduce__  # not Tensor's: the state has everything
 
     def __getstate__(self) -> dict[str, Any]:
         values = to_host(self.data) if self.is_drawn else None
-        undrawn = None if self.is_drawn else self._undrawn
-        state = {"undrawn": undrawn, "data": values, "requires_grad": self.requires_grad}
+        state = {"undrawn": self._undrawn, "data": values, "requires_grad": self.requires_grad}
         return state if self._as_drawn is None else {**state, "as_drawn": self._as_drawn}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
