@@ -36,12 +36,12 @@ def check_random_state(seed: Any) -> RandomState:
     ValueError
         If it is none of these.
     """
+    if isinstance(seed, RandomState):
+        return seed
     if seed is None or seed is np.random:
         return np.random.mtrand._rand
     if isinstance(seed, Integral):
         return _seeded(int(seed))
-    if isinstance(seed, RandomState):
-        return seed
     raise ValueError(f"{seed!r} cannot be used to seed a numpy.random.RandomState: give an int, one, or None")
 
 
