@@ -51,6 +51,7 @@ def calls(monkeypatch):
         return run(self, orders, *others)
 
     monkeypatch.setattr(_native_steps.NativeSteps, "run_epochs", counting)
+    monkeypatch.setattr(_native_steps, "SECONDS", 10.0)  # however long the machine pauses
     with sknet.config_context(native="always"):
         yield found
 
