@@ -50,6 +50,7 @@ _completed_by(
 )  # core declares primitives, ops attach their rules
 _offered("export", lambda: import_module("sknet.graphs").export)
 _offered("save", lambda: import_module("sknet.files").save)
+_offered("has_numba", lambda: import_module("sknet.compile.executors.native").has_numba)
 _offered("native_passes", lambda: import_module("sknet.compile.executors.native").native_passes)
 # Estimators that are given Dask collections.
 _offered("fit_collections", lambda: import_module("sknet.dask.extend").fit_collections)

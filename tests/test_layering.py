@@ -25,6 +25,8 @@ LAYERS = [
         "_tree",
         "_validation",
     },
+    {"_blas"},
+    {"_threads"},
     {"device"},
     {"core"},
     {"ops"},

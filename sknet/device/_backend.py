@@ -40,7 +40,7 @@ class Backend(ABC):
     some special functions by SciPy's names; ``add_rows_at(out, rows, values)``, which adds ``values[i]`` to
     row ``rows[i]`` of a contiguous matrix; and ``check_indices(indices, length)``, which raises an
     IndexError for integers that are negative or too large, on devices where that needs no synchronisation;
-    and ``native_passes()``, which returns native code for what NumPy makes in many passes, or None.
+    and what computes on the host may use: native code, and threads, see `Namespace`.
 
     Examples
     --------

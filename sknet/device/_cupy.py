@@ -80,8 +80,17 @@ def _check_nothing(indices: Any, length: int) -> None:
     """Do nothing: a check would synchronise with the device."""
 
 
+def _never_native() -> bool:
+    return False
+
+
 def _no_native_passes() -> None:
     """Do nothing: native code is for the host."""
+
+
+def _one_by_one(work: Callable[[int, Any], None], count: int, rooms: Any) -> None:
+    for i in range(count):
+        work(i, rooms[0])
 
 
 def _add_rows_at(cupy: Any, out: Any, rows: Any, values: Any) -> None:
@@ -111,7 +120,8 @@ def array_functions(cupy: Any, special: Any, matmul: Callable[..., Any]) -> Name
     linalg = SimpleNamespace(**_public(cupy.linalg) | {"solve": partial(_solve, cupy)})
     functions["matmul"] = matmul
     own = {"add_rows_at": partial(_add_rows_at, cupy), "check_indices": _check_nothing, "linalg": linalg}
-    return cast(Namespace, SimpleNamespace(**functions | own, native_passes=_no_native_passes))
+    own |= {"native_passes": _no_native_passes, "may_be_native": _never_native, "in_threads": _one_by_one}
+    return cast(Namespace, SimpleNamespace(**functions | own))
 
 
 class CupyBackend(Backend):

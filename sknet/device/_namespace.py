@@ -35,7 +35,9 @@ class Namespace(Protocol):
 
     The functions are NumPy's, with ``out=`` where NumPy has it. ``add_rows_at`` adds rows to rows of a matrix
     whose numbers may repeat; ``expit`` and `xlogy` are SciPy's. ``native_passes`` returns native code for
-    what NumPy makes in many passes, or None.
+    what NumPy makes in many passes, or None, and ``may_be_native`` tells whether there ever is any.
+    ``in_threads(work, count, rooms)`` calls ``work(i, room)`` for each i below count, on the host several at
+    a time, each with one of the rooms.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class Namespace(Protocol):
     expit: Function
     flip: Function
     full: Function
+    in_threads: Function
     isfinite: Function
     isinf: Function
     isnan: Function
@@ -78,6 +81,7 @@ class Namespace(Protocol):
     log1p: Function
     matmul: Function
     max: Function
+    may_be_native: Function
     maximum: Function
     min: Function
     minimum: Function

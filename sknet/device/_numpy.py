@@ -1,6 +1,7 @@
 """The CPU: NumPy arrays, SciPy's CSR for sparse input."""
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,6 +31,18 @@ def _add_rows_at(out: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
 def _native_passes() -> Any:
     """Return native code for what NumPy makes in many passes; None if there is none."""
     return above("native_passes")()
+
+
+def _may_be_native() -> bool:
+    """Tell whether this installation has native code, however it is set and whether it is loaded or not."""
+    return bool(above("has_numba")())
+
+
+def _in_threads(work: Callable[[int, Any], None], count: int, rooms: Any) -> None:
+    """Call a function with each number below `count`, in threads, which few processes need."""
+    from sknet._threads import in_threads
+
+    in_threads(work, count, rooms)
 
 
 # By the letter of a signed integer dtype: the unsigned dtype, and how many values are not negative.
@@ -101,8 +114,10 @@ class NumpyBackend(Backend):
         functions = {name: getattr(np, name) for name in np.__all__}
         # The ufuncs' own reductions: np.sum and friends add a microsecond of dispatch on top.
         reductions = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
-        own = {"where": where, "expit": expit, "add_rows_at": _add_rows_at, "check_indices": check_indices}
-        self.xp = cast(Namespace, _Functions(**functions | reductions | own, native_passes=_native_passes))
+        own: dict[str, Any] = {"where": where, "expit": expit, "add_rows_at": _add_rows_at}
+        own |= {"check_indices": check_indices, "in_threads": _in_threads}
+        own |= {"native_passes": _native_passes, "may_be_native": _may_be_native}
+        self.xp = cast(Namespace, _Functions(**functions | reductions | own))
 
     def device_of(self, array: Any) -> Device:
         return HOST

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind
-from sknet.device import Namespace, result_dtype
+from sknet.device import Namespace, backend, result_dtype
 from sknet.ops._depthwise import Depthwise
 from sknet.ops._windows import Pair, Pairs, Windows
+from sknet.ops._winograd import Winograd
 
-__all__ = ["conv", "conv_image", "conv_weight"]
+__all__ = ["conv", "conv_image", "conv_weight", "work_by_tiles"]
 
 Shape = tuple[int, ...]
 Arrays = list[tuple[Shape, Any]]
@@ -163,15 +164,22 @@ def _by_group(w: Any, groups: int) -> Any:
 # -- the three maps ---------------------------------------------------------------------------
 
 
-def _task(x: Any, w: Any, stride: Pair, padding: Pairs, dilation: Pair, groups: int) -> "_Task | Depthwise":
+Way = _Task | Depthwise | Winograd
+
+
+def _task(xp: Namespace, x: Any, w: Any, stride: Pair, padding: Pairs, dilation: Pair, groups: int) -> Way:
     windows = Windows(x.shape[2:], w.shape[2:], stride, padding, dilation)
-    return _task_of(x, w.shape[0], groups, windows)
+    return _task_of(xp, x, w.shape[0], groups, windows)
 
 
-def _task_of(x: Any, filters: int, groups: int, windows: Windows) -> "_Task | Depthwise":
-    if Depthwise.fits(x.shape[1], filters, groups, x.dtype):
-        return Depthwise.of(x.shape, windows, x.dtype.itemsize)
-    return _Task.of(x.shape, filters, groups, windows, x.dtype.itemsize)
+def _task_of(xp: Namespace, x: Any, filters: int, groups: int, windows: Windows) -> Way:
+    """Choose how to convolve: without native code, the sums of tiles take longer than fewer products save."""
+    shape, itemsize = x.shape, x.dtype.itemsize
+    if Depthwise.fits(shape[1], filters, groups, x.dtype):
+        return Depthwise.of(shape, windows, itemsize)
+    if xp.may_be_native() and Winograd.fits(shape, filters, groups, windows, x.dtype):
+        return Winograd.of(shape, filters, groups, windows, itemsize)
+    return _Task.of(shape, filters, groups, windows, itemsize)
 
 
 def _conv_forward(
@@ -185,11 +193,11 @@ def _conv_forward(
     scratch: Any = None,
     **where: Any,
 ) -> Any:
-    task = _task(x, w, groups=groups, **where)
+    task = _task(xp, x, w, groups=groups, **where)
     scratch = _scratch(xp, scratch, task.scratch(x.dtype))
     if out is None:
         out = xp.empty((x.shape[0], w.shape[0], *task.windows.grid), dtype=x.dtype)
-    if isinstance(task, Depthwise):
+    if not isinstance(task, _Task):
         task.convolved(xp, x, w, out, scratch, bias)
         return out
     padded, columns, filters = scratch
@@ -263,8 +271,12 @@ def _image_forward(
     return out
 
 
-def _weight_task(x: Any, g: Any, kernel: Pair, groups: int, **where: Any) -> "_Task | Depthwise":
-    return _task_of(x, g.shape[1], groups, Windows(x.shape[2:], kernel, **where))
+def _weight_task(xp: Namespace, x: Any, g: Any, kernel: Pair, groups: int, **where: Any) -> Way:
+    windows, filters = Windows(x.shape[2:], kernel, **where), g.shape[1]
+    task = _task_of(xp, x, filters, groups, windows)
+    if isinstance(task, Winograd):
+        return Winograd.of_weight(x.shape, filters, groups, windows, x.dtype.itemsize)
+    return task
 
 
 def _weight_forward(
@@ -278,12 +290,12 @@ def _weight_forward(
     scratch: Any = None,
     **where: Any,
 ) -> Any:
-    task = _weight_task(x, g, kernel, groups, **where)
+    task = _weight_task(xp, x, g, kernel, groups, **where)
     shape = (g.shape[1], x.shape[1] // groups, *kernel)
     if out is None:
         out = xp.empty(shape, dtype=x.dtype)
-    if isinstance(task, Depthwise):
-        rooms = _scratch(xp, scratch, task.scratch_of_weight(x.dtype))
+    if not isinstance(task, _Task):
+        rooms = _scratch(xp, scratch, _rooms_of_weight(task, x.dtype))
         out[...] = task.weight(xp, x, g, rooms).reshape(shape)
         return out
     padded, columns, filters = _scratch(xp, scratch, task.scratch(x.dtype))
@@ -313,17 +325,29 @@ def _weight_shape(x: Any, g: Any, kernel: Pair, groups: int, **where: Any) -> tu
     return (g.shape[1], x.shape[1] // groups, *kernel), result_dtype(x, g)
 
 
+def _host() -> Namespace:
+    """Plans for devices have memory of their own for columns."""
+    return backend("cpu").xp
+
+
+def _conv_scratch(x: Any, w: Any, **where: Any) -> Arrays:
+    return _task(_host(), x, w, **where).scratch(x.dtype)
+
+
 def _image_scratch(g: Any, w: Any, size: Pair, groups: int, **where: Any) -> Arrays:
     padding = _adjoint_padding(w, groups=groups, **where)
     if padding is None:
         return _image_task(g, w, size, groups=groups, **where).scratch(g.dtype)
     windows = Windows(g.shape[2:], w.shape[2:], where["stride"], padding, where["dilation"])
-    return _task_of(g, w.shape[1] * groups, groups, windows).scratch(g.dtype)
+    return _task_of(_host(), g, w.shape[1] * groups, groups, windows).scratch(g.dtype)
 
 
 def _weight_scratch(x: Any, g: Any, kernel: Pair, groups: int, **where: Any) -> Arrays:
-    task = _weight_task(x, g, kernel, groups, **where)
-    return task.scratch_of_weight(x.dtype) if isinstance(task, Depthwise) else task.scratch(x.dtype)
+    return _rooms_of_weight(_weight_task(_host(), x, g, kernel, groups, **where), x.dtype)
+
+
+def _rooms_of_weight(task: Way, dtype: Any) -> Arrays:
+    return task.scratch(dtype) if isinstance(task, _Task) else task.scratch_of_weight(dtype)
 
 
 _conv: Primitive = Primitive("conv").define(
@@ -333,7 +357,7 @@ _conv: Primitive = Primitive("conv").define(
         lambda g, _, x, w, **where: conv_image(g, w, size=x.shape[2:], **where),
         lambda g, _, x, w, **where: conv_weight(x, g, kernel=w.shape[2:], **where),
     ),
-    scratch=lambda x, w, **where: _task(x, w, **where).scratch(x.dtype),
+    scratch=_conv_scratch,
 )
 _image: Primitive = Primitive("conv_image").define(
     forward=_image_forward,
@@ -371,3 +395,41 @@ def conv_image(g: Tensor, w: Tensor, size: Pair, **where: Any) -> Tensor:
 def conv_weight(x: Tensor, g: Tensor, kernel: Pair, **where: Any) -> Tensor:
     """Return the adjoint of `conv` in the weight: kernels of size `kernel` that have the gradient g."""
     return bind(_weight, (x, g), {"kernel": kernel, **where})
+
+
+# Which of operands and result are images of filters, and kernels.
+ROLES = {_conv: (2, 1), _image: (0, 1), _weight: (1, 2)}
+
+
+def work_by_tiles(equation: Any) -> int:
+    """Return how many multiplications a convolution of a plan for the host has, if it is computed by tiles.
+
+    Parameters
+    ----------
+    equation : Equation
+        Of any primitive.
+
+    Returns
+    -------
+    int
+        As if it were computed without tiles; 0 for all others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.ops.extend import work_by_tiles
+    >>> graph = capture(ops.conv2d, np.ones((8, 1, 9, 9)), np.ones((4, 1, 5, 5)))
+    >>> sum(work_by_tiles(equation) for equation in graph.equations)  # a kernel of five by five
+    0
+    """
+    place = ROLES.get(equation.primitive)
+    if place is None:
+        return 0
+    first, second = equation.operands
+    rooms = equation.primitive.scratch(first, second, **equation.params)
+    if len(rooms[0][0]) == 1:  # only tiles have memory for several shares
+        return 0
+    images, kernels = ((first, second, equation.output)[i].shape for i in place)
+    return int(math.prod(images) * math.prod(kernels[1:]))

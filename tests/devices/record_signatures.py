@@ -29,7 +29,9 @@ HERE = Path(__file__).parent
 OWN = {
     "add_rows_at",
     "check_indices",
+    "in_threads",
     "linalg",
+    "may_be_native",
     "native_passes",
 }  # in sknet's namespaces, and no functions of CuPy
 # What the fake device's arrays have; they have nothing else.

@@ -1,7 +1,7 @@
 """Training loops: batches, epochs, scores, history, and when to stop."""
 
+from sknet._blas import BlasThreads, blas_threads
 from sknet.engine.loop._batches import Batches, take_rows
-from sknet.engine.loop._blas import BlasThreads, blas_threads
 from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.loop._elsewhere import StepsElsewhere, train_elsewhere
 from sknet.engine.loop._fit import Source

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sknet._blas import libraries
 from sknet._installed import version_of
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.engine.loop._batches import Batches
-from sknet.engine.loop._blas import libraries
 from sknet.engine.loop._fit import Fit
 from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._model_state import check_frozen, frozen_names, load_model_state, model_state

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._blas import Threads
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._group import current_group
@@ -61,7 +62,7 @@ class SharedSteps(Steps):
         return self._steps.name
 
     @property
-    def threads_needed(self) -> int | None:
+    def threads_needed(self) -> Threads:
         return self._steps.threads_needed
 
     def lend(self, model: "Model", batches: Batches, planned: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sknet._blas import Threads
 from sknet.compile import Compiled
 from sknet.device import namespace
 from sknet.engine.loop._batches import Batches
@@ -76,9 +77,9 @@ class Steps(ABC):
         return type(self).__name__
 
     @property
-    def threads_needed(self) -> int | None:
-        """How many threads are enough for the products of BLAS; None for all."""
-        return None
+    def threads_needed(self) -> Threads:
+        """How many threads are enough for the products."""
+        return Threads()
 
     @abstractmethod
     def hold(self) -> bool:
@@ -189,7 +190,7 @@ class CompiledSteps(Steps):
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
     @property
-    def threads_needed(self) -> int | None:
+    def threads_needed(self) -> Threads:
         return threads_for(self.program_for(min(self.batches.size, self.batches.n_samples)).plan)
 
     @property

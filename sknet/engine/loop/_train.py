@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._blas import BlasThreads, Threads
 from sknet._config import native_setting
 from sknet._random import RandomSnapshot
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.device import leased
 from sknet.engine.loop._batches import Batches
-from sknet.engine.loop._blas import BlasThreads
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._fit_state import FitKeeper
@@ -98,9 +98,9 @@ class RowEpochs(Epochs):
         return str(self._steps.name)
 
     @property
-    def threads_needed(self) -> int | None:
-        """How many threads of BLAS are enough for the steps; None for all."""
-        found: int | None = self._steps.threads_needed
+    def threads_needed(self) -> Threads:
+        """How many threads are enough for the products of the steps."""
+        found: Threads = self._steps.threads_needed
         return found
 
     def choose_steps(self, n_iter: int) -> None:
@@ -287,7 +287,7 @@ def train(
         if saved is not None:
             keeper.load(saved)
         epochs.choose_steps(loop.n_iter)
-        held.begin(epochs.threads_needed)
+        held.begin(*epochs.threads_needed)
         if saved is not None:
             keeper.warn_of_environment(saved)
 

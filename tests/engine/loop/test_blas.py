@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from sknet import Model, nn
+from sknet import Model, _blas, nn
+from sknet._blas import _set, free_threads, libraries
 from sknet.callbacks import Callback, Checkpoint
 from sknet.engine.extend import blas_threads, grouped
-from sknet.engine.loop import _blas
-from sknet.engine.loop._blas import _set, libraries
 
 RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(300, 8)).astype("f4"), np.arange(300) % 3
@@ -76,6 +75,29 @@ def test_others_have_all(layers, batch_size):
     callback = Counts()
     model_of(*layers).fit(X, LABELS, epochs=1, batch_size=batch_size, callbacks=[callback])
     assert callback.found_ == {2}
+
+
+class Free(Callback):
+    """Notes how many threads may share work, and how many BLAS has."""
+
+    def __init__(self):
+        self.found_ = set()
+
+    def on_epoch_end(self, fit):
+        self.found_.add((free_threads(), *counts()))
+
+
+@pytest.mark.parametrize(("width", "expected"), [(3, (2, 1)), (4000, (2, 2))])
+def test_convolutions_by_tiles_have_threads_of_their_own(width, expected):
+    """Unless most of the work is in other products, whose threads spin afterwards."""
+    pytest.importorskip("numba", reason="without native code there are no tiles: install sknet[fast]")
+    images = RNG.normal(size=(64, 16 * 14 * 14)).astype("f4")
+    convolution = nn.Conv2d(16, 16, 3, padding=1)
+    layers = nn.Unflatten(-1, (16, 14, 14)), convolution, nn.Flatten(), nn.Linear(16 * 14 * 14, width)
+    callback = Free()
+    model_of(*layers, nn.Linear(width, 3)).fit(images, LABELS[:64], epochs=1, callbacks=[callback])
+    assert callback.found_ == {expected}
+    assert counts() == {2}
 
 
 def test_eager_steps_have_all():

@@ -14,7 +14,7 @@ __all__ = ["NativePasses", "native_passes"]
 FIELDS = 48  # of `_gates`
 SIZE = 4  # bytes of an element of erfc
 # `Work`, which is not imported before native code is worthwhile
-CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT, LSTM_STEPS = range(8)
+CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT, LSTM_STEPS, BY_TILES = range(9)
 
 
 @cache
@@ -262,6 +262,78 @@ class NativePasses:
             As for `convolved`.
         """
         return self._normalized(NORM_GRADIENT, x, (w, None, dx, g), eps, block, rooms)
+
+    def convolved_by_tiles(self, task: Any, x: Any, kernels: Any, out: Any, bias: Any, rooms: Any) -> bool:
+        """Write a convolution of images with kernels of three by three.
+
+        Parameters
+        ----------
+        task : Winograd
+            Where the windows are, and how many samples are computed at a time.
+        x : ndarray of shape (n, C, H, W)
+            Images.
+        kernels : ndarray of shape (16, groups, O / groups, C / groups)
+            Transformed.
+        out : ndarray of shape (n, O, rows, columns)
+            The result.
+        bias : ndarray of shape (O, 1, 1) or None
+            Added to each result of a kernel.
+        rooms : sequence of ndarray
+            Temporary arrays: planes, sums, and tiles of images and of the result.
+
+        Returns
+        -------
+        bool
+            As for `convolved`.
+        """
+        planes, _, tiles, products = rooms
+        numbers = None if bias is None else np.ascontiguousarray(bias)
+        if out.strides[3] != out.itemsize or not kernels.flags.c_contiguous:
+            return False
+        first = self._tile(task, x, tiles, planes, task.corner)
+        second = self._tile(task, out, products, planes, (0, 0), numbers)
+        return self._by_tiles(task, (x, out, kernels, tiles, products), (first, second), None)
+
+    def weight_by_tiles(self, task: Any, x: Any, g: Any, sums: Any, rooms: Any) -> bool:
+        """Write the gradient of transformed kernels, see `convolved_by_tiles`.
+
+        Parameters
+        ----------
+        task, x, rooms
+            As there.
+        g : ndarray of shape (n, O, rows, columns)
+            The gradient of the result.
+        sums : ndarray of shape (16, groups, O / groups, C / groups)
+            Overwritten.
+
+        Returns
+        -------
+        bool
+            As for `convolved`.
+        """
+        planes, _, tiles, slopes, product = rooms
+        first = self._tile(task, x, tiles, planes, task.corner)
+        second = self._tile(task, g, slopes, planes, (0, 0))
+        return self._by_tiles(task, (x, g, slopes, tiles, product), (first, second), sums)
+
+    def _tile(self, task: Any, x: Any, tiles: Any, room: Any, corner: Any, bias: Any = None) -> list[int]:
+        places = [0 if a is None else a.ctypes.data for a in (tiles, room, bias)]
+        place, *rest = places
+        n, *sizes = x.shape
+        return [x.ctypes.data, *x.strides, place, 0, *rest, n, *sizes, *corner, *task.grid]
+
+    def _by_tiles(self, task: Any, arrays: Any, tiles: Any, sums: Any) -> bool:
+        x, loop = arrays[0], _loop_of_products(arrays[0].dtype)
+        steps = self._runner.steps
+        if steps is None or loop is None or not all(a.flags.aligned and a.dtype == x.dtype for a in arrays):
+            return False
+        factors = [a.ctypes.data for a in arrays[2:]]
+        total = 0 if sums is None else sums.ctypes.data
+        share = total, len(x), task.part, task.groups, task.apart * x.itemsize
+        product = [loop.address, loop.data, *factors, *[0] * 13, *share]
+        fields = np.array([*tiles[0], *tiles[1], *product], np.int64)
+        steps(fields.ctypes.data, x.itemsize, BY_TILES)
+        return True
 
     def _normalized(self, work: int, x: Any, more: Any, eps: float, block: int, rooms: Any) -> bool:
         steps, loop = self._runner.steps, _loop_of_products(x.dtype)

@@ -1,7 +1,8 @@
 """The source of functions that go over arrays once where NumPy makes many passes, with the bits of its calls.
 
 Each takes the address of numbers: convolutions of images, channel by channel, one for each `Field`, `erfc`
-one for each `Operand`, steps of recurrent networks one for each `Step`, and layer norms one for each `Norm`.
+one for each `Operand`, steps of recurrent networks one for each `Step`, layer norms one for each `Norm`, and
+convolutions by tiles of images two for each `Tile` and one for each `Product`.
 """
 
 from enum import IntEnum
@@ -11,6 +12,7 @@ from sknet.compile.executors.native._kernels import HEAD
 from sknet.compile.executors.native._norms import NORMS, Norm
 from sknet.compile.executors.native._planes import IMAGES, THREE, Field
 from sknet.compile.executors.native._sums import NINE, NINE_SUMS, ROW
+from sknet.compile.executors.native._tiles import WEAVES, Product, Tile, source_of_tiles
 from sknet.compile.executors.numpy import COEFFICIENTS
 
 __all__ = ["ARGUMENTS", "PASSES", "Operand", "Work"]
@@ -29,6 +31,7 @@ class Work(IntEnum):
     NORM = 5
     NORM_GRADIENT = 6
     LSTM_STEPS = 7
+    BY_TILES = 8
 
 
 class Operand(IntEnum):
@@ -141,6 +144,15 @@ def steps(place, size, work):
     if work == {Work.NORM_GRADIENT}:
         norm_gradient(carray(pointer(place), {Norm.STEPS + 9}, int64))
         return 0
+    if work == {Work.BY_TILES}:
+        images = carray(pointer(place), {len(Tile)}, int64)
+        results = carray(pointer(place + 8 * {len(Tile)}), {len(Tile)}, int64)
+        call = carray(pointer(place + 16 * {len(Tile)}), {Product.APART + 1}, int64)
+        if size == 4:
+            share_float32(images, results, call)
+        else:
+            share_float64(images, results, call)
+        return 0
     fields = carray(pointer(place), {len(Field)}, int64)
     if size == 4:
         if work == {Work.WEIGHT}:
@@ -169,5 +181,7 @@ PASSES = (
     + CALLED.format(**_STEP)
     + "".join(GATES.format(dtype=dtype, size=size, **_STEP) for dtype, size in REALS)
     + NORMS.format(**_NORM)
+    + WEAVES
+    + "".join(source_of_tiles(dtype, size) for dtype, size in REALS)
     + TAIL
 )
