@@ -75,10 +75,10 @@ class Sums:
 
     def add_losses(self, losses: Any, size: int, n_rows: int) -> None:
         """Add batches of `size` rows, of which the last may be shorter, that are scored, or are not to be."""
-        left = n_rows
-        for loss in losses.tolist():
-            self._loss += loss * min(size, left)
-            left -= size
+        n_full, left = divmod(n_rows, size)
+        for part, rows in ((losses[:n_full], size), (losses[n_full:], left)):
+            for loss in part.tolist():
+                self._loss += loss * rows
         self.n_rows += n_rows
         self._scored = self.n_rows
 
