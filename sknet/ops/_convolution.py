@@ -172,13 +172,16 @@ def _task(xp: Namespace, x: Any, w: Any, stride: Pair, padding: Pairs, dilation:
     return _task_of(xp, x, w.shape[0], groups, windows)
 
 
-def _task_of(xp: Namespace, x: Any, filters: int, groups: int, windows: Windows) -> Way:
+def _task_of(
+    xp: Namespace, x: Any, filters: int, groups: int, windows: Windows, of_weight: bool = False
+) -> Way:
     """Choose how to convolve: without native code, the sums of tiles take longer than fewer products save."""
     shape, itemsize = x.shape, x.dtype.itemsize
     if Depthwise.fits(shape[1], filters, groups, x.dtype):
         return Depthwise.of(shape, windows, itemsize)
     if xp.may_be_native() and Winograd.fits(shape, filters, groups, windows, x.dtype):
-        return Winograd.of(shape, filters, groups, windows, itemsize)
+        choose = Winograd.of_weight if of_weight else Winograd.of
+        return choose(shape, filters, groups, windows, itemsize)
     return _Task.of(shape, filters, groups, windows, itemsize)
 
 
@@ -272,11 +275,8 @@ def _image_forward(
 
 
 def _weight_task(xp: Namespace, x: Any, g: Any, kernel: Pair, groups: int, **where: Any) -> Way:
-    windows, filters = Windows(x.shape[2:], kernel, **where), g.shape[1]
-    task = _task_of(xp, x, filters, groups, windows)
-    if isinstance(task, Winograd):
-        return Winograd.of_weight(x.shape, filters, groups, windows, x.dtype.itemsize)
-    return task
+    windows = Windows(x.shape[2:], kernel, **where)
+    return _task_of(xp, x, g.shape[1], groups, windows, of_weight=True)
 
 
 def _weight_forward(

@@ -6,7 +6,7 @@ import textwrap
 from functools import cache
 from typing import Any
 
-__all__ = ["Function", "bound_names", "expression_of", "parsed", "without_memory"]
+__all__ = ["Function", "bound_names", "expression_of", "parsed", "without_memory", "without_native_code"]
 
 GIVEN = ("out", "scratch")  # arguments for preallocated memory, which a file does not use
 
@@ -136,6 +136,25 @@ def _decided(test: ast.expr) -> bool | None:
     if not isinstance(test, ast.Compare) or not all(map(_is_none, (test.left, *test.comparators))):
         return None
     return isinstance(test.ops[0], ast.Is)
+
+
+# -- without native code ------------------------------------------------------------------------
+
+
+def without_native_code(tree: ast.AST) -> ast.AST:
+    """Return functions without what they do only where there is native code."""
+    return _WithoutNativeCode().visit(tree)  # type: ignore[no-any-return]
+
+
+class _WithoutNativeCode(ast.NodeTransformer):
+    """Leaves out the branches of ``if xp.may_be_native() and ...``."""
+
+    def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
+        self.generic_visit(node)
+        test = node.test
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            test = test.values[0]
+        return node.orelse if ast.unparse(test) == "xp.may_be_native()" else node
 
 
 # -- as one expression --------------------------------------------------------------------------

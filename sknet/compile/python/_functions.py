@@ -19,6 +19,7 @@ from sknet.compile.python._forwards import (
     expression_of,
     parsed,
     without_memory,
+    without_native_code,
 )
 from sknet.compile.python._lacking import LACKING
 from sknet.core import Primitive
@@ -190,7 +191,7 @@ class Functions:
             raise CaptureError(f"a lambda of {function.__module__} is needed for a prediction: name it")
         name = tree.name = self._new(name)
         self._names[id(function)] = (name, function)
-        rewritten = _Rewriter(self, scope, bound_names(tree), {}).visit(tree)
+        rewritten = _Rewriter(self, scope, bound_names(tree), {}).visit(without_native_code(tree))
         self.definitions[name] = ast.unparse(ast.fix_missing_locations(rewritten))
         return name
 

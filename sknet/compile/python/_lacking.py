@@ -61,23 +61,6 @@ def add_rows_at(out, rows, values):
     np.add.at(out, rows, values)
 ''',
     ),
-    "in_threads": (
-        (),
-        '''
-def in_threads(work, count, rooms):
-    """Call work(i, room) for each i below count."""
-    for i in range(count):
-        work(i, rooms[0])
-''',
-    ),
-    "may_be_native": (
-        (),
-        '''
-def may_be_native():
-    """Return False: there is no native code."""
-    return False
-''',
-    ),
     "native_passes": (
         (),
         '''

@@ -121,7 +121,8 @@ def test_a_layer_is_written_for_any_number_of_rows():
 
 def test_functions_that_numpy_lacks_are_written():
     names = {name for name, value in vars(backend("cpu").xp).items() if not hasattr(np, name)}
-    assert names - {"check_indices"} <= LACKING.keys()  # which is written from its own source
+    own_source, left_out = {"check_indices"}, {"in_threads", "may_be_native"}
+    assert names - own_source - left_out == LACKING.keys() & names
     own = [backend("cpu").xp.where, np.where]
     assert own[0] is not own[1]
     assert "where" in LACKING
@@ -145,6 +146,16 @@ def test_helpers_are_sources_of_called_functions():
     _, text = written(lambda x: ops.softplus(x), [np.ones((5, 3), "f")])
     assert "def _tail(x):" in text
     assert '"""Return log(1 + exp(-|x|)), what softplus adds' in text
+
+
+def test_what_needs_native_code_is_left_out():
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(8, 16, 14, 14)), rng.normal(size=(16, 16, 3, 3))
+    function, source = written(lambda x, w: ops.conv2d(x, w, padding=1), (x, w))
+    expected = ops.conv2d(x, w, padding=1).numpy()
+    np.testing.assert_allclose(function(x, w)[0], expected, rtol=1e-10, atol=1e-10)
+    assert "native()" not in source
+    assert "in_threads" not in source
 
 
 def test_operations_that_depend_on_the_rows_raise():
