@@ -270,6 +270,8 @@ class Parameter(Tensor):
         clone = type(self).__new__(type(self))
         clone._grad = clone.node = clone._home = None
         clone._undrawn, clone._as_drawn = self._undrawn, self._as_drawn
+        if data is None and clone._undrawn is None:
+            data = self.data  # another thread has drawn it just now
         if data is not None:
             clone.data = data
         if self.node is not None:
@@ -325,8 +327,9 @@ class Parameter(Tensor):
     __reduce__ = object.__reduce__  # not Tensor's: the state has everything
 
     def __getstate__(self) -> dict[str, Any]:
-        values = to_host(self.data) if self.is_drawn else None
-        state = {"undrawn": self._undrawn, "data": values, "requires_grad": self.requires_grad}
+        undrawn = self._undrawn  # once, as another thread may draw
+        values = to_host(self.data) if undrawn is None else None
+        state = {"undrawn": undrawn, "data": values, "requires_grad": self.requires_grad}
         return state if self._as_drawn is None else {**state, "as_drawn": self._as_drawn}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -199,6 +199,14 @@ def test_copies_of_what_is_not_drawn(duplicate):
     np.testing.assert_array_equal(copy.numpy(), original.numpy())
 
 
+def test_a_copy_of_what_another_thread_has_drawn_meanwhile():
+    original = later()
+    original.draw(0)
+    copy = original.like(None)  # there were no values when `copy` looked
+    assert copy.is_drawn
+    np.testing.assert_array_equal(copy.numpy(), original.numpy())
+
+
 def test_sharing():
     original = nn.Parameter([1.0])
     assert original.copy().data is original.data
