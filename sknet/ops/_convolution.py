@@ -21,7 +21,7 @@ from sknet.ops._depthwise import Depthwise
 from sknet.ops._windows import Pair, Pairs, Windows
 from sknet.ops._winograd import Winograd
 
-__all__ = ["conv", "conv_image", "conv_weight", "work_by_tiles"]
+__all__ = ["Work", "conv", "conv_image", "conv_weight", "convolution_work"]
 
 Shape = tuple[int, ...]
 Arrays = list[tuple[Shape, Any]]
@@ -401,8 +401,23 @@ def conv_weight(x: Tensor, g: Tensor, kernel: Pair, **where: Any) -> Tensor:
 ROLES = {_conv: (2, 1), _image: (0, 1), _weight: (1, 2)}
 
 
-def work_by_tiles(equation: Any) -> int:
-    """Return how many multiplications a convolution of a plan for the host has, if it is computed by tiles.
+class Work(NamedTuple):
+    """How many multiplications a convolution has, without tiles, and by what they are made.
+
+    Attributes
+    ----------
+    by_blas : int
+        In products of columns and kernels.
+    by_tiles : int
+        In products of tiles, in threads of their own.
+    """
+
+    by_blas: int = 0
+    by_tiles: int = 0
+
+
+def convolution_work(equation: Any) -> Work | None:
+    """Return how many multiplications a convolution of a plan for the host has; None for other primitives.
 
     Parameters
     ----------
@@ -411,25 +426,28 @@ def work_by_tiles(equation: Any) -> int:
 
     Returns
     -------
-    int
-        As if it were computed without tiles; 0 for all others.
+    Work or None
+        Zeros if every channel has a kernel of its own, which needs no products of matrices.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sknet import ops
     >>> from sknet.compile import capture
-    >>> from sknet.ops.extend import work_by_tiles
+    >>> from sknet.ops.extend import convolution_work
     >>> graph = capture(ops.conv2d, np.ones((8, 1, 9, 9)), np.ones((4, 1, 5, 5)))
-    >>> sum(work_by_tiles(equation) for equation in graph.equations)  # a kernel of five by five
-    0
+    >>> [work for equation in graph.equations if (work := convolution_work(equation))]
+    [Work(by_blas=20000, by_tiles=0)]
     """
-    place = ROLES.get(equation.primitive)
-    if place is None:
-        return 0
+    roles = ROLES.get(equation.primitive)
+    if roles is None:
+        return None
     first, second = equation.operands
+    images, kernels = ((first, second, equation.output)[i] for i in roles)
+    count = math.prod(images.shape) * math.prod(kernels.shape[1:])
+    groups = equation.params["groups"]
+    if Depthwise.fits(kernels.shape[1] * groups, kernels.shape[0], groups, images.dtype):
+        return Work()
     rooms = equation.primitive.scratch(first, second, **equation.params)
-    if len(rooms[0][0]) == 1:  # only tiles have memory for several shares
-        return 0
-    images, kernels = ((first, second, equation.output)[i].shape for i in place)
-    return int(math.prod(images) * math.prod(kernels[1:]))
+    has_shares = len(rooms[0][0]) > 1  # only tiles have memory for several threads
+    return Work(by_tiles=count) if has_shares else Work(by_blas=count)

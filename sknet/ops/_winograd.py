@@ -29,7 +29,7 @@ Shape = tuple[int, ...]
 Arrays = list[tuple[Shape, Any]]
 
 CACHE = 1 << 21  # bytes of transformed tiles at a time
-GRAIN, MOST = 1 << 22, 8  # multiplications that are worth a share, and the most shares
+GRAIN, MOST = 1 << 23, 8  # multiplications that are worth a share, and the most shares
 SUMS = 1 << 24  # bytes of gradients of transformed kernels, if there are more than two shares
 LEAST = 4  # channels and filters of a group; with fewer, products take too little of the time
 FEWEST = 192  # tiles, for which kernels are transformed
@@ -69,7 +69,7 @@ class Winograd(NamedTuple):
         n_samples, channels = x[:2]
         each = POINTS * math.prod(_grid(windows))
         work = n_samples * each * filters * channels // groups
-        n_shares = max(1, min(MOST, most, n_samples, work // GRAIN))
+        n_shares = _power_of_two(min(MOST, most, n_samples, work // GRAIN))
         together = max(1, CACHE // (each * (channels + filters) * itemsize))
         n_parts = n_shares * math.ceil(n_samples / (together * n_shares))
         part = math.ceil(n_samples / n_parts)
@@ -92,7 +92,7 @@ class Winograd(NamedTuple):
             return False
         n_tiles, n_windows = math.prod(_grid(windows)), math.prod(windows.grid)
         work = POINTS * n_samples * n_tiles * filters * channels // groups
-        are_many = n_samples * n_tiles >= FEWEST and work >= GRAIN
+        are_many = n_samples * n_tiles >= FEWEST and 2 * work >= GRAIN
         return are_many and POINTS * n_tiles <= WORTH * 9 * n_windows
 
     def scratch(self, dtype: Any) -> Arrays:
@@ -273,6 +273,11 @@ class Winograd(NamedTuple):
             xp.subtract(first, fourth, out=third)
             xp.negative(fourth, out=fourth)
         return found
+
+
+def _power_of_two(most: int) -> int:
+    """Return the largest that is not more, at least 1: as many shares for each of two or four threads."""
+    return 1 << max(most, 1).bit_length() - 1
 
 
 def _grid(windows: Windows) -> Pair:

@@ -1,8 +1,8 @@
 """What layers and transforms are built on besides the functions; users of tensors do not need it."""
 
 from sknet.ops._batching import batched, batching, goes_at_once
-from sknet.ops._convolution import work_by_tiles
+from sknet.ops._convolution import convolution_work
 from sknet.ops._norm import batch_norm_moments
 from sknet.ops._windows import Windows
 
-__all__ = ["Windows", "batch_norm_moments", "batched", "batching", "goes_at_once", "work_by_tiles"]
+__all__ = ["Windows", "batch_norm_moments", "batched", "batching", "convolution_work", "goes_at_once"]

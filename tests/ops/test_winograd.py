@@ -10,7 +10,7 @@ from sknet.compile.executors.native import pass_runner
 from sknet.core import gradients
 from sknet.ops import _convolution, _winograd
 from sknet.ops._winograd import Winograd
-from sknet.ops.extend import Windows, work_by_tiles
+from sknet.ops.extend import Windows, convolution_work
 
 torch = pytest.importorskip("torch", reason="the reference is PyTorch: install sknet[oracle]")
 pytest.importorskip("numba", reason="without native code there are no tiles: install sknet[fast]")
@@ -88,8 +88,8 @@ def test_it_is_pytorchs(case, dtype, native):
 def test_they_are_by_tiles(case, dtype):
     x, w, g, where = data(case, dtype)
     graph = capture(training(where), x, w, g)
-    found = [work_by_tiles(each) for each in graph.equations if each.primitive.name.startswith("conv")]
-    assert found == [g.size * w[0].size] * 3
+    found = [work for each in graph.equations if (work := convolution_work(each)) is not None]
+    assert found == [(0, g.size * w[0].size)] * 3
 
 
 @each_dtype

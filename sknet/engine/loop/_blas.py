@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sknet._blas import Threads
-from sknet.ops.extend import work_by_tiles
+from sknet.ops.extend import convolution_work
 
 if TYPE_CHECKING:
     from sknet.compile import Plan
@@ -22,7 +22,7 @@ TINY, SMALL = 1 << 18, 1 << 21
 # What else calls BLAS or LAPACK, in products of a size that is not known here.
 OTHERS = frozenset(
     {
-        *("conv", "conv_image", "conv_weight", "recurrence", "recurrence_gradient", "recurrence_tape"),
+        *("recurrence", "recurrence_gradient", "recurrence_tape"),
         *("cholesky", "det", "eigh", "inv", "pinv", "qr", "slogdet", "solve", "svd"),
     }
 )
@@ -48,14 +48,16 @@ def threads_for(plan: "Plan") -> Threads:
 def _threads_for(plan: "Plan") -> Threads:
     by_tiles, products = 0, [0.0]
     for equation in plan.graph.equations:
-        name, work = equation.primitive.name, work_by_tiles(equation)
-        by_tiles += work
-        if name == "matmul":
+        name, work = equation.primitive.name, convolution_work(equation)
+        if work is not None:
+            by_tiles += work.by_tiles
+            products.append(work.by_blas)
+        elif name == "matmul":
             x, y = (operand.shape for operand in equation.operands)
             # A stack of matrices times one matrix is one product.
             rows = x if len(y) == 2 else x[-2:]
             products.append(math.prod(rows) * (y[-1] if len(y) > 1 else 1))
-        elif name in OTHERS and not work:
+        elif name in OTHERS:
             products.append(math.inf)
     if by_tiles > sum(products):
         return Threads(1, leaves_cores=True)
