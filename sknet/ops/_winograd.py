@@ -36,6 +36,7 @@ FEWEST = 192  # tiles, for which kernels are transformed
 WORTH = 0.8  # products may be at most so many times as long, those of tiles that overlap the edge included
 DTYPES = "fd"  # others have too few digits for the sums
 POINTS = 16
+CORES = os.cpu_count() or 1
 
 
 class Winograd(NamedTuple):
@@ -179,7 +180,7 @@ class Winograd(NamedTuple):
 
     @property
     def _n_rooms(self) -> int:
-        return min(self.n_shares, os.cpu_count() or 1)
+        return min(self.n_shares, CORES)
 
     @property
     def _transformed(self) -> Shape:

@@ -27,6 +27,12 @@ def _loop_of_products(dtype: Any) -> Loop | None:
     return loop_of(np.matmul, (dtype, dtype, dtype)) if dtype.isnative else None
 
 
+def _place(x: Any) -> int:
+    """Return the address of an array, or 0 for None, in half the time of `x.ctypes`."""
+    found: int = 0 if x is None else x.__array_interface__["data"][0]
+    return found
+
+
 class NativePasses:
     """What is called for convolutions in which every channel has a kernel of its own, and for erfc.
 
@@ -181,10 +187,7 @@ class NativePasses:
             return False
         at = -1 if reverse else 0
         sign, (z_row, z_step, _), (row, step, _) = -1 if reverse else 1, z.strides, outputs.strides
-        places = [
-            0 if x is None else x.__array_interface__["data"][0]
-            for x in (product, b, gates, cells, None, hidden, None, None, None, None)
-        ]
+        places = map(_place, (product, b, gates, cells, None, hidden, None, None, None, None))
         fields = np.array(
             [
                 *(z[:, at].ctypes.data, z_row, *places, rows, width),
@@ -317,22 +320,19 @@ class NativePasses:
         return self._by_tiles(task, (x, g, slopes, tiles, product), (first, second), sums)
 
     def _tile(self, task: Any, x: Any, tiles: Any, room: Any, corner: Any, bias: Any = None) -> list[int]:
-        places = [0 if a is None else a.ctypes.data for a in (tiles, room, bias)]
-        place, *rest = places
         n, *sizes = x.shape
-        return [x.ctypes.data, *x.strides, place, 0, *rest, n, *sizes, *corner, *task.grid]
+        places = _place(tiles), 0, _place(room), _place(bias)
+        return [_place(x), *x.strides, *places, n, *sizes, *corner, *task.grid]
 
     def _by_tiles(self, task: Any, arrays: Any, tiles: Any, sums: Any) -> bool:
         x, loop = arrays[0], _loop_of_products(arrays[0].dtype)
         steps = self._runner.steps
         if steps is None or loop is None or not all(a.flags.aligned and a.dtype == x.dtype for a in arrays):
             return False
-        factors = [a.ctypes.data for a in arrays[2:]]
-        total = 0 if sums is None else sums.ctypes.data
-        share = total, len(x), task.part, task.groups, task.apart * x.itemsize
-        product = [loop.address, loop.data, *factors, *[0] * 13, *share]
+        share = _place(sums), len(x), task.part, task.groups, task.apart * x.itemsize
+        product = [loop.address, loop.data, *map(_place, arrays[2:]), *[0] * 13, *share]
         fields = np.array([*tiles[0], *tiles[1], *product], np.int64)
-        steps(fields.ctypes.data, x.itemsize, BY_TILES)
+        steps(_place(fields), x.itemsize, BY_TILES)
         return True
 
     def _normalized(self, work: int, x: Any, more: Any, eps: float, block: int, rooms: Any) -> bool:
@@ -370,7 +370,7 @@ class NativePasses:
         for x in arrays:
             if x is not None and not (x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned):
                 return False
-            places.append(0 if x is None else x.__array_interface__["data"][0])  # half as long as x.ctypes
+            places.append(_place(x))
         loop = tanh.address, tanh.data, 0, 0, 0, size, size
         fields = np.zeros(FIELDS, np.int64)
         fields[: len(places) + 2 + len(loop)] = [*places, *cell.shape, *loop]
