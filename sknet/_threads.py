@@ -8,8 +8,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from sknet._blas import blas_threads, free_threads
 from sknet._locks import Lock
@@ -70,20 +71,19 @@ def in_threads(work: Callable[[int, Room], None], count: int, rooms: Sequence[Ro
     [0, 1, 4]
     """
     n_threads = min(free_threads(), count, len(rooms))
+    todo = deque(range(count))
+    others = [_Helper(work, todo, room) for room in rooms[1:n_threads]]
     with blas_threads(1):
-        todo = deque(range(count))
-        others = [
-            _pool.get().submit(copy_context().run, _take, work, todo, room) for room in rooms[1:n_threads]
-        ]
         try:
+            for each in others:
+                each.begin()
             _take(work, todo, rooms[0])
         finally:
             todo.clear()
-            running = [each for each in others if not each.cancel()]
-            for each in running:
-                each.exception()  # waits
-        for each in running:
-            each.result()
+            _wait_for(others)
+    for each in others:
+        if each.error is not None:
+            raise each.error
 
 
 def _take(work: Callable[[int, Room], None], todo: deque[int], room: Room) -> None:
@@ -93,3 +93,38 @@ def _take(work: Callable[[int, Room], None], todo: deque[int], room: Room) -> No
         except IndexError:
             return
         work(i, room)
+
+
+class _Helper(Generic[Room]):
+    """Another thread's part of some work; there is nothing to do any more if it begins late."""
+
+    def __init__(self, work: Callable[[int, Room], None], todo: deque[int], room: Room) -> None:
+        self.busy = Lock()
+        self.error: BaseException | None = None
+        self._given = work, todo, room
+
+    def begin(self) -> None:
+        # RuntimeError: no thread can begin any more, as Python ends, or the system allows no more of them.
+        with suppress(RuntimeError):
+            _pool.get().submit(copy_context().run, self._run)
+
+    def _run(self) -> None:
+        with self.busy:
+            try:
+                _take(*self._given)
+            except BaseException as error:
+                self.error = error
+
+
+def _wait_for(helpers: Sequence[_Helper[Any]]) -> None:
+    """Return when none is at work, also on Ctrl-C, which is raised then."""
+    raised = None
+    for each in helpers:
+        while True:
+            try:
+                with each.busy:
+                    break
+            except BaseException as error:  # a signal's; a lock raises none
+                raised = error
+    if raised is not None:
+        raise raised

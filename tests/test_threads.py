@@ -1,6 +1,9 @@
 """Work that threads share: every call is made once, with a room of its own; errors, limits and forks."""
 
 import multiprocessing
+import signal
+import subprocess
+import sys
 import threading
 import time
 from contextvars import ContextVar
@@ -146,3 +149,61 @@ def test_a_forked_process_has_threads_of_its_own():
     in_threads(wait_for_both(), 2, [0, 1])
     with multiprocessing.get_context("fork").Pool(1) as pool:
         assert pool.apply_async(of_a_fork, (0,)).get(60) == 2
+
+
+@pytest.fixture
+def pythons_own_handler():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="only POSIX has signals for one thread")
+@pytest.mark.usefixtures("pythons_own_handler")
+def test_ctrl_c_while_another_thread_works_waits_for_its_end():
+    own, running, limits = threading.get_ident(), [], []
+    barrier = threading.Barrier(2, timeout=20)
+
+    def work(i, room):
+        barrier.wait()
+        if threading.get_ident() != own:
+            running.append(i)
+            for _ in range(2):
+                time.sleep(0.1)
+                signal.pthread_kill(own, signal.SIGINT)
+            time.sleep(0.1)
+            limits.extend(library.get_num_threads() for library in BLAS)
+            running.remove(i)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(work, 2, [0, 1])
+    assert not running
+    assert set(limits) == {1}
+    assert {library.get_num_threads() for library in BLAS} == {2}
+
+
+AT_THE_END = """
+import atexit, threading
+import numpy
+from threadpoolctl import threadpool_limits
+from sknet._blas import free_threads
+from sknet._threads import in_threads
+
+threadpool_limits(2, "blas")
+done = []
+
+def work():
+    threading.main_thread().join()
+    in_threads(lambda i, room: done.append(i), 4, [0, 1])
+
+in_threads(lambda i, room: None, 4, [0, 1])
+assert free_threads() == 2
+threading.Thread(target=work).start()
+atexit.register(lambda: print(sorted(done)))
+atexit.register(in_threads, lambda i, room: done.append(10 + i), 2, [0, 1])
+"""
+
+
+def test_work_goes_on_while_python_ends():
+    ran = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("[0, 1, 2, 3, 10, 11]\n", "")
