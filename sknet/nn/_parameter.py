@@ -195,7 +195,9 @@ class Parameter(Tensor):
         if name != "data":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.draw()
-        return self._known  # on the meta device, an array without data
+        undrawn = self._undrawn
+        # On the meta device, an array without data; otherwise what was drawn, unless somebody has deleted it.
+        return object.__getattribute__(self, name) if undrawn is None else undrawn
 
     @property
     def is_drawn(self) -> bool:

@@ -217,3 +217,11 @@ def test_a_drawn_parameter_pickles_whatever_drew_it():
     parameter = later(lambda random_state: np.zeros((3, 2)))
     parameter.draw(0)
     assert pickle.loads(pickle.dumps(parameter)).is_drawn
+
+
+def test_deleted_values_are_an_error():
+    for parameter in (nn.Parameter([1.0]), later()):
+        parameter.draw(0)
+        del parameter.data
+        with pytest.raises(AttributeError, match="no attribute 'data'"):
+            _ = parameter.data
