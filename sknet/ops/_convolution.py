@@ -7,6 +7,7 @@ A convolution is bilinear in image and weight. So the gradient with respect to t
 Each is a copy and a matrix product: the elements of all windows become columns, with as many rows as
 a kernel has elements (K. Chellapilla et al., "High performance convolutional neural networks for
 document processing", 2006). Some samples are done at a time, so that the columns stay in the cache.
+Kernels of single channels, and those of three by three, have ways of their own (`_depthwise`, `_winograd`).
 """
 
 import math

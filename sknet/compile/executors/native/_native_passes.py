@@ -34,7 +34,7 @@ def _place(x: Any) -> int:
 
 
 class NativePasses:
-    """What is called for convolutions in which every channel has a kernel of its own, and for erfc.
+    """What operations call that have such code: two kinds of convolutions, erfc, layer norms, and LSTMs.
 
     Parameters
     ----------
