@@ -1,7 +1,8 @@
-"""Time fits on digits with and without another process that keeps one core busy: sknet and scikit-learn.
+"""Time fits with and without another process that keeps one core busy: sknet, scikit-learn and PyTorch.
 
-BLAS chooses its number of threads, as in a user's process. Prints median seconds, and the ratio of a fit
-with the busy core to one without.
+A perceptron on digits, of sknet and scikit-learn, and the network of convolutions of `networks.py`, of sknet
+and PyTorch. Libraries choose their numbers of threads, as in a user's process. Prints median seconds, and
+the ratio of a fit with the busy core to one without.
 
     python examples/benchmarks/busy.py
     python examples/benchmarks/busy.py --quick --json busy.json
@@ -12,19 +13,24 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from measured import Table, parser_of, write
+from networks import CASES, contenders, data
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
 
 from sknet import MLPClassifier
 
 KINDS = {"sknet": MLPClassifier, "scikit-learn": ScikitLearnMLP}
+Fits = dict[str, Callable[[], float]]
 SPIN = "while True: pass"
-FITS = Table("a fit of 20 epochs", {"alone, s": ".3f", "beside a busy core, s": ".3f", "ratio": ".2f"})
+COLUMNS = {"alone, s": ".3f", "beside a busy core, s": ".3f", "ratio": ".2f"}
+FITS = Table("a fit of 20 epochs", COLUMNS)
+IMAGES = Table("4 epochs of 8 steps", COLUMNS)
 
 
 @contextmanager
@@ -49,6 +55,38 @@ def seconds(kind: Any, epochs: int) -> float:
     return time.perf_counter() - started
 
 
+def perceptrons(epochs: int) -> Fits:
+    """Return fits on digits."""
+    return {name: partial(seconds, kind, epochs) for name, kind in KINDS.items()}
+
+
+def images(epochs: int) -> Fits:
+    """Return fits of a network of convolutions."""
+    X, y = data(CASES[0])
+
+    def fitted(fit: Any) -> float:
+        started = time.perf_counter()
+        fit(CASES[0], X, y, epochs)
+        return time.perf_counter() - started
+
+    return {name: partial(fitted, fit) for name, fit in contenders().items()}
+
+
+def measure(table: Table, fits: Fits, rounds: int) -> None:
+    """Alternate fits, alone and beside a busy core."""
+    taken: dict[tuple[str, bool], list[float]] = {}
+    for fit in fits.values():
+        fit()
+    for _ in range(rounds):
+        for is_busy in (False, True):
+            with busy(is_busy):
+                for name, fit in fits.items():
+                    taken.setdefault((name, is_busy), []).append(fit())
+    for name in fits:
+        quiet, beside = (statistics.median(taken[name, is_busy]) for is_busy in (False, True))
+        table.add(name, quiet, beside, beside / quiet)
+
+
 def main() -> None:
     """Measure and print."""
     parser = parser_of(__doc__)
@@ -56,19 +94,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    epochs, rounds = (2, 1) if args.quick else (20, args.rounds)
-    taken: dict[tuple[str, bool], list[float]] = {}
-    for kind in KINDS.values():
-        seconds(kind, epochs)
-    for _ in range(rounds):
-        for is_busy in (False, True):
-            with busy(is_busy):
-                for name, kind in KINDS.items():
-                    taken.setdefault((name, is_busy), []).append(seconds(kind, epochs))
-    for name in KINDS:
-        quiet, beside = (statistics.median(taken[name, is_busy]) for is_busy in (False, True))
-        FITS.add(name, quiet, beside, beside / quiet)
-    write(args.json, {"fits": FITS})
+    rounds = 1 if args.quick else args.rounds
+    measure(FITS, perceptrons(2 if args.quick else 20), rounds)
+    measure(IMAGES, images(1 if args.quick else 4), rounds)
+    write(args.json, {"fits": FITS, "images": IMAGES})
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ divided depends on sizes alone, so results do not depend on the number of thread
 """
 
 import math
-import os
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sknet.device import Namespace
+from sknet.ops._shares import Shares
 from sknet.ops._windows import Pair, Windows
 
 __all__ = ["Winograd"]
@@ -29,14 +29,14 @@ Shape = tuple[int, ...]
 Arrays = list[tuple[Shape, Any]]
 
 CACHE = 1 << 21  # bytes of transformed tiles at a time
-GRAIN, MOST = 1 << 23, 8  # multiplications that are worth a share, and the most shares
 SUMS = 1 << 24  # bytes of gradients of transformed kernels, if there are more than two shares
 LEAST = 4  # channels and filters of a group; with fewer, products take too little of the time
+GRAIN = 1 << 23  # multiplications that are worth a share
+LITTLE = 1 << 22  # multiplications that take less time than it takes to begin
 FEWEST = 192  # tiles, for which kernels are transformed
 WORTH = 0.8  # products may be at most so many times as long, those of tiles that overlap the edge included
 DTYPES = "fd"  # others have too few digits for the sums
 POINTS = 16
-CORES = os.cpu_count() or 1
 
 
 class Winograd(NamedTuple):
@@ -48,10 +48,8 @@ class Winograd(NamedTuple):
         Where the kernel is on an image.
     n_samples, channels, filters, groups : int
         Of images and kernels.
-    part : int
-        Samples at a time.
-    n_shares : int
-        Shares of the samples.
+    shares : Shares
+        Which samples are computed at a time, and by which thread.
     """
 
     windows: Windows
@@ -59,8 +57,7 @@ class Winograd(NamedTuple):
     channels: int
     filters: int
     groups: int
-    part: int
-    n_shares: int
+    shares: Shares
 
     @classmethod
     def of(
@@ -70,12 +67,9 @@ class Winograd(NamedTuple):
         n_samples, channels = x[:2]
         each = POINTS * math.prod(_grid(windows))
         work = n_samples * each * filters * channels // groups
-        n_shares = _power_of_two(min(MOST, most, n_samples, work // GRAIN))
-        together = max(1, CACHE // (each * (channels + filters) * itemsize))
-        n_parts = n_shares * math.ceil(n_samples / (together * n_shares))
-        part = math.ceil(n_samples / n_parts)
-        n_shares = min(n_shares, math.ceil(n_samples / part))
-        return cls(windows, n_samples, channels, filters, groups, part, n_shares)
+        together = CACHE // (each * (channels + filters) * itemsize)
+        shares = Shares.of(n_samples, together, work // GRAIN, most)
+        return cls(windows, n_samples, channels, filters, groups, shares)
 
     @classmethod
     def of_weight(cls, x: Shape, filters: int, groups: int, windows: Windows, itemsize: int) -> "Winograd":
@@ -93,23 +87,23 @@ class Winograd(NamedTuple):
             return False
         n_tiles, n_windows = math.prod(_grid(windows)), math.prod(windows.grid)
         work = POINTS * n_samples * n_tiles * filters * channels // groups
-        are_many = n_samples * n_tiles >= FEWEST and 2 * work >= GRAIN
+        are_many = n_samples * n_tiles >= FEWEST and work >= LITTLE
         return are_many and POINTS * n_tiles <= WORTH * 9 * n_windows
 
     def scratch(self, dtype: Any) -> Arrays:
         """Shape and dtype of the temporary arrays: planes, sums, and tiles of images and of the result."""
-        places, plane = self.part * math.prod(self.grid), self.part * math.prod(self.plane)
+        places, plane = self.shares.part * math.prod(self.grid), self.shares.part * math.prod(self.plane)
         sizes = (
             4 * self.channels * (plane + self.beyond),
             2 * self.channels * (plane + 1),
             POINTS * (self.channels * places + self.apart),
             POINTS * (self.filters * places + self.apart),
         )
-        return [((self._n_rooms, size), dtype) for size in sizes]
+        return [((self.shares.n_rooms, size), dtype) for size in sizes]
 
     def scratch_of_weight(self, dtype: Any) -> Arrays:
         """Shape and dtype of those of `weight`, which also has products, and sums for each share."""
-        more = (self._n_rooms, *self._transformed), (self.n_shares, *self._transformed)
+        more = (self.shares.n_rooms, *self._transformed), (self.shares.n_shares, *self._transformed)
         return [*self.scratch(dtype), *[(shape, dtype) for shape in more]]
 
     # -- the maps -----------------------------------------------------------------------------
@@ -120,12 +114,12 @@ class Winograd(NamedTuple):
         kernels = _of_kernels(xp, w).reshape(self._transformed)
 
         def convolve(share: int, rooms: Any) -> None:
-            samples = self.samples(share)
+            samples = self.shares.samples(share)
             given = x[samples], kernels, out[samples], bias, rooms
             if native is None or not native.convolved_by_tiles(self, *given):
                 self._convolve(xp, *given)
 
-        xp.in_threads(convolve, self.n_shares, list(zip(*scratch, strict=True)))
+        xp.in_threads(convolve, self.shares.n_shares, self.shares.rooms(scratch))
         if native is not None:
             native.note(time.perf_counter() - started)
 
@@ -135,18 +129,23 @@ class Winograd(NamedTuple):
         *rooms, sums = scratch
 
         def add(share: int, rooms: Any) -> None:
-            samples = self.samples(share)
+            samples = self.shares.samples(share)
             given = x[samples], g[samples], sums[share], rooms
             if native is None or not native.weight_by_tiles(self, *given):
                 self._add(xp, *given)
 
-        xp.in_threads(add, self.n_shares, list(zip(*rooms, strict=True)))
+        xp.in_threads(add, self.shares.n_shares, self.shares.rooms(rooms))
         if native is not None:
             native.note(time.perf_counter() - started)
         total, *others = sums
         for each in others:
             total += each
         return _to_kernels(xp, total.reshape(4, 4, self.filters, self._transformed[-1]))
+
+    @property
+    def part(self) -> int:
+        """Samples at a time."""
+        return self.shares.part
 
     @property
     def grid(self) -> Pair:
@@ -179,18 +178,9 @@ class Winograd(NamedTuple):
         return top, left
 
     @property
-    def _n_rooms(self) -> int:
-        return min(self.n_shares, CORES)
-
-    @property
     def _transformed(self) -> Shape:
         """Of transformed kernels, by group."""
         return POINTS, self.groups, self.filters // self.groups, self.channels // self.groups
-
-    def samples(self, share: int) -> slice:
-        n_parts = math.ceil(self.n_samples / self.part)
-        first, last = (n_parts * k // self.n_shares for k in (share, share + 1))
-        return slice(first * self.part, last * self.part)
 
     # -- a share, by NumPy --------------------------------------------------------------------
 
@@ -274,11 +264,6 @@ class Winograd(NamedTuple):
             xp.subtract(first, fourth, out=third)
             xp.negative(fourth, out=fourth)
         return found
-
-
-def _power_of_two(most: int) -> int:
-    """Return the largest that is not more, at least 1: as many shares for each of two or four threads."""
-    return 1 << max(most, 1).bit_length() - 1
 
 
 def _grid(windows: Windows) -> Pair:

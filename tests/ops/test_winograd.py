@@ -8,7 +8,7 @@ from sknet import Tensor, config_context, ops
 from sknet.compile import capture, compile
 from sknet.compile.executors.native import pass_runner
 from sknet.core import gradients
-from sknet.ops import _convolution, _winograd
+from sknet.ops import _convolution, _shares, _winograd
 from sknet.ops._winograd import Winograd
 from sknet.ops.extend import Windows, convolution_work
 
@@ -88,8 +88,10 @@ def test_it_is_pytorchs(case, dtype, native):
 def test_they_are_by_tiles(case, dtype):
     x, w, g, where = data(case, dtype)
     graph = capture(training(where), x, w, g)
-    found = [work for each in graph.equations if (work := convolution_work(each)) is not None]
-    assert found == [(0, g.size * w[0].size)] * 3
+    found = [each for each in graph.equations if convolution_work(each) is not None]
+    assert [sum(convolution_work(each)) for each in found] == [g.size * w[0].size] * 3
+    rooms = [len(each.primitive.scratch(*each.operands, **each.params)) for each in found]
+    assert sorted(rooms) == [4, 4, 6]
 
 
 @each_dtype
@@ -190,13 +192,13 @@ def test_no_samples():
 
 
 @pytest.mark.parametrize("cache", [1, 1 << 16, 1 << 30])
-@pytest.mark.parametrize(("grain", "most"), [(1, 8), (1, 3), (1 << 22, 8), (1, 1)])
+@pytest.mark.parametrize(("grain", "most"), [(1, 8), (1, 3), (1 << 40, 8), (1, 1)])
 def test_any_parts_and_shares_give_the_same(cache, grain, most, monkeypatch):
     given = data(((21, 16, 14, 14), 18, 1, 1), "float64")
     expected = of_torch(*given)
     monkeypatch.setattr(_winograd, "CACHE", cache)
     monkeypatch.setattr(_winograd, "GRAIN", grain)
-    monkeypatch.setattr(_winograd, "MOST", most)
+    monkeypatch.setattr(_shares, "MOST", most)
     for native in ("never", "always"):
         with config_context(native=native):
             found = results(*given)
@@ -208,7 +210,7 @@ def test_every_sample_is_in_one_share():
     windows = Windows((14, 14), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
     for n in range(1, 70):
         task = Winograd.of((n, 64, 14, 14), 64, 1, windows, 4)
-        shares = [range(n)[task.samples(share)] for share in range(task.n_shares)]
+        shares = [range(n)[task.shares.samples(share)] for share in range(task.shares.n_shares)]
         assert [i for share in shares for i in share] == list(range(n))
         assert all(shares)
 
@@ -219,9 +221,8 @@ def test_memory_does_not_grow_with_the_batch():
         sum(int(np.prod(shape)) * 4 for shape, _ in task.scratch_of_weight(np.dtype("f4")))
         for task in (Winograd.of_weight((n, 64, 28, 28), 64, 1, windows, 4) for n in (64, 1024))
     ]
-    assert (
-        sizes[0] == sizes[1] < 2 * Winograd.of((64, 64, 28, 28), 64, 1, windows, 4).n_shares * _winograd.CACHE
-    )
+    n_shares = Winograd.of((64, 64, 28, 28), 64, 1, windows, 4).shares.n_shares
+    assert sizes[0] == sizes[1] < 2 * n_shares * _winograd.CACHE
 
 
 @pytest.mark.parametrize(

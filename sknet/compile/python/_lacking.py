@@ -61,6 +61,15 @@ def add_rows_at(out, rows, values):
     np.add.at(out, rows, values)
 ''',
     ),
+    "in_threads": (
+        (),
+        '''
+def in_threads(work, count, rooms):
+    """Call work(i, room) for each i below count, one after the other."""
+    for i in range(count):
+        work(i, rooms[0])
+''',
+    ),
     "native_passes": (
         (),
         '''

@@ -32,7 +32,7 @@ _known: "WeakKeyDictionary[Plan, Threads]" = WeakKeyDictionary()
 def threads_for(plan: "Plan") -> Threads:
     """Return how many threads the products of a program should have: 1, or as many as BLAS takes.
 
-    One where most of the work is in convolutions by tiles, which have threads of their own: those of BLAS
+    One where most of the work is in convolutions that threads of our own share: those of BLAS
     spin after a product, and would keep a core from them.
 
     Parameters
@@ -46,11 +46,11 @@ def threads_for(plan: "Plan") -> Threads:
 
 
 def _threads_for(plan: "Plan") -> Threads:
-    by_tiles, products = 0, [0.0]
+    shared, products = 0, [0.0]
     for equation in plan.graph.equations:
         name, work = equation.primitive.name, convolution_work(equation)
         if work is not None:
-            by_tiles += work.by_tiles
+            shared += work.in_threads
             products.append(work.by_blas)
         elif name == "matmul":
             x, y = (operand.shape for operand in equation.operands)
@@ -59,6 +59,6 @@ def _threads_for(plan: "Plan") -> Threads:
             products.append(math.prod(rows) * (y[-1] if len(y) > 1 else 1))
         elif name in OTHERS:
             products.append(math.inf)
-    if by_tiles > sum(products):
+    if shared > sum(products):
         return Threads(1, leaves_cores=True)
-    return Threads(1 if TINY < max(products) <= SMALL and not by_tiles else None)
+    return Threads(1 if TINY < max(products) <= SMALL and not shared else None)

@@ -87,13 +87,13 @@ class Free(Callback):
         self.found_.add((free_threads(), *counts()))
 
 
+@pytest.mark.parametrize("kernel", [3, 5])
 @pytest.mark.parametrize(("width", "expected"), [(3, (2, 1)), (4000, (2, 2))])
-def test_convolutions_by_tiles_have_threads_of_their_own(width, expected):
+def test_convolutions_have_threads_of_their_own(width, expected, kernel):
     """Unless most of the work is in other products, whose threads spin afterwards."""
-    pytest.importorskip("numba", reason="without native code there are no tiles: install sknet[fast]")
-    images = RNG.normal(size=(64, 16 * 14 * 14)).astype("f4")
-    convolution = nn.Conv2d(16, 16, 3, padding=1)
-    layers = nn.Unflatten(-1, (16, 14, 14)), convolution, nn.Flatten(), nn.Linear(16 * 14 * 14, width)
+    images = RNG.normal(size=(64, 32 * 14 * 14)).astype("f4")
+    convolution = nn.Conv2d(32, 32, kernel, padding=kernel // 2)
+    layers = nn.Unflatten(-1, (32, 14, 14)), convolution, nn.Flatten(), nn.Linear(32 * 14 * 14, width)
     callback = Free()
     model_of(*layers, nn.Linear(width, 3)).fit(images, LABELS[:64], epochs=1, callbacks=[callback])
     assert callback.found_ == {expected}

@@ -1,0 +1,54 @@
+"""Samples in shares, which threads take one after the other, and in parts, which are computed at a time."""
+
+import math
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Shares"]
+
+MOST = 8  # shares
+CORES = os.cpu_count() or 1
+
+
+class Shares(NamedTuple):
+    """How samples are divided. It depends on sizes alone, so results do not depend on the number of threads.
+
+    Attributes
+    ----------
+    n_samples : int
+        All samples.
+    part : int
+        Samples at a time.
+    n_shares : int
+        Shares, a power of two: as many for each of two or four threads.
+    """
+
+    n_samples: int
+    part: int
+    n_shares: int
+
+    @classmethod
+    def of(cls, n_samples: int, together: int, wanted: int, most: int = sys.maxsize) -> "Shares":
+        """Divide samples into about as many shares as wanted; at most `together` are computed at a time."""
+        n_samples = max(n_samples, 1)
+        n_shares = 1 << max(1, min(MOST, most, n_samples, wanted)).bit_length() - 1
+        n_parts = n_shares * math.ceil(n_samples / (max(together, 1) * n_shares))
+        part = math.ceil(n_samples / n_parts)
+        return cls(n_samples, part, min(n_shares, math.ceil(n_samples / part)))
+
+    @property
+    def n_rooms(self) -> int:
+        """How many threads have temporary memory of their own."""
+        return min(self.n_shares, CORES)
+
+    def rooms(self, arrays: Sequence[Any]) -> list[list[Any]]:
+        """Return the temporary memory of each thread."""
+        return [[array[i] for array in arrays] for i in range(self.n_rooms)]
+
+    def samples(self, share: int) -> slice:
+        """Return the samples of a share."""
+        n_parts = math.ceil(self.n_samples / self.part)
+        first, last = (n_parts * k // self.n_shares for k in (share, share + 1))
+        return slice(first * self.part, min(last * self.part, self.n_samples))
