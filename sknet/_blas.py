@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController  # scikit-learn depends on it
 
 from sknet._locks import Lock
 
-__all__ = ["BlasThreads", "Threads", "blas_threads", "free_threads", "libraries"]
+__all__ = ["BlasThreads", "Threads", "are_shared", "blas_threads", "free_threads", "libraries"]
 
 
 @cache
@@ -95,6 +95,11 @@ def of_blas() -> tuple[list[Any], list[Any]]:
     return [each for each in found if _is_shared(each)], [each for each in found if not _is_shared(each)]
 
 
+def are_shared() -> bool:
+    """Tell whether limits hold in all threads: no library has a number of its own for each."""
+    return not of_blas()[1]
+
+
 def free_threads() -> int:
     """Return how many threads may share work in the place of those of BLAS: as many as BLAS would use.
 
@@ -103,7 +108,7 @@ def free_threads() -> int:
     int
         1 also if a library has a number of its own for each thread, as its limits would not hold in others.
     """
-    return 1 if of_blas()[1] else _limits.free()
+    return _limits.free() if are_shared() else 1
 
 
 def _numbers(found: list[Any], limit: int) -> list[tuple[Any, int]]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
-from sknet._blas import blas_threads, free_threads
+from sknet._blas import are_shared, blas_threads, free_threads
 from sknet._locks import Lock
 
 __all__ = ["in_threads"]
@@ -45,7 +45,8 @@ if hasattr(os, "register_at_fork"):
 def in_threads(work: Callable[[int, Room], None], count: int, rooms: Sequence[Room]) -> None:
     """Call a function with each number below `count`, in as many threads as BLAS would use.
 
-    BLAS has one thread meanwhile, however many there are: so its results do not depend on them.
+    BLAS has one thread meanwhile, however many there are: so its results do not depend on them. Where its
+    limits do not hold in all threads, it keeps its own, and calls are made one after the other.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def in_threads(work: Callable[[int, Room], None], count: int, rooms: Sequence[Ro
     n_threads = min(free_threads(), count, len(rooms))
     todo = deque(range(count))
     others = [_Helper(work, todo, room) for room in rooms[1:n_threads]]
-    with blas_threads(1):
+    with blas_threads(1 if are_shared() else None):
         try:
             for each in others:
                 each.begin()

@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from sknet._blas import Threads
+from sknet._blas import Threads, are_shared
 from sknet.ops.extend import convolution_work
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def threads_for(plan: "Plan") -> Threads:
     """Return how many threads the products of a program should have: 1, or as many as BLAS takes.
 
     One where most of the work is in convolutions that threads of our own share: those of BLAS
-    spin after a product, and would keep a core from them.
+    spin after a product, and would keep a core from them. If BLAS cannot be limited in all threads,
+    there are none of our own.
 
     Parameters
     ----------
@@ -59,6 +60,6 @@ def _threads_for(plan: "Plan") -> Threads:
             products.append(math.prod(rows) * (y[-1] if len(y) > 1 else 1))
         elif name in OTHERS:
             products.append(math.inf)
-    if shared > sum(products):
+    if shared > sum(products) and are_shared():
         return Threads(1, leaves_cores=True)
     return Threads(1 if TINY < max(products) <= SMALL and not shared else None)

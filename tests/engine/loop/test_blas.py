@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from sknet import Model, _blas, nn
 from sknet._blas import _set, free_threads, libraries
+from sknet._threads import in_threads
 from sknet.callbacks import Callback, Checkpoint
 from sknet.engine.extend import blas_threads, grouped
 
@@ -253,6 +254,22 @@ def test_numbers_of_openmp_are_those_of_a_thread(only):
         assert library.get_num_threads() == 1
     assert found == [1, 2]
     assert library.get_num_threads() == 2
+
+
+def test_where_limits_do_not_hold_in_all_threads_convolutions_are_left_to_blas(only):
+    """It would have a single thread otherwise, and there would be no others either."""
+    library, found = only(OfOpenMP()), []
+    in_threads(lambda i, room: found.append((i, room, library.get_num_threads())), 3, ["first", "second"])
+    assert found == [(i, "first", 2) for i in range(3)]
+
+    class Counted(Callback):
+        def on_epoch_end(self, fit):
+            found.append(library.get_num_threads())
+
+    images = RNG.normal(size=(64, 32 * 14 * 14)).astype("f4")
+    layers = nn.Unflatten(-1, (32, 14, 14)), nn.Conv2d(32, 32, 5, padding=2), nn.Flatten()
+    model_of(*layers, nn.Linear(32 * 14 * 14, 3)).fit(images, LABELS[:64], epochs=1, callbacks=[Counted()])
+    assert found[3:] == [2]
 
 
 @pytest.mark.parametrize("when", [1, 2])
