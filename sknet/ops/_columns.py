@@ -64,7 +64,7 @@ class Columns(NamedTuple):
         depth = x[1] * math.prod(windows.kernel) + filters * together
         n_bytes = depth * rows * (width if whole_rows else columns) * itemsize
         work = x[0] * filters * x[1] // groups * math.prod(windows.kernel) * rows * columns
-        shares = Shares.of(x[0], CACHE // max(n_bytes, 1), work // GRAIN, most)
+        shares = Shares.of(x[0], n_bytes, CACHE, work // GRAIN, most)
         return cls(windows, groups, x[0], x[1], filters, together, whole_rows, shares)
 
     @classmethod

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 __all__ = ["Shares"]
 
 MOST = 8  # shares
+MEMORY = 1 << 28  # bytes of what threads compute at a time, if there are more than two threads
 CORES = os.cpu_count() or 1
 
 
@@ -23,25 +24,24 @@ class Shares(NamedTuple):
         Samples at a time.
     n_shares : int
         Shares, a power of two: as many for each of two or four threads.
+    n_rooms : int
+        How many threads have temporary memory of their own; they may be fewer than cores.
     """
 
     n_samples: int
     part: int
     n_shares: int
+    n_rooms: int
 
     @classmethod
-    def of(cls, n_samples: int, together: int, wanted: int, most: int = sys.maxsize) -> "Shares":
-        """Divide samples into about as many shares as wanted; at most `together` are computed at a time."""
-        n_samples = max(n_samples, 1)
+    def of(cls, n_samples: int, n_bytes: int, cache: int, wanted: int, most: int = sys.maxsize) -> "Shares":
+        """Divide samples into about as many shares as wanted, in parts that fit into the cache if any do."""
+        n_samples, n_bytes = max(n_samples, 1), max(n_bytes, 1)
         n_shares = 1 << max(1, min(MOST, most, n_samples, wanted)).bit_length() - 1
-        n_parts = n_shares * math.ceil(n_samples / (max(together, 1) * n_shares))
+        n_parts = n_shares * math.ceil(n_samples / (max(cache // n_bytes, 1) * n_shares))
         part = math.ceil(n_samples / n_parts)
-        return cls(n_samples, part, min(n_shares, math.ceil(n_samples / part)))
-
-    @property
-    def n_rooms(self) -> int:
-        """How many threads have temporary memory of their own."""
-        return min(self.n_shares, CORES)
+        n_shares = min(n_shares, math.ceil(n_samples / part))
+        return cls(n_samples, part, n_shares, min(n_shares, CORES, max(2, MEMORY // (part * n_bytes))))
 
     def rooms(self, arrays: Sequence[Any]) -> list[list[Any]]:
         """Return the temporary memory of each thread."""

@@ -67,8 +67,8 @@ class Winograd(NamedTuple):
         n_samples, channels = x[:2]
         each = POINTS * math.prod(_grid(windows))
         work = n_samples * each * filters * channels // groups
-        together = CACHE // (each * (channels + filters) * itemsize)
-        shares = Shares.of(n_samples, together, work // GRAIN, most)
+        n_bytes = each * (channels + filters) * itemsize
+        shares = Shares.of(n_samples, n_bytes, CACHE, work // GRAIN, most)
         return cls(windows, n_samples, channels, filters, groups, shares)
 
     @classmethod

@@ -8,7 +8,7 @@ from sknet.compile import compile
 from sknet.core import gradients
 from sknet.device import MetaArray
 from sknet.exceptions import DtypeError, ShapeError
-from sknet.ops import _columns, _convolution
+from sknet.ops import _columns, _convolution, _shares
 
 RNG = np.random.default_rng(0)
 
@@ -64,6 +64,19 @@ def test_memory_does_not_grow_with_the_batch():
         for x in (MetaArray((n, 64, 28, 28), "float32") for n in (16, 1024))
     ]
     assert sizes[0] == sizes[1] < 2 * _columns.CACHE
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+@pytest.mark.parametrize(("size", "least"), [(16, 4), (512, 1)])
+def test_many_cores_do_not_take_much_memory_for_large_images(kernel, size, least, monkeypatch):
+    """Columns of one of the large images take 0.6 GB or more; of small ones, every core has some."""
+    where = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+    x, w = MetaArray((64, 64, size, size), "float32"), MetaArray((64, 64, kernel, kernel), "float32")
+    n_bytes = []
+    for cores in (2, 8):
+        monkeypatch.setattr(_shares, "CORES", cores)
+        n_bytes.append(sum(np.prod(shape) * 4 for shape, _ in _convolution._conv.scratch(x, w, **where)))
+    assert n_bytes[1] == least * n_bytes[0]
 
 
 def test_leading_axes_are_batches():
