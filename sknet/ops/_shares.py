@@ -23,7 +23,7 @@ class Shares(NamedTuple):
     part : int
         Samples at a time.
     n_shares : int
-        Shares, a power of two: as many for each of two or four threads.
+        Shares: a power of two, for as many to each of two or four threads, unless samples are few.
     n_rooms : int
         How many threads have temporary memory of their own; they may be fewer than cores.
     """
