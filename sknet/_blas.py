@@ -53,7 +53,7 @@ class _Limits:
         self._limits: WeakKeyDictionary[Any, Threads] = WeakKeyDictionary()  # by what has set them
         self._before: list[tuple[Any, int]] = []  # limited libraries, and their numbers without limits
 
-    def begin(self, owner: object, limit: "Threads") -> None:
+    def begin(self, owner: object, limit: Threads) -> None:
         with self._lock:
             if not self._before:
                 self._before = _numbers(of_blas()[0], 1)

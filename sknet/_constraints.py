@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 __all__ = [
+    "PLAIN",
     "Interval",
     "InvalidParameterError",
     "Options",
@@ -26,7 +27,7 @@ __all__ = [
     "is_plain",
 ]
 
-PLAIN = frozenset({bool, int, float, str, type(None)})
+PLAIN = frozenset({bool, int, float, str, type(None)})  # types of most parameters and attributes
 MOST_VALID = 4096  # values that are known to be valid
 BOOLEANS = (bool, np.bool_)
 

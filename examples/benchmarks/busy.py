@@ -16,12 +16,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from measured import Table, parser_of, write
 from networks import CASES, contenders, data
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
+from training import seconds
 
 from sknet import MLPClassifier
 
@@ -46,30 +46,18 @@ def busy(is_busy: bool) -> Iterator[None]:
             process.wait()
 
 
-def seconds(kind: Any, epochs: int) -> float:
-    """Return the seconds of a fit."""
-    X, y = load_digits(return_X_y=True)
-    estimator = kind((100,), max_iter=epochs, random_state=0)
-    started = time.perf_counter()
-    estimator.fit(X / 16, y)
-    return time.perf_counter() - started
-
-
 def perceptrons(epochs: int) -> Fits:
     """Return fits on digits."""
-    return {name: partial(seconds, kind, epochs) for name, kind in KINDS.items()}
+    X, y = load_digits(return_X_y=True)
+    estimators = {name: kind((100,), max_iter=epochs, random_state=0) for name, kind in KINDS.items()}
+    return {name: partial(seconds, each.fit, X / 16, y) for name, each in estimators.items()}
 
 
 def images(epochs: int) -> Fits:
     """Return fits of a network of convolutions."""
-    X, y = data(CASES[0])
-
-    def fitted(fit: Any) -> float:
-        started = time.perf_counter()
-        fit(CASES[0], X, y, epochs)
-        return time.perf_counter() - started
-
-    return {name: partial(fitted, fit) for name, fit in contenders().items()}
+    case = CASES[0]
+    X, y = data(case)
+    return {name: partial(seconds, fit, case, X, y, epochs) for name, fit in contenders().items()}
 
 
 def measure(table: Table, fits: Fits, rounds: int) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
 
+from sknet._constraints import PLAIN
 from sknet._late import above
 from sknet._random import check_random_state
 from sknet.core import HookHandle
@@ -25,7 +26,6 @@ __all__ = ["Module", "copy_with"]
 M = TypeVar("M", bound="Module")
 
 REGISTRIES = ("_parameters", "_buffers", "_children")
-PLAIN = frozenset((int, float, bool, str, type(None)))  # types of most attributes, which copies share
 
 
 class Module(Registry):

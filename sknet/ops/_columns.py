@@ -6,13 +6,12 @@ time, so that the columns stay in the cache; if there are many, several threads 
 """
 
 import math
-import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sknet.device import Namespace
 from sknet.ops._shares import Shares
-from sknet.ops._windows import Pair, Windows
+from sknet.ops._windows import Pair, Windows, shaped
 
 __all__ = ["Columns"]
 
@@ -23,7 +22,6 @@ CACHE = 1 << 22  # bytes of columns at a time
 LARGE = 16  # an image is large if it has this many times more positions than a kernel has elements
 WASTE = 1.25  # whole rows, which are copied faster than windows, may cost up to this many times the work
 GRAIN = 1 << 24  # multiplications that are worth a share
-SUMS = 1 << 24  # bytes of gradients of kernels, if there are more than two shares
 
 
 class Columns(NamedTuple):
@@ -53,9 +51,9 @@ class Columns(NamedTuple):
         windows: Windows,
         itemsize: int,
         adjoint: bool = False,
-        most: int = sys.maxsize,
+        of_weight: bool = False,
     ) -> "Columns":
-        """Choose how to compute it."""
+        """Choose how to compute it. For the gradient of kernels, every share has sums of its own."""
         rows, columns = windows.grid
         width = windows.padded[1]
         together = rows * columns < LARGE * x[1] * math.prod(windows.kernel)
@@ -64,14 +62,9 @@ class Columns(NamedTuple):
         depth = x[1] * math.prod(windows.kernel) + filters * together
         n_bytes = depth * rows * (width if whole_rows else columns) * itemsize
         work = x[0] * filters * x[1] // groups * math.prod(windows.kernel) * rows * columns
-        shares = Shares.of(x[0], n_bytes, CACHE, work // GRAIN, most)
+        of_sums = of_weight * filters * x[1] // groups * math.prod(windows.kernel) * itemsize
+        shares = Shares.of(x[0], n_bytes, CACHE, work // GRAIN, of_sums)
         return cls(windows, groups, x[0], x[1], filters, together, whole_rows, shares)
-
-    @classmethod
-    def of_weight(cls, x: Shape, filters: int, groups: int, windows: Windows, itemsize: int) -> "Columns":
-        """Choose the same for the gradient of kernels, of which every share has sums of its own."""
-        n_bytes = filters * x[1] // groups * math.prod(windows.kernel) * itemsize
-        return cls.of(x, filters, groups, windows, itemsize, most=max(2, SUMS // max(n_bytes, 1)))
 
     @property
     def places(self) -> Pair:
@@ -126,7 +119,7 @@ class Columns(NamedTuple):
                 part = out[samples]
                 n = len(part)
                 xp.matmul(kernels, self._spread(g[samples], filters), out=self._matrix(columns, n))
-                image = _shaped(padded, (self.channels, n, rows, width))
+                image = shaped(padded, (self.channels, n, rows, width))
                 image[...] = 0
                 elements = self._elements(columns, n)
                 for i, j, index in self.windows.elements():
@@ -179,20 +172,20 @@ class Columns(NamedTuple):
         """Return memory for columns as matrices to multiply, by group (and sample, if not together)."""
         shape = (self.groups, self.depth)
         n_places = math.prod(self.places)
-        return _shaped(columns, (*shape, n * n_places) if self.together else (n, *shape, n_places))
+        return shaped(columns, (*shape, n * n_places) if self.together else (n, *shape, n_places))
 
     def _elements(self, columns: Any, n: int) -> Any:
         """Return the same memory as (channels, rows and columns of a kernel, samples, places)."""
         shape = (self.channels, *self.windows.kernel)
         if self.together:
-            return _shaped(columns, (*shape, n, *self.places))
-        return _shaped(columns, (n, *shape, *self.places)).transpose(1, 2, 3, 0, 4, 5)
+            return shaped(columns, (*shape, n, *self.places))
+        return shaped(columns, (n, *shape, *self.places)).transpose(1, 2, 3, 0, 4, 5)
 
     def _columns(self, x: Any, padded: Any, columns: Any) -> Any:
         """Fill in the columns of some samples, and return their matrix."""
         n, windows = x.shape[0], self.windows
         rows, width = windows.padded
-        image = _shaped(padded, (self.channels, n, rows + 1, width))
+        image = shaped(padded, (self.channels, n, rows + 1, width))
         image[...] = 0
         image[windows.inside] = x.transpose(1, 0, 2, 3)
         found = self._elements(columns, n)
@@ -213,7 +206,7 @@ class Columns(NamedTuple):
         n, columns = g.shape[0], self.windows.grid[1]
         if not self.together:
             return g.reshape(n, self.groups, self.filters // self.groups, math.prod(self.places))
-        found = _shaped(filters, (self.filters, n, *self.places))
+        found = shaped(filters, (self.filters, n, *self.places))
         if self.whole_rows:
             found[..., columns:] = 0
         found[..., :columns] = g.transpose(1, 0, 2, 3)
@@ -226,11 +219,7 @@ class Columns(NamedTuple):
         if not self.together:
             xp.matmul(kernels, columns, out=out.reshape(n, *shape, math.prod(self.places)))
             return
-        product = _shaped(filters, (*shape, columns.shape[-1]))
+        product = shaped(filters, (*shape, columns.shape[-1]))
         xp.matmul(kernels, columns, out=product)
         found = product.reshape(self.filters, n, *self.places)[..., : self.windows.grid[1]]
         out[...] = found.transpose(1, 0, 2, 3)
-
-
-def _shaped(flat: Any, shape: Shape) -> Any:
-    return flat[: math.prod(shape)].reshape(shape)

@@ -49,10 +49,8 @@ def _task_of(
     if Depthwise.fits(shape[1], filters, groups, x.dtype):
         return Depthwise.of(shape, windows, itemsize)
     if xp.may_be_native() and Winograd.fits(shape, filters, groups, windows, x.dtype):
-        choose = Winograd.of_weight if of_weight else Winograd.of
-        return choose(shape, filters, groups, windows, itemsize)
-    by_columns = Columns.of_weight if of_weight else Columns.of
-    return by_columns(shape, filters, groups, windows, itemsize)
+        return Winograd.of(shape, filters, groups, windows, itemsize, of_weight)
+    return Columns.of(shape, filters, groups, windows, itemsize, of_weight=of_weight)
 
 
 def _conv_forward(

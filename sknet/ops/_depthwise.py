@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sknet.device import Namespace
-from sknet.ops._windows import Pair, Windows
+from sknet.ops._windows import Pair, Windows, shaped
 
 __all__ = ["Depthwise"]
 
@@ -98,7 +98,7 @@ class Depthwise(NamedTuple):
             padded, total, product = scratch
             views = self._views(x[samples, channels], padded)
             shape = (*x[samples, channels].shape[:2], math.prod(_places(self.windows)))
-            total, product = _shaped(total, shape), _shaped(product, shape)
+            total, product = shaped(total, shape), shaped(product, shape)
             for number, (i, j, view) in enumerate(views):
                 factor = w[channels, 0, i, j].reshape(-1, 1)
                 xp.multiply(view, factor, out=product if number else total)
@@ -132,8 +132,8 @@ class Depthwise(NamedTuple):
         """Write the sum over samples of images times gradients, for every element of a kernel and place."""
         padded, images, product, _ = scratch
         shape = (1, x.shape[1], math.prod(_places(self.windows)))
-        product = _shaped(product, shape)[0]
-        spread = _shaped(images, (x.shape[1], *_places(self.windows)))
+        product = shaped(product, shape)[0]
+        spread = shaped(images, (x.shape[1], *_places(self.windows)))
         columns = self.windows.grid[1]
         spread[..., columns:] = 0
         for sample in range(len(x)):
@@ -156,7 +156,7 @@ class Depthwise(NamedTuple):
         """Yield row and column of each element of a kernel, and its factors, of shape (n, c, places)."""
         windows, lead = self.windows, x.shape[:2]
         rows, width = windows.padded
-        image = _shaped(padded, (*lead, rows + 1, width))
+        image = shaped(padded, (*lead, rows + 1, width))
         image[...] = 0
         image[:, :, :rows][windows.inside] = x
         flat, length = image.reshape(*lead, -1), math.prod(_places(windows))
@@ -172,7 +172,3 @@ def _places(windows: Windows) -> Pair:
     """Rows and columns of windows, with the excess ones for a stride of 1."""
     rows, columns = windows.grid
     return (rows, windows.padded[1]) if windows.stride == (1, 1) else (rows, columns)
-
-
-def _shaped(flat: Any, shape: Shape) -> Any:
-    return flat[: math.prod(shape)].reshape(shape)

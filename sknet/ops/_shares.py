@@ -2,13 +2,13 @@
 
 import math
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["Shares"]
 
 MOST = 8  # shares
+SUMS = 1 << 24  # bytes of the sums of all shares, if there are more than two
 MEMORY = 1 << 28  # bytes of what threads compute at a time, if there are more than two threads
 CORES = os.cpu_count() or 1
 
@@ -34,9 +34,13 @@ class Shares(NamedTuple):
     n_rooms: int
 
     @classmethod
-    def of(cls, n_samples: int, n_bytes: int, cache: int, wanted: int, most: int = sys.maxsize) -> "Shares":
-        """Divide samples into about as many shares as wanted, in parts that fit into the cache if any do."""
+    def of(cls, n_samples: int, n_bytes: int, cache: int, wanted: int, of_sums: int = 0) -> "Shares":
+        """Divide samples into about as many shares as wanted, in parts that fit into the cache if any do.
+
+        A sample takes `n_bytes`; sums that each share has of its own take `of_sums`.
+        """
         n_samples, n_bytes = max(n_samples, 1), max(n_bytes, 1)
+        most = max(2, SUMS // of_sums) if of_sums else MOST
         n_shares = 1 << max(1, min(MOST, most, n_samples, wanted)).bit_length() - 1
         n_parts = n_shares * math.ceil(n_samples / (max(cache // n_bytes, 1) * n_shares))
         part = math.ceil(n_samples / n_parts)

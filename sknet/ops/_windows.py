@@ -13,7 +13,16 @@ from sknet.core import Tensor
 from sknet.exceptions import ShapeError
 from sknet.ops._shape import reshape
 
-__all__ = ["Windows", "as_image", "each_axis", "from_image", "padding_pairs", "spatial", "windows_on"]
+__all__ = [
+    "Windows",
+    "as_image",
+    "each_axis",
+    "from_image",
+    "padding_pairs",
+    "shaped",
+    "spatial",
+    "windows_on",
+]
 
 Pair = tuple[int, int]
 Pairs = tuple[Pair, Pair]
@@ -192,3 +201,8 @@ def from_image(image: Tensor, like: Tensor, rank: int) -> Tensor:
     """Return (N, C, H, W) in the form of `like`, from which it was made."""
     shape = (*like.shape[: -rank - 1], image.shape[1], *image.shape[4 - rank :])
     return image if image.shape == shape else reshape(image, shape)
+
+
+def shaped(flat: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array of a shape in the first elements of temporary memory."""
+    return flat[: math.prod(shape)].reshape(shape)

@@ -14,14 +14,13 @@ divided depends on sizes alone, so results do not depend on the number of thread
 """
 
 import math
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sknet.device import Namespace
 from sknet.ops._shares import Shares
-from sknet.ops._windows import Pair, Windows
+from sknet.ops._windows import Pair, Windows, shaped
 
 __all__ = ["Winograd"]
 
@@ -29,7 +28,6 @@ Shape = tuple[int, ...]
 Arrays = list[tuple[Shape, Any]]
 
 CACHE = 1 << 21  # bytes of transformed tiles at a time
-SUMS = 1 << 24  # bytes of gradients of transformed kernels, if there are more than two shares
 LEAST = 4  # channels and filters of a group; with fewer, products take too little of the time
 GRAIN = 1 << 23  # multiplications that are worth a share
 LITTLE = 1 << 22  # multiplications that take less time than it takes to begin
@@ -61,21 +59,14 @@ class Winograd(NamedTuple):
 
     @classmethod
     def of(
-        cls, x: Shape, filters: int, groups: int, windows: Windows, itemsize: int, most: int = sys.maxsize
+        cls, x: Shape, filters: int, groups: int, windows: Windows, itemsize: int, of_weight: bool = False
     ) -> "Winograd":
-        """Choose how many samples are computed at a time, and in how many shares."""
+        """Choose how to divide the samples. For the gradient of kernels, every share has sums of its own."""
         n_samples, channels = x[:2]
-        each = POINTS * math.prod(_grid(windows))
-        work = n_samples * each * filters * channels // groups
-        n_bytes = each * (channels + filters) * itemsize
-        shares = Shares.of(n_samples, n_bytes, CACHE, work // GRAIN, most)
+        n_bytes = POINTS * math.prod(_grid(windows)) * (channels + filters) * itemsize
+        of_sums = of_weight * POINTS * filters * channels // groups * itemsize
+        shares = Shares.of(n_samples, n_bytes, CACHE, _work(x, filters, groups, windows) // GRAIN, of_sums)
         return cls(windows, n_samples, channels, filters, groups, shares)
-
-    @classmethod
-    def of_weight(cls, x: Shape, filters: int, groups: int, windows: Windows, itemsize: int) -> "Winograd":
-        """Choose the same for the gradient of kernels, of which every share has sums of its own."""
-        n_bytes = POINTS * filters * x[1] // groups * itemsize
-        return cls.of(x, filters, groups, windows, itemsize, max(2, SUMS // n_bytes))
 
     @staticmethod
     def fits(x: Shape, filters: int, groups: int, windows: Windows, dtype: Any) -> bool:
@@ -86,8 +77,7 @@ class Winograd(NamedTuple):
         if min(channels, filters) < LEAST * groups or dtype.char not in DTYPES:
             return False
         n_tiles, n_windows = math.prod(_grid(windows)), math.prod(windows.grid)
-        work = POINTS * n_samples * n_tiles * filters * channels // groups
-        are_many = n_samples * n_tiles >= FEWEST and work >= LITTLE
+        are_many = n_samples * n_tiles >= FEWEST and _work(x, filters, groups, windows) >= LITTLE
         return are_many and POINTS * n_tiles <= WORTH * 9 * n_windows
 
     def scratch(self, dtype: Any) -> Arrays:
@@ -215,7 +205,7 @@ class Winograd(NamedTuple):
         (height, width), (rows, columns), channels = self.plane, self.grid, self.channels
         length = len(x) * height * width
         planes = self._planes(x, rooms[0])
-        sums = _shaped(rooms[1], (2, channels, length + 1))
+        sums = shaped(rooms[1], (2, channels, length + 1))
         found = self._matrices(rooms[2], channels, len(x) * rows * columns)
         tiles = found.reshape(4, 4, channels, len(x), rows, columns)
         above, below = planes[..., : length + 1], planes[..., width : width + length + 1]
@@ -233,7 +223,7 @@ class Winograd(NamedTuple):
         """Return every other row and column of padded images, of shape (2, 2, channels, elements)."""
         n, channels = x.shape[:2]
         (top, left), places = self.corner, n * math.prod(self.plane)
-        planes = _shaped(room, (2, 2, channels, places + self.beyond))
+        planes = shaped(room, (2, 2, channels, places + self.beyond))
         planes[...] = 0
         inside = planes[..., :places].reshape(2, 2, channels, n, *self.plane)
         images = x.transpose(1, 0, 2, 3)
@@ -270,6 +260,11 @@ def _grid(windows: Windows) -> Pair:
     """Rows and columns of tiles, of which the last may overlap the edge."""
     rows, columns = windows.grid
     return (rows + 1) // 2, (columns + 1) // 2
+
+
+def _work(x: Shape, filters: int, groups: int, windows: Windows) -> int:
+    """Return the number of multiplications."""
+    return POINTS * x[0] * math.prod(_grid(windows)) * filters * x[1] // groups
 
 
 def _differences(xp: Namespace, a: Any, b: Any, c: Any, d: Any) -> Iterator[tuple[Any, Any, Any]]:
@@ -325,7 +320,3 @@ def _gathered(xp: Namespace, u: Any) -> Any:
     xp.multiply(u[1] - u[2], 0.5, out=found[1])
     xp.add(outer, u[3], out=found[2])
     return found
-
-
-def _shaped(flat: Any, shape: Shape) -> Any:
-    return flat[: math.prod(shape)].reshape(shape)

@@ -219,7 +219,7 @@ def test_memory_does_not_grow_with_the_batch():
     windows = Windows((28, 28), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
     sizes = [
         sum(int(np.prod(shape)) * 4 for shape, _ in task.scratch_of_weight(np.dtype("f4")))
-        for task in (Winograd.of_weight((n, 64, 28, 28), 64, 1, windows, 4) for n in (64, 1024))
+        for task in (Winograd.of((n, 64, 28, 28), 64, 1, windows, 4, of_weight=True) for n in (64, 1024))
     ]
     n_shares = Winograd.of((64, 64, 28, 28), 64, 1, windows, 4).shares.n_shares
     assert sizes[0] == sizes[1] < 2 * n_shares * _winograd.CACHE

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import PLAIN
 from sknet.compile.extend import SymbolicGraph
 from sknet.core import Tensor
 from sknet.device import Device, is_array, namespace
@@ -30,8 +31,6 @@ CONSTANT = (
     *(types.ModuleType, types.BuiltinFunctionType, np.generic, np.dtype, np.ufunc, Device),
     SymbolicGraph,
 )
-# The types of most attributes, of which no more is asked.
-PLAIN = frozenset({int, float, str, bool, type(None)})
 # Types that are often met, for which the answer of `is_array` is known.
 NO_ARRAYS = frozenset({dict, list, tuple, set, types.FunctionType, types.MethodType, partial})
 # Attributes that a pass does not read: a Scope decides the mode, the version says how weights were drawn.

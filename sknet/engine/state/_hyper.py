@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from sknet._constraints import PLAIN
 from sknet.engine.state._structure import has_slots, structure_of
 from sknet.exceptions import GradientError
 from sknet.losses import Loss, check_loss
@@ -105,9 +106,6 @@ def _are_plainly_alike(one: object, other: object) -> bool:
 def _is_ours(kind: Any) -> bool:
     """Tell whether a class is sknet's own, and its objects have no attributes outside of their `__dict__`."""
     return kind.__module__.startswith("sknet.") and not has_slots(kind)
-
-
-PLAIN = frozenset((int, float, bool, str, type(None)))
 
 
 def averaging(model: "Model") -> BaseOptimizer | None:

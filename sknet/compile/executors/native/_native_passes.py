@@ -348,11 +348,10 @@ class NativePasses:
         centered, products, numbers, *sums = rooms
         of_blocks = [*sums[0]] if sums else [None, None]
         rest = [*constants, centered, products, numbers[0], numbers[1], *of_blocks]
-        place = [0 if a is None else a.ctypes.data for a in arrays]
         strides = [0, 0, 0, width * size, *[size] * 5]
         fields = np.array(
             [
-                *(*place, rows, width, min(block, rows), *[0 if a is None else a.ctypes.data for a in rest]),
+                *(*map(_place, arrays), rows, width, min(block, rows), *map(_place, rest)),
                 *(loop.address, loop.data, 0, 0, 0, 1, 0, width, 1, *strides),
             ],
             np.int64,
@@ -366,7 +365,7 @@ class NativePasses:
         tanh = _loop(np.tanh, dtype)
         if steps is None or tanh is None or dtype.char not in "fd" or not cell.size:
             return False
-        places = [0 if z is None else z.ctypes.data, row]
+        places = [_place(z), row]
         for x in arrays:
             if x is not None and not (x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned):
                 return False
@@ -403,7 +402,7 @@ class NativePasses:
                     width,
                 ),
                 *(*windows.kernel, *windows.stride, *windows.dilation, *windows.grid, task.width),
-                0 if bias is None else bias.ctypes.data,
+                _place(bias),
             ],
             np.int64,
         )
