@@ -7,7 +7,6 @@ elements at a time: native code calls the same product for the same rows, so it 
 
 import math
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,10 @@ __all__ = ["at_once", "is_at_once"]
 Shape = tuple[int, ...]
 
 LEAST = 1024  # elements of a sample from which on single operations take longer
-BLOCK = 8192  # elements that a product with a vector sums; from 9216 on, BLAS may take several threads
-CHUNK = 8  # such blocks at a time, for NumPy
+MOST = 8192  # elements that a product with a vector sums; from 9216 on, BLAS may take several threads
+BLOCK = 4096  # elements at a time, if a row is not longer: two or three such arrays stay in the nearest cache
+GROUP = 4  # blocks whose slopes of weight and bias are added
+CHUNK = 8  # groups at a time, for NumPy
 
 
 def is_at_once(x: Tensor, weight: Any, bias: Any, lead: int) -> bool:
@@ -38,7 +39,7 @@ def is_at_once(x: Tensor, weight: Any, bias: Any, lead: int) -> bool:
     if x.ndim < 3 or x.device.kind != "cpu" or x.dtype.char != "f":
         return False
     shape = x.shape[lead:]
-    fits = lead > 0 and 1 < math.prod(shape) <= BLOCK and math.prod(x.shape[1:]) >= LEAST
+    fits = lead > 0 and 1 < math.prod(shape) <= MOST and math.prod(x.shape[1:]) >= LEAST
     return fits and all(
         isinstance(v, Tensor) and v.dtype == x.dtype and v.shape == shape for v in (weight, bias)
     )
@@ -61,47 +62,58 @@ def _rows(x: Any) -> tuple[int, int]:
 
 
 def _scratch(x: Any, *_: Any, eps: float) -> list[tuple[Shape, np.dtype[Any]]]:
-    """Shape and dtype of centered rows, of products, and of a number for each row, three times."""
+    """Shape and dtype of products, and of a number for each row, four times."""
     rows, width = _rows(x)
-    most = min(rows, CHUNK * _block(width))
-    return [(shape, x.dtype) for shape in ((most, width), (most, width), (3, most))]
+    most = min(rows, CHUNK * GROUP * _block(width))
+    return [((most, width), x.dtype), ((4, most), x.dtype)]
 
 
 def _scratch_of_gradient(g: Any, x: Any, w: Any, *, eps: float) -> list[tuple[Shape, np.dtype[Any]]]:
-    """Shape and dtype of these, and of sums over the rows of each block, for weight and bias."""
+    """Shape and dtype of these, and of sums over the rows of each group, for weight and bias."""
     rows, width = _rows(x)
-    return [*_scratch(x, eps=eps), ((2, -(-rows // _block(width)), width), x.dtype)]
+    return [*_scratch(x, eps=eps), ((2, -(-rows // (GROUP * _block(width))), width), x.dtype)]
 
 
-def _parts(rows: int, width: int) -> Iterator[tuple[slice, Shape]]:
-    """Yield rows, and their shape as (blocks, rows of a block)."""
-    block = _block(width)
-    for start in range(0, rows // block * block, CHUNK * block):
-        stop = min(start + CHUNK * block, rows // block * block)
-        yield slice(start, stop), ((stop - start) // block, block)
-    if rows % block:
-        yield slice(rows - rows % block, rows), (1, rows % block)
+def _parts(x: Any) -> list[slice]:
+    rows, width = x.shape
+    step = CHUNK * GROUP * _block(width)
+    return [slice(start, start + step) for start in range(0, rows, step)]
 
 
-def _products(xp: Namespace, x: Any, column: Any, blocks: Shape, out: Any) -> Any:
+def _products(xp: Namespace, x: Any, column: Any, out: Any) -> Any:
     """Write the product of rows and a column, block by block, and return it as a column."""
-    xp.matmul(x.reshape(*blocks, -1), column, out=out[: len(x)].reshape(*blocks, 1))
-    return out[: len(x), np.newaxis]
+    rows, width = x.shape
+    block, found = _block(width), out[:rows, np.newaxis]
+    whole = rows - rows % block
+    xp.matmul(x[:whole].reshape(-1, block, width), column, out=found[:whole].reshape(-1, block, 1))
+    if whole < rows:
+        xp.matmul(x[whole:], column, out=found[whole:])
+    return found
 
 
-def _deviations(
-    xp: Namespace, x: Any, ones: Any, blocks: Shape, eps: float, rooms: Any
-) -> tuple[Any, Any, Any]:
-    """Return rows less their means, memory of this shape, and the rows' standard deviations."""
-    c, squares = rooms[0][: len(x)], rooms[1][: len(x)]
-    found = _products(xp, x, ones, blocks, rooms[2][0])
-    found /= x.shape[1]
+def _sums(xp: Namespace, x: Any, out: Any) -> None:
+    """Write sums over the rows of each group."""
+    rows, width = x.shape
+    group = GROUP * _block(width)
+    whole = rows - rows % group
+    n = whole // group
+    xp.sum(x[:whole].reshape(n, group, width), axis=1, out=out[:n])
+    if whole < rows:
+        xp.sum(x[whole:], axis=0, out=out[n])
+
+
+def _factors(xp: Namespace, x: Any, ones: Any, eps: float, rooms: Any, c: Any) -> Any:
+    """Write rows less their means, and return one over the rows' standard deviations."""
+    squares, width = rooms[0][: len(x)], x.shape[1]
+    found = _products(xp, x, ones, rooms[1][0])
+    found /= width
     xp.subtract(x, found, out=c)
     xp.multiply(c, c, out=squares)
-    found = _products(xp, squares, ones, blocks, rooms[2][0])
-    found /= x.shape[1]
+    found = _products(xp, squares, ones, rooms[1][1])
+    found /= width
     found += eps
-    return c, squares, xp.sqrt(found, out=found)
+    xp.sqrt(found, out=found)
+    return xp.divide(1, found, out=found)
 
 
 def _rooms(xp: Namespace, given: Any) -> list[Any]:
@@ -111,6 +123,14 @@ def _rooms(xp: Namespace, given: Any) -> list[Any]:
 def _operands(*arrays: Any) -> list[Any]:
     contiguous = [x if x.flags.c_contiguous else x.copy() for x in arrays]
     return [x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) for x in contiguous]
+
+
+def _block_of(xp: Namespace, g: Any) -> Any:
+    """Return a block of the rows of an array if all of them are the same number, else all rows."""
+    rows, width = _rows(g)
+    if any(g.strides) or rows < 2 * _block(width):
+        return _operands(g)[0]
+    return xp.broadcast_to(g.reshape(-1)[:1], (_block(width), width)).copy()
 
 
 # -- the two maps -----------------------------------------------------------------------------
@@ -131,11 +151,11 @@ def _norm_forward(
     if native is not None and native.norm(x, w, b, eps, _block(x.shape[1]), rooms, target):
         return out
     ones = xp.ones((x.shape[1], 1), dtype=x.dtype)
-    for rows, blocks in _parts(*x.shape):
-        c, _, deviations = _deviations(xp, x[rows], ones, blocks, eps, rooms)
-        xp.divide(c, deviations, out=c)
-        xp.multiply(c, w, out=c)
-        xp.add(c, b, out=target[rows])
+    for rows in _parts(x):
+        found = target[rows]
+        found *= _factors(xp, x[rows], ones, eps, rooms, found)
+        found *= w
+        found += b
     if native is not None:
         native.note(time.perf_counter() - started)
     return out
@@ -145,48 +165,45 @@ def _gradient_forward(
     xp: Namespace, g: Any, x: Any, w: Any, *, eps: float, out: Any = None, scratch: Any = None
 ) -> Any:
     """Return the gradients of x, weight and bias in one array."""
-    rooms = (
-        [xp.empty(*room) for room in _scratch_of_gradient(g, x, w, eps=eps)] if scratch is None else scratch
-    )
+    rooms = _rooms(xp, _scratch_of_gradient(g, x, w, eps=eps)) if scratch is None else scratch
     width = x.shape[-1]
     if out is None:
         out = xp.empty(x.size + 2 * width, dtype=x.dtype)
     dx, dw, db = out[: x.size].reshape(_rows(x)), out[x.size : x.size + width], out[x.size + width :]
     if x.size:
-        x, g, w = _operands(x, g, w)
-        started = time.perf_counter()
+        (x, w), few = _operands(x, w), _block_of(xp, g)
+        started, block = time.perf_counter(), _block(width)
         native = xp.native_passes()
-        if native is None or not native.norm_gradient(g, x, w, eps, _block(width), rooms, dx):
-            _slopes(xp, g, x, w, eps, rooms, dx)
+        if native is None or not native.norm_gradient(few, x, w, eps, block, GROUP * block, rooms, dx):
+            _slopes(xp, _operands(g)[0], x, w, eps, rooms, dx)
             if native is not None:
                 native.note(time.perf_counter() - started)
     for i, total in enumerate((dw, db)):
-        xp.sum(rooms[3][i], axis=0, out=total)
+        xp.sum(rooms[2][i], axis=0, out=total)
     return out
 
 
 def _slopes(xp: Namespace, g: Any, x: Any, w: Any, eps: float, rooms: Any, dx: Any) -> None:
-    """Write the gradient of x, and the sums over the rows of each block."""
+    """Write the gradient of x, and the sums over the rows of each group."""
     width, done = x.shape[1], 0
     ones, column = xp.ones((width, 1), dtype=x.dtype), w.reshape(width, 1)
-    for rows, blocks in _parts(*x.shape):
-        given = g[rows]
-        c, products, deviations = _deviations(xp, x[rows], ones, blocks, eps, rooms)
-        factors = xp.divide(1, deviations, out=deviations)
+    for rows in _parts(x):
+        given, c = g[rows], dx[rows]
+        products = rooms[0][: len(c)]
+        factors = _factors(xp, x[rows], ones, eps, rooms, c)
         c *= factors
         xp.multiply(given, c, out=products)
-        centers = _products(xp, given, column, blocks, rooms[2][1])
-        shares = _products(xp, products, column, blocks, rooms[2][2])
-        centers /= width
+        inner, shares = (_products(xp, v, column, rooms[1][2 + i]) for i, v in enumerate((given, products)))
+        inner /= width
         shares /= width
         for i, of_rows in enumerate((products, given)):
-            xp.sum(of_rows.reshape(*blocks, width), axis=1, out=rooms[3][i, done : done + blocks[0]])
-        done += blocks[0]
-        xp.multiply(given, w, out=dx[rows])
-        dx[rows] -= centers
+            _sums(xp, of_rows, rooms[2][i, done:])
+        done += CHUNK
+        xp.multiply(given, w, out=products)
+        products -= inner
         c *= shares
-        dx[rows] -= c
-        dx[rows] *= factors
+        xp.subtract(products, c, out=c)
+        c *= factors
 
 
 # -- in differentiable operations -------------------------------------------------------------

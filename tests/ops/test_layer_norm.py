@@ -97,11 +97,22 @@ LAYOUTS = {
 @pytest.mark.parametrize("native", ["never", "always"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_arrays_of_any_layout(layout, native):
-    x, w, b, g = data(((6, 60, 50), 1), "float32")
+    x, w, b, g = data(((6, 90, 50), 1), "float32")
     x, g = LAYOUTS[layout](x), LAYOUTS[layout](g)
     copies = [np.array(v, order="C") for v in (x, w[::-1], b, g)]
     for found, expected in zip(results((x, w[::-1], b, g), native), results(copies, native), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("native", ["never", "always"])
+@pytest.mark.parametrize("case", CASES[:-1], ids=str)
+def test_a_gradient_of_one_number_is_as_one_of_many(case, native):
+    x, w, b, _ = data(case, "float32")
+    leaves = [Tensor(v, requires_grad=True) for v in (x, w, b)]
+    with config_context(native=native):
+        found = gradients(ops.layer_norm(leaves[0], w.shape, *leaves[1:]).sum(), leaves)
+    for each, expected in zip(found, results((x, w, b, np.ones_like(x)), native)[1:], strict=True):
+        np.testing.assert_array_equal(each.numpy(), expected)
 
 
 @pytest.mark.parametrize("native", ["never", "always"])

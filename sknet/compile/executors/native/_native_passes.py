@@ -238,33 +238,39 @@ class NativePasses:
         block : int
             Rows at a time.
         rooms : sequence of ndarray
-            Temporary arrays: two of as many rows, and three numbers for each.
+            Temporary arrays: one of as many rows, and four numbers for each.
 
         Returns
         -------
         bool
             As for `convolved`.
         """
-        return self._normalized(NORM, x, (w, b, out, None), eps, block, rooms)
+        return self._normalized(NORM, x, (w, b, out, None), eps, (block, block, 0), rooms)
 
-    def norm_gradient(self, g: Any, x: Any, w: Any, eps: float, block: int, rooms: Any, dx: Any) -> bool:
+    def norm_gradient(
+        self, g: Any, x: Any, w: Any, eps: float, block: int, group: int, rooms: Any, dx: Any
+    ) -> bool:
         """Write the gradient of `norm`.
 
         Parameters
         ----------
         g, x, dx : ndarray of shape (n, d)
-            Gradient of the result, operand, and gradient of the operand.
+            Gradient of the result, operand, and gradient of the operand. The first may have fewer rows: a
+            block, if all blocks are the same.
         w, eps, block
             As for `norm`.
+        group : int
+            Rows whose gradients of factors and summands are added: a multiple of `block`.
         rooms : sequence of ndarray
-            Also sums over the rows of each block, overwritten with the gradients of factors and summands.
+            Also these sums, which are overwritten.
 
         Returns
         -------
         bool
             As for `convolved`.
         """
-        return self._normalized(NORM_GRADIENT, x, (w, None, dx, g), eps, block, rooms)
+        apart = block * g.strides[0] if len(g) == len(x) else 0
+        return self._normalized(NORM_GRADIENT, x, (w, None, dx, g), eps, (block, group, apart), rooms)
 
     def convolved_by_tiles(self, task: Any, x: Any, kernels: Any, out: Any, bias: Any, rooms: Any) -> bool:
         """Write a convolution of images with kernels of three by three.
@@ -335,7 +341,9 @@ class NativePasses:
         steps(_place(fields), x.itemsize, BY_TILES)
         return True
 
-    def _normalized(self, work: int, x: Any, more: Any, eps: float, block: int, rooms: Any) -> bool:
+    def _normalized(
+        self, work: int, x: Any, more: Any, eps: float, blocks: tuple[int, int, int], rooms: Any
+    ) -> bool:
         steps, loop = self._runner.steps, _loop_of_products(x.dtype)
         arrays = [x, *more]
         given = [a for a in (*arrays, *rooms) if a is not None]
@@ -343,15 +351,15 @@ class NativePasses:
             return False
         if not all(a.dtype == x.dtype and a.flags.c_contiguous and a.flags.aligned for a in given):
             return False
-        (rows, width), size = x.shape, x.itemsize
+        (rows, width), size, (block, *groups) = x.shape, x.itemsize, blocks
         constants = np.ones(width, x.dtype), np.array([width, eps], x.dtype)
-        centered, products, numbers, *sums = rooms
-        of_blocks = [*sums[0]] if sums else [None, None]
-        rest = [*constants, centered, products, numbers[0], numbers[1], *of_blocks]
+        products, numbers, *sums = rooms
+        of_groups = [*sums[0]] if sums else [None, None]
+        rest = [*constants, products, *numbers[:3], *of_groups]
         strides = [0, 0, 0, width * size, *[size] * 5]
         fields = np.array(
             [
-                *(*map(_place, arrays), rows, width, min(block, rows), *map(_place, rest)),
+                *(*map(_place, arrays), rows, width, min(block, rows), *map(_place, rest), *groups),
                 *(loop.address, loop.data, 0, 0, 0, 1, 0, width, 1, *strides),
             ],
             np.int64,

@@ -13,8 +13,10 @@ class Norm(IntEnum):
     ROWS, WIDTH, BLOCK: rows, elements of each, and rows that are computed at a time.
     ONES, NUMBERS: addresses of as many ones as a row has elements, and of two numbers: how many
     elements, and what is added to variances.
-    CENTERED, PRODUCTS, DEVIATIONS, SUMS: room for a block's matrices, and two columns.
-    WEIGHT_SUMS, BIAS_SUMS: matrices with a row for each block.
+    PRODUCTS, CENTERS, FACTORS, SUMS: room for a block's matrix, and four columns, of which SUMS has two.
+    WEIGHT_SUMS, BIAS_SUMS: matrices with a row for each `GROUP` rows.
+    GROUP: a multiple of BLOCK.
+    APART: bytes between blocks of G; 0 if all are the same.
     MATMUL, MATMUL_DATA: addresses of the inner loop of NumPy's matrix product and of its data.
     FIRST, SECOND, THIRD: addresses of what is multiplied, and of the result.
     OUTER, LINES, LENGTH, ONE: how many products, and lengths of their axes.
@@ -31,25 +33,52 @@ class Norm(IntEnum):
     BLOCK = 7
     ONES = 8
     NUMBERS = 9
-    CENTERED = 10
-    PRODUCTS = 11
-    DEVIATIONS = 12
+    PRODUCTS = 10
+    CENTERS = 11
+    FACTORS = 12
     SUMS = 13
     WEIGHT_SUMS = 14
     BIAS_SUMS = 15
-    MATMUL = 16
-    MATMUL_DATA = 17
-    FIRST = 18
-    SECOND = 19
-    THIRD = 20
-    OUTER = 21
-    LINES = 22
-    LENGTH = 23
-    ONE = 24
-    STEPS = 25
+    GROUP = 16
+    APART = 17
+    MATMUL = 18
+    MATMUL_DATA = 19
+    FIRST = 20
+    SECOND = 21
+    THIRD = 22
+    OUTER = 23
+    LINES = 24
+    LENGTH = 25
+    ONE = 26
+    STEPS = 27
 
 
 NORMS = """
+def squares(b, x, center):
+    difference = b.fsub(x, center)
+    return [b.fmul(difference, difference)]
+
+
+def moved(b, x, center, factor, weight, bias):
+    return [b.fadd(b.fmul(b.fmul(b.fsub(x, center), factor), weight), bias)]
+
+
+def slopes(b, x, g, center, factor):
+    product = b.fmul(g, b.fmul(b.fsub(x, center), factor))
+    return [product, product, g]
+
+
+def normal_slopes(b, x, g, center, factor, inner, share, weight):
+    normal = b.fmul(b.fsub(x, center), factor)
+    return [b.fmul(b.fsub(b.fsub(b.fmul(g, weight), inner), b.fmul(normal, share)), factor)]
+
+
+write_squares = over_rows(squares, matrices=1, numbers=1)
+write_moved = over_rows(moved, matrices=1, numbers=2, vectors=2)
+write_slopes = over_rows(slopes, matrices=2, numbers=2, sums=2)
+write_normal_slopes = over_rows(normal_slopes, matrices=2, numbers=4, vectors=1)
+
+
 @intrinsic
 def root(typing, x):
     def generate(context, builder, signature, values):
@@ -66,104 +95,52 @@ def multiply(call, matrix, vector, out, rows):
 
 
 @kernel
-def centered(x, centers, c, squares):
-    for i in range(len(c)):
-        center = centers[i]
-        for j in range(c.shape[1]):
-            c[i, j] = x[i, j] - center
-            squares[i, j] = (x[i, j] - center) * (x[i, j] - center)
-
-
-@kernel
-def moved(c, deviations, w, b, out):
-    for i in range(len(out)):
-        deviation = deviations[i]
-        for j in range(out.shape[1]):
-            out[i, j] = (c[i, j] / deviation) * w[j] + b[j]
-
-
-@kernel
-def slopes(c, factors, g, products):
-    for i in range(len(c)):
-        factor = factors[i]
-        for j in range(c.shape[1]):
-            c[i, j] *= factor
-            products[i, j] = g[i, j] * c[i, j]
-
-
-@kernel
-def normal_slopes(g, w, centers, c, shares, factors, out):
-    for i in range(len(out)):
-        center, share, factor = centers[i], shares[i], factors[i]
-        for j in range(out.shape[1]):
-            out[i, j] = ((g[i, j] * w[j] - center) - c[i, j] * share) * factor
-
-
-@kernel
-def column_sums(x, out):
-    for j in range(len(out)):
-        out[j] = x[0, j]
-    for i in range(1, len(x)):
-        for j in range(len(out)):
-            out[j] += x[i, j]
-
-
-@kernel
-def deviations(call, first, rows):
-    width = call[{width}]
-    x = carray(pointer(call[{x}] + first * width * 4), (rows, width), float32)
-    c = carray(pointer(call[{centered}]), (rows, width), float32)
-    squares = carray(pointer(call[{products}]), (rows, width), float32)
-    s = carray(pointer(call[{deviations}]), rows, float32)
+def factors_of(call, x, rows):
     numbers = carray(pointer(call[{numbers}]), 2, float32)
-    count, eps = numbers[0], numbers[1]
-    multiply(call, x.ctypes.data, call[{ones}], call[{deviations}], rows)
+    count, eps, one = numbers[0], numbers[1], float32(1)
+    centers = carray(pointer(call[{centers}]), rows, float32)
+    factors = carray(pointer(call[{factors}]), rows, float32)
+    multiply(call, x, call[{ones}], call[{centers}], rows)
     for i in range(rows):
-        s[i] = s[i] / count
-    centered(x, s, c, squares)
-    multiply(call, call[{products}], call[{ones}], call[{deviations}], rows)
+        centers[i] = centers[i] / count
+    write_squares((x, call[{centers}], call[{products}]), rows, call[{width}])
+    multiply(call, call[{products}], call[{ones}], call[{factors}], rows)
     for i in range(rows):
-        s[i] = root(s[i] / count + eps)
+        factors[i] = one / root(factors[i] / count + eps)
 
 
 @kernel
 def norm(call):
-    width, block = call[{width}], call[{block}]
-    w, b = carray(pointer(call[{weight}]), width, float32), carray(pointer(call[{bias}]), width, float32)
-    s = carray(pointer(call[{deviations}]), block, float32)
+    width, block, weight, bias = call[{width}], call[{block}], call[{weight}], call[{bias}]
     for first in range(0, call[{rows}], block):
-        rows = min(block, call[{rows}] - first)
-        deviations(call, first, rows)
-        c = carray(pointer(call[{centered}]), (rows, width), float32)
-        out = carray(pointer(call[{out}] + first * width * 4), (rows, width), float32)
-        moved(c, s, w, b, out)
+        rows, at = min(block, call[{rows}] - first), first * width * 4
+        x = call[{x}] + at
+        factors_of(call, x, rows)
+        write_moved((x, call[{centers}], call[{factors}], weight, bias, call[{out}] + at), rows, width)
 
 
 @kernel
 def norm_gradient(call):
-    width, block, one = call[{width}], call[{block}], float32(1)
-    w = carray(pointer(call[{weight}]), width, float32)
-    count = carray(pointer(call[{numbers}]), 2, float32)[0]
-    s = carray(pointer(call[{deviations}]), block, float32)
-    sums = carray(pointer(call[{sums}]), (2, block), float32)
+    width, block, weight, products = call[{width}], call[{block}], call[{weight}], call[{products}]
+    centers, factors, inner = call[{centers}], call[{factors}], call[{sums}]
+    count, shares = carray(pointer(call[{numbers}]), 2, float32)[0], inner + 4 * block
+    of_rows = carray(pointer(inner), (2, block), float32)
+    g, weights, biases = call[{g}], call[{weight_sums}], call[{bias_sums}]
     for first in range(0, call[{rows}], block):
-        rows = min(block, call[{rows}] - first)
-        c = carray(pointer(call[{centered}]), (rows, width), float32)
-        products = carray(pointer(call[{products}]), (rows, width), float32)
-        g = carray(pointer(call[{g}] + first * width * 4), (rows, width), float32)
-        out = carray(pointer(call[{out}] + first * width * 4), (rows, width), float32)
-        at = first // block * width * 4
-        deviations(call, first, rows)
+        rows, at = min(block, call[{rows}] - first), first * width * 4
+        x, out, row = call[{x}] + at, call[{out}] + at, first // call[{group}] * width * 4
+        if first % call[{group}] == 0:
+            # Adding to -0 changes nothing.
+            carray(pointer(weights + row), width, float32)[:] = float32(-0.0)
+            carray(pointer(biases + row), width, float32)[:] = float32(-0.0)
+        factors_of(call, x, rows)
+        multiply(call, g, weight, inner, rows)
+        write_slopes((x, g, centers, factors, weights + row, biases + row, products), rows, width)
+        multiply(call, products, weight, shares, rows)
         for i in range(rows):
-            s[i] = one / s[i]
-        slopes(c, s, g, products)
-        multiply(call, g.ctypes.data, call[{weight}], sums[0].ctypes.data, rows)
-        multiply(call, call[{products}], call[{weight}], sums[1].ctypes.data, rows)
-        for i in range(rows):
-            sums[0, i] = sums[0, i] / count
-            sums[1, i] = sums[1, i] / count
-        column_sums(products, carray(pointer(call[{weight_sums}] + at), width, float32))
-        column_sums(g, carray(pointer(call[{bias_sums}] + at), width, float32))
-        normal_slopes(g, w, sums[0], c, sums[1], s, out)
+            of_rows[0, i] = of_rows[0, i] / count
+            of_rows[1, i] = of_rows[1, i] / count
+        write_normal_slopes((x, g, centers, factors, inner, shares, weight, out), rows, width)
+        g += call[{apart}]
 
 """

@@ -11,6 +11,7 @@ from sknet.compile.executors.native._gates import CALLED, FIELDS, GATES, Step
 from sknet.compile.executors.native._kernels import HEAD
 from sknet.compile.executors.native._norms import NORMS, Norm
 from sknet.compile.executors.native._planes import IMAGES, THREE, Field
+from sknet.compile.executors.native._row_maps import MEMORY, ROW_MAPS
 from sknet.compile.executors.native._sums import NINE, NINE_SUMS, ROW
 from sknet.compile.executors.native._tiles import WEAVES, Product, Tile, source_of_tiles
 from sknet.compile.executors.numpy import COEFFICIENTS
@@ -180,6 +181,8 @@ PASSES = (
     + ERFC
     + CALLED.format(**_STEP)
     + "".join(GATES.format(dtype=dtype, size=size, **_STEP) for dtype, size in REALS)
+    + MEMORY
+    + ROW_MAPS
     + NORMS.format(**_NORM)
     + WEAVES
     + "".join(source_of_tiles(dtype, size) for dtype, size in REALS)

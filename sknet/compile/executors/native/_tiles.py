@@ -68,27 +68,6 @@ class Product(IntEnum):
 
 
 WEAVES = '''
-def memory_of(builder, kind, size, lanes):
-    """Return functions that load a vector and store one."""
-
-    def place(address, count):
-        return builder.inttoptr(address, ir.VectorType(kind, count).as_pointer())
-
-    def load(address, count=lanes):
-        return builder.load(place(address, count), align=size)
-
-    def store(value, address, count=lanes):
-        builder.store(value, place(address, count), align=size)
-
-    return load, store
-
-
-def shuffle(builder, first, second, order):
-    """Return a vector of elements of two others."""
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), list(order))
-    return builder.shuffle_vector(first, second, mask)
-
-
 def at(builder, address, step, count):
     """Return the address of so many steps further."""
     return builder.add(address, builder.mul(step, ir.IntType(64)(count)))
