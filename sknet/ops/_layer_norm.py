@@ -17,6 +17,7 @@ from sknet.ops._batching import batching
 from sknet.ops._elementwise import sqrt, square
 from sknet.ops._join import concat
 from sknet.ops._reduce import mean, sum
+from sknet.ops._row_products import MOST, block_of, matrices, products_of, rooms_of
 from sknet.ops._rules import SharedRule, check_floating
 from sknet.ops._shape import broadcast_to, reshape
 
@@ -25,8 +26,6 @@ __all__ = ["at_once", "is_at_once"]
 Shape = tuple[int, ...]
 
 LEAST = 1024  # elements of a sample from which on single operations take longer
-MOST = 8192  # elements that a product with a vector sums; from 9216 on, BLAS may take several threads
-BLOCK = 4096  # elements at a time, if a row is not longer: two or three such arrays stay in the nearest cache
 GROUP = 4  # blocks whose slopes of weight and bias are added
 CHUNK = 8  # groups at a time, for NumPy
 
@@ -53,10 +52,6 @@ def at_once(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 # -- rows in blocks ---------------------------------------------------------------------------
 
 
-def _block(width: int) -> int:
-    return max(1, BLOCK // max(width, 1))
-
-
 def _rows(x: Any) -> tuple[int, int]:
     return math.prod(x.shape[:-1]), x.shape[-1]
 
@@ -64,37 +59,26 @@ def _rows(x: Any) -> tuple[int, int]:
 def _scratch(x: Any, *_: Any, eps: float) -> list[tuple[Shape, np.dtype[Any]]]:
     """Shape and dtype of products, and of a number for each row, four times."""
     rows, width = _rows(x)
-    most = min(rows, CHUNK * GROUP * _block(width))
+    most = min(rows, CHUNK * GROUP * block_of(width))
     return [((most, width), x.dtype), ((4, most), x.dtype)]
 
 
 def _scratch_of_gradient(g: Any, x: Any, w: Any, *, eps: float) -> list[tuple[Shape, np.dtype[Any]]]:
     """Shape and dtype of these, and of sums over the rows of each group, for weight and bias."""
     rows, width = _rows(x)
-    return [*_scratch(x, eps=eps), ((2, -(-rows // (GROUP * _block(width))), width), x.dtype)]
+    return [*_scratch(x, eps=eps), ((2, -(-rows // (GROUP * block_of(width))), width), x.dtype)]
 
 
 def _parts(x: Any) -> list[slice]:
     rows, width = x.shape
-    step = CHUNK * GROUP * _block(width)
+    step = CHUNK * GROUP * block_of(width)
     return [slice(start, start + step) for start in range(0, rows, step)]
-
-
-def _products(xp: Namespace, x: Any, column: Any, out: Any) -> Any:
-    """Write the product of rows and a column, block by block, and return it as a column."""
-    rows, width = x.shape
-    block, found = _block(width), out[:rows, np.newaxis]
-    whole = rows - rows % block
-    xp.matmul(x[:whole].reshape(-1, block, width), column, out=found[:whole].reshape(-1, block, 1))
-    if whole < rows:
-        xp.matmul(x[whole:], column, out=found[whole:])
-    return found
 
 
 def _sums(xp: Namespace, x: Any, out: Any) -> None:
     """Write sums over the rows of each group."""
     rows, width = x.shape
-    group = GROUP * _block(width)
+    group = GROUP * block_of(width)
     whole = rows - rows % group
     n = whole // group
     xp.sum(x[:whole].reshape(n, group, width), axis=1, out=out[:n])
@@ -105,32 +89,23 @@ def _sums(xp: Namespace, x: Any, out: Any) -> None:
 def _factors(xp: Namespace, x: Any, ones: Any, eps: float, rooms: Any, c: Any) -> Any:
     """Write rows less their means, and return one over the rows' standard deviations."""
     squares, width = rooms[0][: len(x)], x.shape[1]
-    found = _products(xp, x, ones, rooms[1][0])
+    found = products_of(xp, x, ones, rooms[1][0])
     found /= width
     xp.subtract(x, found, out=c)
     xp.multiply(c, c, out=squares)
-    found = _products(xp, squares, ones, rooms[1][1])
+    found = products_of(xp, squares, ones, rooms[1][1])
     found /= width
     found += eps
     xp.sqrt(found, out=found)
     return xp.divide(1, found, out=found)
 
 
-def _rooms(xp: Namespace, given: Any) -> list[Any]:
-    return [xp.empty(shape, dtype=dtype) for shape, dtype in given]
-
-
-def _operands(*arrays: Any) -> list[Any]:
-    contiguous = [x if x.flags.c_contiguous else x.copy() for x in arrays]
-    return [x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) for x in contiguous]
-
-
-def _block_of(xp: Namespace, g: Any) -> Any:
+def _alike(xp: Namespace, g: Any) -> Any:
     """Return a block of the rows of an array if all of them are the same number, else all rows."""
     rows, width = _rows(g)
-    if any(g.strides) or rows < 2 * _block(width):
-        return _operands(g)[0]
-    return xp.broadcast_to(g.reshape(-1)[:1], (_block(width), width)).copy()
+    if any(g.strides) or rows < 2 * block_of(width):
+        return matrices(g)[0]
+    return xp.broadcast_to(g.reshape(-1)[:1], (block_of(width), width)).copy()
 
 
 # -- the two maps -----------------------------------------------------------------------------
@@ -140,15 +115,15 @@ def _norm_forward(
     xp: Namespace, x: Any, w: Any, b: Any, *, eps: float, out: Any = None, scratch: Any = None
 ) -> Any:
     check_floating("layer_norm", x)
-    rooms = _rooms(xp, _scratch(x, eps=eps)) if scratch is None else scratch
+    rooms = rooms_of(xp, _scratch(x, eps=eps)) if scratch is None else scratch
     if out is None:
         out = xp.empty(x.shape, dtype=x.dtype)
     if not x.size:
         return out
-    (x, w, b), target = _operands(x, w, b), out.reshape(_rows(x))
+    (x, w, b), target = matrices(x, w, b), out.reshape(_rows(x))
     started = time.perf_counter()
     native = xp.native_passes()
-    if native is not None and native.norm(x, w, b, eps, _block(x.shape[1]), rooms, target):
+    if native is not None and native.norm(x, w, b, eps, block_of(x.shape[1]), rooms, target):
         return out
     ones = xp.ones((x.shape[1], 1), dtype=x.dtype)
     for rows in _parts(x):
@@ -165,17 +140,17 @@ def _gradient_forward(
     xp: Namespace, g: Any, x: Any, w: Any, *, eps: float, out: Any = None, scratch: Any = None
 ) -> Any:
     """Return the gradients of x, weight and bias in one array."""
-    rooms = _rooms(xp, _scratch_of_gradient(g, x, w, eps=eps)) if scratch is None else scratch
+    rooms = rooms_of(xp, _scratch_of_gradient(g, x, w, eps=eps)) if scratch is None else scratch
     width = x.shape[-1]
     if out is None:
         out = xp.empty(x.size + 2 * width, dtype=x.dtype)
     dx, dw, db = out[: x.size].reshape(_rows(x)), out[x.size : x.size + width], out[x.size + width :]
     if x.size:
-        (x, w), few = _operands(x, w), _block_of(xp, g)
-        started, block = time.perf_counter(), _block(width)
+        (x, w), few = matrices(x, w), _alike(xp, g)
+        started, block = time.perf_counter(), block_of(width)
         native = xp.native_passes()
         if native is None or not native.norm_gradient(few, x, w, eps, block, GROUP * block, rooms, dx):
-            _slopes(xp, _operands(g)[0], x, w, eps, rooms, dx)
+            _slopes(xp, matrices(g)[0], x, w, eps, rooms, dx)
             if native is not None:
                 native.note(time.perf_counter() - started)
     for i, total in enumerate((dw, db)):
@@ -193,7 +168,7 @@ def _slopes(xp: Namespace, g: Any, x: Any, w: Any, eps: float, rooms: Any, dx: A
         factors = _factors(xp, x[rows], ones, eps, rooms, c)
         c *= factors
         xp.multiply(given, c, out=products)
-        inner, shares = (_products(xp, v, column, rooms[1][2 + i]) for i, v in enumerate((given, products)))
+        inner, shares = (products_of(xp, v, column, rooms[1][2 + i]) for i, v in enumerate((given, products)))
         inner /= width
         shares /= width
         for i, of_rows in enumerate((products, given)):

@@ -4,6 +4,7 @@ from typing import Any
 
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
+from sknet.ops._batch_norm import in_few_passes, is_in_few_passes
 from sknet.ops._elementwise import sqrt, square
 from sknet.ops._layer_norm import at_once, is_at_once
 from sknet.ops._reduce import mean
@@ -262,7 +263,7 @@ def batch_norm(
     if (mean is None) != (variance is None):
         raise ValueError("batch_norm: mean and variance must be given together, or neither of them")
     if mean is None:
-        return batch_norm_moments(x, weight, bias, eps)[0]
+        return _in_steps(x, weight, bias, eps)[0]
     weight, bias = per_channel(weight, x), per_channel(bias, x)
     # One product and one sum over the batch: shift and scale are combined per channel.
     scale = (1.0 if weight is None else weight) / sqrt(per_channel(as_tensor(variance), x) + eps)
@@ -299,6 +300,14 @@ def batch_norm_moments(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[T
     (Tensor([[-1.],
             [ 1.]], dtype=float64), Tensor([[2.]], dtype=float64), Tensor([[1.]], dtype=float64))
     """
+    if is_in_few_passes(x, weight, bias):
+        normalized, found = in_few_passes(x, weight, bias, eps)
+        shape = (1, x.shape[1], *(1,) * (x.ndim - 2))
+        return normalized, reshape(found[0], shape), reshape(found[1], shape)
+    return _in_steps(x, weight, bias, eps)
+
+
+def _in_steps(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     centered, center, variance = moments(x, (-x.ndim, *range(2 - x.ndim, 0)))
     normalized = centered / sqrt(variance + eps)
     return _affine(normalized, per_channel(weight, x), per_channel(bias, x)), center, variance

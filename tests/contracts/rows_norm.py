@@ -121,6 +121,31 @@ def _norm_gradient(g, x, w, eps=1e-5):
     return np.concatenate([part.ravel() for part in parts]).astype(x.dtype)
 
 
+def _moments(x):
+    axes = (0, *range(2, x.ndim))
+    return np.stack([x.mean(axes), x.var(axes)])
+
+
+def _batch_norm_gradient(g, x, w, eps=1e-5):
+    """Go back through `_batch_norm`."""
+    axes, w = (0, *range(2, x.ndim)), _channels(x, w)
+    normal, deviation = _standard(x, axes, eps), np.sqrt(x.var(axes, keepdims=True) + eps)
+    shares = g.mean(axes, keepdims=True) + normal * (g * normal).mean(axes, keepdims=True)
+    parts = (g - shares) / deviation * w, (g * normal).sum(axes), g.sum(axes)
+    return np.concatenate([part.ravel() for part in parts]).astype(x.dtype)
+
+
+def _record_of_batch(name, at):
+    """Return a call of a record whose last operand is the statistics of operand `at`."""
+
+    def call(*operands, eps=1e-5):
+        operands = [*map(as_tensor, operands)]
+        moments = bind(PRIMITIVES["channel_moments"], (operands[at].detach(),), {})
+        return bind(PRIMITIVES[name], (*operands, moments), {"eps": eps})
+
+    return call
+
+
 def _record(name):
     return lambda *operands, eps=1e-5: bind(PRIMITIVES[name], tuple(map(as_tensor, operands)), {"eps": eps})
 
@@ -207,6 +232,44 @@ NORM_ROWS = [
             Case((real(4, 3, 2), real(3), real(3), real(3), real(3, low=0.5, high=2.0))),
         ],
         torch=_torch_batch_norm,
+        **NOT,
+    ),
+    Row(
+        "channel_moments",
+        _moments,
+        [Case((real(3, 4, 5),)), Case((real(4, 1, 2, 3),))],
+        "channel_moments",
+        call=lambda x: bind(PRIMITIVES["channel_moments"], (as_tensor(x),), {}),
+        torch=lambda x: torch.stack(
+            [
+                x.mean((0, *range(2, x.ndim))),
+                x.var((0, *range(2, x.ndim)), correction=0),
+            ]
+        ),
+        **NOT,
+    ),
+    Row(
+        "batch_norm_in_few_passes",
+        _batch_norm,
+        [
+            Case((real(5, 3, 4), real(3), real(3))),
+            Case((real(3, 2, 3, 2), real(2), real(2)), {"eps": 1e-3}),
+        ],
+        "batch_norm",
+        call=_record_of_batch("batch_norm", 0),
+        torch=_torch_batch_norm,
+        **NOT,
+    ),
+    Row(
+        "batch_norm_gradient",
+        _batch_norm_gradient,
+        [
+            Case((real(5, 3, 4), real(5, 3, 4), real(3))),
+            Case((real(3, 2, 3, 2), real(3, 2, 3, 2), real(2)), {"eps": 1e-3}),
+        ],
+        "batch_norm_gradient",
+        call=_record_of_batch("batch_norm_gradient", 1),
+        torch="the gradient of batch_norm, compared there",
         **NOT,
     ),
 ]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import blas
 
-__all__ = ["Loop", "level_1", "loop_of"]
+__all__ = ["Loop", "level_1", "loop_of", "loop_of_products", "place_of"]
 
 
 class Loop(NamedTuple):
@@ -53,6 +53,18 @@ def loop_of(function: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
     if not isinstance(function, np.ufunc) or getattr(np, function.__name__, None) is not function:
         return None
     return _loop(function, dtypes)
+
+
+@cache
+def loop_of_products(dtype: np.dtype[Any]) -> Loop | None:
+    """Return the loop of NumPy's matrix product for operands and result of a dtype."""
+    return loop_of(np.matmul, (dtype, dtype, dtype)) if dtype.isnative else None
+
+
+def place_of(x: Any) -> int:
+    """Return the address of an array, or 0 for None, in half the time of `x.ctypes`."""
+    found: int = 0 if x is None else x.__array_interface__["data"][0]
+    return found
 
 
 def _loop(ufunc: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:

@@ -6,15 +6,16 @@ from typing import Any
 import numpy as np
 
 from sknet._config import native_setting
-from sknet.compile.executors.native._addresses import Loop, loop_of
-from sknet.compile.executors.native._loaded import Runner, UnsupportedError, pass_runner
+from sknet.compile.executors.native._addresses import Loop, loop_of, loop_of_products, place_of
+from sknet.compile.executors.native._loaded import UnsupportedError, pass_runner
+from sknet.compile.executors.native._native_norms import NativeNorms
 
 __all__ = ["NativePasses", "native_passes"]
 
 FIELDS = 48  # of `_gates`
 SIZE = 4  # bytes of an element of erfc
 # `Work`, which is not imported before native code is worthwhile
-CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT, LSTM_STEPS, BY_TILES = range(9)
+CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, _, _, LSTM_STEPS, BY_TILES = range(9)
 
 
 @cache
@@ -22,32 +23,14 @@ def _loop(function: Any, dtype: Any) -> Loop | None:
     return loop_of(function, (dtype, dtype))
 
 
-@cache
-def _loop_of_products(dtype: Any) -> Loop | None:
-    return loop_of(np.matmul, (dtype, dtype, dtype)) if dtype.isnative else None
-
-
-def _place(x: Any) -> int:
-    """Return the address of an array, or 0 for None, in half the time of `x.ctypes`."""
-    found: int = 0 if x is None else x.__array_interface__["data"][0]
-    return found
-
-
-class NativePasses:
-    """What operations call that have such code: two kinds of convolutions, erfc, layer norms, and LSTMs.
+class NativePasses(NativeNorms):
+    """What operations call that have such code: two kinds of convolutions, erfc, norms, and LSTMs.
 
     Parameters
     ----------
     runner : Runner
         Of this process.
     """
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-
-    def note(self, seconds: float) -> None:
-        """Count time that calls have taken without native code."""
-        self._runner.note(seconds)
 
     def convolved(self, task: Any, x: Any, w: Any, bias: Any, out: Any, rooms: Any) -> bool:
         """Write a convolution of images with kernels.
@@ -175,7 +158,7 @@ class NativePasses:
             As for `convolved`.
         """
         outputs, gates, cells, hidden, product = memory
-        loop, size = _loop_of_products(w.dtype), z.itemsize
+        loop, size = loop_of_products(w.dtype), z.itemsize
         steps, (rows, width) = self._runner.steps, first.shape
         tanh = _loop(np.tanh, z.dtype)
         plain = w, b, first, gates, cells, hidden, product
@@ -187,7 +170,7 @@ class NativePasses:
             return False
         at = -1 if reverse else 0
         sign, (z_row, z_step, _), (row, step, _) = -1 if reverse else 1, z.strides, outputs.strides
-        places = map(_place, (product, b, gates, cells, None, hidden, None, None, None, None))
+        places = map(place_of, (product, b, gates, cells, None, hidden, None, None, None, None))
         fields = np.array(
             [
                 *(z[:, at].ctypes.data, z_row, *places, rows, width),
@@ -223,54 +206,6 @@ class NativePasses:
         return self._step(
             LSTM_BACKWARD, None, 0, (None, None, gates, cell, new_cell, None, d_hidden, d_cell, d, room)
         )
-
-    def norm(self, x: Any, w: Any, b: Any, eps: float, block: int, rooms: Any, out: Any) -> bool:
-        """Normalize rows, and scale and shift them.
-
-        Parameters
-        ----------
-        x, out : ndarray of shape (n, d), dtype=float32
-            Rows, and the result.
-        w, b : ndarray of shape (1, d)
-            Factors and summands.
-        eps : float
-            Added to variances.
-        block : int
-            Rows at a time.
-        rooms : sequence of ndarray
-            Temporary arrays: one of as many rows, and four numbers for each.
-
-        Returns
-        -------
-        bool
-            As for `convolved`.
-        """
-        return self._normalized(NORM, x, (w, b, out, None), eps, (block, block, 0), rooms)
-
-    def norm_gradient(
-        self, g: Any, x: Any, w: Any, eps: float, block: int, group: int, rooms: Any, dx: Any
-    ) -> bool:
-        """Write the gradient of `norm`.
-
-        Parameters
-        ----------
-        g, x, dx : ndarray of shape (n, d)
-            Gradient of the result, operand, and gradient of the operand. The first may have fewer rows: a
-            block, if all blocks are the same.
-        w, eps, block
-            As for `norm`.
-        group : int
-            Rows whose gradients of factors and summands are added: a multiple of `block`.
-        rooms : sequence of ndarray
-            Also these sums, which are overwritten.
-
-        Returns
-        -------
-        bool
-            As for `convolved`.
-        """
-        apart = block * g.strides[0] if len(g) == len(x) else 0
-        return self._normalized(NORM_GRADIENT, x, (w, None, dx, g), eps, (block, group, apart), rooms)
 
     def convolved_by_tiles(self, task: Any, x: Any, kernels: Any, out: Any, bias: Any, rooms: Any) -> bool:
         """Write a convolution of images with kernels of three by three.
@@ -327,44 +262,18 @@ class NativePasses:
 
     def _tile(self, task: Any, x: Any, tiles: Any, room: Any, corner: Any, bias: Any = None) -> list[int]:
         n, *sizes = x.shape
-        places = _place(tiles), 0, _place(room), _place(bias)
-        return [_place(x), *x.strides, *places, n, *sizes, *corner, *task.grid]
+        places = place_of(tiles), 0, place_of(room), place_of(bias)
+        return [place_of(x), *x.strides, *places, n, *sizes, *corner, *task.grid]
 
     def _by_tiles(self, task: Any, arrays: Any, tiles: Any, sums: Any) -> bool:
-        x, loop = arrays[0], _loop_of_products(arrays[0].dtype)
+        x, loop = arrays[0], loop_of_products(arrays[0].dtype)
         steps = self._runner.steps
         if steps is None or loop is None or not all(a.flags.aligned and a.dtype == x.dtype for a in arrays):
             return False
-        share = _place(sums), len(x), task.part, task.groups, task.apart * x.itemsize
-        product = [loop.address, loop.data, *map(_place, arrays[2:]), *[0] * 13, *share]
+        share = place_of(sums), len(x), task.part, task.groups, task.apart * x.itemsize
+        product = [loop.address, loop.data, *map(place_of, arrays[2:]), *[0] * 13, *share]
         fields = np.array([*tiles[0], *tiles[1], *product], np.int64)
-        steps(_place(fields), x.itemsize, BY_TILES)
-        return True
-
-    def _normalized(
-        self, work: int, x: Any, more: Any, eps: float, blocks: tuple[int, int, int], rooms: Any
-    ) -> bool:
-        steps, loop = self._runner.steps, _loop_of_products(x.dtype)
-        arrays = [x, *more]
-        given = [a for a in (*arrays, *rooms) if a is not None]
-        if steps is None or loop is None or not x.size or x.dtype.char != "f":
-            return False
-        if not all(a.dtype == x.dtype and a.flags.c_contiguous and a.flags.aligned for a in given):
-            return False
-        (rows, width), size, (block, *groups) = x.shape, x.itemsize, blocks
-        constants = np.ones(width, x.dtype), np.array([width, eps], x.dtype)
-        products, numbers, *sums = rooms
-        of_groups = [*sums[0]] if sums else [None, None]
-        rest = [*constants, products, *numbers[:3], *of_groups]
-        strides = [0, 0, 0, width * size, *[size] * 5]
-        fields = np.array(
-            [
-                *(*map(_place, arrays), rows, width, min(block, rows), *map(_place, rest), *groups),
-                *(loop.address, loop.data, 0, 0, 0, 1, 0, width, 1, *strides),
-            ],
-            np.int64,
-        )
-        steps(fields.ctypes.data, size, work)
+        steps(place_of(fields), x.itemsize, BY_TILES)
         return True
 
     def _step(self, work: int, z: Any, row: int, arrays: tuple[Any, ...]) -> bool:
@@ -373,11 +282,11 @@ class NativePasses:
         tanh = _loop(np.tanh, dtype)
         if steps is None or tanh is None or dtype.char not in "fd" or not cell.size:
             return False
-        places = [_place(z), row]
+        places = [place_of(z), row]
         for x in arrays:
             if x is not None and not (x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned):
                 return False
-            places.append(_place(x))
+            places.append(place_of(x))
         loop = tanh.address, tanh.data, 0, 0, 0, size, size
         fields = np.zeros(FIELDS, np.int64)
         fields[: len(places) + 2 + len(loop)] = [*places, *cell.shape, *loop]
@@ -410,7 +319,7 @@ class NativePasses:
                     width,
                 ),
                 *(*windows.kernel, *windows.stride, *windows.dilation, *windows.grid, task.width),
-                _place(bias),
+                place_of(bias),
             ],
             np.int64,
         )

@@ -1,4 +1,4 @@
-"""The source of normalizations over the last axis in single precision, some rows at a time."""
+"""The source of normalizations in single precision: over rows, some at a time, and over channels."""
 
 from enum import IntEnum
 
@@ -9,7 +9,7 @@ class Norm(IntEnum):
     """What a normalization works on: matrices with rows of the same length, contiguous.
 
     X, WEIGHT, BIAS, OUT: operand, factors and summands of a row, and the result.
-    G: the gradient of a result; then OUT is that of X.
+    G: the gradient of a result; then OUT is that of X. 0 if there is none.
     ROWS, WIDTH, BLOCK: rows, elements of each, and rows that are computed at a time.
     ONES, NUMBERS: addresses of as many ones as a row has elements, and of two numbers: how many
     elements, and what is added to variances.
@@ -17,6 +17,7 @@ class Norm(IntEnum):
     WEIGHT_SUMS, BIAS_SUMS: matrices with a row for each `GROUP` rows.
     GROUP: a multiple of BLOCK.
     APART: bytes between blocks of G; 0 if all are the same.
+    For norms over channels, WEIGHT, BIAS, CENTERS, FACTORS and SUMS have a number for each row.
     MATMUL, MATMUL_DATA: addresses of the inner loop of NumPy's matrix product and of its data.
     FIRST, SECOND, THIRD: addresses of what is multiplied, and of the result.
     OUTER, LINES, LENGTH, ONE: how many products, and lengths of their axes.
@@ -73,10 +74,25 @@ def normal_slopes(b, x, g, center, factor, inner, share, weight):
     return [b.fmul(b.fsub(b.fsub(b.fmul(g, weight), inner), b.fmul(normal, share)), factor)]
 
 
+def scaled(b, x, center, factor, shift):
+    return [b.fadd(b.fmul(b.fsub(x, center), factor), shift)]
+
+
+def channel_products(b, x, g, center):
+    return [b.fmul(b.fsub(x, center), g)]
+
+
+def channel_slopes(b, x, g, center, slope, mean, factor):
+    return [b.fsub(b.fmul(b.fsub(g, mean), factor), b.fmul(b.fsub(x, center), slope))]
+
+
 write_squares = over_rows(squares, matrices=1, numbers=1)
 write_moved = over_rows(moved, matrices=1, numbers=2, vectors=2)
 write_slopes = over_rows(slopes, matrices=2, numbers=2, sums=2)
 write_normal_slopes = over_rows(normal_slopes, matrices=2, numbers=4, vectors=1)
+write_scaled = over_rows(scaled, matrices=1, numbers=3)
+write_channel_products = over_rows(channel_products, matrices=2, numbers=1)
+write_channel_slopes = over_rows(channel_slopes, matrices=2, numbers=4)
 
 
 @intrinsic
@@ -142,5 +158,28 @@ def norm_gradient(call):
             of_rows[1, i] = of_rows[1, i] / count
         write_normal_slopes((x, g, centers, factors, inner, shares, weight, out), rows, width)
         g += call[{apart}]
+
+
+@kernel
+def sums_of_products(call):
+    width, block, g, products = call[{width}], call[{block}], call[{g}], call[{products}]
+    for first in range(0, call[{rows}], block):
+        rows, at = min(block, call[{rows}] - first), first * width * 4
+        x, center = call[{x}] + at, call[{centers}] + first * 4
+        if g:
+            write_channel_products((x, g + at, center, products), rows, width)
+        else:
+            write_squares((x, center, products), rows, width)
+        multiply(call, products, call[{ones}], call[{sums}] + first * 4, rows)
+
+
+@kernel
+def scaled_rows(call):
+    rows, width, x, g, out = call[{rows}], call[{width}], call[{x}], call[{g}], call[{out}]
+    center, factor, shift = call[{centers}], call[{factors}], call[{bias}]
+    if g:
+        write_channel_slopes((x, g, center, call[{weight}], shift, factor, out), rows, width)
+    else:
+        write_scaled((x, center, factor, shift, out), rows, width)
 
 """

@@ -1,7 +1,7 @@
 """The source of functions that go over arrays once where NumPy makes many passes, with the bits of its calls.
 
 Each takes the address of numbers: convolutions of images, channel by channel, one for each `Field`, `erfc`
-one for each `Operand`, steps of recurrent networks one for each `Step`, layer norms one for each `Norm`, and
+one for each `Operand`, steps of recurrent networks one for each `Step`, norms one for each `Norm`, and
 convolutions by tiles of images two for each `Tile` and one for each `Product`.
 """
 
@@ -33,6 +33,8 @@ class Work(IntEnum):
     NORM_GRADIENT = 6
     LSTM_STEPS = 7
     BY_TILES = 8
+    SUMS_OF_PRODUCTS = 9
+    SCALED_ROWS = 10
 
 
 class Operand(IntEnum):
@@ -144,6 +146,12 @@ def steps(place, size, work):
         return 0
     if work == {Work.NORM_GRADIENT}:
         norm_gradient(carray(pointer(place), {Norm.STEPS + 9}, int64))
+        return 0
+    if work == {Work.SUMS_OF_PRODUCTS}:
+        sums_of_products(carray(pointer(place), {Norm.STEPS + 9}, int64))
+        return 0
+    if work == {Work.SCALED_ROWS}:
+        scaled_rows(carray(pointer(place), {Norm.STEPS + 9}, int64))
         return 0
     if work == {Work.BY_TILES}:
         images = carray(pointer(place), {len(Tile)}, int64)

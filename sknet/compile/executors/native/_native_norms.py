@@ -1,0 +1,157 @@
+"""Native code for norms, with the bits of NumPy's calls."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.compile.executors.native._addresses import loop_of_products, place_of
+from sknet.compile.executors.native._loaded import Runner
+
+__all__ = ["NativeNorms"]
+
+# `Work`, which is not imported before native code is worthwhile
+NORM, NORM_GRADIENT, SUMS_OF_PRODUCTS, SCALED_ROWS = 5, 6, 9, 10
+
+
+class NativeNorms:
+    """What layer norms and batch norms call.
+
+    Parameters
+    ----------
+    runner : Runner
+        Of this process.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def note(self, seconds: float) -> None:
+        """Count time that calls have taken without native code."""
+        self._runner.note(seconds)
+
+    def norm(self, x: Any, w: Any, b: Any, eps: float, block: int, rooms: Any, out: Any) -> bool:
+        """Normalize rows, and scale and shift them.
+
+        Parameters
+        ----------
+        x, out : ndarray of shape (n, d), dtype=float32
+            Rows, and the result.
+        w, b : ndarray of shape (1, d)
+            Factors and summands.
+        eps : float
+            Added to variances.
+        block : int
+            Rows at a time.
+        rooms : sequence of ndarray
+            Temporary arrays: one of as many rows, and four numbers for each.
+
+        Returns
+        -------
+        bool
+            False, with nothing written, if NumPy has to do it.
+        """
+        return self._normalized(NORM, x, (w, b, out, None), eps, (block, block, 0), rooms)
+
+    def norm_gradient(
+        self, g: Any, x: Any, w: Any, eps: float, block: int, group: int, rooms: Any, dx: Any
+    ) -> bool:
+        """Write the gradient of `norm`.
+
+        Parameters
+        ----------
+        g, x, dx : ndarray of shape (n, d)
+            Gradient of the result, operand, and gradient of the operand. The first may have fewer rows: a
+            block, if all blocks are the same.
+        w, eps, block
+            As for `norm`.
+        group : int
+            Rows whose gradients of factors and summands are added: a multiple of `block`.
+        rooms : sequence of ndarray
+            Also these sums, which are overwritten.
+
+        Returns
+        -------
+        bool
+            As for `norm`.
+        """
+        apart = block * g.strides[0] if len(g) == len(x) else 0
+        return self._normalized(NORM_GRADIENT, x, (w, None, dx, g), eps, (block, group, apart), rooms)
+
+    def sums_of_products(self, x: Any, g: Any, centers: Any, block: int, room: Any, sums: Any) -> bool:
+        """Write sums over rows of the products of centered elements and others, or of their squares.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, d), dtype=float32
+            Rows.
+        g : ndarray of shape (n, d) or None
+            What the elements are multiplied by; None for themselves.
+        centers, sums : ndarray of shape (n,)
+            What is subtracted from each row, and the result.
+        block : int
+            Rows at a time.
+        room : ndarray of shape (at least as many, d)
+            Temporary.
+
+        Returns
+        -------
+        bool
+            As for `norm`.
+        """
+        ones = np.ones(x.shape[1], x.dtype)
+        arrays = [x, None, None, None, g], [ones, None, room, centers, None, sums]
+        return self._over_rows(SUMS_OF_PRODUCTS, *arrays, block)
+
+    def scaled_rows(self, x: Any, g: Any, numbers: Any, out: Any) -> bool:
+        """Write rows centered, scaled and shifted, or the gradient of a norm.
+
+        Parameters
+        ----------
+        x, out : ndarray of shape (n, d), dtype=float32
+            Rows, and the result.
+        g : ndarray of shape (n, d) or None
+            For a gradient: that of the norm.
+        numbers : sequence of ndarray of shape (n,)
+            For each row: center, factor and summand. For a gradient: center of x, factor and center of g, and
+            the factor of x.
+
+        Returns
+        -------
+        bool
+            As for `norm`.
+        """
+        center, factor, shift, slope = (*numbers, None)[:4]
+        return self._over_rows(
+            SCALED_ROWS, [x, slope, shift, out, g], [None, None, None, center, factor, None], len(x)
+        )
+
+    def _normalized(
+        self, work: int, x: Any, more: Any, eps: float, blocks: tuple[int, int, int], rooms: Any
+    ) -> bool:
+        (_, width), (block, *groups) = x.shape, blocks
+        products, numbers, *sums = rooms
+        constants = np.ones(width, x.dtype), np.array([width, eps], x.dtype)
+        of_groups = [*sums[0]] if sums else [None, None]
+        rest = [*constants, products, *numbers[:3], *of_groups]
+        return self._over_rows(work, [x, *more], rest, block, groups)
+
+    def _over_rows(self, work: int, first: Any, rest: Any, block: int, groups: Any = (0, 0)) -> bool:
+        """Call the function that has such work; `first` and `rest` are what `Norm` begins with, in order."""
+        x, steps = first[0], self._runner.steps
+        loop, given = loop_of_products(x.dtype), [a for a in (*first, *rest) if a is not None]
+        if steps is None or loop is None or not x.size or x.dtype.char != "f":
+            return False
+        if not all(a.dtype == x.dtype and a.flags.c_contiguous and a.flags.aligned for a in given):
+            return False
+        (rows, width), size = x.shape, x.itemsize
+        rest = [*rest, *[None] * (8 - len(rest))]
+        strides = [0, 0, 0, width * size, *[size] * 5]
+        fields = np.array(
+            [
+                *(*map(place_of, first), rows, width, min(block, rows), *map(place_of, rest), *groups),
+                *(loop.address, loop.data, 0, 0, 0, 1, 0, width, 1, *strides),
+            ],
+            np.int64,
+        )
+        steps(place_of(fields), size, work)
+        return True
