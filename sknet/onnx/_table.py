@@ -16,10 +16,10 @@ _TRAINING = "it occurs in training only, by the statistics of a batch"
 _NO_OPERATOR = "ONNX has no such operator"
 
 NOT_EXPORTED: dict[str, str] = {
-    "batch_norm": _TRAINING,
-    "batch_norm_gradient": _GRADIENT,
     "carry": "it occurs on the tape only",
     "channel_moments": _TRAINING,
+    "channel_norm": _TRAINING,
+    "channel_norm_gradient": _GRADIENT,
     "cholesky": _NO_OPERATOR,
     "conv_weight": _GRADIENT,
     "dropout_mask": "ONNX has other random numbers, and predictions draw none",

@@ -30,7 +30,7 @@ __all__ = ["in_few_passes", "is_in_few_passes"]
 Shape = tuple[int, ...]
 Arrays = list[tuple[Shape, np.dtype[Any]]]
 
-LEAST = 1024  # elements of a sample from which on single operations take longer
+LEAST = 1 << 14  # elements of a sample; for fewer, native steps compute single operations as fast
 SHORTEST = 16  # elements of a row
 CHUNK = 16  # blocks at a time, for NumPy
 
@@ -159,7 +159,7 @@ def _inverse(xp: Namespace, m: Any, eps: float) -> Any:
 def _norm_forward(
     xp: Namespace, x: Any, w: Any, b: Any, m: Any, *, eps: float, out: Any = None, scratch: Any = None
 ) -> Any:
-    check_floating("batch_norm", x)
+    check_floating("channel_norm", x)
     room = (rooms_of(xp, _room_of_norm(x, eps=eps)) if scratch is None else scratch)[1]
     if out is None:
         out = xp.empty(x.shape, dtype=x.dtype)
@@ -291,22 +291,22 @@ def _moments_shape(x: Any) -> tuple[Shape, np.dtype[Any]]:
 
 
 def _norm_shape(x: Any, w: Any, b: Any, m: Any, eps: float) -> tuple[Shape, np.dtype[Any]]:
-    check_floating("batch_norm", x)
+    check_floating("channel_norm", x)
     return x.shape, result_dtype(x, w, b, m)
 
 
 def _gradient_shape(g: Any, x: Any, w: Any, m: Any, eps: float) -> tuple[Shape, np.dtype[Any]]:
-    check_floating("batch_norm_gradient", x)
+    check_floating("channel_norm_gradient", x)
     return (math.prod(x.shape) + 2 * x.shape[1],), result_dtype(g, x, w, m)
 
 
 _moments = Primitive("channel_moments").define(
     forward=_moments_forward, shape=_moments_shape, vjp=SharedRule(_moments_vjp), scratch=_room_of_moments
 )
-_normal = Primitive("batch_norm").define(
+_normal = Primitive("channel_norm").define(
     forward=_norm_forward, shape=_norm_shape, vjp=SharedRule(_norm_vjp), scratch=_room_of_norm
 )
-_gradient = Primitive("batch_norm_gradient").define(
+_gradient = Primitive("channel_norm_gradient").define(
     forward=_gradient_forward,
     shape=_gradient_shape,
     vjp=SharedRule(_gradient_vjp),
@@ -327,7 +327,7 @@ def _many_moments(_: Primitive, operands: Any, mapped: Any, size: int, params: A
     return _moments_in_steps(x, ndim=x.ndim - 1)
 
 
-@batching("batch_norm")
+@batching("channel_norm")
 def _norms(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> Tensor:
     x, w, b = (_stacked(v, m, size) for v, m in zip(operands[:3], mapped, strict=False))
     ndim = x.ndim - 1
@@ -336,7 +336,7 @@ def _norms(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> 
     return out
 
 
-@batching("batch_norm_gradient")
+@batching("channel_norm_gradient")
 def _gradients(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> Tensor:
     g, x, w = (_stacked(v, m, size) for v, m in zip(operands[:3], mapped, strict=False))
     return _gradient_in_steps(g, x, w, ndim=x.ndim - 1, **params)

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion tha
 def test_exceptions_have_a_reason():
     assert {row.op: row.torch for row in ROWS if not callable(row.torch)} == {
         "astype": "a cast",
-        "batch_norm_gradient": "the gradient of batch_norm, compared there",
+        "channel_norm_gradient": "the gradient of channel_norm, compared there",
         "conv_weight": "the gradient of conv2d, compared there",
         "dropout": "a stream of its own",
         "dropout_mask": "a stream of its own",
