@@ -18,7 +18,7 @@ from sknet.engine.step._objective import Strength
 from sknet.engine.step._parts import is_own, nested
 from sknet.engine.step._scheduled import follow_schedules
 from sknet.engine.step._signature import GradientInputs, GradientOutputs, SparseForm
-from sknet.engine.step._update import update_function
+from sknet.engine.step._update import joined, update_function
 from sknet.exceptions import CaptureError
 from sknet.nn import Scope, bindings, run
 from sknet.optim import Optimizer
@@ -216,19 +216,20 @@ def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientO
         strength: Tensor | None = None,
         key: Any = None,
     ) -> GradientOutputs:
-        leaf = flat.detach()
-        leaf.requires_grad = True
-        values = {name: leaf[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
+        values = layout.views(flat.detach())
+        for value in values.values():
+            value.requires_grad = True
         bound = {places[name]: value for name, value in (*values.items(), *untrained.items())}
         scope = Scope(bound, True, model.memory.key if key is None else key, counter)
         output = check_output(model.module, run(model.module, scope, arguments(X)))
         of_penalty = Strength(model.alpha, strength)
         data, penalty = batch_terms(model, output, y, weight, values.values(), of_penalty)
-        [found] = gradients(data if penalty is None else data + penalty, [leaf])
+        found = gradients(data if penalty is None else data + penalty, list(values.values()))
         data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
         changed = {name: scope.updates[places[name]] for name in untrained if places[name] in scope.updates}
         penalty = ops.zeros_like(data) if penalty is None else penalty
-        return GradientOutputs(found, changed, output, data, penalty, of_penalty.divisor)
+        flat_gradient = joined(layout, dict(zip(values, found, strict=True)), flat)
+        return GradientOutputs(flat_gradient, changed, output, data, penalty, of_penalty.divisor)
 
     return evaluate
 

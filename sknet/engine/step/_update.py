@@ -143,9 +143,9 @@ def update_function(
         hypers = {name: {**numbers, **marks} for name, marks in _marks(optimizer, layout, flat.dtype).items()}
         deltas, after = optimizer.rules(gradients, params, own, hypers)
         values = {name: param + deltas[name] for name, param in params.items()}
-        kept = {slot: _joined(layout, after[slot], flat) for slot in optimizer.slots}
-        delta = _joined(layout, deltas, flat) if keep_delta else None
-        return UpdateOutputs(_joined(layout, values, flat), kept, delta)
+        kept = {slot: joined(layout, after[slot], flat) for slot in optimizer.slots}
+        delta = joined(layout, deltas, flat) if keep_delta else None
+        return UpdateOutputs(joined(layout, values, flat), kept, delta)
 
     return update
 
@@ -173,19 +173,23 @@ def _flat_marks(optimizer: Optimizer, layout: Layout, dtype: Any) -> dict[str, A
     return {name: Tensor(array) for name, array in found.items()}
 
 
-def _joined(layout: Layout, values: Mapping[str, Tensor], like: Tensor) -> Tensor:
-    """Join named arrays to a flat one, with zeros in the gaps."""
+def joined(layout: Layout, values: Mapping[str, Tensor], like: Tensor) -> Tensor:
+    """Join named arrays to a flat one of the dtype and device of `like`, with zeros in the gaps."""
     if ALL in values:
         return values[ALL]
     parts, end = [], 0
     for name, part in layout.slices.items():
         if part.start > end:
-            parts.append(ops.zeros_like(like[end : part.start]))
+            parts.append(_zeros(part.start - end, like))
         parts.append(ops.reshape(values[name], (-1,)))
         end = part.stop
     if layout.size > end:
-        parts.append(ops.zeros_like(like[end:]))
+        parts.append(_zeros(layout.size - end, like))
     return ops.concat(parts) if len(parts) > 1 else parts[0]
+
+
+def _zeros(length: int, like: Tensor) -> Tensor:
+    return ops.zeros(length, like.dtype, like.device)
 
 
 def gradient_into(memory: Memory, flat: Any, loss: Tensor) -> Gradient:
