@@ -316,10 +316,17 @@ def names_of(kind: Any) -> tuple[str, ...]:
     RuntimeError
         If the constructor takes ``*args``.
     """
+    code = getattr(inspect.unwrap(kind.__init__, stop=_has_signature), "__code__", None)
+    if code is not None and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return tuple(sorted(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]))
     found = _parameters_of(kind)
     if any(each.kind is each.VAR_POSITIONAL for each in found):
         raise RuntimeError(f"the constructor of {kind.__name__} takes *args: give each parameter a name")
     return tuple(sorted(each.name for each in found))
+
+
+def _has_signature(function: Any) -> bool:
+    return hasattr(function, "__signature__")
 
 
 def _parameters_of(kind: Any) -> list[inspect.Parameter]:

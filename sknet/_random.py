@@ -140,7 +140,7 @@ def twin_of(source: RandomState) -> RandomState:
         return deepcopy(source)
     twin: RandomState | None = getattr(_of_thread, "twin", None)
     if twin is None:  # copying the one that is given takes longer than all else that is done with it
-        twin = _of_thread.twin = RandomState()
+        twin = _of_thread.twin = _seeded(0)
     snapshot = RandomSnapshot(source)
     if place is None or snapshot.has_normal:
         twin.set_state(snapshot.state())
@@ -170,20 +170,17 @@ def place_of_normal() -> int | None:
     """
     if sys.implementation.name != "cpython":
         return None
-    probe = RandomState(1)
-    state: Any = probe.get_state()
-    name, key = state[:2]
-    state = (name, key, *PROBES[0])
-    probe.set_state(state)
-    memory = ctypes.string_at(id(probe), RandomState.__basicsize__)
-    wanted = NORMAL.pack(*PROBES[0][1:])
-    place = memory.find(wanted[8:]) - 8
-    if place < 0:
-        return None
+    probe, place = _seeded(1), -1
+    key: Any = np.arange(KEY, dtype=np.uint32)
     for position, *normal in PROBES:
-        state = (name, key, position, *normal)
+        state: Any = ("MT19937", key, position, *normal)
         probe.set_state(state)
-        found = _read(probe, place)
-        if found != (key.tobytes() + struct.pack("i", position), NORMAL.pack(*normal)):
+        wanted = NORMAL.pack(*normal)
+        if place < 0:
+            memory = ctypes.string_at(id(probe), RandomState.__basicsize__)
+            place = memory.find(wanted[8:]) - 8
+            if place < 0:
+                return None
+        if _read(probe, place) != (key.tobytes() + struct.pack("i", position), wanted):
             return None
     return place

@@ -57,6 +57,9 @@ def sparsetools() -> Any:
 
 
 def issparse(x: Any) -> bool:
-    """Tell whether x is a sparse matrix or array of SciPy: none is unless SciPy has been loaded."""
+    """Tell whether x is a sparse matrix or array of SciPy: none is unless SciPy has been loaded.
+
+    SciPy's own function asks an abstract class, which takes long for every type that it has not seen before.
+    """
     loaded: Any = sys.modules.get("scipy.sparse")
-    return loaded is not None and bool(loaded.issparse(x))
+    return loaded is not None and isinstance(x, (loaded.sparray, loaded.spmatrix))

@@ -20,6 +20,7 @@ from sknet.ops import SparseSlot
 
 __all__ = ["NO_SLOTS", "Writer", "executed", "forward_scratch", "registry"]
 
+NAME = re.compile(r"\w+")
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 NO_SLOTS: Mapping[SparseSlot, SparseSlot] = MappingProxyType({})
 
@@ -266,7 +267,7 @@ class Writer:
         return {**self.called, **self.bound}
 
     def _arguments(self) -> list[str]:
-        used = set(re.findall(r"\w+", "\n".join(self.setup + self.lines)))
+        used = set(NAME.findall("\n".join(self.setup + self.lines)))
         arrays = [name for name in self.names.values() if name in used]
         scratch = [
             f"{self.names[e.output]}_s{i}"
