@@ -2,7 +2,6 @@
 
 import linecache
 import sys
-from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -11,6 +10,17 @@ __all__ = ["line_of", "shown", "user_line"]
 PACKAGE = str(Path(__file__).parents[1])
 
 Line = tuple[str, int]
+
+
+class _Files(dict[str, bool]):
+    """Files by path: whether they are the user's. Dozens of frames are looked up, each without a call."""
+
+    def __missing__(self, path: str) -> bool:
+        found = self[path] = not path.startswith((PACKAGE, "<frozen")) and "site-packages" not in path
+        return found
+
+
+_is_users = _Files()
 
 
 def line_of() -> Line | None:
@@ -31,15 +41,10 @@ def line_of() -> Line | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        if _is_users(path):
+        if _is_users[path]:
             return path, frame.f_lineno
         frame = frame.f_back
     return None
-
-
-@cache
-def _is_users(path: str) -> bool:
-    return not path.startswith((PACKAGE, "<frozen")) and "site-packages" not in path
 
 
 def shown(line: Line | None) -> str:

@@ -38,7 +38,8 @@ OF_ONE = ("_batch", "_company", "best_epoch_", "refit_history_", "temperature_",
 def are_several(estimator: Any) -> bool:
     """Tell whether an estimator is an ensemble."""
     count = getattr(estimator, "n_members", 1)
-    return isinstance(count, Integral) and int(count) > 1  # anything else is an invalid parameter
+    is_number = type(count) is int or isinstance(count, Integral)  # asking the abstract class takes long
+    return is_number and int(count) > 1  # anything else is an invalid parameter
 
 
 def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral
-from operator import is_
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -146,7 +147,7 @@ class Recipe:
         return {**self.architecture.parameters(), **own, **more}
 
 
-_known: dict[type, tuple[list[Any], Recipe]] = {}  # the last parameters of each class, if all are plain
+_known: dict[type, tuple[tuple[Any, ...], Recipe]] = {}  # the last parameters of each class, if all are plain
 
 
 def recipe_of(estimator: Any) -> Recipe:
@@ -168,8 +169,8 @@ def recipe_of(estimator: Any) -> Recipe:
     InvalidParameterError
         For parameters that are not valid.
     """
-    kind = type(estimator)
-    values = [getattr(estimator, name) for name in estimator._get_param_names()]
+    kind: Any = type(estimator)
+    values = _reader(kind)(estimator)
     before, recipe = _known.get(kind, ((), None))
     if recipe is not None and len(before) == len(values) and all(map(is_, before, values)):
         return _twin(recipe, loss=_twin(recipe.loss), optimizer=_twin(recipe.optimizer))
@@ -180,6 +181,12 @@ def recipe_of(estimator: Any) -> Recipe:
     if is_own and all(map(is_plain, (*values, *inside))):
         _known[kind] = values, _twin(found, loss=_twin(found.loss), optimizer=_twin(found.optimizer))
     return found
+
+
+@cache
+def _reader(kind: Any) -> "attrgetter[tuple[Any, ...]]":
+    """Return what reads all parameters of an estimator of a class."""
+    return attrgetter(*kind._get_param_names())
 
 
 def _twin(this: T, **changes: Any) -> T:
