@@ -10,7 +10,9 @@ Tree = Any
 
 def leaves(tree: Tree) -> list[Any]:
     """Return the leaves from left to right; dicts in their own order, None is an empty tree."""
-    return [leaf for _, leaf in _walk(tree, "")]
+    found: list[Any] = []
+    _gather(tree, found)
+    return found
 
 
 def paths(tree: Tree) -> list[str]:
@@ -25,15 +27,11 @@ def named_leaves(tree: Tree) -> list[tuple[str, Any]]:
 
 def map_leaves(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     """Apply `function` to every leaf (and the leaves of `others` at the same place)."""
-    here = list(_walk(tree, ""))
-    columns = [[leaf for _, leaf in here]]
     for other in others:
-        there = list(_walk(other, ""))
-        expected, got = [path for path, _ in here], [path for path, _ in there]
+        expected, got = paths(tree), paths(other)
         if expected != got:
             raise ValueError(f"trees of different structure: expected leaves at {expected}, got {got}")
-        columns.append([leaf for _, leaf in there])
-    return rebuild(tree, iter([function(*row) for row in zip(*columns, strict=True)]))
+    return rebuild(tree, iter(list(map(function, *map(leaves, (tree, *others))))))
 
 
 def rebuild(tree: Tree, values: Iterator[Any]) -> Tree:
@@ -47,6 +45,18 @@ def rebuild(tree: Tree, values: Iterator[Any]) -> Tree:
     if isinstance(tree, (list, tuple)):
         return type(tree)(rebuild(child, values) for child in tree)
     return next(values)
+
+
+def _gather(tree: Tree, found: list[Any]) -> None:
+    """Append the leaves of a tree to a list."""
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, (list, tuple)):
+        if tree is not None:
+            found.append(tree)
+        return
+    for child in tree:
+        _gather(child, found)
 
 
 def _walk(tree: Tree, prefix: str) -> Iterator[tuple[str, Any]]:

@@ -202,5 +202,6 @@ def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[
         if unsafe or (i in pairs and (output in outputs[:i] or output in graph.constants)):
             copies.append(Equation(own.copy, (output,), {}))
             outputs[i] = copies[-1].output
-    graph = graph.replaced(equations=[*graph.equations, *copies], outputs=outputs).verify()
+    if copies:
+        graph = graph.replaced(equations=[*graph.equations, *copies], outputs=outputs).verify()
     return graph, {outputs[i]: donor for i, donor in pairs.items()}

@@ -49,13 +49,17 @@ def like(ufunc: np.ufunc | SpecialFunction, name: str, *constants: Any) -> Shape
     `constants` are operands that the operation adds to those it is given, as in ``maximum(x, 0)``.
     """
 
+    known: dict[tuple[Any, ...], Any] = {}  # NumPy takes as long as all else
+
     def rule(*operands: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        kinds = [_kind(x) for x in (*operands, *constants)]
-        try:
-            dtype = ufunc.resolve_dtypes((*kinds, None))[-1]
-        except TypeError:
-            shown = " and ".join(str(getattr(x, "dtype", x)) for x in operands)
-            raise DtypeError(f"{name}: not defined for {shown}: use .astype") from None
+        kinds = tuple([_kind(x) for x in (*operands, *constants)])
+        dtype = known.get(kinds)
+        if dtype is None:
+            try:
+                dtype = known[kinds] = ufunc.resolve_dtypes((*kinds, None))[-1]
+            except TypeError:
+                shown = " and ".join(str(getattr(x, "dtype", x)) for x in operands)
+                raise DtypeError(f"{name}: not defined for {shown}: use .astype") from None
         return broadcast(name, *operands), dtype
 
     return rule

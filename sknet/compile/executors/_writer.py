@@ -128,6 +128,16 @@ class Writer:
             self.bound[name] = array
         return name
 
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> str:
+        """Return the name of a constant array of zeros, as `constant` does, without reading it."""
+        key = ("zeros", shape, dtype)
+        name = self._constants.get(key)
+        if name is None:
+            name = self._constants[key] = f"c{len(self._constants)}"
+            self.bound[name] = np.zeros(shape, dtype)
+            self.bound[name].flags.writeable = False
+        return name
+
     def number(self, x: Operand) -> str:
         """Return the text of a number: a literal, or the name of an array of shape ()."""
         if type(x) is Variable:

@@ -117,8 +117,8 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
 def _relu(w: Writer, equation: Equation) -> None:
     [x], out = equation.operands, equation.output
     # NumPy's maximum is vectorized for two arrays, but not for an array and a number.
-    whole = np.zeros(x.shape if x.size <= WIDE else (), x.dtype)
-    zero = w.block_constant(0, x) if w.is_dividing else w.constant(whole)
+    shape = x.shape if x.size <= WIDE else ()
+    zero = w.block_constant(0, x) if w.is_dividing else w.zeros(shape, x.dtype)
     w.line(f"{w.function(np.maximum, 'maximum')}({w.name(x)}, {zero}, out={w.name(out)})")
 
 
