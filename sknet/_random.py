@@ -1,6 +1,7 @@
 """Random states, as scikit-learn reads them, and snapshots of them."""
 
 import ctypes
+import itertools
 import struct
 import sys
 import threading
@@ -153,6 +154,8 @@ def twin_of(source: RandomState) -> RandomState:
 
 KEY = 624  # words of the Mersenne Twister; an int, the position among them, follows in memory
 NORMAL = struct.Struct("i4xd")  # whether a normal number is left over, and which: two are drawn at a time
+FEW = 6  # uses: two fits of a network
+_uses = itertools.count()
 PROBES = ((7, 1, 0.8125), (0, 0, 0.0), (624, 1, -3.5))  # positions and numbers left over
 
 
@@ -162,9 +165,17 @@ def _read(source: RandomState, place: int) -> tuple[bytes, bytes]:
     return words, ctypes.string_at(id(source) + place, NORMAL.size)
 
 
-@cache
 def place_of_normal() -> int | None:
     """Return where in a RandomState the normal number is; None if memory cannot be read like this.
+
+    The first uses in a process do without: finding it takes as long as some of them.
+    """
+    return None if next(_uses) < FEW else _found_place()
+
+
+@cache
+def _found_place() -> int | None:
+    """Find where in a RandomState the normal number is.
 
     Where NumPy keeps the numbers is no part of its interface: it is found, and compared with some states.
     """

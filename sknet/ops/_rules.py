@@ -48,7 +48,6 @@ def like(ufunc: np.ufunc | SpecialFunction, name: str, *constants: Any) -> Shape
 
     `constants` are operands that the operation adds to those it is given, as in ``maximum(x, 0)``.
     """
-
     known: dict[tuple[Any, ...], Any] = {}  # NumPy takes as long as all else
 
     def rule(*operands: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:

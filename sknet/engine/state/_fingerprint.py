@@ -123,6 +123,9 @@ class Fingerprint:
             if isinstance(value, kinds):
                 watch(self, value, seen)
                 return
+        if hasattr(value, "keys") and isinstance(value, Mapping):  # asking an abstract class takes long
+            self._watch_all(partial(_of_mapping, value), seen)
+            return
         self._watch_object(value, seen)
 
     def _watch_dict(self, value: dict[Any, Any], seen: dict[int, Any]) -> None:
@@ -273,7 +276,6 @@ WATCHED: tuple[tuple[Any, Callable[[Fingerprint, Any, dict[int, Any]], None]], .
     (Tensor, Fingerprint._watch_tensor),
     (dict, Fingerprint._watch_dict),
     ((tuple, frozenset), Fingerprint._watch_items),
-    (Mapping, _reading(_of_mapping)),
     ((list, set, deque), _reading(iter)),
     (types.FunctionType, Fingerprint._watch_function),
     (types.MethodType, Fingerprint._watch_method),

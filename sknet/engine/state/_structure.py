@@ -138,7 +138,7 @@ def _of_object(value: Any, seen: dict[int, int]) -> Hashable:
         return kind, number
     seen[id(value)] = len(seen)
     state = getattr(value, "__dict__", {})
-    left_out = "lr" if isinstance(value, Optimizer) else None  # the host computes learning rates
+    left_out = "lr" if Optimizer in kind.__mro__ else None  # the host computes learning rates
     attributes = [(name, _of(item, seen)) for name, item in state.items() if name != left_out]
     slots = [(name, _of(getattr(value, name, None), seen)) for name in _slots(cast(Hashable, kind))]
     return kind, tuple(attributes), tuple(slots)
