@@ -178,6 +178,9 @@ class EarlyStopping(Callback):
     def _decided(self, model: Any, plateau: Plateau, exhausted: bool) -> Answer:
         """Lower the learning rate if its schedule asks for it; return whether the fit ends."""
         optimizer, progress = model.optimizer, model.progress
+        if not (exhausted or plateau.waited):  # nothing is due, whatever the schedules are
+            self._reductions = progress.reductions
+            return None
         schedules = optimizer.schedules if optimizer.goes_in_steps else []
         own = min([s.patience for s in schedules if s.patience is not None], default=None)
         due = exhausted if own is None else plateau.waited > own
