@@ -5,14 +5,16 @@ whole products of their own do not, and all that lies between two products is sh
 """
 
 import os
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 from sknet._blas import are_shared, blas_threads, free_threads
+from sknet._cores import Cores
 from sknet._locks import Lock
 
 __all__ = ["in_threads"]
@@ -28,13 +30,18 @@ class _Pool:
         self.begin_anew()
 
     def begin_anew(self) -> None:
+        self.numbers: list[int] = []  # the system's, of threads
+        self.placing = threading.Lock()  # held by the call that decides where they run
         self._threads: ThreadPoolExecutor | None = None
 
     def get(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(os.cpu_count(), "sknet")
+                self._threads = ThreadPoolExecutor(os.cpu_count(), "sknet", self._note)
             return self._threads
+
+    def _note(self) -> None:
+        self.numbers.append(threading.get_native_id())
 
 
 _pool = _Pool()
@@ -74,17 +81,37 @@ def in_threads(work: Callable[[int, Room], None], count: int, rooms: Sequence[Ro
     n_threads = min(free_threads(), count, len(rooms))
     todo = deque(range(count))
     others = [_Helper(work, todo, room) for room in rooms[1:n_threads]]
-    with blas_threads(1 if are_shared() else None):
+    with blas_threads(1 if are_shared() else None), _cores_of(len(others)) as cores:
         try:
+            cores.divide()
             for each in others:
                 each.begin()
+            cores.stay()
             _take(work, todo, rooms[0])
         finally:
             todo.clear()
-            _wait_for(others)
+            try:
+                cores.end()
+            finally:
+                _wait_for(others)
     for each in others:
         if each.error is not None:
             raise each.error
+
+
+@contextmanager
+def _cores_of(n_others: int) -> Iterator[Cores]:
+    """Return a context whose value places threads, those of the first call if there are several at a time."""
+    placing = _pool.placing
+    if not n_others or not placing.acquire(blocking=False):
+        yield Cores([])
+        return
+    cores = Cores(_pool.numbers[:])
+    try:
+        yield cores
+    finally:
+        cores.end()  # if Ctrl-C has cut the first off
+        placing.release()
 
 
 def _take(work: Callable[[int, Room], None], todo: deque[int], room: Room) -> None:

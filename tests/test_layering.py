@@ -13,6 +13,7 @@ LAYERS = [
     {
         "_available",
         "_config",
+        "_cores",
         "_locks",
         "_frames",
         "_indexing",
