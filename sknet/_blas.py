@@ -15,7 +15,20 @@ from threadpoolctl import ThreadpoolController  # scikit-learn depends on it
 
 from sknet._locks import Lock
 
-__all__ = ["BlasThreads", "Threads", "are_shared", "blas_threads", "free_threads", "libraries"]
+__all__ = [
+    "SMALL",
+    "BlasThreads",
+    "Threads",
+    "are_shared",
+    "blas_threads",
+    "free_threads",
+    "libraries",
+    "small_limit",
+]
+
+# OpenBLAS's names of processors for which it has kernels for small matrices, which run in one thread.
+WITH_SMALL_KERNELS = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids"})
+SMALL = 10**6  # the most multiplications that they are used for
 
 
 @cache
@@ -25,6 +38,13 @@ def libraries() -> Any:
     Looking takes milliseconds, as long as a short fit; NumPy's BLAS is loaded from the start.
     """
     return ThreadpoolController()
+
+
+@cache
+def small_limit() -> int:
+    """Return up to how many multiplications BLAS uses kernels for small matrices; 0 if it has none."""
+    names = {library.get("architecture") for library in libraries().info()}
+    return SMALL if names & WITH_SMALL_KERNELS else 0
 
 
 class Threads(NamedTuple):

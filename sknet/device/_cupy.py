@@ -84,6 +84,10 @@ def _never_native() -> bool:
     return False
 
 
+def _no_small_products() -> int:
+    return 0
+
+
 def _no_native_passes() -> None:
     """Do nothing: native code is for the host."""
 
@@ -121,6 +125,7 @@ def array_functions(cupy: Any, special: Any, matmul: Callable[..., Any]) -> Name
     functions["matmul"] = matmul
     own = {"add_rows_at": partial(_add_rows_at, cupy), "check_indices": _check_nothing, "linalg": linalg}
     own |= {"native_passes": _no_native_passes, "may_be_native": _never_native, "in_threads": _one_by_one}
+    own |= {"small_products": _no_small_products}
     return cast(Namespace, SimpleNamespace(**functions | own))
 
 

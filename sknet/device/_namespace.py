@@ -37,7 +37,8 @@ class Namespace(Protocol):
     whose numbers may repeat; ``expit`` and `xlogy` are SciPy's. ``native_passes`` returns native code for
     what NumPy makes in many passes, or None, and ``may_be_native`` tells whether there ever is any.
     ``in_threads(work, count, rooms)`` calls ``work(i, room)`` for each i below count, on the host several at
-    a time, each with one of the rooms.
+    a time, each with one of the rooms. ``small_products`` returns up to how many multiplications a product
+    takes no copies of its factors.
 
     Examples
     --------
@@ -94,6 +95,7 @@ class Namespace(Protocol):
     ones_like: Function
     partition: Function
     searchsorted: Function
+    small_products: Function
     sort: Function
     sqrt: Function
     squeeze: Function

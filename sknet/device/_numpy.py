@@ -45,6 +45,13 @@ def _in_threads(work: Callable[[int, Any], None], count: int, rooms: Any) -> Non
     in_threads(work, count, rooms)
 
 
+def _small_products() -> int:
+    """Return up to how many multiplications BLAS uses kernels for small matrices; 0 if it has none."""
+    from sknet._blas import small_limit
+
+    return small_limit()
+
+
 # By the letter of a signed integer dtype: the unsigned dtype, and how many values are not negative.
 UNSIGNED = {c: (np.dtype(c.upper()), 1 << 8 * np.dtype(c).itemsize - 1) for c in "bhilq"}
 
@@ -117,6 +124,7 @@ class NumpyBackend(Backend):
         own: dict[str, Any] = {"where": where, "expit": expit, "add_rows_at": _add_rows_at}
         own |= {"check_indices": check_indices, "in_threads": _in_threads}
         own |= {"native_passes": _native_passes, "may_be_native": _may_be_native}
+        own |= {"small_products": _small_products}
         self.xp = cast(Namespace, _Functions(**functions | reductions | own))
 
     def device_of(self, array: Any) -> Device:

@@ -41,6 +41,12 @@ def _recurrence(operands: list[Any], result: Shadow) -> int:
     return int(2 * operands[0].size * operands[1].shape[0])
 
 
+def _recurrence_alone(operands: list[Any], result: Shadow) -> int:
+    """The products with inputs and states."""
+    (rows, steps, features), (size, columns) = operands[0].shape, operands[2].shape
+    return int(2 * rows * steps * (features + size) * columns)
+
+
 def _nothing(operands: list[Any], result: Shadow) -> int:
     return 0
 
@@ -60,6 +66,7 @@ FLOPS: dict[str, Callable[[list[Any], Shadow], int]] = {
     "conv_image": _convolution_back,
     "conv_weight": _convolution_weight,
     "matmul": _product,
+    "recurrence_outputs": _recurrence_alone,
     "recurrence_tape": _recurrence,
     **dict.fromkeys(MOVES, _nothing),
 }

@@ -142,10 +142,30 @@ def _recurrence(
     w: Writer, equation: Equation, z: Value, weight: Value, bias: Value, state: Value, lengths: Any,
     tape: Value, *, cell: str, reverse: bool,
 ) -> Value:  # fmt: skip
-    rows, steps, columns = z.shape
+    """The input's share is computed already, so the input weights are an identity."""
+    identity = np.eye(z.known(2))[_permutation(cell, weight.known(0))]
+    weight_ih = w.constant(identity[np.newaxis], weight.dtype)
+    return _sequences(w, equation, z, weight_ih, weight, bias, state, lengths, cell, reverse)
+
+
+@row("recurrence_outputs")
+def _recurrence_outputs(
+    w: Writer, equation: Equation, x: Value, weight_ih: Value, weight: Value, bias: Value, state: Value,
+    lengths: Any, *, cell: str, reverse: bool,
+) -> Value:  # fmt: skip
+    taken = w.constant(_permutation(cell, weight.known(0)), np.int64)
+    given = _gates_first(w, weight_ih, taken)
+    return _sequences(w, equation, x, given, weight, bias, state, lengths, cell, reverse)
+
+
+def _sequences(
+    w: Writer, equation: Equation, x: Value, weight_ih: Value, weight: Value, bias: Value, state: Value,
+    lengths: Any, cell: str, reverse: bool,
+) -> Value:  # fmt: skip
+    rows, steps, _ = x.shape
     size = weight.known(0)
-    weight_ih, weight_hh, both = _weights(w, cell, columns, size, weight, bias)
-    x = w.transposed(z, [1, 0, 2])
+    recurrent, both = _weights(w, cell, size, weight, bias)
+    x = w.transposed(x, [1, 0, 2])
     counts = None if not isinstance(lengths, Value) else w.cast(lengths, np.int32)
     h = _state(w, state, 0, rows, size)
     more = [_state(w, state, 1, rows, size)] if cell == "lstm" else []
@@ -156,7 +176,7 @@ def _recurrence(
         attributes["activations"] = ["Relu"]
     outputs = [(None, (steps, 1, rows, size)), *[(None, (1, rows, size))] * (1 + len(more))]
     found, last, *cells = w.add_several(
-        OPERATORS[cell], (x, weight_ih, weight_hh, both, counts, h, *more), outputs, **attributes
+        OPERATORS[cell], (x, weight_ih, recurrent, both, counts, h, *more), outputs, **attributes
     )
     output = w.reshaped(w.transposed(found, [2, 0, 1, 3]), (rows, steps, size))
     if counts is not None:
@@ -167,25 +187,30 @@ def _recurrence(
     return output
 
 
-def _weights(
-    w: Writer, cell: str, columns: Any, size: int, weight: Value, bias: Value
-) -> tuple[Value, Value, Value]:
-    """Return input weights (the input's share is computed already), recurrent weights and both biases."""
-    order = GATES[cell]
-    permuted = np.concatenate([np.arange(k * size, (k + 1) * size) for k in order])
-    identity = np.eye(int(columns))[permuted][None]
-    taken = w.constant(permuted, np.int64)
+def _permutation(cell: str, size: int) -> Any:
+    """Return the columns in the order of ONNX's gates."""
+    return np.concatenate([np.arange(k * size, (k + 1) * size) for k in GATES[cell]])
+
+
+def _gates_first(w: Writer, weight: Value, taken: Value) -> Value:
+    """Return weights as ONNX has them, with a row for each column."""
     across = w.add("Gather", w.transposed(weight, [1, 0]), taken, axis=0)
-    recurrent = w.reshaped(across, (1, *across.shape))
+    return w.reshaped(across, (1, *across.shape))
+
+
+def _weights(w: Writer, cell: str, size: int, weight: Value, bias: Value) -> tuple[Value, Value]:
+    """Return recurrent weights and both biases."""
+    columns = len(GATES[cell]) * size
+    taken = w.constant(_permutation(cell, size), np.int64)
     if cell == "gru":  # the bias of the new state's product stands apart, at the end
         first, apart = sliced(w, bias, 0, 0, 3 * size), sliced(w, bias, 0, 3 * size, 4 * size)
         zeros = w.constant(np.zeros(2 * size), bias.dtype)
         parts = [w.add("Gather", first, taken, shape=(3 * size,), axis=0), zeros, apart]
     else:
-        zeros = w.constant(np.zeros(int(columns)), bias.dtype)
+        zeros = w.constant(np.zeros(columns), bias.dtype)
         parts = [w.add("Gather", bias, taken, axis=0), zeros]
-    both = w.add("Concat", *parts, shape=(2 * int(columns),), axis=0)
-    return w.constant(identity, weight.dtype), recurrent, w.reshaped(both, (1, *both.shape))
+    both = w.add("Concat", *parts, shape=(2 * columns,), axis=0)
+    return _gates_first(w, weight, taken), w.reshaped(both, (1, *both.shape))
 
 
 def _state(w: Writer, state: Value, number: int, rows: Any, size: int) -> Value:

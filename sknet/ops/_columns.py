@@ -6,7 +6,6 @@ time, so that the columns stay in the cache; if there are many, several threads 
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sknet.device import Namespace
@@ -100,7 +99,7 @@ class Columns(NamedTuple):
 
         def convolve(share: int, rooms: Any) -> None:
             padded, columns, filters = rooms
-            for samples in self._parts(share):
+            for samples in self.shares.parts(share):
                 part = out[samples]
                 self._multiply_into(xp, kernels, self._columns(x[samples], padded, columns), filters, part)
                 if bias is not None:
@@ -115,7 +114,7 @@ class Columns(NamedTuple):
 
         def spread(share: int, rooms: Any) -> None:
             padded, columns, filters = rooms
-            for samples in self._parts(share):
+            for samples in self.shares.parts(share):
                 part = out[samples]
                 n = len(part)
                 xp.matmul(kernels, self._spread(g[samples], filters), out=self._matrix(columns, n))
@@ -135,7 +134,7 @@ class Columns(NamedTuple):
         def add(share: int, rooms: Any) -> None:
             padded, columns, filters = rooms
             total = xp.zeros((self.groups, self.depth, self.filters // self.groups), dtype=x.dtype)
-            for samples in self._parts(share):
+            for samples in self.shares.parts(share):
                 matrix = self._columns(x[samples], padded, columns)
                 images = self._spread(g[samples], filters)
                 # Columns first: it is a sixth faster than the transposed product.
@@ -156,12 +155,6 @@ class Columns(NamedTuple):
             work(0, rooms[0])
         else:
             xp.in_threads(work, self.shares.n_shares, rooms)
-
-    def _parts(self, share: int) -> Iterator[slice]:
-        """Yield the samples that are computed at a time."""
-        samples, part = self.shares.samples(share), self.shares.part
-        for start in range(samples.start, min(samples.stop, self.n_samples), part):
-            yield slice(start, min(start + part, samples.stop))
 
     # -- matrices -----------------------------------------------------------------------------
 

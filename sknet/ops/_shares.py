@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["Shares"]
@@ -56,3 +56,9 @@ class Shares(NamedTuple):
         n_parts = math.ceil(self.n_samples / self.part)
         first, last = (n_parts * k // self.n_shares for k in (share, share + 1))
         return slice(first * self.part, min(last * self.part, self.n_samples))
+
+    def parts(self, share: int) -> Iterator[slice]:
+        """Yield the samples of a share that are computed at a time."""
+        samples = self.samples(share)
+        for start in range(samples.start, min(samples.stop, self.n_samples), self.part):
+            yield slice(start, min(start + self.part, samples.stop))

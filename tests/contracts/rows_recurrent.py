@@ -138,11 +138,30 @@ def tape_reference(z, w, b, state):
     return reference(rnn_step, 1)(z, identity, w, b, state[0])[: N * STEPS * SIZE]
 
 
+def outputs_reference(x, w_ih, w, b, state):
+    """Return only the outputs of the plain cell."""
+    shape = (*x.shape[:2], len(w))
+    return reference(rnn_step, 1)(x, w_ih, w, b, state[0])[: np.prod(shape)].reshape(shape)
+
+
+def with_tape(z, w, b, state):
+    """Return the outputs of the plain cell on its own tape."""
+    operands = (*map(as_tensor, (z, w, b, state)), STEPS)
+    params = {"cell": "tanh", "reverse": False}
+    return bind(
+        PRIMITIVES["recurrence"], (*operands, bind(PRIMITIVES["recurrence_tape"], operands, params)), params
+    )
+
+
+def with_tape_reference(z, w, b, state):
+    return outputs_reference(z, np.eye(len(w), dtype=z.dtype), w, b, state)
+
+
 def gradient(g, z, w, b, state):
     """Return the record's result for the plain cell, on its own tape."""
     operands = (*map(as_tensor, (z, w, b, state)), STEPS)
     params = {"cell": "tanh", "reverse": False}
-    tape = bind(PRIMITIVES["recurrence_tape"], operands, params | {"kept": True})
+    tape = bind(PRIMITIVES["recurrence_tape"], operands, params)
     return bind(PRIMITIVES["recurrence_gradient"], (as_tensor(g), *operands, tape), params)
 
 
@@ -174,7 +193,6 @@ ROWS = [
         "lstm",
         reference(lstm_step, 2),
         cases(4, 4, 2),
-        "recurrence",
         integers=False,
         call=call("lstm", 2),
         torch=oracle("LSTM", 2),
@@ -188,13 +206,32 @@ ROWS = [
         torch=oracle("GRU", 1),
     ),
     Row(
+        "recurrence",
+        with_tape_reference,
+        [Case(operands_of_records(1, 1, 1))],
+        "recurrence",
+        integers=False,
+        call=with_tape,
+        torch="the recurrent networks, compared there",
+    ),
+    Row(
+        "recurrence_outputs",
+        outputs_reference,
+        [Case((real(N, STEPS, FEATURES), real(FEATURES, SIZE), *operands_of_records(1, 1, 1)[1:]))],
+        "recurrence_outputs",
+        order=0,
+        integers=False,
+        call=record("recurrence_outputs", cell="tanh", reverse=False),
+        torch="what the recurrent networks give without gradients, compared there",
+    ),
+    Row(
         "recurrence_tape",
         tape_reference,
         [Case(operands_of_records(1, 1, 1))],
         "recurrence_tape",
         order=0,
         integers=False,
-        call=record("recurrence_tape", cell="tanh", reverse=False, kept=True),
+        call=record("recurrence_tape", cell="tanh", reverse=False),
         torch="what the recurrent networks keep, compared there",
     ),
     Row(

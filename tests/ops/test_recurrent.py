@@ -4,12 +4,16 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
+import sknet._threads
 from sknet import Tensor, config_context, ops
 from sknet.autograd import grad
-from sknet.compile.executors.native import pass_runner
+from sknet.compile import compile
+from sknet.compile.executors.native import has_numba, pass_runner
 from sknet.core import PRIMITIVES, Primitive, gradients, no_grad
 from sknet.exceptions import DtypeError, ShapeError
+from tests.contracts.rows_recurrent import lstm_step, reference
 
 CELLS = {"rnn": (1, 1), "lstm": (4, 4), "gru": (3, 4)}
 EACH = pytest.mark.parametrize("cell", CELLS)
@@ -184,3 +188,75 @@ def test_native_code_leaves_the_same_bits(sizes, lengths, reverse, dtype):
     assert pass_runner().steps is not None
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+# Sizes of which several threads take shares: rows that do not divide, one step, and parts of a share.
+SHARED = [(64, 20, 96, 128), (70, 40, 64, 128), (300, 7, 80, 96), (4096, 1, 64, 64)]
+
+
+def shared(sizes, dtype):
+    """Return the operands, with a state, scaled so that outputs differ from step to step."""
+    (n, *_, size), rng = sizes, np.random.default_rng(1)
+    _, [x, *weights, bias] = setup("lstm", *sizes)
+    states = [rng.normal(size=(n, size)) for _ in range(2)]
+    given = x, *[w / np.sqrt(len(w)) for w in weights], bias, *states
+    return [a.astype(dtype) for a in given]
+
+
+@no_grad()
+def run_alone(operands, reverse=False):
+    *given, h, c = operands
+    output, states = ops.lstm(*given, (h, c), reverse=reverse)
+    return [x.numpy() for x in (output, *states)]
+
+
+@pytest.mark.parametrize("sizes", SHARED, ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_shares_of_rows_are_the_whole(sizes, reverse, dtype):
+    operands = shared(sizes, dtype)
+    found = run_alone(operands, reverse)
+    tensors = [Tensor(x, requires_grad=True) for x in operands]
+    output, (h, c) = ops.lstm(*tensors[:4], tuple(tensors[4:]), reverse=reverse)  # in one piece
+    precise = [x[:3].astype("float64") for x in operands[:1] + operands[4:]]
+    weights = [x.astype("float64") for x in operands[1:4]]
+    expected = reference(lstm_step, 2)(precise[0], *weights, *precise[1:], reverse=reverse)
+    first = np.concatenate([x[:3].ravel() for x in found])
+    tolerance = 3e-6 if dtype == "float32" else 1e-13
+    np.testing.assert_allclose(first, expected, rtol=0, atol=tolerance)
+    for ours, whole in zip(found, (output, h, c), strict=True):
+        np.testing.assert_allclose(ours, whole.numpy(), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("sizes", SHARED, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bits_do_not_depend_on_threads_or_native_code(sizes, dtype):
+    operands = shared(sizes, dtype)
+    with threadpool_limits(1, "blas"):
+        expected = run_alone(operands)
+        program = compile(lambda *given: ops.lstm(*given[:4], given[4:])[0], operands)
+        np.testing.assert_array_equal(program(*operands), expected[0])
+    for native in ("never", "always"):
+        with threadpool_limits(2, "blas"), config_context(native=native):
+            for ours, theirs in zip(run_alone(operands), expected, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+            np.testing.assert_array_equal(program(*operands), expected[0])
+
+
+def test_several_threads_take_shares_where_there_is_enough_to_do(monkeypatch):
+    callers, threads = [], sknet._threads.in_threads
+
+    def noted(work, count, rooms):
+        callers.append(count)
+        threads(work, count, rooms)
+
+    monkeypatch.setattr("sknet._threads.in_threads", noted)
+    for sizes in SHARED:
+        run_alone(shared(sizes, "float32"))
+    assert len(callers) == len(SHARED) * has_numba()
+    run_alone(shared((4, 100, 128, 128), "float32"))
+    run_alone(shared((64, 1, 128, 128), "float32"))
+    with no_grad():
+        run, operands = setup("lstm", *SHARED[0])
+        run(*operands, lengths=[7] * SHARED[0][0])
+    assert len(callers) == len(SHARED) * has_numba()

@@ -1,21 +1,8 @@
 """Matrix products: into how many parts they are split."""
 
-from functools import cache
+from sknet._blas import SMALL, small_limit
 
-from threadpoolctl import threadpool_info  # scikit-learn depends on it
-
-__all__ = ["parts_here", "parts_of", "small_limit"]
-
-# OpenBLAS's names of processors for which it has kernels for small matrices, which run in one thread.
-WITH_SMALL_KERNELS = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids"})
-SMALL = 10**6  # the most multiplications that they are used for
-
-
-@cache
-def small_limit() -> int:
-    """Return up to how many multiplications BLAS uses kernels for small matrices; 0 if it has none."""
-    names = {library.get("architecture") for library in threadpool_info()}
-    return SMALL if names & WITH_SMALL_KERNELS else 0
+__all__ = ["parts_here", "parts_of"]
 
 
 def parts_of(rows: int, per_row: int, limit: int) -> int:

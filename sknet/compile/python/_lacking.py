@@ -70,6 +70,22 @@ def in_threads(work, count, rooms):
         work(i, rooms[0])
 ''',
     ),
+    "may_be_native": (
+        (),
+        '''
+def may_be_native():
+    """Return False: there is no native code."""
+    return False
+''',
+    ),
+    "small_products": (
+        (),
+        '''
+def small_products():
+    """Return 0: products of small matrices are as others."""
+    return 0
+''',
+    ),
     "native_passes": (
         (),
         '''

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sknet.compile.executors._products import SMALL, parts_of, small_limit
+from sknet._blas import SMALL, small_limit
+from sknet.compile.executors._products import parts_of
 
 
 @pytest.mark.parametrize("rows", [1, 64, 97, 99, 200, 256])

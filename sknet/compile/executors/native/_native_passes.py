@@ -139,8 +139,8 @@ class NativePasses(NativeNorms):
         ----------
         z : ndarray of shape (n, steps, 4 * size)
             What the inputs add to the gates.
-        w : ndarray of shape (size, 4 * size)
-            The recurrent weights.
+        w : ndarray of shape (size, 4 * size) or (slabs, size, 4 * size / slabs)
+            The recurrent weights, as a whole or cut into columns, which are multiplied one after the other.
         b : ndarray of shape (4 * size,)
             The bias.
         first : ndarray of shape (n, size)
@@ -161,6 +161,8 @@ class NativePasses(NativeNorms):
         loop, size = loop_of_products(w.dtype), z.itemsize
         steps, (rows, width) = self._runner.steps, first.shape
         tanh = _loop(np.tanh, z.dtype)
+        slabs = w if w.ndim == 3 else w[np.newaxis]
+        length = slabs.shape[2]
         plain = w, b, first, gates, cells, hidden, product
         if steps is None or tanh is None or loop is None or z.dtype.char not in "fd" or not first.size:
             return False
@@ -177,8 +179,8 @@ class NativePasses(NativeNorms):
                 *(tanh.address, tanh.data, 0, 0, 0, size, size),
                 *(z.shape[1], sign * z_step, len(gates), len(cells), first.ctypes.data, w.ctypes.data),
                 *(outputs[:, at].ctypes.data, row, sign * step, loop.address, loop.data, 0, 0, 0),
-                *(1, rows, width, 4 * width, 0, 0, 0),
-                *(width * size, size, 4 * width * size, size, 4 * width * size, size),
+                *(len(slabs), rows, width, length, 0, slabs.strides[0], length * size),
+                *(width * size, size, length * size, size, 4 * width * size, size),
             ],
             np.int64,
         )
