@@ -9,13 +9,14 @@ from sknet._config import native_setting
 from sknet.compile.executors.native._addresses import Loop, loop_of, loop_of_products, place_of
 from sknet.compile.executors.native._loaded import UnsupportedError, pass_runner
 from sknet.compile.executors.native._native_norms import NativeNorms
+from sknet.compile.executors.native._native_tiles import NativeTiles
 
 __all__ = ["NativePasses", "native_passes"]
 
 FIELDS = 48  # of `_gates`
 SIZE = 4  # bytes of an element of erfc
 # `Work`, which is not imported before native code is worthwhile
-CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, _, _, LSTM_STEPS, BY_TILES = range(9)
+CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, _, _, LSTM_STEPS = range(8)
 
 
 @cache
@@ -23,7 +24,7 @@ def _loop(function: Any, dtype: Any) -> Loop | None:
     return loop_of(function, (dtype, dtype))
 
 
-class NativePasses(NativeNorms):
+class NativePasses(NativeNorms, NativeTiles):
     """What operations call that have such code: two kinds of convolutions, erfc, norms, and LSTMs.
 
     Parameters
@@ -208,75 +209,6 @@ class NativePasses(NativeNorms):
         return self._step(
             LSTM_BACKWARD, None, 0, (None, None, gates, cell, new_cell, None, d_hidden, d_cell, d, room)
         )
-
-    def convolved_by_tiles(self, task: Any, x: Any, kernels: Any, out: Any, bias: Any, rooms: Any) -> bool:
-        """Write a convolution of images with kernels of three by three.
-
-        Parameters
-        ----------
-        task : Winograd
-            Where the windows are, and how many samples are computed at a time.
-        x : ndarray of shape (n, C, H, W)
-            Images.
-        kernels : ndarray of shape (16, groups, O / groups, C / groups)
-            Transformed.
-        out : ndarray of shape (n, O, rows, columns)
-            The result.
-        bias : ndarray of shape (O, 1, 1) or None
-            Added to each result of a kernel.
-        rooms : sequence of ndarray
-            Temporary arrays: planes, sums, and tiles of images and of the result.
-
-        Returns
-        -------
-        bool
-            As for `convolved`.
-        """
-        planes, _, tiles, products = rooms
-        numbers = None if bias is None else np.ascontiguousarray(bias)
-        if out.strides[3] != out.itemsize or not kernels.flags.c_contiguous:
-            return False
-        first = self._tile(task, x, tiles, planes, task.corner)
-        second = self._tile(task, out, products, planes, (0, 0), numbers)
-        return self._by_tiles(task, (x, out, kernels, tiles, products), (first, second), None)
-
-    def weight_by_tiles(self, task: Any, x: Any, g: Any, sums: Any, rooms: Any) -> bool:
-        """Write the gradient of transformed kernels, see `convolved_by_tiles`.
-
-        Parameters
-        ----------
-        task, x, rooms
-            As there.
-        g : ndarray of shape (n, O, rows, columns)
-            The gradient of the result.
-        sums : ndarray of shape (16, groups, O / groups, C / groups)
-            Overwritten.
-
-        Returns
-        -------
-        bool
-            As for `convolved`.
-        """
-        planes, _, tiles, slopes, product = rooms
-        first = self._tile(task, x, tiles, planes, task.corner)
-        second = self._tile(task, g, slopes, planes, (0, 0))
-        return self._by_tiles(task, (x, g, slopes, tiles, product), (first, second), sums)
-
-    def _tile(self, task: Any, x: Any, tiles: Any, room: Any, corner: Any, bias: Any = None) -> list[int]:
-        n, *sizes = x.shape
-        places = place_of(tiles), 0, place_of(room), place_of(bias)
-        return [place_of(x), *x.strides, *places, n, *sizes, *corner, *task.grid]
-
-    def _by_tiles(self, task: Any, arrays: Any, tiles: Any, sums: Any) -> bool:
-        x, loop = arrays[0], loop_of_products(arrays[0].dtype)
-        steps = self._runner.steps
-        if steps is None or loop is None or not all(a.flags.aligned and a.dtype == x.dtype for a in arrays):
-            return False
-        share = place_of(sums), len(x), task.part, task.groups, task.apart * x.itemsize
-        product = [loop.address, loop.data, *map(place_of, arrays[2:]), *[0] * 13, *share]
-        fields = np.array([*tiles[0], *tiles[1], *product], np.int64)
-        steps(place_of(fields), x.itemsize, BY_TILES)
-        return True
 
     def _step(self, work: int, z: Any, row: int, arrays: tuple[Any, ...]) -> bool:
         steps, gates, cell = self._runner.steps, arrays[2], arrays[3]

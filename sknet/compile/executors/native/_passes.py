@@ -2,12 +2,13 @@
 
 Each takes the address of numbers: convolutions of images, channel by channel, one for each `Field`, `erfc`
 one for each `Operand`, steps of recurrent networks one for each `Step`, norms one for each `Norm`, and
-convolutions by tiles of images two for each `Tile` and one for each `Product`.
+convolutions by tiles of images two for each `Tile` and one for each `Product`. Shared work is one `Job`.
 """
 
 from enum import IntEnum
 
 from sknet.compile.executors.native._gates import CALLED, FIELDS, GATES, Step
+from sknet.compile.executors.native._jobs import JOBS, LOOKS, Job
 from sknet.compile.executors.native._kernels import HEAD
 from sknet.compile.executors.native._norms import NORMS, Norm
 from sknet.compile.executors.native._planes import IMAGES, THREE, Field
@@ -35,6 +36,8 @@ class Work(IntEnum):
     BY_TILES = 8
     SUMS_OF_PRODUCTS = 9
     SCALED_ROWS = 10
+    SERVE = 11
+    LEAD = 12
 
 
 class Operand(IntEnum):
@@ -116,6 +119,19 @@ def erfc(place):
 
 """
 
+SHARE = f"""
+@kernel
+def images_and_products(place, size):
+    images = carray(pointer(place), {len(Tile)}, int64)
+    results = carray(pointer(place + 8 * {len(Tile)}), {len(Tile)}, int64)
+    call = carray(pointer(place + 16 * {len(Tile)}), {Product.APART + 1}, int64)
+    if size == 4:
+        share_float32(images, results, call)
+    else:
+        share_float64(images, results, call)
+
+"""
+
 TAIL = f"""
 @kernel
 def steps(place, size, work):
@@ -154,14 +170,13 @@ def steps(place, size, work):
         scaled_rows(carray(pointer(place), {Norm.STEPS + 9}, int64))
         return 0
     if work == {Work.BY_TILES}:
-        images = carray(pointer(place), {len(Tile)}, int64)
-        results = carray(pointer(place + 8 * {len(Tile)}), {len(Tile)}, int64)
-        call = carray(pointer(place + 16 * {len(Tile)}), {Product.APART + 1}, int64)
-        if size == 4:
-            share_float32(images, results, call)
-        else:
-            share_float64(images, results, call)
+        images_and_products(place, size)
         return 0
+    if work == {Work.SERVE}:
+        serve(place, size)
+        return 0
+    if work == {Work.LEAD}:
+        return lead(place, size)
     fields = carray(pointer(place), {len(Field)}, int64)
     if size == 4:
         if work == {Work.WEIGHT}:
@@ -179,6 +194,7 @@ def steps(place, size, work):
 REALS = (("float32", 4), ("float64", 8))
 _NORM = {field.name.lower(): int(field) for field in Norm}
 _STEP = {step.name.lower(): int(step) for step in Step}
+_JOB = {field.name.lower(): int(field) for field in Job}
 PASSES = (
     HEAD
     + ROW
@@ -194,5 +210,7 @@ PASSES = (
     + NORMS.format(**_NORM)
     + WEAVES
     + "".join(source_of_tiles(dtype, size) for dtype, size in REALS)
+    + SHARE
+    + JOBS.format(most_looks=LOOKS, **_JOB)
     + TAIL
 )

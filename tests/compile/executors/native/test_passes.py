@@ -2,14 +2,15 @@
 
 import pytest
 
-from sknet.compile.executors.native import _native_norms, _native_passes
+from sknet.compile.executors.native import _helpers, _native_norms, _native_passes
 from sknet.compile.executors.native._gates import FIELDS
 from sknet.compile.executors.native._passes import Work
 
 
 @pytest.mark.parametrize("work", Work, ids=lambda work: work.name)
 def test_callers_give_the_numbers_of_the_source(work):
-    [said] = [getattr(m, work.name) for m in (_native_norms, _native_passes) if hasattr(m, work.name)]
+    modules = _helpers, _native_norms, _native_passes
+    [said] = [getattr(module, work.name) for module in modules if hasattr(module, work.name)]
     assert said == work
 
 

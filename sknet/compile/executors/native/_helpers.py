@@ -1,0 +1,163 @@
+"""Threads that take shares of a work inside of native code, and look for more for a moment before they rest.
+
+To wake a thread takes 30 to 80 us, also of the one that wakes it, and Python's lock is passed on as slowly.
+So threads go from one work to the next without either, if it begins soon, as in a step with convolutions.
+Some systems wake them on the core of their caller, which then waits for them, so they are told to avoid it.
+"""
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from sknet._blas import blas_threads, free_threads
+from sknet.compile.executors.native._addresses import place_of
+
+__all__ = ["share_out"]
+
+# `Work` and `Job`, which are not imported before native code is worthwhile
+BY_TILES, SERVE, LEAD = 8, 11, 12
+FIELDS, SHARE, THREAD, SIZE, LOOKS, LENGTH = 16, 17, 18, 19, 20, 24
+MANY, FEW = 10000, 100  # looks for more work before a thread rests: about 250 and 3 us
+QUIET = 16  # works for which threads look but a few times, after one of them was late
+NAP = 5e-5  # seconds between looks at another thread that is late with its share
+
+Steps = Callable[[int, int, int], int]
+
+
+@cache
+def _core() -> Callable[[], int]:
+    """Return the function that tells which core runs the thread that calls it; negative if nobody knows."""
+    try:
+        found = ctypes.CDLL(None).sched_getcpu
+    except (OSError, AttributeError, TypeError):  # only Linux has it
+        return lambda: -1
+    return found if hasattr(os, "sched_setaffinity") else lambda: -1
+
+
+class _Helper:
+    """A thread that looks for work when it is called."""
+
+    def __init__(self, steps: Steps, place: int, number: int) -> None:
+        self._given = place, number, SERVE
+        self._steps = steps
+        self._is_resting = False
+        self._call = threading.Lock()
+        self._call.acquire()
+        self._avoids = -1
+        self._thread = threading.Thread(target=self._serve, name="sknet helper", daemon=True)
+        self._thread.start()
+
+    def call(self, core: int) -> None:
+        """Have it look for work, on any core but this one."""
+        if core != self._avoids:
+            self._avoids = core
+            with suppress(OSError):  # there is no other, or the system does not allow it
+                os.sched_setaffinity(self._thread.native_id or 0, os.sched_getaffinity(0) - {core})
+        if self._is_resting and self._call.locked():
+            self._call.release()
+
+    def _serve(self) -> None:
+        while True:
+            self._steps(*self._given)
+            self._is_resting = True
+            self._call.acquire()
+            self._is_resting = False
+
+
+class _Crew:
+    """The threads of this process that help with one work at a time; a forked one begins without any."""
+
+    def __init__(self) -> None:
+        self.busy = threading.Lock()
+        self.job = np.zeros(LENGTH, np.int64)
+        self.job[LOOKS] = MANY
+        self._helpers: list[_Helper] = []
+        self._late = 0
+
+    def note(self, is_late: bool) -> None:
+        """Have threads rest sooner if one of them was late, since others want the cores."""
+        self._late = QUIET if is_late else max(self._late - 1, 0)
+        self.job[LOOKS] = FEW if self._late else MANY
+
+    def call(self, steps: Steps, count: int) -> None:
+        """Have so many threads look for work."""
+        while len(self._helpers) < count:
+            try:
+                helper = _Helper(steps, place_of(self.job), len(self._helpers) + 1)
+            except RuntimeError:  # Python ends, or the system allows no more threads
+                break
+            self._helpers.append(helper)
+        core = _core()()
+        for helper in self._helpers[:count]:
+            helper.call(core)
+
+
+_crew = _Crew()
+
+
+def _begin_anew() -> None:
+    global _crew
+    _crew = _Crew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
+def share_out(steps: Steps, fields: Any, size: int) -> None:
+    """Compute shares of a work, in as many threads as BLAS would use, with one thread of BLAS each.
+
+    Parameters
+    ----------
+    steps : callable
+        The native function.
+    fields : ndarray of shape (shares, threads, length), dtype=int64
+        What describes each share to each thread, which has memory of its own. There are no more threads.
+    size : int
+        Bytes of an element.
+    """
+    (n_shares, n_rooms, _), crew = fields.shape, _crew
+    n_threads = min(free_threads(), n_shares, n_rooms)
+    with blas_threads(1):
+        if n_threads < 2 or not crew.busy.acquire(blocking=False):
+            for share in fields:
+                steps(place_of(share), size, BY_TILES)
+            return
+        try:
+            _lead(crew, steps, fields, size, n_threads)
+        finally:
+            crew.busy.release()
+
+
+def _lead(crew: _Crew, steps: Steps, fields: Any, size: int, n_threads: int) -> None:
+    job = crew.job
+    job[FIELDS:LOOKS] = place_of(fields), *fields.strides[:2], size
+    crew.call(steps, n_threads - 1)
+    place, left = place_of(job), 1
+    try:
+        left = steps(place, len(fields) | n_threads << 32, LEAD)
+    finally:
+        if left:
+            _wait(steps, place)
+    crew.note(bool(left))
+
+
+def _wait(steps: Steps, place: int) -> None:
+    """Return when all shares are done, also on Ctrl-C, which is raised then."""
+    raised = None
+    while True:
+        try:
+            while steps(place, 0, LEAD):
+                time.sleep(NAP)
+            break
+        except BaseException as error:  # a signal's
+            raised = error
+    if raised is not None:
+        raise raised

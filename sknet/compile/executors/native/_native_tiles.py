@@ -1,0 +1,122 @@
+"""Native code for convolutions by tiles of images, with the bits of NumPy's calls."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from sknet.compile.executors.native._addresses import loop_of_products, place_of
+from sknet.compile.executors.native._helpers import share_out
+from sknet.compile.executors.native._loaded import Runner
+
+__all__ = ["NativeTiles"]
+
+# Places in `Tile` and `Product`, which are not imported before native code is worthwhile: of an image's
+# description, that of the result behind it, and that of products behind both.
+X, TILES, ROOM, N_FIELDS = 0, 5, 7, 17
+LEFT, RIGHT, OUT, SUMS, SAMPLES, N_FIELDS_IN_ALL = (2 * N_FIELDS + i for i in (2, 3, 4, 18, 19, 23))
+
+
+class NativeTiles:
+    """What convolutions with kernels of three by three call.
+
+    Parameters
+    ----------
+    runner : Runner
+        Of this process.
+    """
+
+    _runner: Runner
+
+    def convolved_by_tiles(self, task: Any, x: Any, kernels: Any, out: Any, bias: Any, scratch: Any) -> bool:
+        """Write a convolution of images with kernels of three by three.
+
+        Parameters
+        ----------
+        task : Winograd
+            Where the windows are, how samples are divided, and how many are computed at a time.
+        x : ndarray of shape (n, C, H, W)
+            Images.
+        kernels : ndarray of shape (16, groups, O / groups, C / groups)
+            Transformed.
+        out : ndarray of shape (n, O, rows, columns)
+            The result.
+        bias : ndarray of shape (O, 1, 1) or None
+            Added to each result of a kernel.
+        scratch : sequence of ndarray
+            Temporary arrays for each thread: planes, sums, and tiles of images and of the result.
+
+        Returns
+        -------
+        bool
+            False, with nothing written, if NumPy has to do it.
+        """
+        planes, _, tiles, products = scratch
+        numbers = None if bias is None else np.ascontiguousarray(bias)
+        if out.strides[3] != out.itemsize or not kernels.flags.c_contiguous:
+            return False
+        first = _tile(task, x, tiles, planes, task.corner)
+        second = _tile(task, out, products, planes, (0, 0), numbers)
+        given = x, out, kernels, tiles, products
+        return self._by_tiles(
+            task, given, [*first, *second], None, ((RIGHT, tiles), (OUT, products)), scratch
+        )
+
+    def weight_by_tiles(self, task: Any, x: Any, g: Any, sums: Any, scratch: Any) -> bool:
+        """Write the gradient of transformed kernels, see `convolved_by_tiles`.
+
+        Parameters
+        ----------
+        task, x, scratch
+            As there.
+        g : ndarray of shape (n, O, rows, columns)
+            The gradient of the result.
+        sums : ndarray of shape (shares, 16, groups, O / groups, C / groups)
+            Overwritten, with a part of the gradient for each share.
+
+        Returns
+        -------
+        bool
+            As for `convolved_by_tiles`.
+        """
+        planes, _, tiles, slopes, product = scratch
+        first = _tile(task, x, tiles, planes, task.corner)
+        second = _tile(task, g, slopes, planes, (0, 0))
+        given, rooms = (x, g, slopes, tiles, product), ((LEFT, slopes), (RIGHT, tiles), (OUT, product))
+        return self._by_tiles(task, given, [*first, *second], sums, rooms, scratch)
+
+    def _by_tiles(self, task: Any, arrays: Any, tiles: Any, sums: Any, rooms: Any, scratch: Any) -> bool:
+        """Compute all shares; `rooms` are what products read and write, and where that is said."""
+        x, result, *_ = arrays
+        loop, steps = loop_of_products(x.dtype), self._runner.steps
+        if steps is None or loop is None or not all(a.flags.aligned and a.dtype == x.dtype for a in arrays):
+            return False
+        share = place_of(sums), 0, task.part, task.groups, task.apart * x.itemsize
+        product = [loop.address, loop.data, *map(place_of, arrays[2:]), *[0] * 13, *share]
+        planes, _, of_images, of_results, *_ = scratch
+        own = (ROOM, planes), (N_FIELDS + ROOM, planes), (TILES, of_images), (N_FIELDS + TILES, of_results)
+        apart = tuple([(field, room.strides[0]) for field, room in (*own, *rooms)])
+        steps_of = x.strides[0], result.strides[0], 0 if sums is None else sums.strides[0]
+        fields = _differences(task.shares, steps_of, apart) + np.array([*tiles, *product], np.int64)
+        share_out(steps, fields, x.itemsize)
+        return True
+
+
+@lru_cache(maxsize=256)
+def _differences(shares: Any, steps: tuple[int, int, int], rooms: tuple[tuple[int, int], ...]) -> Any:
+    """Return what is added to each field, for each share and thread."""
+    found = np.zeros((shares.n_shares, shares.n_rooms, N_FIELDS_IN_ALL), np.int64)
+    for i, each in enumerate(found):
+        samples = shares.samples(i)
+        each[:, [X, N_FIELDS + X, SUMS]] = samples.start * steps[0], samples.start * steps[1], i * steps[2]
+        each[:, SAMPLES] = samples.stop - samples.start
+    for field, step in rooms:
+        found[:, :, field] = np.arange(shares.n_rooms) * step
+    found.flags.writeable = False
+    return found
+
+
+def _tile(task: Any, x: Any, tiles: Any, room: Any, corner: Any, bias: Any = None) -> list[int]:
+    n, *sizes = x.shape
+    places = place_of(tiles), 0, place_of(room), place_of(bias)
+    return [place_of(x), *x.strides, *places, n, *sizes, *corner, *task.grid]

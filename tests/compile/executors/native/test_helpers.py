@@ -1,0 +1,179 @@
+"""Threads that share convolutions inside of native code: callers, signals, forks, and the end of Python."""
+
+import multiprocessing
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from sknet import config_context, no_grad, ops
+from sknet._blas import free_threads, libraries
+from sknet.compile.executors.native import _helpers, pass_runner
+from sknet.compile.executors.native._helpers import share_out
+from sknet.compile.executors.native._jobs import Job
+from sknet.compile.executors.native._passes import Work
+
+pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((64, 32, 14, 14), dtype=np.float32)
+W = RNG.standard_normal((64, 32, 3, 3), dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    with threadpool_limits(2, "blas"), config_context(native="always"):
+        if free_threads() != 2:
+            pytest.skip("BLAS has one thread here")
+        yield
+
+
+def convolved(x=X):
+    with no_grad():
+        return ops.conv2d(x, W, padding=1).numpy()
+
+
+def helpers():
+    return [thread for thread in threading.enumerate() if thread.name == "sknet helper"]
+
+
+def test_callers_give_the_numbers_of_the_source():
+    said = {name: getattr(_helpers, name) for name in ("BY_TILES", "SERVE", "LEAD")}
+    assert said == {name: Work[name] for name in said}
+    places = {name: getattr(_helpers, name) for name in ("FIELDS", "SHARE", "THREAD", "SIZE", "LOOKS")}
+    assert places == {name: Job[name] for name in places}
+    assert max(Job) < _helpers.LENGTH
+
+
+def test_one_thread_helps_however_often_it_is_called():
+    expected = convolved()
+    for pause in (0, 0.002, 0, 0.0001) * 5:
+        time.sleep(pause)
+        np.testing.assert_array_equal(convolved(), expected)
+    assert len(helpers()) == 1
+
+
+def test_no_thread_is_called_for_limits_of_one():
+    expected = convolved()
+    with threadpool_limits(1, "blas"):
+        before = len(helpers())
+        np.testing.assert_array_equal(convolved(), expected)
+        assert len(helpers()) == before
+
+
+def test_several_callers_at_once():
+    images = [RNG.standard_normal((n, 32, 14, 14), dtype=np.float32) for n in (40, 64, 33, 51)]
+    expected, wrong = [convolved(x) for x in images], []
+
+    def call(x, wanted):
+        with config_context(native="always"):
+            for _ in range(20):
+                if not np.array_equal(convolved(x), wanted):
+                    wrong.append(x.shape)
+
+    threads = [threading.Thread(target=call, args=given) for given in zip(images, expected, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert {each.get_num_threads() for each in libraries().lib_controllers if each.user_api == "blas"} == {2}
+
+
+def of_a_fork(_):
+    with threadpool_limits(2, "blas"), config_context(native="always"):
+        before = len(helpers())
+        return before, convolved().tobytes(), len(helpers())
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+def test_a_forked_process_has_helpers_of_its_own():
+    expected = convolved().tobytes()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(of_a_fork, (0,)).get(60) == (0, expected, 1)
+
+
+@pytest.fixture
+def pythons_own_handler():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="only POSIX has signals for one thread")
+@pytest.mark.usefixtures("pythons_own_handler")
+def test_ctrl_c_leaves_nothing_running():
+    """Wherever it comes, nothing is written once it is raised, and the next call is whole."""
+    expected, own = convolved(), threading.get_ident()
+    crew, steps = _helpers._crew, pass_runner().steps
+
+    def endlessly(timer):
+        timer.start()
+        while True:
+            convolved()
+
+    for wait in np.linspace(0, 0.002, 25):
+        timer = threading.Timer(0.001 + wait, signal.pthread_kill, (own, signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            endlessly(timer)
+        timer.join()
+        assert steps(crew.job.ctypes.data, 0, Work.LEAD) == 0
+        assert not crew.busy.locked()
+    np.testing.assert_array_equal(convolved(), expected)
+
+
+AT_THE_END = """
+import atexit, threading
+import numpy as np
+from threadpoolctl import threadpool_limits
+from sknet import config_context, no_grad, ops
+
+threadpool_limits(2, "blas")
+X, W = np.ones((64, 32, 14, 14), "float32"), np.ones((64, 32, 3, 3), "float32")
+
+def convolved():
+    with no_grad(), config_context(native="always"):
+        return ops.conv2d(X, W).numpy()
+
+def work():
+    threading.main_thread().join()
+    print((convolved() == 288).all())
+
+if HELPED:
+    convolved()
+threading.Thread(target=work).start()
+atexit.register(lambda: print((convolved() == 288).all()))
+"""
+
+
+@pytest.mark.parametrize("helped", [False, True])
+def test_work_goes_on_while_python_ends(helped):
+    source = AT_THE_END.replace("HELPED", str(helped))
+    ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
+    assert (ran.stdout, ran.stderr) == ("True\nTrue\n", "")
+
+
+def test_a_thread_that_cannot_begin_is_none(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    crew, before = _helpers._Crew(), len(helpers())
+    for _ in range(2):
+        crew.call(pass_runner().steps, 3)
+    assert len(helpers()) == before
+
+
+def test_shares_are_done_by_one_thread_while_helpers_are_busy():
+    done = []
+    with _helpers._crew.busy:
+        share_out(
+            lambda place, size, work: done.append((place, size, work)), np.zeros((3, 2, 5), np.int64), 4
+        )
+    assert [(size, work) for _, size, work in done] == [(4, Work.BY_TILES)] * 3
+    assert np.diff([place for place, *_ in done]).tolist() == [80, 80]
