@@ -1,6 +1,7 @@
 """Threads that share convolutions inside of native code: callers, signals, forks, and the end of Python."""
 
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -56,6 +57,25 @@ def test_one_thread_helps_however_often_it_is_called():
         time.sleep(pause)
         np.testing.assert_array_equal(convolved(), expected)
     assert len(helpers()) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux says where threads may run")
+def test_a_helper_avoids_the_core_of_its_caller():
+    allowed = os.sched_getaffinity(0)
+    convolved()
+    [helper] = helpers()
+    own = os.sched_getaffinity(helper.native_id)
+    assert own < allowed if len(allowed) > 1 else own == allowed
+    assert os.sched_getaffinity(0) == allowed
+
+
+def test_helpers_rest_sooner_after_one_was_late():
+    crew, found = _helpers._Crew(), []
+    for is_late in (False, True, *[False] * _helpers.QUIET, False):
+        crew.note(is_late)
+        found.append(int(crew.job[Job.LOOKS]))
+    many, few = _helpers.MANY, _helpers.FEW
+    assert found == [many, *[few] * _helpers.QUIET, many, many]
 
 
 def test_no_thread_is_called_for_limits_of_one():
