@@ -80,7 +80,8 @@ def read_as_laid_out(equations: Iterable["Equation"]) -> set["Variable"]:
     found: set[Variable] = set()
     for equation in equations:
         primitive = equation.primitive
-        is_reading = equation.output in found if primitive.view is not None else primitive.expression is None
+        is_own = primitive.expression is None and not primitive.lays_out
+        is_reading = equation.output in found if primitive.view is not None else is_own
         if is_reading:
             found.update(equation.variables)
     return found

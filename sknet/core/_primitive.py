@@ -104,6 +104,9 @@ class Primitive:
         captured function leaves it out.
     writes_out : bool
         Whether `forward` takes ``out=``.
+    lays_out : bool
+        Whether `forward` lays out its operands itself, so that their strides have no influence on the
+        result's bits. That of an elementwise operation never depends on them.
     scratch : callable or None
         ``scratch(*arrays, **params)`` lists shape and dtype of the temporary arrays that `forward` needs
         and, where memory is planned, takes as ``scratch=``; None if it needs none.
@@ -125,8 +128,8 @@ class Primitive:
     """
 
     __slots__ = (
-        "_forwards", "condition", "expression", "forward", "name", "overwrites", "saves", "scratch", "shape",
-        "tape_only", "view", "vjp", "writes_out",
+        "_forwards", "condition", "expression", "forward", "lays_out", "name", "overwrites", "saves",
+        "scratch", "shape", "tape_only", "view", "vjp", "writes_out",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -150,12 +153,13 @@ class Primitive:
         view: ViewRule | None = None,
         tape_only: bool = False,
         writes_out: bool = True,
+        lays_out: bool = False,
         scratch: ScratchRule | None = None,
     ) -> "Primitive":
         """Attach all rules and return the primitive.
 
         The class says what `forward`, `shape`, `vjp`, `saves`, `expression`, `condition`, `overwrites`,
-        `view`, `tape_only`, `writes_out` and `scratch` are.
+        `view`, `tape_only`, `writes_out`, `lays_out` and `scratch` are.
 
         Raises
         ------
@@ -175,6 +179,7 @@ class Primitive:
         self.view = view
         self.tape_only = tape_only
         self.writes_out = writes_out
+        self.lays_out = lays_out
         self.scratch = scratch
         return self
 

@@ -227,12 +227,17 @@ def _gradient_shape(g: Any, x: Any, w: Any, eps: float) -> tuple[Shape, np.dtype
 
 
 _norm = Primitive("layer_norm").define(
-    forward=_norm_forward, shape=_norm_shape, vjp=SharedRule(_norm_vjp), scratch=_scratch
+    forward=_norm_forward,
+    shape=_norm_shape,
+    vjp=SharedRule(_norm_vjp),
+    lays_out=True,
+    scratch=_scratch,
 )
 _gradient = Primitive("layer_norm_gradient").define(
     forward=_gradient_forward,
     shape=_gradient_shape,
     vjp=SharedRule(_gradient_vjp),
+    lays_out=True,
     scratch=_scratch_of_gradient,
 )
 

@@ -115,6 +115,22 @@ def test_a_gradient_of_one_number_is_as_one_of_many(case, native):
         np.testing.assert_array_equal(each.numpy(), expected)
 
 
+def test_a_plan_keeps_one_number_for_a_gradient_of_many():
+    """The gradient of a sum: a plan reads it as one number, too, and has the bits of single calls."""
+    x, w, b, _ = data(((64, 100, 128), 1), "float32")
+
+    def step(*given):
+        leaves = [v.detach() for v in given]
+        for leaf in leaves:
+            leaf.requires_grad = True
+        return gradients(ops.layer_norm(leaves[0], 128, *leaves[1:]).sum(), leaves)
+
+    program = compile(step, (x, w, b), exact=True)
+    assert sum(v.strides != (0, 0, 0) for v in program.plan.constants.values() if v.ndim == 3) == 0
+    for found, expected in zip(program(x, w, b), step(*map(Tensor, (x, w, b))), strict=True):
+        np.testing.assert_array_equal(found, expected.numpy())
+
+
 @pytest.mark.parametrize("native", ["never", "always"])
 def test_infinities_and_nan_stay_in_their_rows(native):
     arrays = data(((2, 90, 100), 1), "float32")
