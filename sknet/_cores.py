@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 
-__all__ = ["Cores"]
+__all__ = ["Cores", "current_core"]
 
 
 @cache

@@ -2,21 +2,20 @@
 
 To wake a thread takes 30 to 80 us, also of the one that wakes it, and Python's lock is passed on as slowly.
 So threads go from one work to the next without either, if it begins soon, as in a step with convolutions.
-Some systems wake them on the core of their caller, which then waits for them, so they are told to avoid it.
+They avoid the core of their caller, see `sknet._cores`.
 """
 
-import ctypes
 import os
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from sknet._blas import blas_threads, free_threads
+from sknet._cores import current_core
 from sknet.compile.executors.native._addresses import place_of
 
 __all__ = ["share_out"]
@@ -29,16 +28,6 @@ QUIET = 16  # works for which threads look but a few times, after one of them wa
 NAP = 5e-5  # seconds between looks at another thread that is late with its share
 
 Steps = Callable[[int, int, int], int]
-
-
-@cache
-def _core() -> Callable[[], int]:
-    """Return the function that tells which core runs the thread that calls it; negative if nobody knows."""
-    try:
-        found = ctypes.CDLL(None).sched_getcpu
-    except (OSError, AttributeError, TypeError):  # only Linux has it
-        return lambda: -1
-    return found if hasattr(os, "sched_setaffinity") else lambda: -1
 
 
 class _Helper:
@@ -54,9 +43,9 @@ class _Helper:
         self._thread = threading.Thread(target=self._serve, name="sknet helper", daemon=True)
         self._thread.start()
 
-    def call(self, core: int) -> None:
+    def call(self, core: int | None) -> None:
         """Have it look for work, on any core but this one."""
-        if core != self._avoids:
+        if core is not None and core != self._avoids:
             self._avoids = core
             with suppress(OSError):  # there is no other, or the system does not allow it
                 os.sched_setaffinity(self._thread.native_id or 0, os.sched_getaffinity(0) - {core})
@@ -94,7 +83,8 @@ class _Crew:
             except RuntimeError:  # Python ends, or the system allows no more threads
                 break
             self._helpers.append(helper)
-        core = _core()()
+        current = current_core()
+        core = None if current is None else current()
         for helper in self._helpers[:count]:
             helper.call(core)
 
