@@ -1,12 +1,12 @@
 """Instructions: rows of integers, each a function of the runner and its arguments, mostly addresses."""
 
-import ctypes
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 
-__all__ = ["CONVERTED", "MEANING", "TURN", "WIDTH", "Kind", "Meaning", "Spread", "Tape", "address_of"]
+from sknet.compile.executors.native._addresses import place_of
+
+__all__ = ["CONVERTED", "MEANING", "TURN", "WIDTH", "Kind", "Meaning", "Spread", "Tape"]
 
 WIDTH = 32  # integers per instruction
 TURN = 5  # integers per turn: instructions and their number, room of eight integers, steps, and the first
@@ -82,21 +82,6 @@ class Meaning(IntEnum):
     IS_POSITIVE = 2
 
 
-def address_of(array: Any) -> int:
-    """Return the address of an array's first element.
-
-    Examples
-    --------
-    >>> array = np.zeros(3)
-    >>> address_of(array[1:]) - address_of(array)
-    8
-    """
-    try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a quarter of the time of the other way
-    except (TypeError, ValueError):  # it cannot be written to, is not C-contiguous, or empty
-        return int(array.ctypes.data)
-
-
 class Tape:
     """Collects instructions, and keeps alive what they point to.
 
@@ -113,7 +98,7 @@ class Tape:
     def address(self, array: np.ndarray) -> int:
         """Return the address of an array, which is kept alive."""
         self._alive.append(array)
-        return address_of(array)
+        return place_of(array)
 
     def number(self, value: float, dtype: np.dtype) -> int:
         """Return the address of a constant."""

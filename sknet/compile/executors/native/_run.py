@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet.compile.executors.native._addresses import place_of
 from sknet.compile.executors.native._arithmetic import squared
 from sknet.compile.executors.native._host import HostCalls
-from sknet.compile.executors.native._instructions import TURN, Kind, Tape, address_of
+from sknet.compile.executors.native._instructions import TURN, Kind, Tape
 from sknet.compile.executors.native._loaded import UnsupportedError, runner
 from sknet.compile.executors.native._moves import copied, gathered
 from sknet.compile.executors.native._recorded import Call, recorded
@@ -100,7 +101,7 @@ class NativeRun:
         pairs = self._pairs(data)
         self._gathers = [self._write_gather(*pair) for pair in pairs]
         # What instructions depend on that read an array.
-        self._sources = [(source.strides, source.dtype, address_of(source)) for source, _ in pairs]
+        self._sources = [(source.strides, source.dtype, place_of(source)) for source, _ in pairs]
         first = self._gathers[self._n_inputs].start
         self._of_inputs, self._of_targets = slice(0, first), slice(first, len(self._tape.rows))
         self._orders: tuple[tuple[np.ndarray, np.ndarray], int, int] | None = None
@@ -114,7 +115,7 @@ class NativeRun:
         self._gives_losses = slice(first, len(self._tape.rows))
         room = np.zeros(result.output.shape, result.output.dtype)
         self._outputs = self._write_copy(result.output, room, (0, 0, room.nbytes))
-        self._room, self._has_outputs = address_of(room), True
+        self._room, self._has_outputs = place_of(room), True
         self._of_gradient = self._host.count
         self._takes_numbers = self._write_copy(
             self._numbers[0], parts.numbers, (0, self._numbers.strides[0], 0)
@@ -124,8 +125,8 @@ class NativeRun:
             self._write_copy(value, slots.untrained[name])
         self._program, self._scratch = self._tape.finished(), np.zeros(8, np.int64)
         self._offsets = self._program[self._outputs, TARGET] - self._room
-        self._turn = np.array([self._turn_of(address_of(self._program), 0, 0)], np.int64)
-        self._place = address_of(self._turn)
+        self._turn = np.array([self._turn_of(place_of(self._program), 0, 0)], np.int64)
+        self._place = place_of(self._turn)
         self._steps: Callable[..., int] | None = None  # once it is loaded
 
     # -- instructions -------------------------------------------------------------------------
@@ -232,11 +233,11 @@ class NativeRun:
         self._numbers[:count] = hyper
         if self._orders is None or self._orders[0] is not orders:
             of_inputs, of_targets = orders
-            address = address_of(of_inputs)
-            other = address if of_targets is of_inputs else address_of(of_targets)
+            address = place_of(of_inputs)
+            other = address if of_targets is of_inputs else place_of(of_targets)
             self._orders = orders, address, other
         self._point(program, self._orders[1] + 8 * start, self._orders[2] + 8 * start)
-        self._give_outputs(program, None if outputs is None else address_of(outputs))
+        self._give_outputs(program, None if outputs is None else place_of(outputs))
         self._turn[0, 3:] = count, counter
         done = steps(self._place, 1)
         self.check()
@@ -261,7 +262,7 @@ class NativeRun:
             program[..., self._outputs, 0] = self._program[self._outputs, 0] = kind
 
     def _turn_of(self, program: int, steps: int, counter: int) -> tuple[int, ...]:
-        return program, len(self._program), address_of(self._scratch), steps, counter
+        return program, len(self._program), place_of(self._scratch), steps, counter
 
     # -- in turn with other runs --------------------------------------------------------------
 
@@ -301,19 +302,19 @@ class NativeRun:
         """
         program = np.repeat(self._program[np.newaxis], len(firsts), axis=0)
         steps_before, rows_before = firsts[:, np.newaxis], starts[:, np.newaxis]
-        self._point(program, *[address_of(x) + 8 * rows_before for x in memory.orders])
+        self._point(program, *[place_of(x) + 8 * rows_before for x in memory.orders])
         for mine, shared, place, field in (
             (self.losses, memory.losses, self._gives_losses, TARGET),
             (self._numbers, memory.numbers, self._takes_numbers, SOURCE),
         ):
-            moved = address_of(shared) - address_of(mine)
+            moved = place_of(shared) - place_of(mine)
             program[:, place, field] += moved + steps_before * shared.strides[0]
         outputs = memory.outputs
         self._give_outputs(
-            program, None if outputs is None else address_of(outputs) + rows_before * outputs.strides[0]
+            program, None if outputs is None else place_of(outputs) + rows_before * outputs.strides[0]
         )
         table = np.empty((len(firsts), TURN), np.int64)
-        table[:] = self._turn_of(address_of(program), steps, counter)
+        table[:] = self._turn_of(place_of(program), steps, counter)
         table[:, 0] += np.arange(len(firsts)) * program.strides[0]
         table[:, 4] += firsts
         return table, program

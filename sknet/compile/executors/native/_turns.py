@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sknet.compile.executors.native._addresses import place_of
 from sknet.compile.executors.native._loaded import runner
 from sknet.compile.executors.native._run import Memory, NativeRun
 
@@ -64,7 +65,7 @@ def run_turns(
     table = np.stack(tables, axis=1).reshape(-1, tables[0].shape[1])
     steps = runner().steps
     assert steps is not None
-    done = steps(table.ctypes.data, len(table))
+    done = steps(place_of(table), len(table))
     del programs  # which the table points to
     for each in runs:
         each.run.check()
