@@ -203,7 +203,7 @@ class CompiledSteps(Steps):
         self.model = model
         self._programs.lend(model)
         for program in self._by_rows.values():
-            self._programs.renew(program)
+            self._programs.set_strength(program)
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
         self.rebind(batches, planned)
 

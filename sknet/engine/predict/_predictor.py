@@ -307,8 +307,8 @@ def forward_function(module: Module, layout: Layout, head: Head | None, by: Pass
     places = bindings(module)
 
     def forward(flat: Tensor, untrained: dict[str, Tensor], X: Any) -> Tensor:
-        values = {name: flat[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
-        scope = Scope({places[name]: value for name, value in (*values.items(), *untrained.items())})
+        values = {**layout.views(flat), **untrained}
+        scope = Scope({places[name]: value for name, value in values.items()})
         output = by(module, scope, arguments(X))
         return output if head is None else head(output)
 

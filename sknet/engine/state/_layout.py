@@ -44,7 +44,7 @@ class Layout:
 
     def views(self, flat: Any) -> dict[str, Any]:
         """Return views of `flat` for every parameter, in its shape."""
-        return {name: flat[part].reshape(self.shapes[name]) for name, part in self.slices.items()}
+        return {name: _shaped(flat[part], self.shapes[name]) for name, part in self.slices.items()}
 
     def fill(self, flat: Any, values: Mapping[str, Any]) -> None:
         """Copy arrays by name to their offsets in `flat`.
@@ -78,6 +78,10 @@ class Layout:
         for name, shape in self.shapes.items():
             if tuple(values[name].shape) != shape:
                 raise StateError(f"{name!r} must have shape {shape}, got {tuple(values[name].shape)}")
+
+
+def _shaped(part: Any, shape: tuple[int, ...]) -> Any:
+    return part if len(shape) == 1 else part.reshape(shape)
 
 
 class Arrays(Mapping[str, Any]):

@@ -104,7 +104,7 @@ class Programs:
         self._model, self.optimizer = model, model.optimizer.in_steps()
         self._made_of = self._what_they_are_made_of(model)
 
-    def renew(self, program: Compiled) -> None:
+    def set_strength(self, program: Compiled) -> None:
         """Let a program for batches use the strength of the model's penalty."""
         strength = program.slots.strength
         if strength is not None:
@@ -147,7 +147,7 @@ class Programs:
         found = recalled(
             structure, function, args, stream=stream, donate=(1,), exact=self._exact, slots=slots
         )
-        self.renew(found)
+        self.set_strength(found)
         return found
 
     def compute(self, program: Compiled) -> tuple[Mapping[str, Any], Any, float, float]:

@@ -181,7 +181,8 @@ def joined(layout: Layout, values: Mapping[str, Tensor], like: Tensor) -> Tensor
     for name, part in layout.slices.items():
         if part.start > end:
             parts.append(_zeros(part.start - end, like))
-        parts.append(ops.reshape(values[name], (-1,)))
+        value = values[name]
+        parts.append(value if value.ndim == 1 else ops.reshape(value, (-1,)))
         end = part.stop
     if layout.size > end:
         parts.append(_zeros(layout.size - end, like))
