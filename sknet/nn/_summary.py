@@ -37,11 +37,6 @@ def _convolution_weight(operands: list[Any], result: Shadow) -> int:
 
 
 def _recurrence(operands: list[Any], result: Shadow) -> int:
-    """The products with the states; those with the inputs are a separate matrix product."""
-    return int(2 * operands[0].size * operands[1].shape[0])
-
-
-def _recurrence_alone(operands: list[Any], result: Shadow) -> int:
     """The products with inputs and states."""
     (rows, steps, features), (size, columns) = operands[0].shape, operands[2].shape
     return int(2 * rows * steps * (features + size) * columns)
@@ -66,7 +61,7 @@ FLOPS: dict[str, Callable[[list[Any], Shadow], int]] = {
     "conv_image": _convolution_back,
     "conv_weight": _convolution_weight,
     "matmul": _product,
-    "recurrence_outputs": _recurrence_alone,
+    "recurrence_outputs": _recurrence,
     "recurrence_tape": _recurrence,
     **dict.fromkeys(MOVES, _nothing),
 }

@@ -133,38 +133,20 @@ OPERATORS = {"lstm": "LSTM", "gru": "GRU", "tanh": "RNN", "relu": "RNN"}
 
 
 @row("recurrence_tape")
-def _tape(w: Writer, equation: Equation, z: Value, *_: Any, **__: Any) -> Value:
-    return z  # only `recurrence` reads it, which is written as a whole
+def _tape(w: Writer, equation: Equation, x: Value, *_: Any, **__: Any) -> Value:
+    return x  # only `recurrence` reads it, which is written as a whole
 
 
-@row("recurrence")
+@row("recurrence", "recurrence_outputs")
 def _recurrence(
-    w: Writer, equation: Equation, z: Value, weight: Value, bias: Value, state: Value, lengths: Any,
-    tape: Value, *, cell: str, reverse: bool,
-) -> Value:  # fmt: skip
-    """The input's share is computed already, so the input weights are an identity."""
-    identity = np.eye(z.known(2))[_permutation(cell, weight.known(0))]
-    weight_ih = w.constant(identity[np.newaxis], weight.dtype)
-    return _sequences(w, equation, z, weight_ih, weight, bias, state, lengths, cell, reverse)
-
-
-@row("recurrence_outputs")
-def _recurrence_outputs(
     w: Writer, equation: Equation, x: Value, weight_ih: Value, weight: Value, bias: Value, state: Value,
-    lengths: Any, *, cell: str, reverse: bool,
-) -> Value:  # fmt: skip
-    taken = w.constant(_permutation(cell, weight.known(0)), np.int64)
-    given = _gates_first(w, weight_ih, taken)
-    return _sequences(w, equation, x, given, weight, bias, state, lengths, cell, reverse)
-
-
-def _sequences(
-    w: Writer, equation: Equation, x: Value, weight_ih: Value, weight: Value, bias: Value, state: Value,
-    lengths: Any, cell: str, reverse: bool,
+    lengths: Any, *tape: Value, cell: str, reverse: bool,
 ) -> Value:  # fmt: skip
     rows, steps, _ = x.shape
     size = weight.known(0)
-    recurrent, both = _weights(w, cell, size, weight, bias)
+    taken = w.constant(_permutation(cell, size), np.int64)
+    weights = [_gates_first(w, y, taken) for y in (weight_ih, weight)]
+    both = _biases(w, cell, size, bias, taken)
     x = w.transposed(x, [1, 0, 2])
     counts = None if not isinstance(lengths, Value) else w.cast(lengths, np.int32)
     h = _state(w, state, 0, rows, size)
@@ -176,7 +158,7 @@ def _sequences(
         attributes["activations"] = ["Relu"]
     outputs = [(None, (steps, 1, rows, size)), *[(None, (1, rows, size))] * (1 + len(more))]
     found, last, *cells = w.add_several(
-        OPERATORS[cell], (x, weight_ih, recurrent, both, counts, h, *more), outputs, **attributes
+        OPERATORS[cell], (x, *weights, both, counts, h, *more), outputs, **attributes
     )
     output = w.reshaped(w.transposed(found, [2, 0, 1, 3]), (rows, steps, size))
     if counts is not None:
@@ -198,10 +180,9 @@ def _gates_first(w: Writer, weight: Value, taken: Value) -> Value:
     return w.reshaped(across, (1, *across.shape))
 
 
-def _weights(w: Writer, cell: str, size: int, weight: Value, bias: Value) -> tuple[Value, Value]:
-    """Return recurrent weights and both biases."""
+def _biases(w: Writer, cell: str, size: int, bias: Value, taken: Value) -> Value:
+    """Return those of the products with inputs and states."""
     columns = len(GATES[cell]) * size
-    taken = w.constant(_permutation(cell, size), np.int64)
     if cell == "gru":  # the bias of the new state's product stands apart, at the end
         first, apart = sliced(w, bias, 0, 0, 3 * size), sliced(w, bias, 0, 3 * size, 4 * size)
         zeros = w.constant(np.zeros(2 * size), bias.dtype)
@@ -210,7 +191,7 @@ def _weights(w: Writer, cell: str, size: int, weight: Value, bias: Value) -> tup
         zeros = w.constant(np.zeros(columns), bias.dtype)
         parts = [w.add("Gather", bias, taken, axis=0), zeros]
     both = w.add("Concat", *parts, shape=(2 * columns,), axis=0)
-    return _gates_first(w, weight, taken), w.reshaped(both, (1, *both.shape))
+    return w.reshaped(both, (1, *both.shape))
 
 
 def _state(w: Writer, state: Value, number: int, rows: Any, size: int) -> Value:

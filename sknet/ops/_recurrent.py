@@ -9,12 +9,11 @@ from sknet.device import backend, result_dtype
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._elementwise import astype, less, where
 from sknet.ops._join import stack
-from sknet.ops._matmul import matmul
 from sknet.ops._recurrent_cells import CELLS
 from sknet.ops._recurrent_outputs import outputs_alone
 from sknet.ops._recurrent_tape import with_tape
 from sknet.ops._rules import check_floating
-from sknet.ops._shape import expand_dims, reshape
+from sknet.ops._shape import expand_dims
 
 __all__ = ["gru", "lstm", "rnn"]
 
@@ -28,7 +27,7 @@ def _recurrence(
     name = "rnn" if cell in ("tanh", "relu") else cell
     x, weight_ih, weight_hh = as_tensor(x), as_tensor(weight_ih), as_tensor(weight_hh)
     _check(name, cell, x, weight_ih, weight_hh)
-    rows, steps, features = x.shape
+    rows, steps, _ = x.shape
     size = weight_hh.shape[0]
     real = None
     if lengths is not None:
@@ -42,12 +41,10 @@ def _recurrence(
     if len(states) != count:
         raise ShapeError(f"{name}: expected {count} states, hidden and cell state, got {len(states)}")
     first = stack([_operand(name, "state", s, (rows, size), x, dtype) for s in states])
-    given = (astype(weight_hh, dtype), b, first, steps if lengths is None else lengths, cell, reverse)
-    if is_grad_enabled() and any(t.requires_grad for t in (x, weight_ih, *given[:3])):
-        z = matmul(reshape(x, (rows * steps, features)), weight_ih)
-        found = with_tape(reshape(z, (rows, steps, weight_ih.shape[1])), *given)
-    else:
-        found = outputs_alone(astype(x, dtype), astype(weight_ih, dtype), *given)
+    weights = astype(weight_ih, dtype), astype(weight_hh, dtype)
+    operands = (astype(x, dtype), *weights, b, first, steps if lengths is None else lengths)
+    kept = is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in operands)
+    found = (with_tape if kept else outputs_alone)(*operands, cell, reverse)
     last = found[:, 0 if reverse else steps - 1]
     output = found if found.shape[1] == steps else found[:, :steps]
     final = [last] if count == 1 else [last, found[:, steps]]

@@ -42,6 +42,9 @@ class Cell(NamedTuple):
         ``whole(xp, z, w, b, first, reverse, memory)`` computes all steps forward in one call from the first
         hidden state, and tells whether it can; None if there is no such call. `memory` is that of
         `NativePasses.lstm_steps`.
+    whole_back : callable or None
+        ``whole_back(xp, g, w, reverse, slopes, kept, results)`` computes all steps back, as `whole` does
+        forward; its arguments are those of `NativePasses.lstm_back_steps`.
     step : callable
         ``step(z, q, b, *before)`` returns the states after; it defines the cell, in differentiable
         operations.
@@ -55,6 +58,7 @@ class Cell(NamedTuple):
     forward: Callable[..., None]
     backward: Callable[..., None]
     whole: Callable[..., bool] | None
+    whole_back: Callable[..., bool] | None
     step: Callable[..., tuple[Tensor, ...]]
 
 
@@ -138,6 +142,13 @@ def _lstm_whole(
 ) -> bool:
     native = xp.native_passes()
     return native is not None and native.lstm_steps(z, w, b, first, reverse, memory)
+
+
+def _lstm_whole_back(
+    xp: Namespace, g: Any, w: Any, reverse: bool, slopes: Any, kept: Any, results: tuple[Any, ...]
+) -> bool:
+    native = xp.native_passes()
+    return native is not None and native.lstm_back_steps(g, w, reverse, slopes, kept, results)
 
 
 def _lstm_backward(xp: Namespace, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
@@ -225,8 +236,8 @@ def _gru_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]:
 
 
 CELLS = {
-    "tanh": Cell(1, 1, 0, 1, False, _tanh_forward, _tanh_backward, None, _tanh_step),
-    "relu": Cell(1, 1, 0, 1, False, _relu_forward, _relu_backward, None, _relu_step),
-    "lstm": Cell(4, 4, 4, 2, False, _lstm_forward, _lstm_backward, _lstm_whole, _lstm_step),
-    "gru": Cell(3, 4, 4, 1, True, _gru_forward, _gru_backward, None, _gru_step),
+    "tanh": Cell(1, 1, 0, 1, False, _tanh_forward, _tanh_backward, None, None, _tanh_step),
+    "relu": Cell(1, 1, 0, 1, False, _relu_forward, _relu_backward, None, None, _relu_step),
+    "lstm": Cell(4, 4, 4, 2, False, _lstm_forward, _lstm_backward, _lstm_whole, _lstm_whole_back, _lstm_step),
+    "gru": Cell(3, 4, 4, 1, True, _gru_forward, _gru_backward, None, None, _gru_step),
 }

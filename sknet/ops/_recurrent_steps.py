@@ -1,13 +1,42 @@
-"""The steps of a recurrent network forward, on arrays of any namespace."""
+"""The steps of a recurrent network, forward and back, on arrays of any namespace."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sknet.device import Namespace
 from sknet.ops._recurrent_cells import CELLS
 
-__all__ = ["order", "padding_of", "run"]
+__all__ = ["Weights", "back", "order", "run"]
+
+
+class Weights(NamedTuple):
+    """What states are multiplied with.
+
+    Attributes
+    ----------
+    matrix : array of shape (k, m) or (slabs, k, m / slabs)
+        As a whole or cut into columns, which are multiplied one after the other.
+    part : int
+        Rows that are multiplied at a time.
+    """
+
+    matrix: Any
+    part: int
+
+    def multiply(self, xp: Namespace, x: Any, out: Any) -> None:
+        """Write the product of contiguous rows with the weights."""
+        n = len(x)
+        if n <= self.part and self.matrix.ndim == 2:
+            xp.matmul(x, self.matrix, out=out)
+            return
+        w = self.matrix if self.matrix.ndim == 3 else self.matrix[np.newaxis]
+        whole = n - n % self.part
+        for rows, length in ((slice(whole), self.part), (slice(whole, n), n - whole)):
+            given = x[rows]
+            if len(given):
+                target = out[rows].reshape(-1, length, len(w), w.shape[2]).transpose(0, 2, 1, 3)
+                xp.matmul(given.reshape(-1, 1, length, x.shape[1]), w, out=target)
 
 
 def order(steps: int, reverse: bool) -> range:
@@ -15,7 +44,7 @@ def order(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
-def padding_of(xp: Namespace, lengths: Any, steps: int) -> Any:
+def _padding(xp: Namespace, lengths: Any, steps: int) -> Any:
     """Return for every step a column that is true where a row has ended; None if no row ends early."""
     if not getattr(lengths, "ndim", 0):
         return None
@@ -36,9 +65,8 @@ def run(
         One of `CELLS`.
     z : array of shape (n, steps, columns)
         The product of the inputs with their weights.
-    w : array of shape (size, columns) or (slabs, size, columns / slabs)
-        From hidden state to hidden state, as a whole or cut into columns, which are multiplied one after the
-        other.
+    w : Weights
+        From hidden state to hidden state.
     b : array of shape (biases,)
         The bias.
     state : array of shape (states, n, size)
@@ -54,21 +82,21 @@ def run(
     """
     kind, steps = CELLS[cell], z.shape[1]
     outputs, saved, cells, hidden, product = memory
-    padding = padding_of(xp, lengths, steps)
+    padding = _padding(xp, lengths, steps)
     before, after = [state[0]], [hidden[0]]
     if kind.states > 1:
         cells[0] = state[1]
     at_once = outputs[:, :steps], saved, cells, hidden, product
-    if padding is None and kind.whole is not None and kind.whole(xp, z, w, b, state[0], reverse, at_once):
+    whole = kind.whole if padding is None and len(z) <= w.part else None
+    if whole is not None and whole(xp, z, w.matrix, b, state[0], reverse, at_once):
         outputs[:, steps:] = cells[steps % len(cells), :, np.newaxis]
         return
-    target = product if w.ndim == 2 else product.reshape(len(product), len(w), -1).transpose(1, 0, 2)
     for i, k in enumerate(order(steps, reverse)):
         after = [hidden[i % 2]]
         if kind.states > 1:
             before.append(cells[i % cells.shape[0]])
             after.append(cells[(i + 1) % cells.shape[0]])
-        xp.matmul(before[0], w, out=target)
+        w.multiply(xp, before[0], product)
         kind.forward(xp, z[:, k], product, b, saved[i % saved.shape[0]], before, after)
         if padding is not None:
             for new, old in zip(after, before, strict=True):
@@ -77,3 +105,83 @@ def run(
         before = after[:1]
     if kind.states > 1:
         outputs[:, steps] = after[1]
+
+
+def back(
+    xp: Namespace, cell: str, g: Any, w: Any, lengths: Any, reverse: bool, slopes: Any,
+    kept: tuple[Any, ...], memory: tuple[Any, ...],
+) -> tuple[Any, Any]:  # fmt: skip
+    """Go back from the last step to the first.
+
+    Parameters
+    ----------
+    xp, cell, lengths, reverse
+        As for `run`.
+    g : array of shape (n, steps, size)
+        The gradient of the outputs, with a step more for that of the last cell state if there is one.
+    w : Weights
+        The same, transposed.
+    slopes : array of shape (states, n, size)
+        Overwritten with the gradient of the first state.
+    kept : tuple of array
+        Outputs, gates and cell states of all steps.
+    memory : tuple of array
+        Overwritten: the gradients of the product with the inputs and of that with the hidden states, which
+        may be one array; not overwritten: the hidden state before every step; and room for these gradients at
+        a step, for their sums over all steps, for a product and for a state.
+
+    Returns
+    -------
+    tuple of array
+        The sums over all steps, of shape (n, columns).
+    """
+    kind, steps = CELLS[cell], memory[0].shape[1]
+    outputs, saved, cells = kept
+    dz, dr, hidden, d, r, total, total_r, product, room = memory
+    differ = dr is not dz
+    padding = _padding(xp, lengths, steps)
+    total[...], slopes[0] = 0, 0
+    if differ:
+        total_r[...] = 0
+    else:
+        r, total_r = d, total
+    if kind.states > 1:
+        slopes[1] = g[:, steps]
+    whole = kind.whole_back if padding is None and len(dz) <= w.part else None
+    given = g[:, :steps], w.matrix, reverse, slopes, (saved, cells), (dz, total, d, room)
+    if whole is None or not whole(xp, *given):
+        of_step = d, r, product
+        for i, k in reversed(list(enumerate(order(steps, reverse)))):
+            states = [[hidden[:, k]], [outputs[:, k]]]
+            if kind.states > 1:
+                states[0].append(cells[i])
+                states[1].append(cells[i + 1])
+            slopes[0] += g[:, k]
+            _step_back(
+                xp, cell, w, saved[i], states, slopes, None if padding is None else padding[k], of_step
+            )
+            dz[:, k] = d
+            total += d
+            if differ:
+                dr[:, k] = r
+                total_r += r
+    return total, total_r
+
+
+def _step_back(
+    xp: Namespace, cell: str, w: Any, saved: Any, states: Any, slopes: Any, ended: Any, memory: Any
+) -> None:
+    """Go back by a step; `ended` tells of which rows it is none."""
+    kind, (d, r, product) = CELLS[cell], memory
+    passing = None if ended is None else slopes.copy()
+    kind.backward(xp, saved, *states, [slopes[i] for i in range(kind.states)], d, r)
+    if ended is not None:
+        for x in (d, r):
+            xp.copyto(x, 0, where=ended)
+    w.multiply(xp, r, product)
+    if kind.keeps:
+        slopes[0] += product
+    else:
+        slopes[0] = product
+    if ended is not None:
+        xp.copyto(slopes, passing, where=ended)

@@ -7,30 +7,86 @@ The vjp of that one comes from the definition of the cell, step by step.
 """
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind, enable_grad, gradients, is_grad_enabled
-from sknet.device import Namespace
+from sknet.device import Namespace, backend
+from sknet.ops._convolution import Work
 from sknet.ops._elementwise import less, where
 from sknet.ops._join import concat, stack
 from sknet.ops._matmul import matmul
 from sknet.ops._recurrent_cells import CELLS
-from sknet.ops._recurrent_steps import order, padding_of, run
+from sknet.ops._recurrent_shares import Arrays, Divided, Shape, rooms_of
+from sknet.ops._recurrent_steps import order
 from sknet.ops._rules import SharedRule, check_floating
 from sknet.ops._shape import expand_dims, reshape
 
-__all__ = ["with_tape"]
+__all__ = ["recurrence_work", "with_tape"]
 
-Shape = tuple[int, ...]
-
-
-# -- layout of the tape ------------------------------------------------------------------------
+# -- forward ----------------------------------------------------------------------------------
 
 
-def _sections(flat: Any, shapes: Iterable[Shape]) -> list[Any]:
+def _of(xp: Namespace, x: Any, w: Any, lengths: Any, cell: str) -> Divided:
+    check_floating("recurrence_tape", x)
+    return Divided.of(xp, x, w, lengths, cell)
+
+
+def _host() -> Namespace:
+    """Plans for devices have memory of their own for temporary arrays."""
+    return backend("cpu").xp
+
+
+def _length(shapes: list[Shape]) -> int:
+    return sum(map(math.prod, shapes))
+
+
+def _tape_forward(
+    xp: Namespace, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any,
+    *, cell: str, reverse: bool, out: Any = None, scratch: Any = None,
+) -> Any:  # fmt: skip
+    net = _of(xp, x, w, lengths, cell)
+    tape = xp.empty(_length(net.tape), dtype=w.dtype) if out is None else out
+    scratch = rooms_of(xp, scratch, net.scratch(w.dtype, kept=True))
+    net.forward(xp, x, w_ih, w, (b, state, lengths), reverse, _sections(tape, net.tape), scratch)
+    return tape
+
+
+def _tape_shape(
+    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, cell: str, reverse: bool
+) -> tuple[Shape, np.dtype[Any]]:
+    return (_length(_of(_host(), x, w, lengths, cell).tape),), w.dtype
+
+
+def _tape_scratch(
+    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, *, cell: str, reverse: bool
+) -> Arrays:
+    return _of(_host(), x, w, lengths, cell).scratch(w.dtype, kept=True)
+
+
+_tape = Primitive("recurrence_tape").define(
+    forward=_tape_forward, shape=_tape_shape, vjp=None, scratch=_tape_scratch
+)
+
+
+# -- back -------------------------------------------------------------------------------------
+
+
+def _gradient_forward(
+    xp: Namespace, g: Any, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
+    *, cell: str, reverse: bool, of_input: bool, out: Any = None, scratch: Any = None,
+) -> Any:  # fmt: skip
+    net = _of(xp, x, w, lengths, cell)
+    shapes = [y.shape for y in ((x,) if of_input else ()) + (w_ih, w, b, state)]
+    flat = xp.empty(_length(shapes), dtype=w.dtype) if out is None else out
+    results = [None] * (not of_input) + _sections(flat, shapes)
+    scratch = rooms_of(xp, scratch, net.scratch_of_gradient(w.dtype))
+    net.backward(xp, g, x, w_ih, w, (b, state, lengths), reverse, _sections(tape, net.tape), results, scratch)
+    return flat
+
+
+def _sections(flat: Any, shapes: list[Shape]) -> list[Any]:
     """Cut a flat array or tensor into views of these shapes, one after the other."""
     views, start = [], 0
     for shape in shapes:
@@ -40,125 +96,33 @@ def _sections(flat: Any, shapes: Iterable[Shape]) -> list[Any]:
     return views
 
 
-def _tape_shapes(z: Any, w: Any, cell: str) -> list[Shape]:
-    """Return the shapes of outputs, gates and cell states; the last cell state is among the outputs."""
-    kind, (rows, steps, _), size = CELLS[cell], z.shape, w.shape[0]
-    more = kind.states - 1
-    return [(rows, steps + more, size), (steps, rows, kind.saved * size), ((steps + 1) * more, rows, size)]
-
-
-def _length(shapes: Iterable[Shape]) -> int:
-    return sum(map(math.prod, shapes))
-
-
-# -- forward ----------------------------------------------------------------------------------
-
-
-def _tape_forward(
-    xp: Namespace, z: Any, w: Any, b: Any, state: Any, lengths: Any,
-    *, cell: str, reverse: bool, out: Any = None,
-) -> Any:  # fmt: skip
-    check_floating("recurrence_tape", z)
-    shapes, (rows, _, columns) = _tape_shapes(z, w, cell), z.shape
-    tape = xp.empty(_length(shapes), dtype=z.dtype) if out is None else out
-    hidden = xp.empty((2, rows, w.shape[0]), dtype=z.dtype)
-    product = xp.empty((rows, columns), dtype=z.dtype)
-    memory = *_sections(tape, shapes), hidden, product
-    run(xp, cell, z, w, b, state, lengths, reverse, memory)
-    return tape
-
-
-def _tape_shape(
-    z: Any, w: Any, b: Any, state: Any, lengths: Any, cell: str, reverse: bool
-) -> tuple[Shape, np.dtype[Any]]:
-    check_floating("recurrence_tape", z)
-    return (_length(_tape_shapes(z, w, cell)),), z.dtype
-
-
-_tape = Primitive("recurrence_tape").define(forward=_tape_forward, shape=_tape_shape, vjp=None)
-
-
-# -- back -------------------------------------------------------------------------------------
-
-
-def _gradient_forward(
-    xp: Namespace, g: Any, z: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
-    *, cell: str, reverse: bool, out: Any = None,
-) -> Any:  # fmt: skip
-    kind, (rows, steps, columns), size = CELLS[cell], z.shape, w.shape[0]
-    shapes = [x.shape for x in (z, w, b, state)]
-    flat = xp.empty(_length(shapes), dtype=z.dtype) if out is None else out
-    dz, dw, db, slopes = _sections(flat, shapes)
-    outputs, saved, cells = _sections(tape, _tape_shapes(z, w, cell))
-    hidden = _hidden_before(xp, outputs[:, :steps], state[0], reverse)
-    padding = padding_of(xp, lengths, steps)
-    # The gradients of z and of the product with the recurrent weights: for most cells they are the same.
-    differ = kind.biases > kind.gates
-    d = xp.empty((rows, columns), dtype=z.dtype)
-    r = xp.empty_like(d) if differ else d
-    dr = xp.empty(dz.shape, dtype=z.dtype) if differ else dz
-    total, total_r = xp.zeros_like(d), xp.zeros_like(r)
-    product = xp.empty((rows, size), dtype=z.dtype)
-    slopes[0] = 0
-    if kind.states > 1:
-        slopes[1] = g[:, steps]
-    for i, k in reversed(list(enumerate(order(steps, reverse)))):
-        before, after, slope = [hidden[:, k]], [outputs[:, k]], [slopes[0]]
-        if kind.states > 1:
-            before.append(cells[i])
-            after.append(cells[i + 1])
-            slope.append(slopes[1])
-        slope[0] += g[:, k]
-        passing = None if padding is None else slopes.copy()
-        kind.backward(xp, saved[i], before, after, slope, d, r)
-        if passing is not None:
-            for x in (d, r):
-                xp.copyto(x, 0, where=padding[k])
-        xp.matmul(r, w.T, out=product)
-        if kind.keeps:
-            slope[0] += product
-        else:
-            slope[0][...] = product
-        if passing is not None:
-            xp.copyto(slopes, passing, where=padding[k])
-        dz[:, k] = d
-        total += d
-        if differ:
-            dr[:, k] = r
-            total_r += r
-    xp.matmul(hidden.reshape(rows * steps, size).T, dr.reshape(rows * steps, columns), out=dw)
-    db[:columns] = total.sum(axis=0)
-    if differ:
-        db[columns:] = total_r[:, 2 * columns - b.shape[0] :].sum(axis=0)
-    return flat
-
-
-def _hidden_before(xp: Namespace, outputs: Any, first: Any, reverse: bool) -> Any:
-    """Return the hidden state before every step, from those after."""
-    hidden = xp.empty(outputs.shape, dtype=outputs.dtype)
-    if reverse:
-        hidden[:, :-1], hidden[:, -1] = outputs[:, 1:], first
-    else:
-        hidden[:, 1:], hidden[:, 0] = outputs[:, :-1], first
-    return hidden
-
-
 def _gradient_shape(
-    g: Any, z: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any, cell: str, reverse: bool
-) -> tuple[Shape, np.dtype[Any]]:
-    return (_length(x.shape for x in (z, w, b, state)),), z.dtype
+    g: Any, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
+    cell: str, reverse: bool, of_input: bool,
+) -> tuple[Shape, np.dtype[Any]]:  # fmt: skip
+    found = ((x,) if of_input else ()) + (w_ih, w, b, state)
+    return (_length([y.shape for y in found]),), w.dtype
+
+
+def _gradient_scratch(
+    g: Any, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
+    *, cell: str, reverse: bool, of_input: bool,
+) -> Arrays:  # fmt: skip
+    return _of(_host(), x, w, lengths, cell).scratch_of_gradient(w.dtype)
 
 
 def _gradient_vjp(
-    gg: Tensor, _: Any, g: Tensor, z: Tensor, w: Tensor, b: Tensor, state: Tensor, lengths: Any, tape: Tensor,
-    *, cell: str, reverse: bool,
+    gg: Tensor, _: Any, g: Tensor, x: Tensor, w_ih: Tensor, w: Tensor, b: Tensor, state: Tensor, lengths: Any,
+    tape: Tensor, *, cell: str, reverse: bool, of_input: bool,
 ) -> list[Tensor]:  # fmt: skip
     """Differentiate what `recurrence_gradient` is equal to: the gradient of one step after the other."""
     with enable_grad():
-        g, z, w, b, state = points = [_recorded(x) for x in (g, z, w, b, state)]
+        g, x, w_ih, w, b, state = points = [_recorded(y) for y in (g, x, w_ih, w, b, state)]
+        rows, steps, features = x.shape
+        z = reshape(matmul(reshape(x, (rows * steps, features)), w_ih), (rows, steps, w.shape[1]))
         outputs = _by_steps(z, w, b, state, lengths, cell, reverse)
-        shares = gradients(outputs, points[1:], g, create_graph=True)
-        flat = concat([reshape(x, (-1,)) for x in shares])
+        shares = gradients(outputs, points[1 if of_input else 2 :], g, create_graph=True)
+        flat = concat([reshape(y, (-1,)) for y in shares])
     return gradients(flat, points, gg, create_graph=is_grad_enabled())
 
 
@@ -184,7 +148,10 @@ def _by_steps(
 
 
 _gradient = Primitive("recurrence_gradient").define(
-    forward=_gradient_forward, shape=_gradient_shape, vjp=SharedRule(_gradient_vjp)
+    forward=_gradient_forward,
+    shape=_gradient_shape,
+    vjp=SharedRule(_gradient_vjp),
+    scratch=_gradient_scratch,
 )
 
 
@@ -192,29 +159,23 @@ _gradient = Primitive("recurrence_gradient").define(
 
 
 def _outputs_forward(
-    xp: Namespace,
-    z: Any,
-    w: Any,
-    b: Any,
-    state: Any,
-    lengths: Any,
-    tape: Any,
-    *,
-    cell: str,
-    reverse: bool,
-) -> Any:
-    return _sections(tape, _tape_shapes(z, w, cell)[:1])[0]
+    xp: Namespace, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
+    *, cell: str, reverse: bool,
+) -> Any:  # fmt: skip
+    return _sections(tape, _of(xp, x, w, lengths, cell).tape[:1])[0]
 
 
 def _outputs_shape(
-    z: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any, cell: str, reverse: bool
+    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any, cell: str, reverse: bool
 ) -> tuple[Shape, np.dtype[Any]]:
-    return _tape_shapes(z, w, cell)[0], z.dtype
+    return (x.shape[0], x.shape[1] + CELLS[cell].states - 1, w.shape[0]), w.dtype
 
 
-def _outputs_vjp(g: Tensor, _: Any, *operands: Any, **params: Any) -> list[Tensor]:
-    flat = bind(_gradient, (g, *operands), params)
-    return _sections(flat, [x.shape for x in operands[:4]])
+def _outputs_vjp(g: Tensor, _: Any, *operands: Any, **params: Any) -> list[Any]:
+    of_input = operands[0].requires_grad
+    flat = bind(_gradient, (g, *operands), params | {"of_input": of_input})
+    found = _sections(flat, [y.shape for y in operands[0 if of_input else 1 : 5]])
+    return [None] * (not of_input) + found
 
 
 _outputs = Primitive("recurrence").define(
@@ -222,15 +183,20 @@ _outputs = Primitive("recurrence").define(
 )
 
 
+PLACES = {"recurrence_outputs": 0, "recurrence_tape": 0, "recurrence_gradient": 1}  # of inputs among operands
+
+
 def with_tape(
-    z: Tensor, w: Tensor, b: Tensor, state: Tensor, lengths: Any, cell: str, reverse: bool
+    x: Tensor, w_ih: Tensor, w: Tensor, b: Tensor, state: Tensor, lengths: Any, cell: str, reverse: bool
 ) -> Tensor:
     """Return the outputs and, as a last step, the last cell state if there is one.
 
     Parameters
     ----------
-    z : Tensor of shape (n, steps, columns)
-        The product of the inputs with their weights.
+    x : Tensor of shape (n, steps, features)
+        The sequences.
+    w_ih : Tensor of shape (features, columns)
+        From input to hidden state.
     w : Tensor of shape (size, columns)
         From hidden state to hidden state.
     b : Tensor of shape (biases,)
@@ -244,5 +210,39 @@ def with_tape(
     reverse : bool
         Whether the last step is the first.
     """
-    operands, params = (z, w, b, state, lengths), {"cell": cell, "reverse": reverse}
+    operands, params = (x, w_ih, w, b, state, lengths), {"cell": cell, "reverse": reverse}
     return bind(_outputs, (*operands, bind(_tape, operands, params)), params)
+
+
+def recurrence_work(equation: Any) -> Work | None:
+    """Return how many multiplications threads share in a recurrent network of a plan for the host.
+
+    Parameters
+    ----------
+    equation : Equation
+        Of any primitive.
+
+    Returns
+    -------
+    Work or None
+        None for other primitives, and where the products are left to BLAS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.ops.extend import recurrence_work
+    >>> graph = capture(ops.rnn, np.ones((2, 9, 3)), np.ones((3, 4)), np.ones((4, 4)))
+    >>> [work for equation in graph.equations if (work := recurrence_work(equation))]
+    []
+    """
+    at = PLACES.get(equation.primitive.name)
+    if at is None:
+        return None
+    x, w, lengths = (equation.operands[at + i] for i in (0, 2, 5))
+    net = Divided.of(_host(), x, w, lengths, equation.params["cell"])
+    if net.shares.n_rooms == 1:
+        return None
+    count = net.rows * net.steps * (net.features + net.size) * net.columns
+    return Work(in_threads=count * (1 + at))

@@ -128,14 +128,14 @@ def record(name, **params):
 
 
 def operands_of_records(cell_gates, biases, states):
-    shapes = [(N, STEPS, cell_gates * SIZE), (SIZE, cell_gates * SIZE), (biases * SIZE,), (states, N, SIZE)]
-    return tuple(real(*shape) for shape in shapes)
+    columns = cell_gates * SIZE
+    weights = (FEATURES, columns), (SIZE, columns), (biases * SIZE,)
+    return tuple(real(*shape) for shape in [(N, STEPS, FEATURES), *weights, (states, N, SIZE)])
 
 
-def tape_reference(z, w, b, state):
+def tape_reference(x, w_ih, w, b, state):
     """Return only the outputs: the plain cell keeps no gates."""
-    identity = np.eye(SIZE, dtype=z.dtype)
-    return reference(rnn_step, 1)(z, identity, w, b, state[0])[: N * STEPS * SIZE]
+    return reference(rnn_step, 1)(x, w_ih, w, b, state[0])[: N * STEPS * SIZE]
 
 
 def outputs_reference(x, w_ih, w, b, state):
@@ -144,37 +144,37 @@ def outputs_reference(x, w_ih, w, b, state):
     return reference(rnn_step, 1)(x, w_ih, w, b, state[0])[: np.prod(shape)].reshape(shape)
 
 
-def with_tape(z, w, b, state):
+def with_tape(x, w_ih, w, b, state):
     """Return the outputs of the plain cell on its own tape."""
-    operands = (*map(as_tensor, (z, w, b, state)), STEPS)
-    params = {"cell": "tanh", "reverse": False}
-    return bind(
-        PRIMITIVES["recurrence"], (*operands, bind(PRIMITIVES["recurrence_tape"], operands, params)), params
-    )
-
-
-def with_tape_reference(z, w, b, state):
-    return outputs_reference(z, np.eye(len(w), dtype=z.dtype), w, b, state)
-
-
-def gradient(g, z, w, b, state):
-    """Return the record's result for the plain cell, on its own tape."""
-    operands = (*map(as_tensor, (z, w, b, state)), STEPS)
+    operands = (*map(as_tensor, (x, w_ih, w, b, state)), STEPS)
     params = {"cell": "tanh", "reverse": False}
     tape = bind(PRIMITIVES["recurrence_tape"], operands, params)
+    return bind(PRIMITIVES["recurrence"], (*operands, tape), params)
+
+
+def gradient(g, x, w_ih, w, b, state):
+    """Return the record's result for the plain cell, on its own tape."""
+    operands = (*map(as_tensor, (x, w_ih, w, b, state)), STEPS)
+    params = {"cell": "tanh", "reverse": False}
+    tape = bind(PRIMITIVES["recurrence_tape"], operands, params)
+    params |= {"of_input": True}
     return bind(PRIMITIVES["recurrence_gradient"], (as_tensor(g), *operands, tape), params)
 
 
-def gradient_reference(g, z, w, b, state):
+def gradient_reference(g, x, w_ih, w, b, state):
     """Go back through the plain cell."""
-    hidden = tape_reference(z, w, b, state).reshape(N, STEPS, SIZE)
-    dz, dw, dh = np.zeros_like(z), np.zeros_like(w), np.zeros_like(state[0])
+    hidden = tape_reference(x, w_ih, w, b, state).reshape(N, STEPS, SIZE)
+    dx, dw_ih, dw, db = (np.zeros_like(y) for y in (x, w_ih, w, b))
+    dh = np.zeros_like(state[0])
     for k in reversed(range(STEPS)):
         before = hidden[:, k - 1] if k else state[0]
-        dz[:, k] = (dh + g[:, k]) * (1 - hidden[:, k] ** 2)
-        dw += before.T @ dz[:, k]
-        dh = dz[:, k] @ w.T
-    return np.concatenate([part.ravel() for part in (dz, dw, dz.sum((0, 1)), dh)])
+        dz = (dh + g[:, k]) * (1 - hidden[:, k] ** 2)
+        dx[:, k] = dz @ w_ih.T
+        dw_ih += x[:, k].T @ dz
+        dw += before.T @ dz
+        db += dz.sum(0)
+        dh = dz @ w.T
+    return np.concatenate([part.ravel() for part in (dx, dw_ih, dw, db, dh)])
 
 
 RNN = [*cases(1, 1, 1), *cases(1, 1, 1, activation="relu")]
@@ -207,7 +207,7 @@ ROWS = [
     ),
     Row(
         "recurrence",
-        with_tape_reference,
+        outputs_reference,
         [Case(operands_of_records(1, 1, 1))],
         "recurrence",
         integers=False,
@@ -217,7 +217,7 @@ ROWS = [
     Row(
         "recurrence_outputs",
         outputs_reference,
-        [Case((real(N, STEPS, FEATURES), real(FEATURES, SIZE), *operands_of_records(1, 1, 1)[1:]))],
+        [Case(operands_of_records(1, 1, 1))],
         "recurrence_outputs",
         order=0,
         integers=False,

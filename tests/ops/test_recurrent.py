@@ -203,11 +203,24 @@ def shared(sizes, dtype):
     return [a.astype(dtype) for a in given]
 
 
+def outputs_of(*given, reverse=False):
+    *operands, h, c = given
+    output, states = ops.lstm(*operands, (h, c), reverse=reverse)
+    return [output, *states]
+
+
 @no_grad()
-def run_alone(operands, reverse=False):
-    *given, h, c = operands
-    output, states = ops.lstm(*given, (h, c), reverse=reverse)
-    return [x.numpy() for x in (output, *states)]
+def run_alone(operands, **options):
+    return [x.numpy() for x in outputs_of(*operands, **options)]
+
+
+def with_gradients(*given, **options):
+    """Return the outputs, and gradients of all operands."""
+    leaves = [x.detach() for x in map(Tensor, given)]
+    for leaf in leaves:
+        leaf.requires_grad = True
+    found = outputs_of(*leaves, **options)
+    return [*found, *gradients(sum((x * x).sum() for x in found), leaves)]
 
 
 @pytest.mark.parametrize("sizes", SHARED, ids=str)
@@ -215,17 +228,33 @@ def run_alone(operands, reverse=False):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_shares_of_rows_are_the_whole(sizes, reverse, dtype):
     operands = shared(sizes, dtype)
-    found = run_alone(operands, reverse)
-    tensors = [Tensor(x, requires_grad=True) for x in operands]
-    output, (h, c) = ops.lstm(*tensors[:4], tuple(tensors[4:]), reverse=reverse)  # in one piece
+    found = run_alone(operands, reverse=reverse)
     precise = [x[:3].astype("float64") for x in operands[:1] + operands[4:]]
     weights = [x.astype("float64") for x in operands[1:4]]
     expected = reference(lstm_step, 2)(precise[0], *weights, *precise[1:], reverse=reverse)
     first = np.concatenate([x[:3].ravel() for x in found])
     tolerance = 3e-6 if dtype == "float32" else 1e-13
     np.testing.assert_allclose(first, expected, rtol=0, atol=tolerance)
-    for ours, whole in zip(found, (output, h, c), strict=True):
-        np.testing.assert_allclose(ours, whole.numpy(), rtol=0, atol=tolerance)
+    for ours, theirs in zip(with_gradients(*operands, reverse=reverse), found, strict=False):
+        np.testing.assert_array_equal(ours.numpy(), theirs)
+
+
+@pytest.mark.parametrize("sizes", SHARED, ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_of_shares_are_the_sum_of_those_of_few_rows(sizes, reverse, dtype):
+    operands = shared(sizes, dtype)
+    found = [x.numpy() for x in with_gradients(*operands, reverse=reverse)[3:]]
+    parts = []
+    for start in range(0, sizes[0], 8):  # too few to be shared
+        rows = slice(start, start + 8)
+        given = [x if 0 < i < 4 else x[rows] for i, x in enumerate(operands)]
+        given = [x.astype("float64") for x in given]
+        parts.append([x.numpy() for x in with_gradients(*given, reverse=reverse)[3:]])
+    for i, (ours, each) in enumerate(zip(found, zip(*parts, strict=True), strict=True)):
+        expected = sum(each) if 0 < i < 4 else np.concatenate(each)
+        tolerance = 1e-5 if dtype == "float32" else 1e-13
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=tolerance * abs(expected).max())
 
 
 @pytest.mark.parametrize("sizes", SHARED, ids=str)
@@ -233,14 +262,24 @@ def test_shares_of_rows_are_the_whole(sizes, reverse, dtype):
 def test_bits_do_not_depend_on_threads_or_native_code(sizes, dtype):
     operands = shared(sizes, dtype)
     with threadpool_limits(1, "blas"):
-        expected = run_alone(operands)
-        program = compile(lambda *given: ops.lstm(*given[:4], given[4:])[0], operands)
-        np.testing.assert_array_equal(program(*operands), expected[0])
+        expected = run_alone(operands), [x.numpy() for x in with_gradients(*operands)]
+        programs = [compile(no_grad()(outputs_of), operands), compile(with_gradients, operands)]
     for native in ("never", "always"):
         with threadpool_limits(2, "blas"), config_context(native=native):
-            for ours, theirs in zip(run_alone(operands), expected, strict=True):
-                np.testing.assert_array_equal(ours, theirs)
-            np.testing.assert_array_equal(program(*operands), expected[0])
+            found = run_alone(operands), [x.numpy() for x in with_gradients(*operands)]
+            planned = [program(*operands) for program in programs]
+        for ours, theirs in zip([*found, *planned], [*expected, *expected], strict=True):
+            for x, y in zip(ours, theirs, strict=True):
+                np.testing.assert_array_equal(x, y)
+
+
+def test_the_input_needs_no_gradient():
+    operands = shared(SHARED[0], "float64")
+    expected = [x.numpy() for x in with_gradients(*operands)[4:]]
+    leaves = [Tensor(x, requires_grad=True) for x in operands[1:]]
+    found = gradients(sum((x * x).sum() for x in outputs_of(operands[0], *leaves)), leaves)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(x.numpy(), y)
 
 
 def test_several_threads_take_shares_where_there_is_enough_to_do(monkeypatch):
@@ -260,3 +299,13 @@ def test_several_threads_take_shares_where_there_is_enough_to_do(monkeypatch):
         run, operands = setup("lstm", *SHARED[0])
         run(*operands, lengths=[7] * SHARED[0][0])
     assert len(callers) == len(SHARED) * has_numba()
+
+
+def test_devices_have_no_shares(fake_device):
+    """But the plan's temporary arrays are as large as those of the host's shares."""
+    operands = shared(SHARED[0], "float64")
+    there = [Tensor(x).to(fake_device).data for x in operands]
+    for function in (no_grad()(outputs_of), with_gradients):
+        expected = compile(function, operands)(*operands)
+        for x, y in zip(compile(function, there)(*there), expected, strict=True):
+            np.testing.assert_allclose(Tensor(x).to("cpu").numpy(), y, rtol=1e-10, atol=1e-12)

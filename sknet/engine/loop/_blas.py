@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sknet._blas import Threads, are_shared
-from sknet.ops.extend import convolution_work
+from sknet.ops.extend import convolution_work, recurrence_work
 
 if TYPE_CHECKING:
     from sknet.compile import Plan
@@ -22,7 +22,7 @@ TINY, SMALL = 1 << 18, 1 << 21
 # What else calls BLAS or LAPACK, in products of a size that is not known here.
 OTHERS = frozenset(
     {
-        *("recurrence", "recurrence_gradient", "recurrence_outputs", "recurrence_tape"),
+        *("recurrence_gradient", "recurrence_outputs", "recurrence_tape"),
         *("cholesky", "det", "eigh", "inv", "pinv", "qr", "slogdet", "solve", "svd"),
     }
 )
@@ -32,8 +32,8 @@ _known: "WeakKeyDictionary[Plan, Threads]" = WeakKeyDictionary()
 def threads_for(plan: "Plan") -> Threads:
     """Return how many threads the products of a program should have: 1, or as many as BLAS takes.
 
-    One where most of the work is in convolutions that threads of our own share: those of BLAS
-    spin after a product, and would keep a core from them. If BLAS cannot be limited in all threads,
+    One where most of the work is in convolutions and recurrent networks that threads of our own share: those
+    of BLAS spin after a product, and would keep a core from them. If BLAS cannot be limited in all threads,
     there are none of our own.
 
     Parameters
@@ -49,7 +49,7 @@ def threads_for(plan: "Plan") -> Threads:
 def _threads_for(plan: "Plan") -> Threads:
     shared, products = 0, [0.0]
     for equation in plan.graph.equations:
-        name, work = equation.primitive.name, convolution_work(equation)
+        name, work = equation.primitive.name, convolution_work(equation) or recurrence_work(equation)
         if work is not None:
             shared += work.in_threads
             products.append(work.by_blas)

@@ -101,6 +101,17 @@ def test_convolutions_have_threads_of_their_own(width, expected, kernel):
     assert counts() == {2}
 
 
+@pytest.mark.parametrize(("layer", "expected"), [(nn.LSTM, (2, 1)), (nn.GRU, (2, 2))])
+def test_recurrent_networks_have_threads_of_their_own_if_native_code_makes_all_steps(layer, expected):
+    pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+    sequences = RNG.normal(size=(64, 40, 32)).astype("f4")
+    callback = Free()
+    layers = layer(32, 128, returns="last"), nn.Linear(128, 3)
+    model_of(*layers).fit(sequences, LABELS[:64], epochs=1, callbacks=[callback])
+    assert callback.found_ == {expected}
+    assert counts() == {2}
+
+
 def test_eager_steps_have_all():
     callback = Counts()
     small(compile=False).fit(X, LABELS, epochs=1, callbacks=[callback])

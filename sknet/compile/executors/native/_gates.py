@@ -20,10 +20,12 @@ class Step(IntEnum):
     STEPS, Z_STEP, KEPT, CELLS: number of steps, bytes from one's share to the next one's, and how many
     arrays of gates, and of cell states, there are; then those above are of the first step, and there are two
     hidden states.
-    BEFORE, WEIGHTS: the hidden state before the first step, and the recurrent weights.
+    BEFORE, WEIGHTS: the hidden state before the first step, and the recurrent weights. Backwards, Z are
+    gradients of the outputs, OUT those of the gates of all steps, and HIDDEN their sum over the steps.
     OUT, OUT_ROW, OUT_STEP: hidden states of all steps, and bytes between rows and steps.
     MATMUL, MATMUL_DATA: addresses of the inner loop of NumPy's matrix product and of its data.
     LEFT, RIGHT, PRODUCT: addresses of factors and product.
+    GATES_STEP, CELL_STEP: bytes from gates, and from cell states, to those of the next step.
     SHAPE, STRIDES: the first of four lengths, and of nine strides; both come last.
     """
 
@@ -62,8 +64,10 @@ class Step(IntEnum):
     LEFT = 32
     RIGHT = 33
     PRODUCT = 34
-    SHAPE = 35
-    STRIDES = 39
+    GATES_STEP = 35
+    CELL_STEP = 36
+    SHAPE = 37
+    STRIDES = 41
 
 
 FIELDS = Step.STRIDES + 9
@@ -145,6 +149,19 @@ def slope_of_bent_{dtype}(a, b, s, out):
 
 
 @kernel
+def add_to_{dtype}(x, more):
+    for j in range(len(x)):
+        x[j] += more[j]
+
+
+@kernel
+def copy_and_add_{dtype}(x, copy, total):
+    for j in range(len(x)):
+        copy[j] = x[j]
+        total[j] += x[j]
+
+
+@kernel
 def lstm_forward_{dtype}(call):
     rows, n = call[{rows}], call[{width}]
     w, half, one = n * {size}, {dtype}(0.5), {dtype}(1)
@@ -172,9 +189,9 @@ def lstm_steps_{dtype}(call):
     state = rows * w * {size}
     for i in range(call[{steps}]):
         call[{z}] = first + i * call[{z_step}]
-        call[{gates}] = gates + i % call[{kept}] * 4 * state
-        call[{cell}] = cells + i % call[{cells}] * state
-        call[{new_cell}] = cells + (i + 1) % call[{cells}] * state
+        call[{gates}] = gates + i % call[{kept}] * call[{gates_step}]
+        call[{cell}] = cells + i % call[{cells}] * call[{cell_step}]
+        call[{new_cell}] = cells + (i + 1) % call[{cells}] * call[{cell_step}]
         call[{hidden}] = hidden + i % 2 * state
         multiply_states(call, before)
         lstm_forward_{dtype}(call)
@@ -205,5 +222,28 @@ def lstm_backward_{dtype}(call):
         slope_of_gate_{dtype}(dc_r, old[r], f, d[r, w : 2 * w])
         slope_of_bent_{dtype}(dc_r, i, g, d[r, 2 * w : 3 * w])
         scaled_{dtype}(dc_r, f)
+
+
+@kernel
+def lstm_back_steps_{dtype}(call):
+    rows, w = call[{rows}], call[{width}]
+    gates, cells, steps = call[{gates}], call[{cell}], call[{steps}]
+    dh = carray(pointer(call[{d_hidden}]), (rows, w), {dtype})
+    d = carray(pointer(call[{d}]), (rows, 4 * w), {dtype})
+    total = carray(pointer(call[{hidden}]), (rows, 4 * w), {dtype})
+    call[{q}] = call[{d_hidden}]
+    for i in range(steps):
+        given, target = call[{z}] + i * call[{z_step}], call[{out}] + i * call[{out_step}]
+        for r in range(rows):
+            add_to_{dtype}(dh[r], carray(pointer(given + r * call[{z_row}]), w, {dtype}))
+        call[{gates}] = gates + (steps - 1 - i) * call[{gates_step}]
+        call[{cell}] = cells + (steps - 1 - i) * call[{cell_step}]
+        call[{new_cell}] = cells + (steps - i) * call[{cell_step}]
+        lstm_backward_{dtype}(call)
+        multiply_states(call, call[{d}])
+        for r in range(rows):
+            copy_and_add_{dtype}(
+                d[r], carray(pointer(target + r * call[{out_row}]), 4 * w, {dtype}), total[r]
+            )
 
 """

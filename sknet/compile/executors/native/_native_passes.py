@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 
 from sknet._config import native_setting
-from sknet.compile.executors.native._addresses import Loop, loop_of, loop_of_products, place_of
+from sknet.compile.executors.native._addresses import Loop, loop_of, place_of
 from sknet.compile.executors.native._loaded import UnsupportedError, pass_runner
+from sknet.compile.executors.native._native_gates import NativeGates
 from sknet.compile.executors.native._native_norms import NativeNorms
 from sknet.compile.executors.native._native_tiles import NativeTiles
 
 __all__ = ["NativePasses", "native_passes"]
 
-FIELDS = 48  # of `_gates`
 SIZE = 4  # bytes of an element of erfc
 # `Work`, which is not imported before native code is worthwhile
-CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, _, _, LSTM_STEPS = range(8)
+CONVOLVED, WEIGHT, ERFC = range(3)
 
 
 @cache
@@ -24,7 +24,7 @@ def _loop(function: Any, dtype: Any) -> Loop | None:
     return loop_of(function, (dtype, dtype))
 
 
-class NativePasses(NativeNorms, NativeTiles):
+class NativePasses(NativeNorms, NativeTiles, NativeGates):
     """What operations call that have such code: two kinds of convolutions, erfc, norms, and LSTMs.
 
     Parameters
@@ -105,126 +105,6 @@ class NativePasses(NativeNorms, NativeTiles):
         places = x.ctypes.data, out.ctypes.data, x.size, rooms.ctypes.data, rooms.shape[1]
         fields = np.array([*places, exp.address, exp.data, 0, 0, 0, SIZE, SIZE], np.int64)
         steps(fields.ctypes.data, SIZE, ERFC)
-        return True
-
-    def lstm_forward(self, z: Any, q: Any, b: Any, gates: Any, cell: Any, hidden: Any, new_cell: Any) -> bool:
-        """Compute a step of an LSTM.
-
-        Parameters
-        ----------
-        z, q : ndarray of shape (n, 4 * size)
-            What input and hidden state add to the gates.
-        b : ndarray of shape (4 * size,)
-            The bias.
-        gates : ndarray of shape (n, 4 * size)
-            Overwritten with the gates.
-        cell : ndarray of shape (n, size)
-            The cell state before the step.
-        hidden, new_cell : ndarray of shape (n, size)
-            Overwritten with the states after it.
-
-        Returns
-        -------
-        bool
-            As for `convolved`.
-        """
-        if z.strides[1] != z.itemsize or z.dtype != gates.dtype or not z.flags.aligned:
-            return False
-        states = (cell, new_cell, hidden, None, None, None, None)
-        return self._step(LSTM_FORWARD, z, z.strides[0], (q, b, gates, *states))
-
-    def lstm_steps(self, z: Any, w: Any, b: Any, first: Any, reverse: bool, memory: tuple[Any, ...]) -> bool:
-        """Compute all steps of an LSTM.
-
-        Parameters
-        ----------
-        z : ndarray of shape (n, steps, 4 * size)
-            What the inputs add to the gates.
-        w : ndarray of shape (size, 4 * size) or (slabs, size, 4 * size / slabs)
-            The recurrent weights, as a whole or cut into columns, which are multiplied one after the other.
-        b : ndarray of shape (4 * size,)
-            The bias.
-        first : ndarray of shape (n, size)
-            The hidden state before the first step.
-        reverse : bool
-            Whether the last step is the first.
-        memory : tuple of ndarray
-            Hidden states of all steps, of shape (n, steps, size), with any strides between rows; gates, of
-            shape (1 or steps, n, 4 * size), and cell states, (2 or steps + 1, n, size), of which the first is
-            read; room for two hidden states and a product, (2, n, size) and (n, 4 * size).
-
-        Returns
-        -------
-        bool
-            As for `convolved`.
-        """
-        outputs, gates, cells, hidden, product = memory
-        loop, size = loop_of_products(w.dtype), z.itemsize
-        steps, (rows, width) = self._runner.steps, first.shape
-        tanh = _loop(np.tanh, z.dtype)
-        slabs = w if w.ndim == 3 else w[np.newaxis]
-        length = slabs.shape[2]
-        plain = w, b, first, gates, cells, hidden, product
-        if steps is None or tanh is None or loop is None or z.dtype.char not in "fd" or not first.size:
-            return False
-        if not all(x.dtype == z.dtype and x.flags.aligned for x in (z, outputs, *plain)):
-            return False
-        if not all(x.flags.c_contiguous for x in plain) or z.strides[2] != size or outputs.strides[2] != size:
-            return False
-        at = -1 if reverse else 0
-        sign, (z_row, z_step, _), (row, step, _) = -1 if reverse else 1, z.strides, outputs.strides
-        places = map(place_of, (product, b, gates, cells, None, hidden, None, None, None, None))
-        fields = np.array(
-            [
-                *(z[:, at].ctypes.data, z_row, *places, rows, width),
-                *(tanh.address, tanh.data, 0, 0, 0, size, size),
-                *(z.shape[1], sign * z_step, len(gates), len(cells), first.ctypes.data, w.ctypes.data),
-                *(outputs[:, at].ctypes.data, row, sign * step, loop.address, loop.data, 0, 0, 0),
-                *(len(slabs), rows, width, length, 0, slabs.strides[0], length * size),
-                *(width * size, size, length * size, size, 4 * width * size, size),
-            ],
-            np.int64,
-        )
-        steps(fields.ctypes.data, size, LSTM_STEPS)
-        return True
-
-    def lstm_backward(self, gates: Any, cell: Any, new_cell: Any, d_hidden: Any, d_cell: Any, d: Any) -> bool:
-        """Compute the gradients of the gates and of the cell state before a step of an LSTM.
-
-        Parameters
-        ----------
-        gates, cell, new_cell : ndarray
-            As for `lstm_forward`.
-        d_hidden, d_cell : ndarray of shape (n, size)
-            Gradients of the states after the step; the second is overwritten.
-        d : ndarray of shape (n, 4 * size)
-            Overwritten with the gradient of the gates' operands.
-
-        Returns
-        -------
-        bool
-            As for `convolved`.
-        """
-        room = np.empty_like(cell)
-        return self._step(
-            LSTM_BACKWARD, None, 0, (None, None, gates, cell, new_cell, None, d_hidden, d_cell, d, room)
-        )
-
-    def _step(self, work: int, z: Any, row: int, arrays: tuple[Any, ...]) -> bool:
-        steps, gates, cell = self._runner.steps, arrays[2], arrays[3]
-        dtype, size = gates.dtype, gates.itemsize
-        tanh = _loop(np.tanh, dtype)
-        if steps is None or tanh is None or dtype.char not in "fd" or not cell.size:
-            return False
-        places = [place_of(z), row]
-        for x in arrays:
-            if x is not None and not (x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned):
-                return False
-            places.append(place_of(x))
-        loop = tanh.address, tanh.data, 0, 0, 0, size, size
-        fields = np.zeros(FIELDS, np.int64)
-        fields[: len(places) + 2 + len(loop)] = [*places, *cell.shape, *loop]
-        steps(fields.ctypes.data, size, work)
         return True
 
     def _done(self, work: int, task: Any, x: Any, given: Any, out: Any, rooms: Any, bias: Any = None) -> bool:

@@ -38,6 +38,7 @@ class Work(IntEnum):
     SCALED_ROWS = 10
     SERVE = 11
     LEAD = 12
+    LSTM_BACK_STEPS = 13
 
 
 class Operand(IntEnum):
@@ -144,6 +145,13 @@ def steps(place, size, work):
             lstm_steps_float32(call)
         else:
             lstm_steps_float64(call)
+        return 0
+    if work == {Work.LSTM_BACK_STEPS}:
+        call = carray(pointer(place), {FIELDS}, int64)
+        if size == 4:
+            lstm_back_steps_float32(call)
+        else:
+            lstm_back_steps_float64(call)
         return 0
     if work == {Work.LSTM_FORWARD} or work == {Work.LSTM_BACKWARD}:
         call = carray(pointer(place), {FIELDS}, int64)
