@@ -144,7 +144,7 @@ def _gradient_forward(
     width = x.shape[-1]
     if out is None:
         out = xp.empty(x.size + 2 * width, dtype=x.dtype)
-    dx, dw, db = out[: x.size].reshape(_rows(x)), out[x.size : x.size + width], out[x.size + width :]
+    dx, totals = out[: x.size].reshape(_rows(x)), out[x.size :].reshape(2, width)
     if x.size:
         (x, w), few = matrices(x, w), _alike(xp, g)
         started, block = time.perf_counter(), block_of(width)
@@ -153,8 +153,7 @@ def _gradient_forward(
             _slopes(xp, matrices(g)[0], x, w, eps, rooms, dx)
             if native is not None:
                 native.note(time.perf_counter() - started)
-    for i, total in enumerate((dw, db)):
-        xp.sum(rooms[2][i], axis=0, out=total)
+    xp.sum(rooms[2], axis=1, out=totals)
     return out
 
 

@@ -150,11 +150,13 @@ def norm_gradient(call):
             carray(pointer(weights + row), width, float32)[:] = float32(-0.0)
             carray(pointer(biases + row), width, float32)[:] = float32(-0.0)
         factors_of(call, x, rows)
-        multiply(call, g, weight, inner, rows)
+        if call[{apart}] or first == 0 or rows < block:  # otherwise it is as before
+            multiply(call, g, weight, inner, rows)
+            for i in range(rows):
+                of_rows[0, i] = of_rows[0, i] / count
         write_slopes((x, g, centers, factors, weights + row, biases + row, products), rows, width)
         multiply(call, products, weight, shares, rows)
         for i in range(rows):
-            of_rows[0, i] = of_rows[0, i] / count
             of_rows[1, i] = of_rows[1, i] / count
         write_normal_slopes((x, g, centers, factors, inner, shares, weight, out), rows, width)
         g += call[{apart}]
