@@ -150,16 +150,15 @@ def back(
     whole = kind.whole_back if padding is None and len(dz) <= w.part else None
     given = g[:, :steps], w.matrix, reverse, slopes, (saved, cells), (dz, total, d, room)
     if whole is None or not whole(xp, *given):
-        of_step = d, r, product
+        of_step = d, r, product, [slopes[i] for i in range(kind.states)]
         for i, k in reversed(list(enumerate(order(steps, reverse)))):
             states = [[hidden[:, k]], [outputs[:, k]]]
             if kind.states > 1:
                 states[0].append(cells[i])
                 states[1].append(cells[i + 1])
-            slopes[0] += g[:, k]
-            _step_back(
-                xp, cell, w, saved[i], states, slopes, None if padding is None else padding[k], of_step
-            )
+            of_step[-1][0] += g[:, k]
+            ended = None if padding is None else padding[k]
+            _step_back(xp, cell, w, saved[i], states, slopes, ended, of_step)
             dz[:, k] = d
             total += d
             if differ:
@@ -172,16 +171,16 @@ def _step_back(
     xp: Namespace, cell: str, w: Any, saved: Any, states: Any, slopes: Any, ended: Any, memory: Any
 ) -> None:
     """Go back by a step; `ended` tells of which rows it is none."""
-    kind, (d, r, product) = CELLS[cell], memory
+    kind, (d, r, product, slope) = CELLS[cell], memory
     passing = None if ended is None else slopes.copy()
-    kind.backward(xp, saved, *states, [slopes[i] for i in range(kind.states)], d, r)
+    kind.backward(xp, saved, *states, slope, d, r)
     if ended is not None:
         for x in (d, r):
             xp.copyto(x, 0, where=ended)
     w.multiply(xp, r, product)
     if kind.keeps:
-        slopes[0] += product
+        slope[0] += product
     else:
-        slopes[0] = product
+        slope[0][...] = product
     if ended is not None:
         xp.copyto(slopes, passing, where=ended)
