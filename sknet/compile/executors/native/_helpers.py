@@ -33,9 +33,9 @@ Steps = Callable[[int, int, int], int]
 class _Helper:
     """A thread that looks for work when it is called."""
 
-    def __init__(self, steps: Steps, place: int, number: int) -> None:
-        self._given = place, number, SERVE
-        self._steps = steps
+    def __init__(self, steps: Steps, job: Any, number: int) -> None:
+        self._given = place_of(job), number, SERVE
+        self._steps, self._job = steps, job  # which it may still read while Python ends
         self._is_resting = False
         self._call = threading.Lock()
         self._call.acquire()
@@ -79,7 +79,7 @@ class _Crew:
         """Have so many threads look for work."""
         while len(self._helpers) < count:
             try:
-                helper = _Helper(steps, place_of(self.job), len(self._helpers) + 1)
+                helper = _Helper(steps, self.job, len(self._helpers) + 1)
             except RuntimeError:  # Python ends, or the system allows no more threads
                 break
             self._helpers.append(helper)
