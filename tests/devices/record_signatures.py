@@ -33,6 +33,7 @@ OWN = {
     "linalg",
     "may_be_native",
     "native_passes",
+    "small_products",
 }  # in sknet's namespaces, and no functions of CuPy
 # What the fake device's arrays have; they have nothing else.
 METHODS = (
