@@ -55,7 +55,10 @@ class Cores:
         current = current_core()
         if current is None or not self._others:
             return
-        every, self._here = os.sched_getaffinity(0), current()
+        try:
+            every, self._here = os.sched_getaffinity(0), current()
+        except OSError:  # the system does not tell
+            return
         free = sorted(every - {self._here})
         if not free or self._here not in every:
             return

@@ -316,7 +316,8 @@ def names_of(kind: Any) -> tuple[str, ...]:
     RuntimeError
         If the constructor takes ``*args``.
     """
-    code = getattr(inspect.unwrap(kind.__init__, stop=_has_signature), "__code__", None)
+    made_by = inspect.unwrap(kind.__init__, stop=_has_signature)
+    code = None if _has_signature(made_by) else getattr(made_by, "__code__", None)
     if code is not None and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
         return tuple(sorted(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]))
     found = _parameters_of(kind)

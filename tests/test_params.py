@@ -1,5 +1,6 @@
 """Parameter objects: they store, compare, clone, and validate with scikit-learn's message."""
 
+import inspect
 import pickle
 from numbers import Real
 
@@ -288,3 +289,26 @@ def test_parameters_need_names():
 
     with pytest.raises(RuntimeError, match=r"the constructor of Any takes \*args: give each"):
         Any(1).get_params()
+
+
+def test_names_are_those_of_the_signature():
+    def renamed(init):
+        def made(self, value=1.0):
+            init(self, value)
+
+        made.__signature__ = inspect.signature(init)
+        return made
+
+    class Keywords(Rate):
+        def __init__(self, *, mode="a", other=0, **kwargs):
+            super().__init__(mode=mode)
+            self.other = other
+
+    class Renamed(ParameterObject):
+        @renamed
+        def __init__(self, rate=1.0):
+            self.rate = rate
+
+    assert sorted(Keywords(other=3).get_params()) == ["mode", "other"]
+    assert sorted(Rate().get_params()) == ["mode", "value"]
+    assert Renamed(2.0).get_params() == {"rate": 2.0}

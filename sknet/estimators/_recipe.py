@@ -184,9 +184,12 @@ def recipe_of(estimator: Any) -> Recipe:
 
 
 @cache
-def _reader(kind: Any) -> "attrgetter[tuple[Any, ...]]":
+def _reader(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
     """Return what reads all parameters of an estimator of a class."""
-    return attrgetter(*kind._get_param_names())
+    names = kind._get_param_names()
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda estimator: tuple([getattr(estimator, name) for name in names])
 
 
 def _twin(this: T, **changes: Any) -> T:

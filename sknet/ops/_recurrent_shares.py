@@ -141,7 +141,9 @@ class Divided(NamedTuple):
         """Write the gradients of inputs (if there is an array for them), weights, bias and first state."""
         (b, state, lengths), (dx, dw_ih, dw, db, slopes) = more, results
         columns, (outputs, *tape) = self.columns, kept
-        weights = Weights(_cut(xp, w.T, self.slabs[1]), self.shares.part)
+        # Native code reads contiguous weights.
+        turned = w.T.copy() if self.slabs[1] == 1 < self.shares.n_shares else w.T
+        weights = Weights(_cut(xp, turned, self.slabs[1]), self.shares.part)
         found: dict[int, list[Any]] = {}  # by share
 
         def compute(rows: slice, rooms: Any) -> None:

@@ -152,3 +152,24 @@ def test_class_weights_decide_where_the_loss_does(calibrate, refit_on_all):
         by_accuracy.history_["validation_accuracy"] == accuracies[:n]
     )  # the same training, stopped elsewhere
     assert by_accuracy.best_epoch_ == 1 + np.argmax(accuracies[:n])
+
+
+class Settled(MLPClassifier):
+    def __init__(self):
+        super().__init__(hidden_layer_sizes=(3,), max_iter=5, random_state=0)
+
+
+class Narrow(MLPClassifier):
+    def __init__(self, alpha=0.1):
+        super().__init__(hidden_layer_sizes=(3,), alpha=alpha, max_iter=5, random_state=0)
+
+
+@pytest.mark.parametrize("kind", [Settled, Narrow])
+def test_a_subclass_with_hardly_any_parameters(kind):
+    X, y = make_blobs(40, random_state=0)
+    with warnings.catch_warnings(action="ignore"):
+        whole, parts = kind().fit(X, y), kind().partial_fit(X, y, classes=[0, 1, 2])
+        for _ in range(4):
+            parts.partial_fit(X, y)
+    assert whole.n_iter_ == 5
+    np.testing.assert_array_equal(whole.coefs_[0], parts.coefs_[0])

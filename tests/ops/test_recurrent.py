@@ -12,6 +12,7 @@ from sknet.autograd import grad
 from sknet.compile import compile
 from sknet.compile.executors.native import has_numba, pass_runner
 from sknet.core import PRIMITIVES, Primitive, gradients, no_grad
+from sknet.device import backend
 from sknet.exceptions import DtypeError, ShapeError
 from tests.contracts.rows_recurrent import lstm_step, reference
 
@@ -271,6 +272,24 @@ def test_bits_do_not_depend_on_threads_or_native_code(sizes, dtype):
         for ours, theirs in zip([*found, *planned], [*expected, *expected], strict=True):
             for x, y in zip(ours, theirs, strict=True):
                 np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("units", [96, 128, 256])
+def test_shares_go_back_in_native_code(units, monkeypatch):
+    pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+    rng = np.random.default_rng(0)
+    x, g = rng.standard_normal((2, 64, 50, units), dtype=np.float32)
+    w_ih, w = rng.standard_normal((2, units, 4 * units), dtype=np.float32) * 0.05
+    with config_context(native="always"):
+        native = backend("cpu").xp.native_passes()
+        done, back = [], type(native).lstm_back_steps
+        monkeypatch.setattr(
+            type(native), "lstm_back_steps", lambda self, *given: done.append(back(self, *given)) or done[-1]
+        )
+        leaves = [Tensor(v, requires_grad=True) for v in (x, w_ih, w)]
+        gradients((ops.lstm(*leaves)[0] * g).sum(), leaves)
+    assert done
+    assert all(done)
 
 
 def test_the_input_needs_no_gradient():

@@ -123,7 +123,7 @@ class Fingerprint:
             if isinstance(value, kinds):
                 watch(self, value, seen)
                 return
-        if hasattr(value, "keys") and isinstance(value, Mapping):  # asking an abstract class takes long
+        if hasattr(type(value), "keys") and isinstance(value, Mapping):  # asking an abstract class takes long
             self._watch_all(partial(_of_mapping, value), seen)
             return
         self._watch_object(value, seen)

@@ -285,3 +285,18 @@ def test_read_only_arrays_are_not_copied():
     layer.table.flags.writeable = False
     assert Fingerprint(layer).holds()
     assert ops.sum(layer.table).item() == 1 << 20
+
+
+class Guarded:
+    """Refuses to be asked for what it does not have."""
+
+    factor = 2.0
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"no {name}")
+
+
+def test_objects_are_not_asked_for_what_they_may_refuse():
+    layer = nn.Linear(2, 1)
+    layer.guarded = Guarded()
+    assert Fingerprint(layer).holds()

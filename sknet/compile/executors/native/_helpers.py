@@ -17,6 +17,7 @@ import numpy as np
 from sknet._blas import blas_threads, free_threads
 from sknet._cores import current_core
 from sknet.compile.executors.native._addresses import place_of
+from sknet.compile.executors.native._placed import keep
 
 __all__ = ["share_out"]
 
@@ -35,20 +36,24 @@ class _Helper:
 
     def __init__(self, steps: Steps, job: Any, number: int) -> None:
         self._given = place_of(job), number, SERVE
-        self._steps, self._job = steps, job  # which it may still read while Python ends
+        self._steps = steps
+        keep(job)
         self._is_resting = False
         self._call = threading.Lock()
         self._call.acquire()
-        self._avoids = -1
+        self._cores: set[int] | None = None  # None for those of the thread that started it
         self._thread = threading.Thread(target=self._serve, name="sknet helper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look for work."""
         self._thread.start()
 
-    def call(self, core: int | None) -> None:
-        """Have it look for work, on any core but this one."""
-        if core is not None and core != self._avoids:
-            self._avoids = core
-            with suppress(OSError):  # there is no other, or the system does not allow it
-                os.sched_setaffinity(self._thread.native_id or 0, os.sched_getaffinity(0) - {core})
+    def call(self, cores: set[int] | None) -> None:
+        """Have it look for work, on these cores; None if it cannot be placed."""
+        if cores and cores != self._cores and self._thread.native_id is not None:
+            with suppress(OSError):  # the system does not allow it
+                os.sched_setaffinity(self._thread.native_id, cores)
+                self._cores = cores
         if self._is_resting and self._call.locked():
             self._call.release()
 
@@ -78,15 +83,26 @@ class _Crew:
     def call(self, steps: Steps, count: int) -> None:
         """Have so many threads look for work."""
         while len(self._helpers) < count:
-            try:
-                helper = _Helper(steps, self.job, len(self._helpers) + 1)
-            except RuntimeError:  # Python ends, or the system allows no more threads
-                break
+            # Its number is never another's, even if Ctrl-C comes while it starts.
+            helper = _Helper(steps, self.job, len(self._helpers) + 1)
             self._helpers.append(helper)
-        current = current_core()
-        core = None if current is None else current()
+            try:
+                helper.start()
+            except RuntimeError:  # Python ends, or the system allows no more threads
+                self._helpers.remove(helper)
+                break
+        cores = _other_cores()
         for helper in self._helpers[:count]:
-            helper.call(core)
+            helper.call(cores)
+
+
+def _other_cores() -> set[int] | None:
+    """Return the cores that this thread may use, except for its own; None where threads cannot be placed."""
+    current = current_core()
+    try:
+        return None if current is None else os.sched_getaffinity(0) - {current()}
+    except OSError:  # the system does not tell
+        return None
 
 
 _crew = _Crew()

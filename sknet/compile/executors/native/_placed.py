@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 from sknet.compile.executors.native._loaded import is_placed_by_hand
 from sknet.compile.executors.native._machine_code import KNOWN
 
-__all__ = ["placed"]
-
-_alive: list[Any] = []  # memory with code; it is never freed
+__all__ = ["keep", "placed"]
 
 
 def placed(code: bytes, arguments: int) -> Callable[..., int]:
@@ -53,6 +51,11 @@ def placed(code: bytes, arguments: int) -> Callable[..., int]:
         return result.value
 
     return steps
+
+
+def keep(memory: Any) -> None:
+    """Never free what a thread in native code may read, even while Python ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
 
 
 # -- by hand: ELF for x86-64 --------------------------------------------------------------------------------
@@ -118,7 +121,7 @@ def _by_hand(content: bytes, name: bytes) -> int:
         ctypes.c_void_p(base), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC
     ):
         raise OSError(ctypes.get_errno(), "the system does not allow new code in memory")
-    _alive.append(memory)
+    keep(memory)
     found = dict(symbols).get(name)
     if found is None:
         raise RuntimeError(f"the object file has no function {name.decode()!r}")
@@ -191,5 +194,5 @@ def _by_llvm(content: bytes, name: str) -> int:
     address: int = engine.get_function_address(name)
     if not address:
         raise RuntimeError(f"the object file has no function {name!r}")
-    _alive.append(engine)
+    keep(engine)
     return address

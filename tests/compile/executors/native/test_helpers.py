@@ -189,6 +189,51 @@ def test_a_thread_that_cannot_begin_is_none(monkeypatch):
     assert len(helpers()) == before
 
 
+def test_ctrl_c_while_a_thread_begins_gives_no_number_twice(monkeypatch):
+    start, numbers = threading.Thread.start, []
+
+    def interrupted(self):
+        start(self)
+        raise KeyboardInterrupt
+
+    def serve(place, number, work):
+        numbers.append(number)
+        return 0
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    crew = _helpers._Crew()
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            crew.call(serve, 2)
+    crew.call(serve, 2)
+    deadline = time.monotonic() + 20
+    while len(numbers) < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert sorted(set(numbers)) == [1, 2]
+
+
+STILL_LOOKING = """
+import numpy as np
+from threadpoolctl import threadpool_limits
+from sknet import config_context, no_grad, ops
+from sknet.compile.executors.native import _helpers
+
+threadpool_limits(2, "blas")
+X, W = np.ones((64, 32, 14, 14), "float32"), np.ones((64, 32, 3, 3), "float32")
+with no_grad(), config_context(native="always"):
+    for looks in (10000, 1 << 40):
+        _helpers._crew.job[_helpers.LOOKS] = looks
+        _helpers._crew.note = lambda is_late: None
+        ops.conv2d(X, W)
+print("done")
+"""
+
+
+def test_a_helper_may_be_in_native_code_when_python_ends():
+    ran = subprocess.run([sys.executable, "-c", STILL_LOOKING], capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "done\n", "")
+
+
 def test_shares_are_done_by_one_thread_while_helpers_are_busy():
     done = []
     with _helpers._crew.busy:
