@@ -1,15 +1,15 @@
 """Time a training step of whole networks of sknet and PyTorch, alternating in one process.
 
 A convolutional network, a Transformer and an LSTM classify images and sequences; each is trained with Adam
-in float32, by `NetClassifier` and by a typical loop in PyTorch. A step's time is the difference between a
-long and a short fit, divided by the difference in steps.
+in float32, by `NetClassifier` and by a typical loop in PyTorch, on the CPU or, with --device cuda, on a GPU.
+A step's time is the difference between a long and a short fit, divided by the difference in steps.
 
 sknet runs in native code from the first step on where Numba is installed; SKNET_NATIVE=never does without.
 
 Prints, for each network, milliseconds per step (median over the rounds) and the ratio of sknet's time to
 PyTorch's. Threads are the BLAS library's: OMP_NUM_THREADS=2 gives both libraries two.
 
-    python examples/benchmarks/networks.py [--rounds 5] [--only LSTM] [--json PATH]
+    python examples/benchmarks/networks.py [--rounds 5] [--only LSTM] [--device cuda] [--json PATH]
 """
 
 import os
@@ -27,7 +27,7 @@ from training import NEVER, REST, seconds  # which turns native code on
 import sknet
 from sknet import NetClassifier, Tensor, nn
 
-SHORT, LONG = 1, 4  # epochs
+EPOCHS = {"cpu": (1, 4), "cuda": (5, 25)}  # of the short and the long fit
 STEPS, CLASSES = 8, 10  # steps of an epoch
 SIDES = ("sknet", "PyTorch")
 TIMES = Table(
@@ -127,7 +127,7 @@ def data(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return X, np.arange(n) % CLASSES
 
 
-def fit_estimator(case: Case, X: np.ndarray, y: np.ndarray, epochs: int) -> None:
+def fit_estimator(case: Case, X: np.ndarray, y: np.ndarray, epochs: int, device: str = "cpu") -> None:
     """Fit an estimator for exactly this many epochs."""
     NetClassifier(
         case.network(),
@@ -137,25 +137,28 @@ def fit_estimator(case: Case, X: np.ndarray, y: np.ndarray, epochs: int) -> None
         tol=0,
         n_iter_no_change=NEVER,
         random_state=0,
+        device=device,
     ).fit(X, y)
 
 
-def fit_torch(case: Case, X: np.ndarray, y: np.ndarray, epochs: int) -> None:
+def fit_torch(case: Case, X: np.ndarray, y: np.ndarray, epochs: int, device: str = "cpu") -> None:
     """Run a typical PyTorch training loop, with the fused Adam."""
     import torch
 
-    net = case.counterpart(torch)
+    net = case.counterpart(torch).to(device)
     optimizer = torch.optim.Adam(net.parameters(), fused=True)
     loss_function = torch.nn.CrossEntropyLoss()
-    inputs, targets = torch.from_numpy(X), torch.from_numpy(y)
+    inputs, targets = torch.from_numpy(X).to(device), torch.from_numpy(y).to(device)
     for _ in range(epochs):
-        for rows in torch.randperm(len(inputs)).split(case.shape[0]):
+        for rows in torch.randperm(len(inputs), device=device).split(case.shape[0]):
             optimizer.zero_grad()
             loss_function(net(inputs[rows]), targets[rows]).backward()
             optimizer.step()
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
-Fit = Callable[[Case, np.ndarray, np.ndarray, int], None]
+Fit = Callable[..., None]  # of a case, X, y, epochs and the device
 
 
 def contenders() -> dict[str, Fit]:
@@ -169,16 +172,17 @@ def contenders() -> dict[str, Fit]:
     return {**found, "PyTorch": fit_torch}
 
 
-def measure(case: Case, fits: dict[str, Fit], rounds: int) -> dict[str, float]:
+def measure(case: Case, fits: dict[str, Fit], rounds: int, device: str) -> dict[str, float]:
     """Return the median milliseconds per step of each contender."""
     X, y = data(case)
+    epochs = EPOCHS[device]
     times: dict[str, list[float]] = {name: [] for name in fits}
     for turn in range(rounds + 1):
         for name, fit in fits.items():
             time.sleep(REST)
-            short, long = (seconds(fit, case, X, y, epochs) for epochs in (SHORT, LONG))
+            short, long = (seconds(fit, case, X, y, each, device) for each in epochs)
             if turn:  # code has been compiled
-                times[name].append((long - short) / ((LONG - SHORT) * STEPS) * 1e3)
+                times[name].append((long - short) / ((epochs[1] - epochs[0]) * STEPS) * 1e3)
     return {name: statistics.median(found) for name, found in times.items()}
 
 
@@ -187,6 +191,7 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="only the cases whose name contains this")
+    parser.add_argument("--device", default="cpu", choices=EPOCHS, help="where both train")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     fits = contenders()
@@ -196,7 +201,7 @@ def main() -> None:
     )
     for case in CASES:
         if arguments.only in case.name:
-            found = measure(case, fits, arguments.rounds)
+            found = measure(case, fits, arguments.rounds, arguments.device)
             ratio = found["sknet"] / found["PyTorch"] if "PyTorch" in found else None
             TIMES.add(case.name, found["sknet"], found.get("PyTorch"), ratio)
     write(arguments.json, {"steps": TIMES})
