@@ -21,8 +21,6 @@ class Finish(NamedTuple):
         Names of what follows the product, as a device's library knows them.
     vector : Variable or None
         The bias that it reads, or the sums that it writes.
-    auxiliary : Variable or None
-        Written, or read by a gradient: where a ReLU was positive, as bits, or what a GELU is of.
     term : Variable or None
         A matrix that is added to the product, `factor` times.
     factor : float
@@ -33,7 +31,6 @@ class Finish(NamedTuple):
     output: Variable
     parts: tuple[str, ...] = ()
     vector: Variable | None = None
-    auxiliary: Variable | None = None
     term: Variable | None = None
     factor: float = 0.0
 

@@ -25,17 +25,11 @@ __all__ = ["Library", "Products", "library", "multiplied"]
 ALIGNMENT = 256  # of addresses, in bytes; more is of no use
 OF_BATCH, OF_BATCH_STRIDE = 5, 6  # attributes of a matrix
 TRANSPOSES, OF_EPILOGUE = (3, 4), 7  # attributes of a product
-OF_VECTOR, OF_AUXILIARY, OF_AUXILIARY_STRIDE = 8, 11, 12
-OF_VECTORS, OF_AUXILIARIES = 10, 13  # strides from one product to the next
+OF_VECTOR, OF_VECTORS = 8, 10  # the latter is the stride from one product to the next
 OF_WORKSPACE, OF_ALIGNMENTS = 1, (5, 6, 7, 8)  # attributes of a search
 TRANSPOSED = 1
-# Bits of cublasLtEpilogue_t. RELU is max(x, 0), which makes 0 of NaN.
-AUXILIARY = 128
-PARTS = {
-    "bias": 4, "relu": 2, "mask": AUXILIARY, "masked": 8 | AUXILIARY, "input": AUXILIARY, "gelu": 32,
-    "gelu gradient": 64 | AUXILIARY, "sums": 16, "sums of y": 256,
-}  # fmt: skip
-BITS = 128  # the stride of a mask, in bits, is a multiple of this
+PARTS = {"bias": 4, "relu": 2, "sums of y": 256}  # bits of cublasLtEpilogue_t; its RELU makes 0 of NaN
+WITH_VECTOR = {"bias", "sums of y"}  # parts that read or write the vector
 LEAST_ALIGNMENT = 16  # of addresses in products that have an ending
 WITH_TERM = (), ("sums of y",)  # parts of products to which a term can be added
 NOT_SUPPORTED = 15
@@ -70,16 +64,6 @@ def _kind(dtype: str) -> Kind | None:
     if dtype == "float32" and int(os.environ.get("CUPY_TF32", "0")):
         dtype = "tf32"
     return KINDS.get(dtype)
-
-
-def _is_mask(parts: Sequence[str]) -> bool:
-    return "mask" in parts or "masked" in parts
-
-
-def _stride_of_auxiliary(form: Form, parts: Sequence[str]) -> int:
-    """Return the bits of a row of a mask, or the elements of a row of what GELU is of."""
-    columns = form.out.columns
-    return -(-columns // BITS) * BITS if _is_mask(parts) else columns
 
 
 class Found(ctypes.Structure):
@@ -123,7 +107,7 @@ class Chosen(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Addresses: of the factors as cuBLASLt takes them, what is added, the result, vector and auxiliary.
+    """Addresses: of the factors as cuBLASLt takes them, what is added, the result, and the vector.
 
     The last is how many elements the vector of the next product is away.
     """
@@ -133,7 +117,6 @@ class Places(NamedTuple):
     term: int
     out: int
     vector: int = 0
-    auxiliary: int = 0
     vectors: int = 0
 
 
@@ -181,7 +164,7 @@ class Library:
         kind = _kind(form.dtype)
         if kind is None:
             return None
-        aligned = tuple(min(address & -address, ALIGNMENT) for address in at[:6])
+        aligned = tuple(min(address & -address, ALIGNMENT) for address in at[:5])
         key = form, tuple(parts), kind, aligned, at.vectors
         if key not in self._chosen:
             layouts = [self._layout(each, form, kind) for each in (form.y, form.x, form.out)]
@@ -192,7 +175,7 @@ class Library:
         return self._chosen[key]
 
     def described(self, form: Form, parts: Sequence[str], at: Places) -> ctypes.c_void_p:
-        """Return the descriptor of a product, which holds the addresses of its vector and auxiliary."""
+        """Return the descriptor of a product, which holds the address of its vector."""
         kind = _kind(form.dtype)
         if kind is None:
             raise DeviceError(f"cuBLASLt has no products like {form}")
@@ -203,16 +186,10 @@ class Library:
         if parts:
             epilogue = reduce(or_, [PARTS[part] for part in parts])
             self._set("MatmulDesc", form, product, OF_EPILOGUE, ctypes.c_int(epilogue))
+        if not WITH_VECTOR.isdisjoint(parts):  # the library refuses one that nothing uses
             self._set("MatmulDesc", form, product, OF_VECTOR, ctypes.c_void_p(at.vector))
             if form.number > 1:
                 self._set("MatmulDesc", form, product, OF_VECTORS, ctypes.c_int64(at.vectors))
-            if epilogue & AUXILIARY:
-                stride = _stride_of_auxiliary(form, parts)
-                self._set("MatmulDesc", form, product, OF_AUXILIARY, ctypes.c_void_p(at.auxiliary))
-                self._set("MatmulDesc", form, product, OF_AUXILIARY_STRIDE, ctypes.c_int64(stride))
-                if form.number > 1:
-                    others = ctypes.c_int64(form.out.rows * stride)
-                    self._set("MatmulDesc", form, product, OF_AUXILIARIES, others)
         return product
 
     def forget(self, product: ctypes.c_void_p) -> None:
@@ -290,8 +267,8 @@ class Products:
 
     def prepared(self, x: Any, y: Any, out: Any, ending: Ending) -> Callable[[], None] | None:
         """Return what computes ``x @ y`` and an ending into arrays; None if cuBLASLt does not do that."""
-        form, (parts, vector, auxiliary, term, factor) = form_of(x, y, out), ending
-        arrays = y, x, out if term is None else term, out, vector, auxiliary
+        form, (parts, vector, term, factor) = form_of(x, y, out), ending
+        arrays = y, x, out if term is None else term, out, vector
         vectors = vector.strides[0] // vector.dtype.itemsize if vector is not None and vector.ndim > 1 else 0
         at = Places(*[0 if each is None else each.data.ptr for each in arrays])._replace(vectors=vectors)
         if form is None:
@@ -346,13 +323,11 @@ class Products:
         ]
         read, vectors = max(matrices) * itemsize, -(-form.out.columns * itemsize // LEAST_ALIGNMENT)
         vectors *= LEAST_ALIGNMENT
-        auxiliary = form.number * form.out.rows * _stride_of_auxiliary(form, parts)
-        auxiliary = auxiliary // 8 if _is_mask(parts) else auxiliary * itemsize
-        sizes = read, read, form.number * vectors, auxiliary
+        sizes = read, read, form.number * vectors
         starts = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
         memory = self._empty(starts.pop())
         of_factors, *others = [memory.data.ptr + start for start in starts]
-        at = Places(of_factors, of_factors, of_factors, *others)._replace(vectors=vectors // itemsize)
+        at = Places(of_factors, of_factors, of_factors, *others, vectors // itemsize)
         factor = float(tuple(parts) in WITH_TERM)
         product = self._prepared(form, parts, at, factor, memory)
         if product is not None:

@@ -37,15 +37,9 @@ class Ending(NamedTuple):
     ----------
     parts : tuple of str
         In order, of ``"bias"``: a vector is added to each row; ``"relu"``: what is not positive becomes 0,
-        NaN too; ``"mask"``: where it was positive is noted; ``"masked"``: elsewhere the result becomes 0;
-        ``"input"``: the result is written beside; ``"gelu"``: it becomes its GELU, by the formula with a
-        hyperbolic tangent; ``"gelu gradient"``: it is multiplied by the derivative of that at what was
-        written; ``"sums"``: its rows are added; ``"sums of y"``: those of the second factor are.
+        NaN too; ``"sums of y"``: the rows of the second factor are added.
     vector : array of shape (n_columns,), or one such for each of several products, or None
         The bias, or where sums are written. From product to product it goes on by multiples of 16 bytes.
-    auxiliary : array or None
-        For a mask memory for bits, of which a byte for each element of the result is enough if there are 16
-        columns or more. For GELU an array like the result, whose columns are a multiple of 8.
     term : array or None
         Added to the product, `factor` times; contiguous. Only without parts, or with ``"sums of y"``.
     factor : float
@@ -61,7 +55,6 @@ class Ending(NamedTuple):
 
     parts: tuple[str, ...] = ()
     vector: Any = None
-    auxiliary: Any = None
     term: Any = None
     factor: float = 0.0
 

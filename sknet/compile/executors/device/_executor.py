@@ -178,9 +178,7 @@ class CupyProgram:
         w, first = self._writer, len(self._writer.lines)
         product = w.made(f"{w.function(self._products, 'products')}()", "product")
         names = ", ".join(map(w.name, (*finish.product.variables, finish.output)))
-        others = ", ".join(
-            "None" if x is None else w.name(x) for x in (finish.vector, finish.auxiliary, finish.term)
-        )
+        others = ", ".join("None" if x is None else w.name(x) for x in (finish.vector, finish.term))
         ending = f"{w.function(Ending, 'Ending')}({finish.parts!r}, {others}, {finish.factor!r})"
         w.line(f"{w.made(f'{product}({names}, {ending})', 'p')}()")
         w.comment(first, ", ".join(equation.primitive.name for equation in group.equations))

@@ -1,9 +1,7 @@
-"""Products that a device's library finishes: bias, ReLU, GELU, their gradients, sums and a further term.
+"""Products that a device's library finishes: bias, ReLU, the sums of a factor, and a further term.
 
 Each part is a record that says which equation it stands for. What a product can take is the longest chain of
-parts that its equations match and the library has. A mask is bits that only the library reads, so the product
-that writes one and all those that read it are finished together, or none of them. What a GELU is of is an
-array like any other.
+parts that its equations match and the library has.
 """
 
 import math
@@ -18,16 +16,10 @@ from sknet.device import Form, form_of
 
 __all__ = ["finishes"]
 
-# The longest come first; the library has no others.
-CHAINS: tuple[tuple[str, ...], ...] = (
-    ("bias", "relu", "mask"), ("relu", "mask"), ("bias", "relu"), ("relu",),
-    ("bias", "input", "gelu"), ("input", "gelu"), ("bias", "gelu"), ("gelu",), ("bias",),
-    ("masked", "sums"), ("masked",), ("gelu gradient", "sums"), ("gelu gradient",), ("sums of y",), (),
-)  # fmt: skip
+# The longest come first. Others of the library are passes of their own, slower than kernels.
+CHAINS: tuple[tuple[str, ...], ...] = ("bias", "relu"), ("relu",), ("bias",), ("sums of y",), ()
 WITH_TERM = (), ("sums of y",)
 ALIGNMENT = 16  # bytes, of vectors from member to member
-BITS = 128  # to a multiple of which a row of a mask is filled
-COLUMNS = 8  # of which those of what a GELU is of are a multiple
 
 
 class _Chain(NamedTuple):
@@ -74,25 +66,14 @@ def finishes(graph: Graph, takes: Callable[[Form, Sequence[str]], bool]) -> dict
         For each product of which there is more: how it is finished, and which equations that computes, the
         product first.
     """
-    masks = {e.output for e in graph.equations if e.primitive.name == "greater"}
-    while True:
-        found = _Products(graph, takes, masks).all()
-        writers = {each.finish.auxiliary for each in found.values() if "mask" in each.finish.parts}
-        taken = {e for each in found.values() for e in each.equations}
-        readers = {x for e in graph.equations if e not in taken for x in e.variables} | {*graph.outputs}
-        kept = (masks & writers) - readers
-        if kept == masks:
-            return found
-        masks = kept
+    return _Products(graph, takes).all()
 
 
 class _Products:
     """The products of a graph, in order."""
 
-    def __init__(
-        self, graph: Graph, takes: Callable[[Form, Sequence[str]], bool], masks: set[Variable]
-    ) -> None:
-        self._graph, self._takes, self._masks = graph, takes, masks
+    def __init__(self, graph: Graph, takes: Callable[[Form, Sequence[str]], bool]) -> None:
+        self._graph, self._takes = graph, takes
         self._views = Views(graph.equations)
         self._seen: dict[int | None, set[Variable]] = {}  # by the number of members
         self._taken: set[Equation] = set()
@@ -163,17 +144,6 @@ class _Products:
         """Tell whether a value is contiguous and of the dtype of a result."""
         return x.dtype == result.dtype and self._views.is_contiguous(x)
 
-    def is_beside(self, x: object, result: Variable) -> bool:
-        """Tell whether a value in memory of its own can be what the GELU of a result is of."""
-        if type(x) is not Variable or x.shape != result.shape or x not in self._time:
-            return False
-        is_aligned = self._views.root(x) is x and x.shape[-1] % COLUMNS == 0
-        return is_aligned and self.is_like(x, result)
-
-    def is_mask(self, x: object) -> bool:
-        """Tell whether a value can be bits."""
-        return x in self._masks
-
     def sees_nan(self, *operands: Variable | None) -> bool:
         """Tell whether something checks that values are finite: the library's ReLU makes 0 of NaN."""
         known = [x for x in operands if x is not None]
@@ -232,60 +202,6 @@ def _relu(chain: _Chain, of: _Products) -> _Chain | None:
     return chain.plus(equation, output=equation.output)
 
 
-def _mask(chain: _Chain, of: _Products) -> _Chain | None:
-    for equation in of.users(chain.result, "greater"):
-        mask, (_, least) = equation.output, equation.operands
-        columns = mask.shape[-1]
-        room = (
-            columns >= -(-columns // BITS) * BITS // 8
-        )  # it takes the memory of the plan, a byte an element
-        if type(least) is not Variable and least == 0 and of.is_mask(mask) and room:
-            return chain.plus(equation, auxiliary=mask)
-    return None
-
-
-def _masked(chain: _Chain, of: _Products) -> _Chain | None:
-    return _gradient(chain, of, "masked", lambda mask, x: of.is_mask(mask) and mask.shape == x.shape)
-
-
-def _gelu_gradient(chain: _Chain, of: _Products) -> _Chain | None:
-    return _gradient(chain, of, "gelu_tanh_gradient", of.is_beside)
-
-
-def _gradient(
-    chain: _Chain, of: _Products, name: str, fits: Callable[[Any, Variable], bool]
-) -> _Chain | None:
-    """Take in the gradient of an activation, if its second operand is there and fits the result."""
-    equation = of.only_user(chain.result, name)
-    if equation is None:
-        return None
-    g, kept = equation.operands
-    if g is not chain.result or not fits(kept, g) or not of.is_known(kept, chain.equations[0]):
-        return None
-    return chain.plus(equation, output=equation.output, auxiliary=kept)
-
-
-def _input(chain: _Chain, of: _Products) -> _Chain | None:
-    result = chain.result
-    if of.only_user(result, "gelu_tanh") is not None or not of.is_beside(result, result):
-        return None
-    return chain._replace(finish=chain.finish._replace(auxiliary=result))
-
-
-def _gelu(chain: _Chain, of: _Products) -> _Chain | None:
-    if chain.finish.auxiliary is not None:
-        equation = next(iter(of.users(chain.result, "gelu_tanh")), None)
-    else:
-        equation = of.only_user(chain.result, "gelu_tanh")
-    return None if equation is None else chain.plus(equation, output=equation.output)
-
-
-def _sums(chain: _Chain, of: _Products) -> _Chain | None:
-    for equation in of.sums(chain.result):
-        return chain.plus(equation, vector=equation.output)
-    return None
-
-
 def _sums_of_y(chain: _Chain, of: _Products) -> _Chain | None:
     product = chain.equations[0]
     y = product.variables[1]
@@ -295,7 +211,4 @@ def _sums_of_y(chain: _Chain, of: _Products) -> _Chain | None:
     return None
 
 
-PARTS: dict[str, Part] = {
-    "bias": _bias, "relu": _relu, "mask": _mask, "masked": _masked, "input": _input, "gelu": _gelu,
-    "gelu gradient": _gelu_gradient, "sums": _sums, "sums of y": _sums_of_y,
-}  # fmt: skip
+PARTS: dict[str, Part] = {"bias": _bias, "relu": _relu, "sums of y": _sums_of_y}

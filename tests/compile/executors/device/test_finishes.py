@@ -11,7 +11,7 @@ from sknet.compile import _internal, capture, compile
 from sknet.compile._recalled import forget_programs
 from sknet.compile.executors.device._finishes import CHAINS, finishes
 from sknet.compile.passes import optimize
-from sknet.core import PRIMITIVES, Tensor, bind, gradients
+from sknet.core import Tensor, bind, gradients
 from tests.compile.executors.device.test_executor import off, on
 from tests.devices import fake
 
@@ -40,16 +40,12 @@ X, W, V, B, C = (
 )
 
 
-def gelu(x):
-    return ops.gelu(x, "tanh")
-
-
-def network(x, w, b, v, c, y, activation=ops.relu):
+def network(x, w, b, v, c, y):
     """Return the loss of a network with a hidden layer, its gradients, and whether all is finite."""
     parameters = [w, b, v, c]
     for each in parameters:
         each.requires_grad = True
-    hidden = activation(x @ w + b)
+    hidden = ops.relu(x @ w + b)
     loss = ops.sum_squares(hidden @ v + c - y) * 0.5 + 0.1 * (ops.sum_squares(w) + ops.sum_squares(v))
     found = gradients(loss, parameters)
     return loss, found, checked([*found, *parameters])
@@ -59,32 +55,26 @@ ARGS = X, W, B, V, C, drawn(40, 3, seed=5)
 
 
 SIZES = (40, 20), (20, 32), (32,), (32, 4), (4,), (40, 4)
-EVEN = tuple(drawn(*shape, seed=i) for i, shape in enumerate(SIZES))
-ACTIVATIONS = {
-    "relu": (ops.relu, ARGS, ["'bias', 'relu', 'mask'", "'masked', 'sums'"]),
-    "gelu": (gelu, EVEN, ["'bias', 'input', 'gelu'", "'gelu gradient', 'sums'"]),
-}
+ENDINGS = [["bias", "relu"], ["bias"], ["sums of y"], ["sums of y"]]  # of a step's products, in order
 
 
-@pytest.mark.parametrize(("activation", "args", "endings"), ACTIVATIONS.values(), ids=ACTIVATIONS)
-def test_a_step_of_a_network(activation, args, endings, fake_device):
-    def with_activation(*args):
-        return network(*args, activation=activation)
+def endings(program):
+    return [re.findall(r"'([a-z ]+)'", each) for each in re.findall(r"Ending\(\((.*?)\)", program.source)]
 
-    step = compile(with_activation, on(fake_device, args))
+
+def test_a_step_of_a_network(fake_device):
+    step = compile(network, on(fake_device, ARGS))
     forget_programs()
     with fake.plain_products():
-        plain = compile(with_activation, on(fake_device, args))
+        plain = compile(network, on(fake_device, ARGS))
     forget_programs()
     launches = [program.source.split("def step")[1].count("(") for program in (step, plain)]
     assert launches[0] < launches[1]
-    assert re.findall(r"Ending\(\((.*?)\)", step.source) == [
-        endings[0], "'bias',", endings[1], "'sums of y',", "",
-    ]  # fmt: skip
-    expected = with_activation(*map(Tensor, args))
+    assert endings(step) == ENDINGS
+    expected = network(*map(Tensor, ARGS))
     for _ in range(2):
         step.poison()
-        found = off(step(*on(fake_device, args)))
+        found = off(step(*on(fake_device, ARGS)))
         np.testing.assert_allclose(found[0], expected[0].numpy(), rtol=1e-5)
         for mine, theirs in zip(found[1], expected[1], strict=True):
             np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-4, atol=1e-4)
@@ -123,70 +113,12 @@ def test_a_relu_is_not_finished_where_nan_would_be_lost(fake_device):
     np.testing.assert_allclose(np.delete(found, 3, 0), np.delete(np.maximum(x @ W + B, 0), 3, 0), rtol=1e-4)
 
 
-def test_masks_are_bits_only_where_all_readers_are_products():
-    def function(x, w, g, v, more):
-        hidden = ops.relu(x @ w)
-        mask = ops.greater(hidden, 0.0)
-        left = ops.where(mask, g @ v, 0.0)
-        return left, ops.where(mask, g @ v + 1.0, 0.0) if more else hidden, checked([x, w])
+def test_what_the_library_has_not_is_no_part():
+    def function(x, w):
+        return ops.relu(x @ w), checked([x, w])
 
-    args = X, W, drawn(40, 3), drawn(3, 30)
-    assert parts_of(lambda *x: function(*x, False), *args) == [("relu", "mask"), ("masked",)]
-    assert ("masked",) not in parts_of(lambda *x: function(*x, True), *args)
-    narrow = X, W[:, :9].copy(), drawn(40, 3), drawn(3, 9)
-    assert ("relu", "mask") not in parts_of(lambda *x: function(*x, False), *narrow)
-
-    def without_masks(form, parts):
-        return "masked" not in parts
-
-    assert ("relu",) in parts_of(lambda *x: function(*x, False), *args, takes=without_masks)
-
-
-def gradient_at(x, g):
-    """Return g times the derivative of `gelu` at x."""
-    return bind(PRIMITIVES["gelu_tanh_gradient"], (g, x), {})
-
-
-def test_gelu_is_finished_where_the_library_has_it(fake_device):
-    x, w, row = drawn(40, 16), drawn(16, 24, seed=1), drawn(24, seed=2)
-    assert parts_of(lambda x, w: gelu(x @ w), x, w) == [("gelu",)]
-    assert parts_of(lambda x, w, b: gelu(x @ w + b), x, w, row) == [("bias", "gelu")]
-    assert parts_of(lambda x, w, b: ops.gelu(x @ w + b), x, w, row) == [("bias",)]  # another function
-
-    def kept(x, w, b):
-        before = x @ w + b
-        return gelu(before), ops.sum(before * before, 0)
-
-    assert parts_of(kept, x, w, row) == [("bias", "input", "gelu")]
-    assert parts_of(kept, x, w[:, :20].copy(), row[:20]) == [("bias",)]  # rows of 8 elements
-    found = off(compile(kept, on(fake_device, (x, w, row)))(*on(fake_device, (x, w, row))))
-    for mine, theirs in zip(found, kept(*map(Tensor, (x, w, row))), strict=True):
-        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-4, atol=1e-5)
-
-    def refused(form, parts):
-        return "gelu" not in parts
-
-    assert parts_of(kept, x, w, row, takes=refused) == [("bias",)]
-
-
-def test_a_gradient_of_gelu_is_finished_at_what_has_memory_of_its_own(fake_device):
-    g, v, x = drawn(40, 16), drawn(16, 24, seed=1), drawn(40, 24, seed=2)
-    of_x = [("gelu gradient",)]
-    assert parts_of(lambda g, v, x: gradient_at(x + 1.0, g @ v), g, v, x) == of_x
-    assert parts_of(lambda g, v, x: gradient_at(x, g @ v), g, v, x) == []  # the user's, anywhere in memory
-    assert parts_of(lambda g, v, x: gradient_at((x + 1.0)[::2], (g @ v)[::2]), g, v, x) == []
-    assert parts_of(lambda g, v, x: gradient_at(ops.sum(g @ v) + x, g @ v), g, v, x) == []
-
-
-def test_gelu_keeps_what_is_not_finite(fake_device):
-    x = EVEN[0].copy()
-    x[3, 4] = np.nan
-    args = x, *EVEN[1:3]
-    program = compile(lambda x, w, b: gelu(x @ w + b), on(fake_device, args))
-    assert "'gelu'" in program.source
-    found = off(program(*on(fake_device, args)))
-    assert np.isnan(found[3]).all()
-    assert np.isfinite(np.delete(found, 3, 0)).all()
+    assert parts_of(function, X, W) == [("relu",)]
+    assert parts_of(function, X, W, takes=lambda form, parts: not parts) == []
 
 
 # -- many networks at once ----------------------------------------------------------------------
@@ -204,24 +136,10 @@ def stacked(x):
 STACK = tuple(stacked(drawn(*shape, seed=i)) for i, shape in enumerate(SIZES))
 
 
-def endings(program):
-    return [re.findall(r"'([a-z ]+)'", each) for each in re.findall(r"Ending\(\((.*?)\)", program.source)]
-
-
-CHAINS_OF_A_STEP = {
-    ops.relu: [["bias", "relu", "mask"], ["bias"], ["masked", "sums"], ["sums of y"], []],
-    gelu: [["bias", "input", "gelu"], ["bias"], ["gelu gradient", "sums"], ["sums of y"], []],
-}
-
-
-@pytest.mark.parametrize("activation", CHAINS_OF_A_STEP)
-def test_a_step_of_many_networks(activation, fake_device):
-    def with_activation(*args):
-        return network(*args, activation=activation)
-
-    step = compile(vmap(with_activation), on(fake_device, STACK))
-    assert endings(step) == CHAINS_OF_A_STEP[activation]
-    expected = [with_activation(*[Tensor(x[i]) for x in STACK]) for i in range(MEMBERS)]
+def test_a_step_of_many_networks(fake_device):
+    step = compile(vmap(network), on(fake_device, STACK))
+    assert endings(step) == ENDINGS
+    expected = [network(*[Tensor(x[i]) for x in STACK]) for i in range(MEMBERS)]
     for _ in range(2):
         step.poison()
         loss, gradient, is_finite = off(step(*on(fake_device, STACK)))
@@ -355,13 +273,6 @@ class Drawn:
         if shares[0] < 0.3:
             self.sums(self.values[-1])
 
-    def gelu(self, one, other, third, shares):
-        product = self.biased(one @ other, shares[2], 0.5)
-        self.values += [product, gelu(product)] if shares[0] < 0.5 else [gelu(product)]
-
-    def slope(self, one, other, third, shares):
-        self.values.append(gradient_at(third, one @ other))
-
     def term(self, one, other, third, shares):
         self.values.append(one @ other + 0.25 * third)
 
@@ -372,7 +283,7 @@ class Drawn:
         self.values.append(ops.tanh(one))
 
 
-KINDS = "matmul", "matmul", "bias", "relu", "mask", "gelu", "slope", "term", "sums", "tanh"
+KINDS = "matmul", "matmul", "bias", "relu", "mask", "term", "sums", "tanh"
 
 
 def drawn_from(among, share):

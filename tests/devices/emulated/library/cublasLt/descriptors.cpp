@@ -53,9 +53,6 @@ API int cublasLtMatmulDescSetAttribute(Operation *operation, int attribute, cons
         case 7: return set(operation->epilogue, value, size);
         case 8: return set(operation->bias, value, size);
         case 10: return set(operation->bias_batch_stride, value, size);
-        case 11: return set(operation->auxiliary, value, size);
-        case 12: return set(operation->auxiliary_stride, value, size);
-        case 13: return set(operation->auxiliary_batch_stride, value, size);
     }
     return lt_not_supported;
 }

@@ -16,23 +16,13 @@ const int FLOAT32 = 0, FLOAT64 = 1;            // cudaDataType
 const int COMPUTE_32F = 68, COMPUTE_64F = 70;  // cublasComputeType_t
 const int COMPUTE_32F_FAST_16BF = 75, COMPUTE_32F_FAST_TF32 = 77;
 
-// Bits of cublasLtEpilogue_t; the default is 1.
-enum Epilogue : int {
-    relu = 2,
-    bias = 4,
-    relu_gradient = 8,
-    bias_gradient = 16,
-    gelu = 32,
-    gelu_gradient = 64 | 128,
-    auxiliary = 128,
-    bias_gradient_a = 256,
-    bias_gradient_b = 512
-};
+// Bits of cublasLtEpilogue_t, those that sknet asks for; the default is 1.
+enum Epilogue : int { relu = 2, bias = 4, bias_gradient_a = 256, bias_gradient_b = 512 };
 
 struct Operation {
     int compute, scale_type, pointer_mode = 0, is_a_transposed = 0, is_b_transposed = 0, epilogue = 1;
-    void *bias = nullptr, *auxiliary = nullptr;
-    int64_t auxiliary_stride = 0, bias_batch_stride = 0, auxiliary_batch_stride = 0;
+    void *bias = nullptr;
+    int64_t bias_batch_stride = 0;
 
     bool has(int bits) const { return (epilogue & bits) == bits; }
 };

@@ -2,6 +2,7 @@
 #include "epilogues.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <vector>
@@ -93,13 +94,10 @@ static Matrix<T> matrix(const Layout &layout, const void *values, int batch) {
             layout.stride};
 }
 
-// What one product of several is followed by: strides are counted in elements, and in bits for a mask.
+// What one product of several is followed by.
 template <class T>
 static Operation of_product(Operation how, int batch) {
-    const bool is_mask = how.has(relu) || how.has(relu_gradient);
-    const int64_t bytes = is_mask ? how.auxiliary_batch_stride / 8 : how.auxiliary_batch_stride * sizeof(T);
     how.bias = (T *)how.bias + batch * how.bias_batch_stride;
-    how.auxiliary = (char *)how.auxiliary + batch * bytes;
     return how;
 }
 
@@ -117,6 +115,8 @@ static void run(const Product &p) {
 
 // -- checks -----------------------------------------------------------------------------------
 
+static const int with_vector = bias | bias_gradient_a | bias_gradient_b;  // epilogues that use it
+
 static bool are_sizes_right(const Product &p) {
     const uint64_t m = p.how.is_a_transposed ? p.a.columns : p.a.rows;
     const uint64_t k = p.how.is_a_transposed ? p.a.rows : p.a.columns;
@@ -127,26 +127,16 @@ static bool are_sizes_right(const Product &p) {
     return k == of_b && m == p.d.rows && n == p.d.columns && m == p.c.rows && n == p.c.columns;
 }
 
-static bool is_auxiliary_right(const Product &p) {
-    const Operation &how = p.how;
-    const bool is_mask = how.has(relu | auxiliary) || how.has(relu_gradient | auxiliary);
-    if (!how.has(auxiliary)) return true;
-    if (!is_device_memory(how.auxiliary) || (uintptr_t)how.auxiliary % 16) return false;
-    if (how.auxiliary_batch_stride % (is_mask ? 128 : 8)) return false;
-    return how.auxiliary_stride >= int64_t(p.d.rows) && how.auxiliary_stride % (is_mask ? 128 : 8) == 0;
-}
-
 static bool are_pointers_right(const Product &p) {
-    const int with_vector = bias | bias_gradient | bias_gradient_a | bias_gradient_b;
     if (p.how.epilogue & with_vector && !is_device_memory(p.how.bias)) return false;
     for (const void *each : {p.a_values, p.b_values, p.c_values, (const void *)p.d_values})
         if (!is_device_memory(each)) return false;
-    return is_auxiliary_right(p);
+    return true;
 }
 
 // As the documentation lists them: no other bits go together.
 static bool is_known(int epilogue) {
-    const int known[] = {1, 2, 4, 6, 32, 36, 130, 134, 136, 152, 160, 164, 192, 208, 256, 512};
+    const int known[] = {1, relu, bias, relu | bias, bias_gradient_a, bias_gradient_b};
     return std::find(std::begin(known), std::end(known), epilogue) != std::end(known);
 }
 
@@ -157,9 +147,10 @@ static LtStatus check(const Operation &how, const Layout &a, const Layout &b, co
     if (!is_known(how.epilogue)) return lt_invalid_value;
     const bool is_transposed = how.has(bias_gradient_a) && how.is_a_transposed;
     if (is_transposed || (how.has(bias_gradient_b) && !how.is_b_transposed)) return lt_not_supported;
+    if (how.bias && how.epilogue != 1 && !(how.epilogue & with_vector)) return lt_not_supported;
     if (d.type == FLOAT64) {
-        if (how.compute != COMPUTE_64F || how.scale_type != FLOAT64) return lt_not_supported;
-        return how.epilogue == 1 ? lt_success : lt_not_supported;
+        const bool is_double = how.compute == COMPUTE_64F && how.scale_type == FLOAT64;
+        return is_double ? lt_success : lt_not_supported;
     }
     const int singles[] = {COMPUTE_32F, COMPUTE_32F_FAST_TF32, COMPUTE_32F_FAST_16BF};
     const bool is_single = std::count(std::begin(singles), std::end(singles), how.compute);
