@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sknet.compile import compile
-from sknet.compile.executors.device._finishes import CHAINS
+from sknet.compile.executors.device._finishes import CHAINS, WITH_TERM
 from sknet.core import Tensor
 from sknet.device import Device, Ending, active, backend, form_of, to_device
 from tests.compile.executors.device.test_executor import off, on
@@ -53,13 +53,13 @@ def test_endings(parts, n, k, m, precision):
     (x, on_x), (y, on_y), (row, vector), of_term = (
         there(*shape, seed=i, dtype=dtype) for i, shape in enumerate(shapes)
     )
-    term, on_term = of_term if parts in ((), ("sums of y",)) else (None, None)
-    expected = x @ y + (0 if term is None else 0.5 * term)
+    (term, on_term), factor = (of_term, 0.5) if parts in WITH_TERM else ((None, None), 0.0)
+    expected = x @ y + (0 if term is None else factor * term)
     expected = expected + (row if "bias" in parts else 0)
     expected = np.maximum(expected, 0) if "relu" in parts else expected
     with active(CUDA):
         out = backend("cuda").zeros((n, m), dtype, CUDA)
-        product = product_of(on_x, on_y, out, parts, vector, on_term, 0.5, precision=precision)
+        product = product_of(on_x, on_y, out, parts, vector, on_term, factor, precision=precision)
         product()
         found = out.get()
         out.fill(np.nan)
@@ -89,13 +89,13 @@ def test_endings_of_several(parts, n, k, m, precision):
         there(MEMBERS, *shape, seed=i, dtype=dtype) for i, shape in enumerate(((n, k), (k, m), (n, m)))
     )
     row, vector = vectors(m, dtype)
-    term, on_term = of_term if parts in ((), ("sums of y",)) else (None, None)
-    expected = x @ y + (0 if term is None else 0.5 * term)
+    (term, on_term), factor = (of_term, 0.5) if parts in WITH_TERM else ((None, None), 0.0)
+    expected = x @ y + (0 if term is None else factor * term)
     expected = expected + (row[:, np.newaxis] if "bias" in parts else 0)
     expected = np.maximum(expected, 0) if "relu" in parts else expected
     with active(CUDA):
         out = backend("cuda").zeros((MEMBERS, n, m), dtype, CUDA)
-        product_of(on_x, on_y, out, parts, vector, on_term, 0.5, precision=precision)()
+        product_of(on_x, on_y, out, parts, vector, on_term, factor, precision=precision)()
     np.testing.assert_allclose(out.get(), expected, rtol=tolerance, atol=tolerance)
     if "sums of y" in parts:
         np.testing.assert_allclose(vector.get(), y.sum(1), rtol=tolerance, atol=tolerance)
