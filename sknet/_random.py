@@ -118,6 +118,11 @@ class RandomSnapshot:
         words = {"key": key, "pos": position}
         return {"bit_generator": "MT19937", "state": words, "has_gauss": has_normal, "gauss": normal}
 
+    def holds(self, source: RandomState) -> bool:
+        """Tell whether this is a state of `source`, and its present one; not where memory is unknown."""
+        now = RandomSnapshot(source)
+        return source is self._source and now._words == self._words != b"" and now._normal == self._normal
+
     def restore(self) -> None:
         """Set the random state back."""
         self._source.set_state(self.state())

@@ -326,8 +326,8 @@ class Products:
         sizes = read, read, form.number * vectors
         starts = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
         memory = self._empty(starts.pop())
-        of_factors, *others = [memory.data.ptr + start for start in starts]
-        at = Places(of_factors, of_factors, of_factors, *others, vectors // itemsize)
+        of_factors, of_result, of_vector = [memory.data.ptr + start for start in starts]
+        at = Places(of_factors, of_factors, of_factors, of_result, of_vector, vectors // itemsize)
         factor = float(tuple(parts) in WITH_TERM)
         product = self._prepared(form, parts, at, factor, memory)
         if product is not None:

@@ -8,6 +8,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from sknet.compile._recalled import forget_programs
 from sknet.compile.executors.device._c_scalar import TYPES
 from sknet.device import Device, backend, to_device
 from sknet.engine import Batches
+from sknet.engine.loop._device_counts import OF_CLASSES, OF_LABELS, kernel_of
 from sknet.engine.loop._device_ring import Left, Ring, Taken
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._member_steps import MemberSteps
@@ -276,10 +278,21 @@ def _stack_of(models: list[Model], X: Any, y: Any) -> Stack:
     return Stack(StackPlan(members))
 
 
+def of_scores() -> Programs:
+    """What counts right labels."""
+    for dtype in FLOATS:
+        for columns in (1, 2, 1000):
+            for of_row, targets in ((OF_CLASSES, ("int32", "int64")), (OF_LABELS, ("float32", "float64"))):
+                for target in targets:
+                    name = f"labels of {target} at {columns} outputs of {dtype}"
+                    make = kernel_of.__wrapped__
+                    yield name, partial(make, of_row, np.dtype(dtype).name, target, columns, 0.5, DEVICE)
+
+
 PROGRAMS = {
     "ops": of_ops, "records": of_records, "layers": of_layers, "losses": of_losses,
     "optimizers": of_optimizers, "sizes": of_sizes, "reductions": of_reductions, "graphs": of_graphs,
-    "blocks": of_blocks, "stacks": of_stacks,
+    "blocks": of_blocks, "stacks": of_stacks, "scores": of_scores,
 }  # fmt: skip
 
 

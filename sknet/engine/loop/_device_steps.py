@@ -70,6 +70,7 @@ class DeviceSteps(Steps):
         self._programs: dict[int, Compiled] = {}
         self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
         self._per_step = 1.0  # seconds; so that the first block has one step
+        self._meanwhile: Callable[[], None] | None = None
         self._nbytes_of_chunks = 0
         with active(model.device, model.precision):
             with self._asking("the rows of the data"):
@@ -104,6 +105,9 @@ class DeviceSteps(Steps):
 
     def hold(self) -> bool:
         return are_same(made_of(self.model), self._made_of) and self._fingerprint.holds()
+
+    def meanwhile(self, work: Callable[[], None]) -> None:
+        self._meanwhile = work
 
     # -- memory -------------------------------------------------------------------------------
 
@@ -181,6 +185,8 @@ class DeviceSteps(Steps):
         end()
         with suppress(Exception):  # it is tried again by the block that needs these rows
             self._rows.look_ahead()
+        if self._meanwhile is not None:
+            self._meanwhile()
         return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
 
     def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:

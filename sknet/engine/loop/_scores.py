@@ -9,6 +9,7 @@ import numpy as np
 
 from sknet.core import Tensor
 from sknet.device import to_host
+from sknet.engine.loop._device_counts import counted
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
@@ -133,6 +134,8 @@ class Accuracy(Score):
         self._finite = True
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
+        if weight is None and self._ignore_index is None and self._is_counted(output, target):
+            return
         output, target, weight = _as_rows(to_host(output), to_host(target), weight)
         self._finite = self._finite and math.isfinite(output.sum())
         if self._ignore_index is not None:
@@ -142,6 +145,16 @@ class Accuracy(Score):
         right = self._is_right(output, target)
         self._right += float(np.count_nonzero(right) if weight is None else weight[right].sum())
         self._all += float(len(right) if weight is None else weight.sum())
+
+    def _is_counted(self, output: Any, target: Any) -> bool:
+        """Add rows that can be counted on a device, if these can."""
+        found = counted(output, target, self._threshold)
+        if found is None or found.outside:  # the host says which is wrong
+            return False
+        self._finite = self._finite and not found.infinite
+        self._right += found.right
+        self._all += len(output)
+        return True
 
     def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
         if self._ignore_index is not None or type(self) is not Accuracy:

@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -80,6 +80,9 @@ class Steps(ABC):
     def threads_needed(self) -> Threads:
         """How many threads are enough for the products."""
         return Threads()
+
+    def meanwhile(self, work: Callable[[], None]) -> None:
+        """Let steps that a device computes do some work of the host before they wait for it."""
 
     @abstractmethod
     def hold(self) -> bool:

@@ -22,6 +22,7 @@ from sknet.engine.loop._interrupt import raise_if_cancelled
 from sknet.engine.loop._kept import kept_steps
 from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
 from sknet.engine.loop._member_steps import MemberSteps, member_steps
+from sknet.engine.loop._orders import Orders
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._several import Several
 from sknet.engine.loop._shared import SharedSteps, shared_steps
@@ -89,7 +90,7 @@ class RowEpochs(Epochs):
     def __init__(self, fit: Fit, batches: Batches, settings: Settings) -> None:
         super().__init__(fit, Sums(batches.n_samples, self._targets))
         self._batches, self._settings = batches, settings
-        self._order = np.arange(batches.n_samples) if settings.shuffle else None
+        self._orders = Orders(fit.model, batches.n_samples, settings.shuffle)
         # What decides which steps there are, besides model and rows.
         self._how: Hashable = (settings.check_finite, native_setting(), fit.model.compile)
 
@@ -116,6 +117,7 @@ class RowEpochs(Epochs):
                 model, batches, settings.check_finite, left, self._how
             )
         self._steps = found or steps_for(model, batches, settings.check_finite, left)
+        self._steps.meanwhile(self._orders.look_ahead)
 
     def keep_steps(self) -> None:
         """Keep the steps for the next part of the training."""
@@ -132,12 +134,7 @@ class RowEpochs(Epochs):
             self.choose_steps(n_iter)
 
     def begin(self) -> None:
-        if self._order is not None:
-            # As scikit-learn draws, so that seeds agree: the previous order is permuted, which is the same as
-            # to shuffle it.
-            order = self._order.copy()
-            self.fit.model.random_state.shuffle(order)
-            self._order = order
+        self._orders.begin()
 
     def at_once(self, n_iter: int, most: int, most_steps: int) -> int:
         most = min(most, most_steps // self._batches.n_batches)
@@ -148,20 +145,20 @@ class RowEpochs(Epochs):
         return found
 
     def train_several(self, n_epochs: int) -> int:
-        model, batches = self.fit.model, self._batches
-        before = self._order, None if self._order is None else RandomSnapshot(model.random_state)
+        model, batches, order = self.fit.model, self._batches, self._orders
+        before = order.now, None if order.now is None else RandomSnapshot(model.random_state)
         orders = np.empty((n_epochs, batches.n_samples), np.int64)
         progress = [model.progress]
         for i in range(n_epochs):
             self.begin()
-            orders[i] = np.arange(batches.n_samples) if self._order is None else self._order
+            orders[i] = np.arange(batches.n_samples) if order.now is None else order.now
             progress.append(progress[i].stepped(batches.n_batches).epoch_ended(batches.n_samples))
         found = self._steps.run_epochs(orders, progress[:-1], self.sums.score.reads_outputs)
         model.memory.note_written("a fit")
         self._several = several = Several(batches, orders, *found)
         self._scores = several.scores(self.sums.score)
         if several.n_whole < n_epochs:  # the epochs after the next one have not begun
-            self._order, drawn = before
+            order.now, drawn = before
             if drawn is not None:
                 drawn.restore()
             for _ in range(several.n_whole + 1):
@@ -171,8 +168,8 @@ class RowEpochs(Epochs):
     def enter(self, number: int, new_score: Callable[[], Score]) -> np.ndarray[Any, Any]:
         several, scores, model = self._several, self._scores, self.fit.model
         assert several is not None
-        if self._order is not None:
-            self._order = several.orders[number]
+        if self._orders.now is not None:
+            self._orders.now = several.orders[number]
         self.sums.begin(new_score() if scores is None else scores[number])
         losses: np.ndarray[Any, Any] = several.add_to(self.sums, number, scores is not None)
         model.progress = model.progress.stepped(len(losses))
@@ -182,7 +179,7 @@ class RowEpochs(Epochs):
         return number < self._batches.n_batches
 
     def train(self, number: int, most: int) -> tuple[int, np.ndarray[Any, Any]]:
-        batches, order, sums = self._batches, self._order, self.sums
+        batches, order, sums = self._batches, self._orders.now, self.sums
         if batches.weight is not None and not batches.in_a_row(order, number, 1):
             sums.skip(batches.part(order, number)[1])  # all weights are zero: nothing to learn
             return 1, NO_LOSSES
@@ -195,14 +192,14 @@ class RowEpochs(Epochs):
         return f"epoch {self.fit.epoch}, batch {number + 1} of {self._batches.n_batches}"
 
     def _targets(self, part: slice) -> tuple[Any, Any, Any]:
-        rows = part if self._order is None else self._order[part]
+        rows = part if self._orders.now is None else self._orders.now[part]
         return *self._batches.take_targets(rows), rows
 
     def state(self) -> dict[str, Any]:
-        return {"order": self._order}
+        return {"order": self._orders.now}
 
     def load_state(self, state: Mapping[str, Any], path: str) -> None:
-        self._order = state["order"]
+        self._orders.now = state["order"]
 
     def more_steps(self, state: Mapping[str, Any]) -> int | None:
         return (self.fit.max_epochs - int(state["max_epochs"])) * self._batches.n_batches
