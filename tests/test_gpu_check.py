@@ -195,6 +195,20 @@ def test_operations(tmp_path):
     assert failure["line to look at"].startswith("tests/test_some.py:5")
 
 
+def test_tests_are_shared_among_processes_on_many_cores(tmp_path, monkeypatch):
+    (tmp_path / "test_some.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs one\n")
+    said = []
+    output = _operations._output
+    monkeypatch.setattr(
+        _operations, "_output", lambda command, *args: said.append(command) or output(command, *args)
+    )
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    found = _operations.operations(Fake(), tmp_path, ".")
+    assert found.figures["test_some.py"] == {"passed": 1, "failed": 1, "skipped": 1}
+    assert "-n 2 --dist load" in " ".join(said[0])
+
+
 def test_without_a_checkout_operations_are_skipped(tmp_path):
     with pytest.raises(Skipped, match="not run from a checkout"):
         _operations.operations(Fake(), tmp_path)

@@ -24,6 +24,7 @@ RESERVED = 20.0  # for each file that has not run
 GRACE = 20.0  # for pytest to write its results when it is interrupted
 LONGEST = "test_compiled.py"  # runs last
 MOST_FAILURES = 50  # that are written down; all are counted
+MOST_WORKERS = 8  # each of which has a context on the device
 
 
 def operations(machine: Machine, root: Path = ROOT, folder: str = FOLDER) -> Found:
@@ -68,6 +69,7 @@ def _run(file: Path, root: Path, end: float, found: Found) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "results.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", str(file)]
+        command += _side_by_side()
         said, is_whole = _output([*command, f"--junitxml={written}"], root, left)
         if not written.exists():
             raise RuntimeError(f"pytest wrote no results: {said[-2000:]}")
@@ -80,6 +82,14 @@ def _run(file: Path, root: Path, end: float, found: Found) -> dict[str, int]:
         raise RuntimeError(f"no test of {counts['skipped']} ran; why: {alone} -rs")
     found.failures += failures[-max(1, MOST_FAILURES - len(found.failures)) :]
     return counts
+
+
+def _side_by_side() -> list[str]:
+    """Return the options that share tests among processes: most of their time is the compiler's."""
+    workers = min((os.cpu_count() or 1) // 2, MOST_WORKERS)
+    if workers < 2 or importlib.util.find_spec("xdist") is None:
+        return []
+    return ["-n", str(workers), "--dist", "load"]
 
 
 def _output(command: list[str], folder: Path, seconds: float) -> tuple[str, bool]:

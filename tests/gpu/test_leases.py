@@ -46,6 +46,7 @@ def test_a_worker_leaves_no_memory_that_it_does_not_use(tmp_path, monkeypatch):
     import cupy
 
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("SKNET_LEASE", "workers")
     monkeypatch.setattr(multiprocessing.process, "parent_process", lambda: SimpleNamespace(pid=os.getppid()))
     MLPClassifier((4,), max_iter=2, device="cuda", random_state=0).fit(X, y)
     [path] = (tmp_path / "sknet").iterdir()
