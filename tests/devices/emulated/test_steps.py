@@ -99,12 +99,12 @@ def test_a_step_that_is_not_finite_ends_a_loop_of_graphs(monkeypatch):
 @pytest.mark.usefixtures("long_blocks")
 def test_layers_that_cannot_be_captured_are_launched():
     def layers():
-        return nn.Unflatten(1, (3, 2)), nn.GRU(2, 3, returns="last")
+        return nn.Unflatten(1, (1, 2, 3)), nn.AdaptiveMaxPool2d((1, 2)), nn.Flatten(), nn.Linear(2, 3)
 
     with counted() as counts:
         found, steps = trained(layers, "float32")
     assert not counts.graph_launches
-    refusal = "work on device 'cuda:0' cannot be captured: calling cuBLAS API during stream capture"
+    refusal = "work on device 'cuda:0' cannot be captured: it asks for "
     assert [x.startswith(refusal) for x in steps.refusals] == [True, True]  # of 16 rows, and of 4
     assert np.isfinite(found[0]).all()
 

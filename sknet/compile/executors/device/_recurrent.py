@@ -18,7 +18,7 @@ __all__: list[str] = []
 RECURRENT = "recurrence_outputs", "recurrence_tape", "recurrence_gradient"
 
 
-@takes(*RECURRENT)
+@takes("recurrence", *RECURRENT)
 def _has_elements(equation: Equation) -> bool:
     """Tell whether there is something to multiply in every step; lengths may be a number."""
     net = Network(equation)
@@ -36,11 +36,6 @@ def _outputs(task: Task) -> Iterator[Step]:
     tape, out = task.equation.variables[-1], task.output
     outputs = f"{task.writer.name(tape)}[:{out.size}].reshape({out.shape})"
     yield f"{task.writer.name(out)}[...] = {task.writer.made(outputs, 'r')}"
-
-
-@takes("recurrence")
-def _any(equation: Equation) -> bool:
-    return True
 
 
 # -- forward ----------------------------------------------------------------------------------
@@ -164,7 +159,7 @@ class _Backward(Text):
             value = f"step == {first} ? {value} : outputs[{at} * {net.size} + unit]"
         else:
             del arrays["outputs"]
-        body = [*task.of("i", sizes, "row step unit"), f"out[i] = {value};"]
+        body = self.body(sizes, "row step unit", [f"out[i] = {value};"])
         return task.kernel(math.prod(sizes), arrays, body)
 
     def steps(self) -> Iterator[Step]:

@@ -139,12 +139,18 @@ class Text:
 
     # -- kernels ------------------------------------------------------------------------------
 
+    def body(self, sizes: Shape, names: str, lines: list[str]) -> list[str]:
+        """Return statements after those that name the coordinates in them of flat index `i`."""
+        used = set(WORD.findall(" ".join(lines)))
+        coordinates = zip(names.split(), self.task.of("i", sizes, names), strict=True)
+        return [*[line for name, line in coordinates if name in used], *lines]
+
     def ends(self) -> Iterator[Kernel]:
         """Yield what notes which rows have ended at every step, if any does."""
         net, task = self.net, self.task
         if net.has_ends:
             sizes = net.steps, net.rows
-            body = [*task.of("i", sizes, "step row"), "ended[i] = step >= (long long)lengths[row];"]
+            body = self.body(sizes, "step row", ["ended[i] = step >= (long long)lengths[row];"])
             arrays = {"lengths": self.name(net.lengths), "ended": self.rooms["ended"]}
             types = {"lengths": net.lengths.dtype, "ended": BOOL}
             yield task.kernel(math.prod(sizes), arrays, body, types, ("ended",))
@@ -169,7 +175,7 @@ class Text:
         read = [f"const {kinds[x]} {x} = {place};" for x, place in places.items() if x in used]
         made = [f"const {task.kind} {x} = {formula(text, net.w.dtype)};" for x, text in formulas.items()]
         written = [f"{place} = {value};" for place, value in stores.items()]
-        body = [*task.of("i", (net.rows, net.size), "row unit"), *read, *made, *written]
+        body = self.body((net.rows, net.size), "row unit", [*read, *made, *written])
         names = list(dict.fromkeys(ARRAY.findall(" ".join([*read, *written]))))
         writes = {x for place in stores for x in ARRAY.findall(place)}
         kernel = task.kernel(net.rows * net.size, dict.fromkeys(names, ""), body, FLAG_ARRAYS, writes)
@@ -199,12 +205,12 @@ class Text:
         bounds = list(pairwise(accumulate([width * n for n in left[1:-1]], initial=0)))
         targets = [*[self.part(self.rooms["sums"], f"{start}:{stop}") for start, stop in bounds], out]
         for n, sums, target in zip(left, left[1:], targets, strict=False):
-            body = [
-                *task.of("i", (sums, width), "part column"),
+            lines = [
                 f"{task.kind} total = 0;",
                 f"for ({task.index} row = part * {TOGETHER}; row < part * {TOGETHER} + {TOGETHER} && "
                 f"row < {n}; row++) total += given[row * {stride} + column];",
                 "out[i] = total;",
             ]
+            body = self.body((sums, width), "part column", lines)
             yield task.kernel(sums * width, {"given": x, "out": target}, body)
             x, stride = target, width

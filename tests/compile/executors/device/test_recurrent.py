@@ -93,6 +93,17 @@ def test_the_sizes_that_are_one(cell, is_reverse, fake_device):
 
 
 @EACH
+@pytest.mark.parametrize("name", ["rows", "features"])
+def test_nothing_to_multiply(cell, name, fake_device):
+    """Without rows gradients are zero; without features states go on. CuPy computes both."""
+    operands, function = drawn(cell, **{name: 0}), both(cell)
+    expected = compile(function, operands)(*operands)
+    found = off(compile(function, on(fake_device, operands))(*on(fake_device, operands)))
+    for mine, theirs in zip(leaves(found), leaves(expected), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
+@EACH
 @pytest.mark.parametrize("together", [2, 3, 64])
 def test_sums_over_many_rows(cell, together, fake_device, monkeypatch):
     monkeypatch.setattr(_recurrent_text, "TOGETHER", together)
