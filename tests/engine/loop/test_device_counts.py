@@ -25,6 +25,18 @@ GELUS = {
     ("tanh", (54, 512, 512, 7), 4096): 12, ("tanh", (20, 100, 2), 256): 9 + 2,
     ("none", (54, 512, 512, 7), 4096): 12 + 4, ("none", (20, 100, 2), 256): 9 + 2,
 }  # fmt: skip
+# Of 50 time steps. Each takes two launches forward and two back.
+RECURRENT = {"RNN": 220, "LSTM": 223, "GRU": 224}
+
+
+def recurrent_steps(name, n_steps, device):
+    """Return the training steps of a recurrent layer with a linear one."""
+    layers = getattr(nn, name)(32, 128, returns="last"), nn.Linear(128, 10)
+    X, y = np.zeros((6 * 64, n_steps, 32), np.float32), np.arange(6 * 64) % 10
+    model = Model(nn.Sequential(*layers), "log_loss", optimizer="adam", random_state=0, device=device)
+    batches = Batches(X, y, None, 64, model.dtype, model.device)
+    model.materialize(batches.X)
+    return DeviceSteps(model, batches, True)
 
 
 def steps_of(widths, size, device, dtype="float32", activation=nn.ReLU):
@@ -101,6 +113,20 @@ def test_a_step_with_gelu(approximate, widths, size):
 
 
 @pytest.mark.usefixtures("_idle")
+@pytest.mark.parametrize("n_steps", [50, 53])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_step_of_a_recurrent_network(name, n_steps):
+    steps, counts = recurrent_steps(name, n_steps, Device("fake")), {}
+    with active(Device("fake")):
+        for n in (1, 2, 5):
+            with fake.counted() as counts[n]:
+                steps._issue(None, 0, 64, n, None)
+    assert counts[5].launches - counts[2].launches == 3 * (RECURRENT[name] + 4 * (n_steps - 50))
+    assert counts[5].allocations == counts[2].allocations
+    assert counts[5].reads == counts[2].reads == 1
+
+
+@pytest.mark.usefixtures("_idle")
 @pytest.mark.parametrize(("widths", "size"), NBYTES)
 def test_the_bytes_of_a_step(widths, size):
     program = steps_of(widths, size, Device("fake")).program_for(size)
@@ -115,3 +141,4 @@ def test_the_documents_state_the_counts():
     for (widths, size), launches in LAUNCHES.items():
         name, nbytes = "-".join(map(str, widths)), NBYTES[widths, size] / 1e6
         assert f"| {name}, batches of {size} | {launches} | {nbytes:.3g} MB |" in text
+    assert f"takes {RECURRENT['LSTM']} for 50 steps" in text
