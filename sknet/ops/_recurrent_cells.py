@@ -13,7 +13,7 @@ from sknet.device import Namespace
 from sknet.ops._activation import relu, sigmoid
 from sknet.ops._trigonometric import tanh
 
-__all__ = ["CELLS", "Cell"]
+__all__ = ["CELLS", "Cell", "tape_shapes"]
 
 
 class Cell(NamedTuple):
@@ -241,3 +241,28 @@ CELLS = {
     "lstm": Cell(4, 4, 4, 2, False, _lstm_forward, _lstm_backward, _lstm_whole, _lstm_whole_back, _lstm_step),
     "gru": Cell(3, 4, 4, 1, True, _gru_forward, _gru_backward, None, None, _gru_step),
 }
+
+
+def tape_shapes(cell: str, rows: int, steps: int, size: int) -> list[tuple[int, ...]]:
+    """Return the shapes of what a tape holds, one array after the other.
+
+    Parameters
+    ----------
+    cell : str
+        One of `CELLS`.
+    rows, steps, size : int
+        Of the inputs, and of the hidden state.
+
+    Returns
+    -------
+    list of tuple of int
+        Of outputs, with a step more for the last cell state, of gates, and of cell states: the first one and
+        those after every step.
+    """
+    kind = CELLS[cell]
+    more = kind.states - 1
+    return [
+        (rows, steps + more, size),
+        (steps, rows, kind.saved * size),
+        ((steps + 1) * more, rows, size),
+    ]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sknet.device import Namespace
-from sknet.ops._recurrent_cells import CELLS
+from sknet.ops._recurrent_cells import CELLS, tape_shapes
 from sknet.ops._recurrent_steps import Weights, back, run
 from sknet.ops._shares import Shares
 from sknet.ops._windows import shaped
@@ -94,13 +94,7 @@ class Divided(NamedTuple):
     @property
     def tape(self) -> list[Shape]:
         """Shapes of outputs, with a step more for the last cell state, and of gates and cell states."""
-        kind, rows, steps, size = CELLS[self.cell], self.rows, self.steps, self.size
-        more = kind.states - 1
-        return [
-            (rows, steps + more, size),
-            (steps, rows, kind.saved * size),
-            ((steps + 1) * more, rows, size),
-        ]
+        return tape_shapes(self.cell, self.rows, self.steps, self.size)
 
     def forward(
         self, xp: Namespace, x: Any, w_ih: Any, w: Any, more: Any, reverse: bool, kept: Any, scratch: Any

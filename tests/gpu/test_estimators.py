@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from sknet import nn
+from sknet import NetClassifier, nn
 from sknet.device import Device, to_device, to_host
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, quiet
 from tests.estimators.test_device import FITS, assert_agree, methods
@@ -54,6 +54,30 @@ def test_gelu_is_computed_by_products():
         here = estimator_for("multiclass", **common).fit(X, y)
     assert_agree(there, here, 1e-3)
     np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), atol=1e-3)
+
+
+RECURRENT = {
+    "rnn": lambda: nn.RNN(4, 6, num_layers=2, returns="last"),
+    "relu": lambda: nn.RNN(4, 6, activation="relu", returns="last"),
+    "lstm": lambda: nn.LSTM(4, 3, num_layers=2, bidirectional=True, returns="last"),
+    "gru": lambda: nn.GRU(4, 3, bidirectional=True, returns="last"),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_networks(name):
+    X = np.random.default_rng(0).standard_normal((100, 5, 4))
+    y = (X[:, 0] @ [1.0, -1.0, 0.5, 0.0] > X[:, 4, 0]).astype(int)
+    common = {"dtype": "float64", "batch_size": 16, "max_iter": 5, "random_state": 0}
+    with quiet():
+        there, here = (
+            NetClassifier(nn.Sequential(RECURRENT[name](), nn.Linear(6, 2)), device=device, **common).fit(
+                X, y
+            )
+            for device in ("cuda", "cpu")
+        )
+    np.testing.assert_allclose(there.loss_curve_, here.loss_curve_, rtol=RTOL)
+    np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), rtol=RTOL, atol=RTOL)
 
 
 def test_sparse_inputs():

@@ -43,6 +43,18 @@ LAYERS = {
         nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 4, 2, padding=1), nn.ReLU(), nn.MaxPool2d(2, 1),
         nn.Conv2d(4, 4, 1, groups=2), nn.AvgPool2d((1, 2), 1), nn.Flatten(), nn.LazyLinear(3),
     ),
+    "rnn": lambda: (
+        nn.Unflatten(1, (3, 2)), nn.RNN(2, 5, returns="sequence"),
+        nn.RNN(5, 4, activation="relu", returns="last"), nn.Linear(4, 3),
+    ),
+    "lstm": lambda: (
+        nn.Unflatten(1, (3, 2)), nn.LSTM(2, 5, num_layers=2, bidirectional=True, dropout=0.2, returns="last"),
+        nn.Linear(10, 3),
+    ),
+    "gru": lambda: (
+        nn.Unflatten(1, (3, 2)), nn.GRU(2, 5, bidirectional=True, returns="sequence"), nn.Flatten(),
+        nn.LazyLinear(3),
+    ),
 }  # fmt: skip
 
 

@@ -20,6 +20,18 @@ LAUNCHES = {((54, 512, 512, 7), 4096): 14, ((784, 1024, 1024, 10), 8192): 14, ((
 NBYTES = {((54, 512, 512, 7), 4096): 145_313_070, ((784, 1024, 1024, 10), 8192): 652_111_686,
           ((20, 100, 2), 256): 868_090}  # fmt: skip
 GELUS = {((54, 512, 512, 7), 4096): 14 + 2, ((20, 100, 2), 256): 10 + 1}  # a launch more for each
+# Of 50 time steps. Each takes two launches forward and two back.
+RECURRENT = {"RNN": 220, "LSTM": 223, "GRU": 224}
+
+
+def recurrent_steps(name, n_steps, device):
+    """Return the training steps of a recurrent layer with a linear one."""
+    layers = getattr(nn, name)(32, 128, returns="last"), nn.Linear(128, 10)
+    X, y = np.zeros((6 * 64, n_steps, 32), np.float32), np.arange(6 * 64) % 10
+    model = Model(nn.Sequential(*layers), "log_loss", optimizer="adam", random_state=0, device=device)
+    batches = Batches(X, y, None, 64, model.dtype, model.device)
+    model.materialize(batches.X)
+    return DeviceSteps(model, batches, True)
 
 
 def steps_of(widths, size, device, dtype="float32", activation=nn.ReLU):
@@ -97,6 +109,20 @@ def test_a_step_with_gelu(widths, size, approximate):
 
 
 @pytest.mark.usefixtures("_idle")
+@pytest.mark.parametrize("n_steps", [50, 53])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_step_of_a_recurrent_network(name, n_steps):
+    steps, counts = recurrent_steps(name, n_steps, Device("fake")), {}
+    with active(Device("fake")):
+        for n in (1, 2, 5):
+            with fake.counted() as counts[n]:
+                steps._issue(None, 0, 64, n, None)
+    assert counts[5].launches - counts[2].launches == 3 * (RECURRENT[name] + 4 * (n_steps - 50))
+    assert counts[5].allocations == counts[2].allocations
+    assert counts[5].reads == counts[2].reads == 1
+
+
+@pytest.mark.usefixtures("_idle")
 @pytest.mark.parametrize(("widths", "size"), NBYTES)
 def test_the_bytes_of_a_step(widths, size):
     program = steps_of(widths, size, Device("fake")).program_for(size)
@@ -111,3 +137,4 @@ def test_the_documents_state_the_counts():
     for (widths, size), launches in LAUNCHES.items():
         name, nbytes = "-".join(map(str, widths)), NBYTES[widths, size] / 1e6
         assert f"| {name}, batches of {size} | {launches} | {nbytes:.3g} MB |" in text
+    assert f"takes {RECURRENT['LSTM']} for 50 steps" in text

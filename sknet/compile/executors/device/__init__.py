@@ -2,6 +2,7 @@
 
 from sknet.compile.executors.device import _columns as _columns
 from sknet.compile.executors.device import _pools as _pools
+from sknet.compile.executors.device import _recurrent as _recurrent
 from sknet.compile.executors.device import _scatter as _scatter
 from sknet.compile.executors.device._executor import CupyProgram
 

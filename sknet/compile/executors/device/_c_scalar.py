@@ -10,7 +10,16 @@ from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._expressions import computing_dtype, parsed, used
 from sknet.core import SCALAR_FUNCTIONS
 
-__all__ = ["UntranslatableError", "arithmetic", "cast", "literal", "needed", "translated", "type_of"]
+__all__ = [
+    "UntranslatableError",
+    "arithmetic",
+    "cast",
+    "formula",
+    "literal",
+    "needed",
+    "translated",
+    "type_of",
+]
 
 # C types by dtype; plain C has none for half precision, which is left to the backend's own functions.
 TYPES = {
@@ -104,6 +113,31 @@ def translated(equation: Equation, names: dict[Variable, str]) -> str:
     text = _Translator(operands, dtype).text(parsed(expression), outermost=True)
     narrow = dtype.kind in "iub" and dtype.itemsize < 4  # C promotes these to int
     return f"({type_of(dtype)})({text})" if narrow else text
+
+
+def formula(expression: str, dtype: Any) -> str:
+    """Return a scalar expression of any names in C.
+
+    Parameters
+    ----------
+    expression : str
+        As in the record of a primitive.
+    dtype : dtype
+        Of all its names, and of the result.
+
+    Returns
+    -------
+    str
+        The expression, in which every operation is rounded.
+
+    Examples
+    --------
+    >>> formula("1 - tanh(a) * b", np.dtype("float32"))
+    '1.0f - (tanhf(a) * b)'
+    """
+    tree = parsed(expression)
+    names = {node.id: node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return _Translator(names, np.dtype(dtype)).text(tree, outermost=True)
 
 
 def needed(equation: Equation) -> list[Variable]:

@@ -2,9 +2,9 @@
 
 Three kinds of calls allocate: primitives whose forward takes no ``out=`` (`argsort`, `topk`,
 `searchsorted`, advanced indexing), those whose forward uses temporary arrays that are not in the plan
-(`logsumexp`, `take_along_axis` of more than one element per row, recurrent networks), and CuPy functions
-that allocate internally (`argmax` and `argmin`, a sort; products that need copies, since one strided call
-does not compute them; in exact programs, reductions).
+(`logsumexp`, `take_along_axis` of more than one element per row), and CuPy functions that allocate internally
+(`argmax` and `argmin`, a sort; products that need copies, since one strided call does not compute them; in
+exact programs, reductions). In exact programs all that has a rule (`_tasks`) is called so too.
 """
 
 import math

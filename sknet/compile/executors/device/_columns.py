@@ -6,14 +6,12 @@ from typing import NamedTuple
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors.device._maps import Kernel
-from sknet.compile.executors.device._tasks import Product, Step, Task, rule, works_in
+from sknet.compile.executors.device._tasks import Arrays, Product, Step, Task, rule, windows_of, works_in
 from sknet.ops.extend import Windows
 
 __all__ = ["MOST_COLUMNS"]
 
 MOST_COLUMNS = 1 << 26  # bytes of the columns of several samples; more samples are computed in parts
-
-Arrays = list[tuple[tuple[int, ...], object]]
 
 
 class _Forms(NamedTuple):
@@ -64,8 +62,8 @@ class _Forms(NamedTuple):
 
 
 @works_in("conv", "conv_image", "conv_weight")
-def _works_in(equation: Equation, windows: Windows) -> Arrays:
-    forms = _Forms.of(equation, windows)
+def _works_in(equation: Equation) -> Arrays:
+    forms = _Forms.of(equation, windows_of(equation))
     shapes = forms.columns(forms.part), forms.images(forms.part), forms.weight
     return [((math.prod(shape),), equation.output.dtype) for shape in shapes]
 

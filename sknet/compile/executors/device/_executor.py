@@ -7,6 +7,7 @@ stream; nothing is copied from or to the host, and no memory is allocated except
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -75,7 +76,8 @@ class CupyProgram:
         self._writer = Writer(plan, exact)
         self._exact, self._needs = exact, _needs_of(plan.groups, exact)
         self._products = partial(self._owner.products, precision)  # what one object prepares shares memory
-        self._kernels: list[Kernel] = []
+        self._kernels: dict[str, Kernel] = {}  # by name: some are launched many times, on other arrays
+        self._own_names = map("own{}".format, count())
         for group in plan.groups:
             self._write(group)
         for output, donor in plan.copies:
@@ -165,7 +167,7 @@ class CupyProgram:
 
     def _by_rule(self, equation: Equation) -> None:
         """Write an equation that has kernels of its own."""
-        for step in by_rule(equation, self._writer, self._owner, lambda: f"own{len(self._kernels)}"):
+        for step in by_rule(equation, self._writer, self._owner, partial(next, self._own_names)):
             if isinstance(step, Kernel):
                 self._launch(step, [equation.primitive.name])
             elif isinstance(step, Product):
@@ -185,19 +187,21 @@ class CupyProgram:
 
     def _launch(self, kernel: Kernel, what: Iterable[str]) -> None:
         w, names = self._writer, kernel.arguments
-        self._kernels.append(kernel)
+        self._kernels[kernel.name] = kernel
         first = len(w.lines)
         arguments = w.made(f"({', '.join(names)}{',' if len(names) == 1 else ''})", "a")
         w.line(f"{kernel.name}(({kernel.blocks},), ({kernel.threads},), {arguments})")
         w.comment(first, ", ".join(dict.fromkeys(what)))
 
     def _module(self) -> str:
-        helpers = dict.fromkeys(helper for kernel in self._kernels for helper in sorted(kernel.helpers))
-        return "\n".join([*helpers, *[kernel.text for kernel in self._kernels]])
+        helpers = dict.fromkeys(
+            helper for kernel in self._kernels.values() for helper in sorted(kernel.helpers)
+        )
+        return "\n".join([*helpers, *[kernel.text for kernel in self._kernels.values()]])
 
     def _compile(self, module: str) -> None:
         if module:
-            names = [kernel.name for kernel in self._kernels]
+            names = list(self._kernels)
             compiled = self._owner.kernels(module, names, self._device)
             self._writer.bound.update(zip(names, compiled, strict=True))
 

@@ -1,6 +1,6 @@
 """Operands of products in an order that one strided product of BLAS reads."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sknet.compile import _internal as own
 from sknet.compile._graph import Equation, Graph, Variable
@@ -15,7 +15,7 @@ def with_strided_products(graph: Graph) -> Graph:
 
     So it is with the heads of attention: matrices of two axes of samples and heads that are not one axis in
     memory. A library's own copies would take memory in every step; these are elements of a kernel, and take
-    that of the plan.
+    that of the plan. Recurrent networks multiply sequences, states and weights as they lie in memory.
 
     Parameters
     ----------
@@ -29,13 +29,14 @@ def with_strided_products(graph: Graph) -> Graph:
     """
     views, equations, copies = Views(graph.equations), [], dict[Variable, Variable]()
     for equation in graph.equations:
-        if equation.primitive.name == "matmul" and _is_refused(views, equation):
-            for x in _turned(views, equation):
+        copied = list(COPIED.get(equation.primitive.name, _none)(views, equation))
+        if copied:
+            for x in copied:
                 if x not in copies:
                     copy = Equation(own.copy, (x,), {})
                     equations.append(copy)
                     copies[x] = copy.output
-            operands = tuple(copies.get(x, x) for x in equation.variables)
+            operands = tuple(copies[x] if x in copied else x for x in equation.operands)
             equation = Equation(equation.primitive, operands, equation.params, equation.output)
         equations.append(equation)
     return graph.replaced(equations=equations) if copies else graph
@@ -48,8 +49,10 @@ def _is_refused(views: Views, equation: Equation) -> bool:
     return form_of(views.ghost(x), views.ghost(y), views.ghost(equation.output)) is None
 
 
-def _turned(views: Views, equation: Equation) -> Iterator[Variable]:
+def _of_product(views: Views, equation: Equation) -> Iterator[Variable]:
     """Yield operands to copy: the second, if that is enough, or all that are not contiguous."""
+    if not _is_refused(views, equation):
+        return
     x, y = equation.variables
     is_alone = views.is_contiguous(x) or (
         not views.is_contiguous(y) and form_of(views.ghost(x), *map(Views().ghost, (y, equation.output)))
@@ -58,3 +61,20 @@ def _turned(views: Views, equation: Equation) -> Iterator[Variable]:
         yield x
     if not views.is_contiguous(y):
         yield y
+
+
+def _of_recurrence(views: Views, equation: Equation) -> Iterator[Variable]:
+    """Yield what is not contiguous."""
+    yield from (x for x in equation.variables if not views.is_contiguous(x))
+
+
+def _none(views: Views, equation: Equation) -> Iterator[Variable]:
+    yield from ()
+
+
+COPIED: dict[str, Callable[[Views, Equation], Iterator[Variable]]] = {
+    "matmul": _of_product,
+    "recurrence_outputs": _of_recurrence,
+    "recurrence_tape": _of_recurrence,
+    "recurrence_gradient": _of_recurrence,
+}

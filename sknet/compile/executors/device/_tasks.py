@@ -1,10 +1,11 @@
-"""Equations that have kernels of their own: pools, convolutions, and sums at computed places.
+"""Equations that have kernels of their own: pools, convolutions, recurrences, and sums at computed places.
 
 A rule yields what computes an equation, in order: kernels, products of matrices, and calls of functions. All
 of it works in memory of the plan, so that a step can be captured.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from sknet.device import Backend
 from sknet.ops.extend import Windows
 
 __all__ = [
+    "Arrays",
     "Product",
     "Step",
     "Task",
@@ -27,8 +29,10 @@ __all__ = [
     "has_rule",
     "rule",
     "scratch_of_rule",
+    "takes",
+    "windows_of",
     "works_in",
-]  # fmt: skip
+]
 
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 NO_TYPES: Mapping[str, Any] = MappingProxyType({})
@@ -44,21 +48,27 @@ class Product(NamedTuple):
 
 
 Step = Kernel | Product | str  # text is a line of Python
+Arrays = list[tuple[tuple[int, ...], Any]]
 Rule = Callable[["Task"], Iterator[Step]]
-Scratch = Callable[[Equation, Windows], list[tuple[tuple[int, ...], Any]]]
 RULES: dict[str, Rule] = {}
-SCRATCH: dict[str, Scratch] = {}
+SCRATCH: dict[str, Callable[[Equation], Arrays]] = {}
+CONDITIONS: dict[str, Callable[[Equation], bool]] = {}
 rule = registry(RULES)  # registers what computes a primitive
 works_in = registry(SCRATCH)  # registers shape and dtype of the arrays that it needs for that
+takes = registry(CONDITIONS)  # registers of which operands; if nothing is, of arrays only
 
 
 def has_rule(equation: Equation) -> bool:
     """Tell whether an equation is computed by a rule."""
-    if equation.primitive.name not in RULES:
+    name = equation.primitive.name
+    if name not in RULES or not CONDITIONS.get(name, _has_arrays_only)(equation):
         return False
     given = [x.dtype for x in equation.variables if x.dtype.kind not in "iu"]  # integers are indices
-    has_numbers = len(equation.variables) < len(equation.operands)
-    return not has_numbers and {*given, equation.output.dtype} in ({FLOAT32}, {FLOAT64})
+    return {*given, equation.output.dtype} in ({FLOAT32}, {FLOAT64})
+
+
+def _has_arrays_only(equation: Equation) -> bool:
+    return len(equation.variables) == len(equation.operands)
 
 
 def by_rule(equation: Equation, writer: Writer, owner: Backend, name: Callable[[], str]) -> Iterator[Step]:
@@ -81,10 +91,10 @@ def by_rule(equation: Equation, writer: Writer, owner: Backend, name: Callable[[
     yield from RULES[equation.primitive.name](Task(equation, writer, owner, name))
 
 
-def scratch_of_rule(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+def scratch_of_rule(equation: Equation) -> Arrays:
     """Return shape and dtype of the arrays that an equation needs besides its output."""
     found = SCRATCH.get(equation.primitive.name)
-    return [] if found is None or _is_empty(equation) else found(equation, _windows_of(equation))
+    return [] if found is None or _is_empty(equation) else found(equation)
 
 
 def _is_empty(equation: Equation) -> bool:
@@ -92,7 +102,8 @@ def _is_empty(equation: Equation) -> bool:
     return not all(x.size for x in (*equation.variables, equation.output))
 
 
-def _windows_of(equation: Equation) -> Windows:
+def windows_of(equation: Equation) -> Windows:
+    """Return where the windows are, of a pool or a convolution."""
     params = equation.params
     where = {key: params[key] for key in ("stride", "padding", "dilation")}
     x, name = equation.variables[0], equation.primitive.name
@@ -109,14 +120,14 @@ class Task:
         self.equation, self.writer = equation, writer
         self.output, self.kind = equation.output, type_of(equation.output.dtype)
         sizes = [x.size for x in (*equation.variables, self.output)]
-        sizes += [shape[0] for shape, _ in scratch_of_rule(equation)]
+        sizes += [math.prod(shape) for shape, _ in scratch_of_rule(equation)]
         self.index = "int" if max(sizes) < NARROW else "long long"
         self._name = name
 
     @cached_property
     def windows(self) -> Windows:
         """Where the windows are, of a pool or a convolution."""
-        return _windows_of(self.equation)
+        return windows_of(self.equation)
 
     def at(self, x: Variable, c_name: str, *place: str) -> str:
         """Return the element of an operand at a place, of any layout."""
@@ -135,15 +146,20 @@ class Task:
         return found[::-1]
 
     def kernel(
-        self, size: int, arrays: dict[str, str], body: list[str], types: Mapping[str, Any] = NO_TYPES
+        self,
+        size: int,
+        arrays: dict[str, str],
+        body: list[str],
+        types: Mapping[str, Any] = NO_TYPES,
+        writes: Collection[str] = ("out",),
     ) -> Kernel:
-        """Return a kernel that runs statements for each index ``i``, and writes to ``out``.
+        """Return a kernel that runs statements for each index ``i``, and writes to some of its arrays.
 
         `arrays` are expressions by their names in C, and `types` the dtypes of those that have another one.
         """
         name, kind = self._name(), self.index
         kinds = {key: type_of(types[key]) if key in types else self.kind for key in arrays}
-        parameters = ", ".join(f"{'' if key == 'out' else 'const '}{kinds[key]} *{key}" for key in arrays)
+        parameters = ", ".join(f"{'' if key in writes else 'const '}{kinds[key]} *{key}" for key in arrays)
         text = "\n".join(f"        {line}" for line in body)
         loop = (
             f"for ({kind} i = ({kind})blockIdx.x * blockDim.x + threadIdx.x; i < {size}; "
