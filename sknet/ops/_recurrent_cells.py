@@ -248,8 +248,8 @@ def tape_shapes(cell: str, rows: int, steps: int, size: int) -> list[tuple[int, 
 
     Parameters
     ----------
-    cell : str
-        One of `CELLS`.
+    cell : {"tanh", "relu", "lstm", "gru"}
+        What is computed in a step.
     rows, steps, size : int
         Of the inputs, and of the hidden state.
 
@@ -258,6 +258,14 @@ def tape_shapes(cell: str, rows: int, steps: int, size: int) -> list[tuple[int, 
     list of tuple of int
         Of outputs, with a step more for the last cell state, of gates, and of cell states: the first one and
         those after every step.
+
+    Examples
+    --------
+    >>> from sknet.ops.extend import tape_shapes
+    >>> tape_shapes("lstm", 8, 50, 16)
+    [(8, 51, 16), (50, 8, 64), (51, 8, 16)]
+    >>> tape_shapes("tanh", 8, 50, 16)
+    [(8, 50, 16), (50, 8, 0), (0, 8, 16)]
     """
     kind = CELLS[cell]
     more = kind.states - 1

@@ -24,11 +24,12 @@ GELUS = {((54, 512, 512, 7), 4096): 14 + 2, ((20, 100, 2), 256): 10 + 1}  # a la
 RECURRENT = {"RNN": 220, "LSTM": 223, "GRU": 224}
 
 
-def recurrent_steps(name, n_steps, device):
+def recurrent_steps(name, n_steps, device, dtype="float32"):
     """Return the training steps of a recurrent layer with a linear one."""
     layers = getattr(nn, name)(32, 128, returns="last"), nn.Linear(128, 10)
     X, y = np.zeros((6 * 64, n_steps, 32), np.float32), np.arange(6 * 64) % 10
-    model = Model(nn.Sequential(*layers), "log_loss", optimizer="adam", random_state=0, device=device)
+    settings = {"optimizer": "adam", "random_state": 0, "device": device, "dtype": dtype}
+    model = Model(nn.Sequential(*layers), "log_loss", **settings)
     batches = Batches(X, y, None, 64, model.dtype, model.device)
     model.materialize(batches.X)
     return DeviceSteps(model, batches, True)
@@ -109,10 +110,11 @@ def test_a_step_with_gelu(widths, size, approximate):
 
 
 @pytest.mark.usefixtures("_idle")
+@pytest.mark.parametrize("dtype", ["float32", "tf32"])
 @pytest.mark.parametrize("n_steps", [50, 53])
 @pytest.mark.parametrize("name", RECURRENT)
-def test_a_step_of_a_recurrent_network(name, n_steps):
-    steps, counts = recurrent_steps(name, n_steps, Device("fake")), {}
+def test_a_step_of_a_recurrent_network(name, n_steps, dtype):
+    steps, counts = recurrent_steps(name, n_steps, Device("fake"), dtype), {}
     with active(Device("fake")):
         for n in (1, 2, 5):
             with fake.counted() as counts[n]:
@@ -120,6 +122,8 @@ def test_a_step_of_a_recurrent_network(name, n_steps):
     assert counts[5].launches - counts[2].launches == 3 * (RECURRENT[name] + 4 * (n_steps - 50))
     assert counts[5].allocations == counts[2].allocations
     assert counts[5].reads == counts[2].reads == 1
+    # Of all inputs, of the states, of gradients: two for each step, two for weights, two of the linear layer.
+    assert counts[5].precisions == {dtype: 5 * (1 + 2 * n_steps + 2 + 3)}
 
 
 @pytest.mark.usefixtures("_idle")

@@ -91,11 +91,11 @@ class _Forward(Text):
 
     def kernel(self) -> Repeated:
         """Return that of a step."""
-        net, gates = self.net, self.net.cell.gates
+        net, gates = self.net, self.net.gates
         places = {
             **self.by_gate("q", "product", net.columns, gates),
             **self.by_gate("z", "inputs", net.steps * net.columns, gates),
-            **self.by_gate("b", "bias", 0, net.cell.biases),
+            **self.by_gate("b", "bias", 0, net.biases),
             "h_before": "hidden[i]",
             "c_before": "cells[i]",
             **FLAGS,
@@ -134,7 +134,7 @@ class _Backward(Text):
         *self.of_inputs, self.of_w_ih, self.of_w, self.of_b, slopes = self.sections(
             self.name(task.output), [x.shape for x in found]
         )
-        self.slopes = [self.part(slopes, i) for i in range(net.cell.states)]
+        self.slopes = [self.part(slopes, i) for i in range(net.states)]
         self.gates = self.rooms["gates"]
         self.gates_of_states = self.rooms.get("gates_of_states", self.gates)
 
@@ -198,7 +198,7 @@ class _Backward(Text):
     @property
     def passed(self) -> str:
         """The formula of the gradient that a hidden state has from the step after it."""
-        through = "passed + q0" if self.net.cell.keeps else "q0"
+        through = "passed + through" if self.net.formulas.keeps else "through"
         return f"passed if was_over else {through}" if self.net.has_ends else through
 
     def places(self) -> dict[str, str]:
@@ -206,9 +206,9 @@ class _Backward(Text):
         net = self.net
         outputs = net.row_of_outputs
         return {
-            "q0": "product[i]",
+            "through": "product[i]",
             "passed": "slope[i]",
-            "g0": self.place("given", outputs),
+            "g": self.place("given", outputs),
             "h": self.place("outputs", outputs),
             "h_before": self.place("hidden", net.steps * net.size),
             "c": "cells_after[i]",
@@ -231,10 +231,10 @@ class _Backward(Text):
                 for gate, x in enumerate(net.formulas.of_states)
             }
         if net.passes_on:
-            stores["slope[i]"] = self.unless_over("dh_kept", "dh") if net.cell.keeps else "dh"
+            stores["slope[i]"] = self.unless_over("dh_kept", "dh") if net.formulas.keeps else "dh"
         if net.has_cells:
             stores["slope_of_cells[i]"] = self.unless_over("dc_before", "dc_after")
-        return self.step(self.places(), {"dh": f"({self.passed}) + g0", **net.formulas.backward}, stores)
+        return self.step(self.places(), {"dh": f"({self.passed}) + g", **net.formulas.backward}, stores)
 
     def gradients(self) -> Iterator[Step]:
         """Yield the gradients of inputs, weights and bias, each for all steps at once."""

@@ -38,6 +38,11 @@ class Formulas(NamedTuple):
         """Tell whether the gradients of the two products differ."""
         return self.of_inputs != self.of_states
 
+    @property
+    def keeps(self) -> bool:
+        """Tell whether the hidden state is also passed on without going through the weights."""
+        return "dh_kept" in self.backward
+
 
 def _logistic(x: str) -> str:
     """Return the logistic function by tanh, as `sknet.ops` computes it."""

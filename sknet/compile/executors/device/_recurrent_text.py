@@ -13,7 +13,7 @@ from sknet.compile.executors.device._c_scalar import formula
 from sknet.compile.executors.device._maps import Kernel
 from sknet.compile.executors.device._recurrent_cells import FORMULAS
 from sknet.compile.executors.device._tasks import Task
-from sknet.ops.extend import CELLS, tape_shapes
+from sknet.ops.extend import tape_shapes
 
 __all__ = ["FLAGS", "Network", "Repeated", "Text"]
 
@@ -34,16 +34,26 @@ class Network:
         operands = equation.operands[1 if self.is_gradient else 0 :]
         self.x, self.w_ih, self.w, self.b, self.state, self.lengths = operands[:6]
         (self.rows, self.steps, self.features), (self.size, self.columns) = self.x.shape, self.w.shape
-        self.cell, self.formulas = CELLS[params["cell"]], FORMULAS[params["cell"]]
+        self.formulas, self.states = FORMULAS[params["cell"]], self.state.shape[0]
         self.tape = tape_shapes(params["cell"], self.rows, self.steps, self.size)
         steps = range(self.steps)
         self.order = list(reversed(steps) if params["reverse"] else steps)
-        self.has_ends, self.has_cells = type(self.lengths) is Variable, self.cell.states > 1
+        self.has_ends, self.has_cells = type(self.lengths) is Variable, self.states > 1
 
     @property
     def passes_on(self) -> bool:
         """Tell whether the hidden state also reaches the next one without going through the weights."""
-        return self.cell.keeps or self.has_ends
+        return self.formulas.keeps or self.has_ends
+
+    @property
+    def gates(self) -> int:
+        """How many there are, whose weights lie side by side."""
+        return self.columns // self.size
+
+    @property
+    def biases(self) -> int:
+        """As many, and those of the product with the hidden states that have another gradient."""
+        return self.b.size // self.size
 
     @property
     def row_of_outputs(self) -> int:
@@ -135,7 +145,7 @@ class Text:
 
     def states(self) -> list[str]:
         """Return those of the first states."""
-        return [self.part(self.name(self.net.state), i) for i in range(self.net.cell.states)]
+        return [self.part(self.name(self.net.state), i) for i in range(self.net.states)]
 
     # -- kernels ------------------------------------------------------------------------------
 
@@ -204,7 +214,7 @@ class Text:
         task, stride, left = self.task, self.net.columns, self.net.rows_of_sums
         bounds = list(pairwise(accumulate([width * n for n in left[1:-1]], initial=0)))
         targets = [*[self.part(self.rooms["sums"], f"{start}:{stop}") for start, stop in bounds], out]
-        for n, sums, target in zip(left, left[1:], targets, strict=False):
+        for (n, sums), target in zip(pairwise(left), targets, strict=True):
             lines = [
                 f"{task.kind} total = 0;",
                 f"for ({task.index} row = part * {TOGETHER}; row < part * {TOGETHER} + {TOGETHER} && "

@@ -93,7 +93,7 @@ def test_the_sizes_that_are_one(cell, is_reverse, fake_device):
 
 
 @EACH
-@pytest.mark.parametrize("name", ["rows", "features"])
+@pytest.mark.parametrize("name", ["rows", "features", "size"])
 def test_nothing_to_multiply(cell, name, fake_device):
     """Without rows gradients are zero; without features states go on. CuPy computes both."""
     operands, function = drawn(cell, **{name: 0}), both(cell)
