@@ -34,6 +34,8 @@ class Run(NamedTuple):
     script: str
     environment: Mapping[str, str] = {}
     needs_data: bool = False
+    arguments: tuple[str, ...] = ()
+    needs_gpu: bool = False
 
 
 RUNS = {
@@ -55,6 +57,8 @@ RUNS = {
     "layers": Run("layers.py", {"OMP_NUM_THREADS": "2"}),
     "networks": Run("networks.py", {"OMP_NUM_THREADS": "2"}),
     "serving": Run("serving.py"),
+    "gpu": Run("gpu.py", needs_gpu=True),
+    "networks-gpu": Run("networks.py", arguments=("--device", "cuda"), needs_gpu=True),
 }
 
 # What container images set, but users do not: with the first, each process compiles all of sknet again; with
@@ -65,12 +69,15 @@ NOT_OF_USERS = {"PYTHONDONTWRITEBYTECODE", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZ
 def measure(names: Sequence[str], data: Path | None) -> None:
     """Run the scripts of some files, one after the other."""
     for name in names or RUNS:
-        script, environment, needs_data = RUNS[name]
+        script, environment, needs_data, more, needs_gpu = RUNS[name]
         if needs_data and data is None:
             print(f"{name} needs --data DIR, and stays as it is", file=sys.stderr)
             continue
+        if needs_gpu and not names:
+            print(f"{name} needs a GPU, and stays as it is unless it is named", file=sys.stderr)
+            continue
         command = [sys.executable, ROOT / "examples/benchmarks" / script, "--json", MEASURED / f"{name}.json"]
-        command += ["--data", data] if needs_data and data is not None else []
+        command += [*more, *(["--data", data] if needs_data and data is not None else [])]
         print(f"\n{name}", flush=True)
         settings = {name: value for name, value in os.environ.items() if name not in NOT_OF_USERS}
         subprocess.run(command, env=settings | {"PYTHONPATH": str(ROOT), **environment}, check=True)
@@ -118,7 +125,10 @@ def facts(machine: Mapping[str, Any]) -> str:
     """Return what is known of a machine."""
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     kernels = f", OpenBLAS's kernels for {machine['kernels']}" if machine.get("kernels") else ""
-    return f"{machine['cores']} cores ({machine['processor']}{kernels}), {machine['system']}, {versions}."
+    gpu = f"{machine['gpu']}, " if "gpu" in machine else ""
+    return (
+        f"{gpu}{machine['cores']} cores ({machine['processor']}{kernels}), {machine['system']}, {versions}."
+    )
 
 
 def when(entries: Sequence[tuple[str, date]], with_names: bool) -> str:

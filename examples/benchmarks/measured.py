@@ -95,15 +95,20 @@ def parser_of(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def machine() -> dict[str, Any]:
-    """Return on what is measured: cores, processor, BLAS's kernels, system, versions, and the day."""
-    versions = {"Python": platform.python_version()}
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """Return on what is measured: cores, processor, BLAS's kernels, GPU, system, versions, and the day."""
+    versions, gpu = {"Python": platform.python_version()}, {}
     for package, name in PACKAGES.items():
         try:
             versions[name] = version(package).partition("+")[0]
         except PackageNotFoundError:
             continue
-    return {
+    if device == "cuda":
+        import cupy
+
+        gpu = {"gpu": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()}
+        versions["CuPy"] = cupy.__version__
+    return gpu | {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "processor": _processor(),
         "kernels": _kernels(),
@@ -130,10 +135,13 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def write(path: Path | None, tables: Mapping[str, Table]) -> None:
+def write(path: Path | None, tables: Mapping[str, Table], device: str = "cpu") -> None:
     """Write tables by name, and the facts of this machine, unless there is no path."""
     if path is not None:
-        held = {"machine": machine(), "tables": {name: table.record() for name, table in tables.items()}}
+        held = {
+            "machine": machine(device),
+            "tables": {name: table.record() for name, table in tables.items()},
+        }
         path.write_text(json.dumps(held, indent=1) + "\n")
 
 

@@ -204,7 +204,7 @@ def main() -> None:
             found = measure(case, fits, arguments.rounds, arguments.device)
             ratio = found["sknet"] / found["PyTorch"] if "PyTorch" in found else None
             TIMES.add(case.name, found["sknet"], found.get("PyTorch"), ratio)
-    write(arguments.json, {"steps": TIMES})
+    write(arguments.json, {"steps": TIMES}, arguments.device)
 
 
 if __name__ == "__main__":
