@@ -48,12 +48,12 @@ class Network:
     @property
     def gates(self) -> int:
         """How many there are, whose weights lie side by side."""
-        return self.columns // self.size
+        return int(self.columns // self.size)
 
     @property
     def biases(self) -> int:
         """As many, and those of the product with the hidden states that have another gradient."""
-        return self.b.size // self.size
+        return int(self.b.size // self.size)
 
     @property
     def row_of_outputs(self) -> int:
