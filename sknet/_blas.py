@@ -133,8 +133,11 @@ def free_threads() -> int:
 
 def _numbers(found: list[Any], limit: int) -> list[tuple[Any, int]]:
     """Return libraries that use more threads than a limit, and how many; it is not known of all libraries."""
-    numbers = [(library, library.get_num_threads()) for library in found]
-    return [(library, count) for library, count in numbers if count is not None and count > limit]
+    return [
+        (library, count)
+        for library in found
+        if (count := library.get_num_threads()) is not None and count > limit
+    ]
 
 
 def _is_shared(library: Any) -> bool:

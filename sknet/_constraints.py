@@ -9,9 +9,8 @@ import math
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -46,8 +45,7 @@ class RealNotInt(Real):
 RealNotInt.register(float)
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A range of numbers of a type.
 
     Attributes
@@ -87,11 +85,10 @@ class Interval:
         return str(bound) if self.type is Integral else str(float(bound))
 
 
-@dataclass(frozen=True)
 class Options:
     """One of some values of a type.
 
-    Attributes
+    Parameters
     ----------
     type : type
         Of the values.
@@ -99,8 +96,8 @@ class Options:
         The values.
     """
 
-    type: Any
-    options: frozenset[Any] | set[Any]
+    def __init__(self, type: Any, options: frozenset[Any] | set[Any]) -> None:
+        self.type, self.options = type, options
 
     def is_satisfied_by(self, value: Any) -> bool:
         """Tell whether a value is among them."""
@@ -134,8 +131,7 @@ def is_array_like(value: Any) -> bool:
     return any(hasattr(value, name) for name in ("__len__", "shape", "__array__")) and not np.isscalar(value)
 
 
-@dataclass(frozen=True)
-class _Named:
+class _Named(NamedTuple):
     """A constraint by its name, as "array-like"."""
 
     check: Any

@@ -52,8 +52,8 @@ class Names(Mapping[str, Any]):
 
     Parameters
     ----------
-    homes : mapping of str to sequence of str
-        Names by the module that defines them.
+    homes : mapping of str to sequence of str, or to mapping of str to str
+        Names by the module that defines them; a mapping says what they are called there.
 
     Examples
     --------
@@ -62,11 +62,18 @@ class Names(Mapping[str, Any]):
     Fraction(1, 2)
     """
 
-    def __init__(self, homes: Mapping[str, Sequence[str]]) -> None:
-        self._homes = {name: home for home, names in homes.items() for name in names}
+    def __init__(self, homes: Mapping[str, Sequence[str] | Mapping[str, str]]) -> None:
+        self._homes: dict[str, tuple[str, str]] = {}
+        for home, names in homes.items():
+            there = names if isinstance(names, Mapping) else dict(zip(names, names, strict=True))
+            self._homes.update({name: (home, known) for name, known in there.items()})
+        self._loaded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        return getattr(imported(self._homes[name]), name)
+        if name not in self._loaded:
+            home, known = self._homes[name]
+            self._loaded[name] = getattr(imported(home), known)
+        return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._homes)
@@ -74,13 +81,17 @@ class Names(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._homes)
 
-    def into(self, package: dict[str, Any]) -> Callable[[str], Any]:
+    def into(
+        self, package: dict[str, Any], missing: Callable[[str], Any] | None = None
+    ) -> Callable[[str], Any]:
         """Return the `__getattr__` of a package with these names.
 
         Parameters
         ----------
         package : dict
             Its `globals`, which keep what has been loaded.
+        missing : callable, default=None
+            Raises the AttributeError for another name.
 
         Returns
         -------
@@ -90,6 +101,8 @@ class Names(Mapping[str, Any]):
 
         def load(name: str) -> Any:
             if name not in self._homes:
+                if missing is not None:
+                    return missing(name)
                 raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
             value = package[name] = self[name]
             return value

@@ -10,11 +10,11 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sknet import persistence
 from sknet._params import Interval, InvalidParameterError, StrOptions
 from sknet.callbacks._callback import Callback
 from sknet.callbacks._view import FitView
 from sknet.exceptions import CallbackWarning, LoadError
-from sknet.persistence import keep_as, read, remove_leftovers, write
 
 __all__ = ["Checkpoint", "SavedFit", "read_checkpoint", "saved_fit"]
 
@@ -128,7 +128,7 @@ class Checkpoint(Callback):
         folder = Path(self.path)
         folder.mkdir(parents=True, exist_ok=True)
         for name in (LAST, PREVIOUS, BEST):
-            remove_leftovers(folder / name)
+            persistence.remove_leftovers(folder / name)
         self._best: Any = None  # the state of the best epoch, until it is written
         self._place = _place(fit) if fit.epoch and self.resume else None
         self._is_paused = False
@@ -180,7 +180,7 @@ class Checkpoint(Callback):
                 raise
             found = read_checkpoint(previous)
             warnings.warn(f"{error}. The fit continues from that", CallbackWarning, stacklevel=2)
-            keep_as(previous, last)  # the next write would replace it by the damaged one
+            persistence.keep_as(previous, last)  # the next write would replace it by the damaged one
             return found
 
     def _is_due(self, fit: FitView) -> bool:
@@ -196,13 +196,13 @@ class Checkpoint(Callback):
         last, best = folder / LAST, folder / BEST
         try:
             if self._best is not None:
-                write(best, self._best, KIND)
+                persistence.write(best, self._best, KIND)
             if last.exists():
-                keep_as(last, folder / PREVIOUS)
+                persistence.keep_as(last, folder / PREVIOUS)
             if self._best is state:
-                keep_as(best, last)
+                persistence.keep_as(best, last)
             else:
-                write(last, state, KIND)
+                persistence.write(last, state, KIND)
         except OSError as error:
             warnings.warn(
                 f"no checkpoint of epoch {fit.epoch} was written to {folder}: {error}. The fit continues, "
@@ -284,7 +284,7 @@ def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
     if not file.is_file():
         raise FileNotFoundError(f"there is no checkpoint {file}: Checkpoint({str(file.parent)!r}) writes one")
     try:
-        return SavedFit(str(file), read(file, KIND))
+        return SavedFit(str(file), persistence.read(file, KIND))
     except LoadError as error:
         previous = file.with_name(PREVIOUS)
         if file.name == LAST and previous.exists():

@@ -161,7 +161,9 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
     arrays = [x.data if isinstance(x, TensorType) else x for x in inputs]
     first = arrays[0]
     try:
-        if type(first) is np.ndarray or (type(first) in _SCALARS and type(arrays[1]) is np.ndarray):
+        if (type(first) is np.ndarray and not isinstance(arrays[-1], MetaArray)) or (
+            type(first) in _SCALARS and type(arrays[1]) is np.ndarray
+        ):
             out = primitive.forward_on(NUMPY)(*arrays, **params)
             if type(out) is not np.ndarray:
                 out = np.asarray(out)
@@ -172,7 +174,7 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
         else:
             out = _forward_elsewhere(primitive, inputs, arrays, params)
     except (ValueError, TypeError, IndexError, OverflowError, DeviceError) as error:
-        # A constant came first, and NumPy has refused the traced array that came after it.
+        # A constant came first, and NumPy has refused a traced array between it and the last operand.
         traced = traced_among(arrays) if type(first) is np.ndarray else None
         if traced is None:
             raise explained(primitive, arrays, params, error) from error

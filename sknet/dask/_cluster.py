@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from functools import partial
 from threading import Thread
 from typing import Any, NamedTuple, TypeVar
@@ -380,7 +379,7 @@ def _rows(plan: Plan, model: Model, number: int, part: Part) -> Rows:
     n_rows = whole.n_samples
     held_out = held_out_rows(n_rows, plan.fraction, seed=plan.seed, partition=number)
     training = np.setdiff1d(np.arange(n_rows), held_out)
-    return Rows(number, replace(whole, rows=training), replace(whole, rows=held_out))
+    return Rows(number, whole._replace(rows=training), whole._replace(rows=held_out))
 
 
 def _join(

@@ -3,7 +3,6 @@
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -324,7 +323,7 @@ class WorkersTrainer(Trainer):
         for name in ("model_", "callbacks_", "history_"):
             estimator.__dict__.pop(name, None)
         estimator.callbacks = None
-        recipe = replace(fit.recipe, callbacks=(), class_weight=self._class_weight(fit))
+        recipe = fit.recipe._replace(callbacks=(), class_weight=self._class_weight(fit))
         return Plan(
             estimator,
             recipe,

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from sknet._indexing import are_indices
 from sknet._late import above
 from sknet._scipy import SPECIAL_FUNCTIONS, issparse, sparsetools, special
 from sknet.device._backend import Backend, backend, register
@@ -52,20 +53,10 @@ def _small_products() -> int:
     return small_limit()
 
 
-# By the letter of a signed integer dtype: the unsigned dtype, and how many values are not negative.
-UNSIGNED = {c: (np.dtype(c.upper()), 1 << 8 * np.dtype(c).itemsize - 1) for c in "bhilq"}
-
-
 def check_indices(indices: Any, length: int) -> None:
     """Raise an IndexError for an integer that is negative, or not below `length`."""
-    if not indices.size:
-        return
-    read, bound = indices, length
-    if indices.dtype.char in UNSIGNED:  # seen as unsigned integers, negative numbers exceed all valid indices
-        dtype, count = UNSIGNED[indices.dtype.char]
-        read, bound = indices.view(dtype), min(length, count)
-    if read.item(read.argmax()) >= bound:  # takes a third of the time of a reduction
-        wrong = indices[read >= bound].reshape(-1)[0]
+    if not are_indices(indices, length):
+        wrong = indices[(indices < 0) | (indices >= length)].reshape(-1)[0]
         raise IndexError(
             f"index {wrong} is out of bounds for {length} elements: indices start at 0, and negative ones do "
             "not count from the end here"

@@ -1,10 +1,15 @@
 """Model, the one owner of state; the results of its steps, and scores."""
 
-from sknet.engine._many import fit_many
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
 from sknet.engine._model import Model
 from sknet.engine.loop import Accuracy, Batches, History, RSquared, Score
 from sknet.engine.state import Gradient, ModelState, StepResult
 from sknet.engine.step import CompiledStep, compiled_step
+
+if TYPE_CHECKING:
+    from sknet.engine._many import fit_many
 
 __all__ = [
     "Accuracy",
@@ -20,3 +25,6 @@ __all__ = [
     "compiled_step",
     "fit_many",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = _Names({"sknet.engine._many": ("fit_many",)}).into(globals())

@@ -1,6 +1,8 @@
 """Building blocks for custom estimators and training loops."""
 
-from sknet.engine._stored import parts_of, restored_model, slim_model
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
 from sknet.engine.loop import (
     BlasThreads,
     ComputedRows,
@@ -9,47 +11,26 @@ from sknet.engine.loop import (
     Outcome,
     Settings,
     Source,
-    StepsElsewhere,
     Validation,
-    are_sent,
     blas_threads,
     grouped,
-    in_common,
-    in_group_of,
     load_model_state,
-    minimize,
     model_state,
     n_threads_for,
-    new_group,
-    on_the_cluster,
     run_in_threads,
-    run_together,
     take_rows,
     train,
-    train_elsewhere,
 )
 from sknet.engine.predict import (
     FEW_ROWS,
     MOST_ROWS,
-    Chosen,
     Head,
-    Layer,
-    Part,
     Pass,
     Predictor,
     apply_head,
     chunk_rows,
     chunk_rows_of,
-    detached,
-    find_layer,
-    flattened,
     in_chunks,
-    input_gradients,
-    integrated_gradients,
-    layer_rows,
-    model_layer,
-    output_shapes,
-    part_rows,
     predict_raw,
     predict_rows,
     rows_at_once,
@@ -70,7 +51,36 @@ from sknet.engine.state import (
     rollback_of,
     row_shapes,
 )
-from sknet.engine.step import Batch, Share, SparseForm, SplitStep, last_layer, mean_loss, show_rows
+from sknet.engine.step import Batch, SparseForm, last_layer, mean_loss, show_rows
+
+if TYPE_CHECKING:
+    from sknet.engine._stored import parts_of, restored_model, slim_model
+    from sknet.engine.loop import (
+        StepsElsewhere,
+        are_sent,
+        in_common,
+        in_group_of,
+        minimize,
+        new_group,
+        on_the_cluster,
+        run_together,
+        train_elsewhere,
+    )
+    from sknet.engine.predict import (
+        Chosen,
+        Layer,
+        Part,
+        detached,
+        find_layer,
+        flattened,
+        input_gradients,
+        integrated_gradients,
+        layer_rows,
+        model_layer,
+        output_shapes,
+        part_rows,
+    )
+    from sknet.engine.step import Share, SplitStep
 
 __all__ = [
     "FEW_ROWS",
@@ -150,3 +160,36 @@ __all__ = [
 ]
 
 PARTS = {"Batch": Batch, "SparseForm": SparseForm}
+
+if not TYPE_CHECKING:
+    __getattr__ = _Names(
+        {
+            "sknet.engine._stored": ("parts_of", "restored_model", "slim_model"),
+            "sknet.engine.loop": (
+                "StepsElsewhere",
+                "are_sent",
+                "in_common",
+                "in_group_of",
+                "minimize",
+                "new_group",
+                "on_the_cluster",
+                "run_together",
+                "train_elsewhere",
+            ),
+            "sknet.engine.predict": (
+                "Chosen",
+                "Layer",
+                "Part",
+                "detached",
+                "find_layer",
+                "flattened",
+                "input_gradients",
+                "integrated_gradients",
+                "layer_rows",
+                "model_layer",
+                "output_shapes",
+                "part_rows",
+            ),
+            "sknet.engine.step": ("Share", "SplitStep"),
+        }
+    ).into(globals())

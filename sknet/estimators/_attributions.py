@@ -10,7 +10,8 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from sknet._params import Interval, InvalidParameterError
 from sknet.device import is_array, to_host
 from sknet.engine import Model
-from sknet.engine.extend import Chosen, Head, Pass, input_gradients, integrated_gradients
+from sknet.engine import extend as engine
+from sknet.engine.extend import Head, Pass
 from sknet.estimators._namespace import follows_namespace, on_host
 from sknet.estimators._reading import is_by_name
 from sknet.nn import run
@@ -53,7 +54,7 @@ class Attributions:
         """
         check_is_fitted(self)
         chosen = self._chosen(X, target)
-        return _of_real_inputs(self, X, self._predicted(X, chosen, by=input_gradients))
+        return _of_real_inputs(self, X, self._predicted(X, chosen, by=engine.input_gradients))
 
     @follows_namespace
     def integrated_gradients(
@@ -95,11 +96,11 @@ class Attributions:
         chosen = self._chosen(X, target)
 
         def compute(model: Model, X: Any) -> Any:
-            return integrated_gradients(model, X, _baseline_like(baseline, X), chosen, n_steps)
+            return engine.integrated_gradients(model, X, _baseline_like(baseline, X), chosen, n_steps)
 
         return _of_real_inputs(self, X, self._predicted(X, by=compute))
 
-    def _chosen(self, X: Any, target: Any) -> Chosen:
+    def _chosen(self, X: Any, target: Any) -> "engine.Chosen":
         """Return which output of each row is meant."""
         raise NotImplementedError
 
@@ -151,7 +152,7 @@ def _baseline_like(baseline: Any, X: Any) -> Any:
     )
 
 
-def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
+def chosen_classes(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
     """Return the decisions of a classifier that a target means.
 
     Parameters
@@ -179,11 +180,11 @@ def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
         raise ValueError(f"target {target!r} is none of the classes {classes.tolist()}")
     numbers = np.searchsorted(classes, labels)
     if len(classes) > 2:
-        return Chosen(numbers, np.ones(len(numbers)), head)
-    return Chosen(np.zeros_like(numbers), np.where(numbers == len(classes) - 1, 1.0, -1.0), head)
+        return engine.Chosen(numbers, np.ones(len(numbers)), head)
+    return engine.Chosen(np.zeros_like(numbers), np.where(numbers == len(classes) - 1, 1.0, -1.0), head)
 
 
-def chosen_predictions(estimator: Any, X: Any, target: Any) -> Chosen:
+def chosen_predictions(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
     """Return the predictions of a regressor that a target means.
 
     Parameters
@@ -206,7 +207,7 @@ def chosen_predictions(estimator: Any, X: Any, target: Any) -> Chosen:
 
 def numbered(
     estimator: Any, X: Any, target: Any, n_outputs: int, head: Head | None, by: Pass = run
-) -> Chosen:
+) -> "engine.Chosen":
     """Return the outputs that numbers mean.
 
     Parameters
@@ -237,7 +238,7 @@ def numbered(
         raise ValueError(f"target of {name} must be the number of an output, an int, got {target!r}")
     if ((numbers < -n_outputs) | (numbers >= n_outputs)).any():
         raise ValueError(f"there is no output {target!r}: this {name} has {n_outputs}, {range_}")
-    return Chosen(numbers % n_outputs, np.ones(len(numbers)), head, by)
+    return engine.Chosen(numbers % n_outputs, np.ones(len(numbers)), head, by)
 
 
 def _per_row(X: Any, target: Any) -> Any:

@@ -18,7 +18,8 @@ from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.device import device_of, to_device
 from sknet.engine import Batches, CompiledStep, History, Model, Score
-from sknet.engine.extend import Head, first_input, predict_rows, slim_model, warn_of_overflow
+from sknet.engine import extend as engine
+from sknet.engine.extend import Head, first_input, predict_rows, warn_of_overflow
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions
 from sknet.estimators._encoded import Encoded
@@ -287,7 +288,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
             "loss_curve_": [],
             "refit_history_": None,
         }
-        other.__dict__.update(vars(self), model_=slim_model(self.model_), **blank)
+        other.__dict__.update(vars(self), model_=engine.slim_model(self.model_), **blank)
         other.validation_scores_ = None if self.validation_scores_ is None else []
         other._stopping = other._compared = None
         if "histories_" in vars(self):

@@ -1,7 +1,7 @@
 """What classifiers add: labels, probabilities, class weights."""
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -11,12 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet.device import active, device_of, to_device, to_host
 from sknet.engine import Batches, Model, Score
-from sknet.engine.extend import Chosen
+from sknet.engine import extend as engine
 from sknet.estimators._attributions import chosen_classes
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._class_weights import class_weighted
 from sknet.estimators._fitting import Fit
-from sknet.estimators._frozen import FrozenClassifier
 from sknet.estimators._heads import gives_probabilities, probability_head
 from sknet.estimators._namespace import as_host, follows_namespace, on_host
 from sknet.estimators._padding import lengths_of, step_weights
@@ -29,6 +28,9 @@ from sknet.estimators._targets import (
     PositionTargets,
 )
 from sknet.estimators._validation import Given
+
+if TYPE_CHECKING:
+    from sknet.estimators._frozen import FrozenClassifier
 
 __all__ = ["BaseClassifier"]
 
@@ -231,7 +233,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         with active(device_of(result)):
             return targets.per_column(result)
 
-    def _chosen(self, X: Any, target: Any) -> Chosen:
+    def _chosen(self, X: Any, target: Any) -> "engine.Chosen":
         return chosen_classes(self, X, target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -265,7 +267,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             return float(accuracy_score(y, predicted, sample_weight=weight))
         return float(np.average((np.asarray(y) == predicted).all(axis=1), weights=weight))
 
-    def freeze(self) -> FrozenClassifier:
+    def freeze(self) -> "FrozenClassifier":
         """Return a predictor without any training state: small, picklable, fast for single rows.
 
         Returns
@@ -276,6 +278,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         check_is_fitted(self)
         label = self._architecture.label(self.model_.module)
         inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
+        from sknet.estimators._frozen import FrozenClassifier  # fits do without it
+
         return FrozenClassifier(self.model_, self._targets, inputs, label, self._temperature, names=names)
 
     @property

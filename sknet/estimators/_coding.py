@@ -1,7 +1,6 @@
 """What transformers add: a code, the way back to X, and a score that is the loss."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from os import PathLike
 from typing import Any, Self
 
@@ -116,7 +115,7 @@ class BaseTransformer(Coding, NamedOptions):
     def _recipe(self) -> Recipe:
         recipe = super()._recipe()
         measures = recipe.scoring is not None or self._is_full_batch()
-        return recipe if measures else replace(recipe, scoring="loss")
+        return recipe if measures else recipe._replace(scoring="loss")
 
     def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> RealTargets | ArrayTargets:
         may_be_ids = recipe.architecture.is_foreign and y.dtype.kind in "iu"

@@ -15,12 +15,12 @@ from sknet.callbacks import Callback, Checkpoint, EarlyStopping, PrintLog, Progr
 from sknet.callbacks.extend import SavedFit, check_callbacks, fresh_callbacks, saved_fit
 from sknet.device import to_host
 from sknet.engine import Batches, History, Model
+from sknet.engine import extend as engine
 from sknet.engine.extend import (
     Outcome,
     Settings,
     Validation,
     first_input,
-    minimize,
     n_rows,
 )
 from sknet.estimators._calibration import check_calibration, temperature_of
@@ -170,7 +170,7 @@ class Fit:
             return self.recipe.array_dtype
         inputs = self.X.values() if isinstance(self.X, dict) else [self.X]
         real = [x.dtype for x in inputs if x.dtype.kind == "f"]
-        return np.result_type(*real) if real else np.dtype(self.recipe.other_dtype)
+        return _joint_dtype(*real) if real else np.dtype(self.recipe.other_dtype)
 
     @property
     def settings(self) -> Settings:
@@ -195,8 +195,13 @@ class Fit:
 
 
 @lru_cache(maxsize=8)
+def _joint_dtype(*dtypes: Any) -> Any:
+    return np.result_type(*dtypes)
+
+
+@lru_cache(maxsize=8)
 def _of_a_part(settings: Settings) -> Settings:
-    return replace(settings, max_iter=1, is_part=True)
+    return settings._replace(max_iter=1, is_part=True)
 
 
 def fit_network(
@@ -359,7 +364,8 @@ def _fit_in_steps(fit: Fit, trainer: Trainer) -> None:
     if fit.began is None:  # without an encoder, nothing has been drawn yet but weights
         if fit.saved is not None:
             fit.model.random_state.set_state(fit.saved.state["began"]["random_state"])
-        fit.began = RandomSnapshot(fit.model.random_state)
+        if fit.callbacks or fit.beside:  # which may ask for the state of the fit
+            fit.began = RandomSnapshot(fit.model.random_state)
     trainer.take_rows(fit)
     fit.stopping = _new_stopping(fit)
     if fit.continuing:
@@ -486,7 +492,7 @@ def _fit_full_batch(fit: Fit) -> None:
     fit.training = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
     fit.batches = fit.training.batches(model, n_rows(fit.X))
     fit.stopping = _new_stopping(fit)  # not called: L-BFGS knows when it has converged
-    fit.n_iter, loss = minimize(
+    fit.n_iter, loss = engine.minimize(
         model,
         fit.batches,
         settings.max_iter,

@@ -18,7 +18,7 @@ from sknet.callbacks import Callback
 from sknet.callbacks.extend import check_callbacks
 from sknet.device import device_of, is_array
 from sknet.engine import History, Model
-from sknet.engine.extend import detached, run_together
+from sknet.engine import extend as engine
 from sknet.estimators._company import accompany
 from sknet.estimators._joined import Joined, Members
 from sknet.estimators._validation import Given
@@ -62,7 +62,7 @@ def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) 
     seeds = random_state.randint(SEEDS, size=estimator.n_members).tolist()
     counts = _counts(estimator, given, random_state)
     members = [_member(estimator, *each) for each in zip(seeds, counts, strict=True)]
-    members = run_together(
+    members = engine.run_together(
         [
             partial(
                 member.fit,
@@ -189,7 +189,7 @@ def _joined(models: Sequence[Model]) -> Model:
     """Return one model that has the networks of several."""
     first = models[0]
     return Model(
-        Members(*[detached(model).train() for model in models]),
+        Members(*[engine.detached(model).train() for model in models]),
         loss=Averaged([model.loss_function for model in models]),
         optimizer=first.optimizer,
         alpha=first.alpha,

@@ -1,11 +1,10 @@
 """An estimator's parameters translated into the engine's terms."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from numbers import Integral
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,8 +26,7 @@ __all__ = ["Recipe", "layer_sizes", "recipe_of", "settings_of"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(NamedTuple):
     """A network and its training, independent of the names of an estimator's parameters.
 
     Attributes
@@ -173,13 +171,13 @@ def recipe_of(estimator: Any) -> Recipe:
     values = _reader(kind)(estimator)
     before, recipe = _known.get(kind, ((), None))
     if recipe is not None and len(before) == len(values) and all(map(is_, before, values)):
-        return _twin(recipe, loss=_twin(recipe.loss), optimizer=_twin(recipe.optimizer))
+        return _twin(recipe)
     validate_parameters(estimator)
     found: Recipe = estimator._recipe()
     inside = (*vars(found.loss).values(), *vars(found.optimizer).values())
     is_own = kind.__module__.startswith("sknet.") and found.encoder is None
     if is_own and all(map(is_plain, (*values, *inside))):
-        _known[kind] = values, _twin(found, loss=_twin(found.loss), optimizer=_twin(found.optimizer))
+        _known[kind] = values, _twin(found)
     return found
 
 
@@ -192,10 +190,15 @@ def _reader(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
     return lambda estimator: tuple([getattr(estimator, name) for name in names])
 
 
-def _twin(this: T, **changes: Any) -> T:
-    """Return a shallow copy of an object without slots, with other attributes."""
+def _twin(recipe: Recipe) -> Recipe:
+    """Return a recipe with a loss and an optimizer of its own."""
+    return recipe._replace(loss=_copied(recipe.loss), optimizer=_copied(recipe.optimizer))
+
+
+def _copied(this: T) -> T:
+    """Return a shallow copy of an object without slots."""
     other = object.__new__(type(this))
-    other.__dict__.update(this.__dict__, **changes)
+    other.__dict__.update(this.__dict__)
     return other
 
 

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,8 +98,7 @@ class SecondTraining:
         rows, batches, history = _all_rows(fit), fit.batches, History()
         everything = rows.batches(self._model, batches.size)
         n_updates = fit.stopping.best_step_
-        settings = replace(
-            fit.settings,
+        settings = fit.settings._replace(
             max_iter=-(-n_updates // everything.n_batches),
             max_steps=n_updates,
             planned_steps=fit.settings.max_iter * batches.n_batches,
@@ -116,7 +114,7 @@ class SecondTraining:
 
 def _all_rows(fit: "Fit") -> DataSet:
     """Return all rows of X, and those of X_val."""
-    X, held_out = replace(fit.training, rows=None), fit.held_out
+    X, held_out = fit.training._replace(rows=None), fit.held_out
     if held_out is None or fit.given.X_val is None:
         return X
     weights = (X.weight, held_out.weight), (X.sample_weight, held_out.sample_weight)

@@ -1,17 +1,16 @@
 """What regressors add: predictions through the loss's inverse link."""
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.engine import Batches, Model, Score
-from sknet.engine.extend import Chosen
+from sknet.engine import extend as engine
 from sknet.estimators._attributions import chosen_predictions
 from sknet.estimators._base import BaseNet, goes_in_steps
-from sknet.estimators._frozen import FrozenRegressor
 from sknet.estimators._heads import (
     check_deviations,
     gives_deviations,
@@ -23,6 +22,9 @@ from sknet.estimators._namespace import follows_namespace, on_host
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import RealTargets
 from sknet.estimators._validation import Given
+
+if TYPE_CHECKING:
+    from sknet.estimators._frozen import FrozenRegressor
 
 __all__ = ["BaseRegressor", "UncertainRegressor"]
 
@@ -105,7 +107,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         prediction = self._predicted(X, "means", self._link("predict"))
         return self._targets.decode(prediction)
 
-    def _chosen(self, X: Any, target: Any) -> Chosen:
+    def _chosen(self, X: Any, target: Any) -> "engine.Chosen":
         return chosen_predictions(self, X, target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -130,7 +132,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         predicted = on_host(self.predict(X))
         return float(r2_score(on_host(y), predicted, sample_weight=on_host(sample_weight)))
 
-    def freeze(self) -> FrozenRegressor:
+    def freeze(self) -> "FrozenRegressor":
         """Return a predictor without any training state: small, picklable, fast for single rows.
 
         Returns
@@ -141,6 +143,8 @@ class BaseRegressor(RegressorMixin, BaseNet):
         check_is_fitted(self)
         label = self._architecture.label(self.model_.module)
         inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
+        from sknet.estimators._frozen import FrozenRegressor  # fits do without it
+
         return FrozenRegressor(self.model_, self._targets, inputs, label, names=names)
 
     def __sklearn_tags__(self) -> Any:

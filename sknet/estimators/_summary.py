@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.engine import History, Model
-from sknet.engine.extend import output_shapes
+from sknet.engine import extend as engine
 from sknet.estimators._summary_html import html_of
 from sknet.losses.extend import Averaged
 from sknet.nn import Module, Sequential
@@ -203,7 +203,7 @@ class Summarized(BaseEstimator):
     def _output_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the layers' outputs for one row; none if the network does not run."""
         try:
-            return output_shapes(self.model_, self._example())
+            return engine.output_shapes(self.model_, self._example())
         except Exception:  # the code of a user's network, which may have changed since the fit
             return {}
 

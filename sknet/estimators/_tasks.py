@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from sknet.callbacks import Callback, FitView
 from sknet.callbacks.extend import Rows
-from sknet.estimators._undo import all_or_nothing
+from sknet.estimators._undo import AllOrNothing
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -85,7 +85,7 @@ def fit_as_task(
         Whether it is a `partial_fit`: one epoch, which trains the fitted model itself.
     """
     if "_skl_callbacks" not in estimator.__dict__:  # nobody would be told, also inside of another estimator
-        with all_or_nothing(estimator, in_place=is_part):
+        with AllOrNothing(estimator, in_place=is_part):
             fit([])
     else:
         _fit_as_task(estimator, rows, fit, is_part)
@@ -95,7 +95,7 @@ def fit_as_task(
 def _fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None], is_part: bool) -> None:
     context = estimator._init_callback_context(max_subtasks=1 if is_part else estimator.max_iter)
     data = {"estimator": estimator, "X": rows.X, "y": rows.y, "metadata": _metadata(rows)}
-    with all_or_nothing(estimator, in_place=is_part):
+    with AllOrNothing(estimator, in_place=is_part):
         context.call_on_fit_task_begin(**data)
         fit([_EpochTasks(context, estimator)])
         context.call_on_fit_task_end(**data, reconstruction_attributes={})

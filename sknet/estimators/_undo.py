@@ -1,7 +1,7 @@
 """A failed fit leaves the estimator unchanged."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Any
 
 from numpy.random import RandomState
 from sklearn.base import BaseEstimator
@@ -10,12 +10,11 @@ from sknet._random import RandomSnapshot
 from sknet.engine import History
 from sknet.engine.extend import rollback_of
 
-__all__ = ["all_or_nothing"]
+__all__ = ["AllOrNothing"]
 
 
-@contextmanager
-def all_or_nothing(estimator: BaseEstimator, *, in_place: bool) -> Iterator[None]:
-    """Restore the estimator if the block raises.
+class AllOrNothing:
+    """A context manager that restores an estimator if its block raises.
 
     Parameters
     ----------
@@ -24,22 +23,27 @@ def all_or_nothing(estimator: BaseEstimator, *, in_place: bool) -> Iterator[None
     in_place : bool
         Whether the fitted model itself is trained, and its history continued, not copies of them.
     """
-    attributes = estimator.__dict__.copy()
-    model = attributes.get("model_") if in_place else None
-    restore: list[Callable[[], None]] = []
-    if model is not None:
-        restore += [rollback_of(model), _history_rollback(attributes["history_"])]
-    for source in (estimator.random_state, None if model is None else model.random_state):
-        if isinstance(source, RandomState):
-            restore.append(RandomSnapshot(source).restore)
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(attributes)
-        for each in restore:
+
+    def __init__(self, estimator: BaseEstimator, *, in_place: bool) -> None:
+        self._estimator, self._attributes = estimator, estimator.__dict__.copy()
+        model = self._attributes.get("model_") if in_place else None
+        self._restore: list[Callable[[], None]] = []
+        if model is not None:
+            self._restore += [rollback_of(model), _history_rollback(self._attributes["history_"])]
+        for source in (estimator.random_state, None if model is None else model.random_state):
+            if isinstance(source, RandomState):
+                self._restore.append(RandomSnapshot(source).restore)
+
+    def __enter__(self) -> None:
+        """Everything has been noted already."""
+
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
+        if kind is None:
+            return
+        self._estimator.__dict__.clear()
+        self._estimator.__dict__.update(self._attributes)
+        for each in self._restore:
             each()
-        raise
 
 
 def _history_rollback(history: History) -> Callable[[], None]:

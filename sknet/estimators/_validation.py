@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.random import RandomState
@@ -40,8 +40,7 @@ __all__ = [
 FEWEST = 2  # rows of a validation: R2 of a single one is not defined
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """The arguments of `fit`, as they came in.
 
     Attributes
@@ -79,8 +78,7 @@ class Given:
         return Rows(self.X_val, self.y_val, self.sample_weight_val)
 
 
-@dataclass(frozen=True)
-class DataSet:
+class DataSet(NamedTuple):
     """Rows, as a user gave them and as a loss reads them.
 
     Attributes
@@ -265,7 +263,7 @@ def data_sets(fit: "Fit", rows: Any, held_out_rows: Any) -> tuple[DataSet, DataS
     whole = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
     if rows is None:
         return whole, None if fit.given.X_val is None else _given_rows(fit)
-    training, held_out = replace(whole, rows=rows), replace(_undrawn(fit, whole), rows=held_out_rows)
+    training, held_out = whole._replace(rows=rows), _undrawn(fit, whole)._replace(rows=held_out_rows)
     for part, what in ((training, "the training rows"), (held_out, "the validation set")):
         weight = part.chosen(part.weight)
         if weight is not None and not weight.any():
@@ -282,7 +280,7 @@ def _undrawn(fit: "Fit", whole: DataSet) -> DataSet:
         return whole
     weight = fit.estimator._weighted(fit.recipe, fit.labels, fit.undrawn_weight, fit.incremental)
     weight = without_padding(fit.estimator._targets, fit.X, fit.y, weight, fit.dtype)
-    return replace(whole, sample_weight=fit.undrawn_weight, weight=weight)
+    return whole._replace(sample_weight=fit.undrawn_weight, weight=weight)
 
 
 def split_rows(

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet._indexing import are_indices
 from sknet.core import Tensor
 from sknet.device import to_device
 from sknet.exceptions import DtypeError
-from sknet.losses._base import Loss, finite_numbers, reject, shape_error
+from sknet.losses._base import Loss, finite_numbers, numbers, reject, shape_error
 
 __all__ = [
     "check_classes",
@@ -111,12 +112,15 @@ def _check_class_target(loss: Loss, z: Tensor, y: Tensor) -> None:
         )
     # As an index, a negative class number would count from the end, and one that is too large is an error
     # that knows neither loss nor target. A captured pass has no values to look at.
-    if isinstance(y.data, np.ndarray) and y.size and not (y.data.min() >= 0 and y.data.max() < z.shape[-1]):
+    if isinstance(y.data, np.ndarray) and not are_indices(y.data, z.shape[-1]):
         loss.check_target(y.data, n_outputs=z.shape[-1])
 
 
 def check_classes(y: Any, name: str, n_outputs: int | None, ignore_index: int | None = None) -> None:
     """Raise a ValueError unless all targets are numbers of classes, or the one that is ignored."""
+    y = numbers(y, name)
+    if n_outputs is not None and type(y) is np.ndarray and y.dtype.kind in "iu" and are_indices(y, n_outputs):
+        return  # the rest takes longer than the check
     y = finite_numbers(y, name)
     bad = y < 0
     if n_outputs is not None:

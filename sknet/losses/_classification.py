@@ -9,7 +9,7 @@ import numpy as np
 from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
-from sknet.losses._base import Loss, check_task, finite_numbers, numbers, reject
+from sknet.losses._base import Loss, finite_numbers, numbers, reject
 from sknet.losses._classes import (
     check_classes,
     class_counts,
@@ -120,7 +120,6 @@ class LogitLoss(Loss):
             check_classes(y, name, n_outputs, self.ignore_index)
 
     def for_task(self, task: str) -> Loss:
-        check_task(task)
         if task == "multilabel":
             return self if self.multilabel else self._with(multilabel=True)
         if self.multilabel and task in self.tasks:

@@ -7,6 +7,7 @@
 import typing as _typing
 
 from sknet._hints import module_getattr as _module_getattr
+from sknet._late import Names as _Names
 from sknet.core import HookHandle as HookHandle
 from sknet.nn import init as init
 from sknet.nn._collections import ModuleDict as ModuleDict
@@ -33,11 +34,6 @@ from sknet.nn._scope import Scope as Scope
 from sknet.nn._scope import run as run
 from sknet.nn._state_dict import Keys as Keys
 from sknet.nn._state_dict import StateDict as StateDict
-from sknet.nn._summary import Summary as Summary
-from sknet.nn._summary import SummaryRow as SummaryRow
-from sknet.nn._summary import summary as summary
-from sknet.nn._torch import from_torch as from_torch
-from sknet.nn._torch import to_torch as to_torch
 
 # -- layers, one file for each family
 from sknet.nn.layers._activation import *  # noqa: F403
@@ -63,7 +59,16 @@ from sknet.nn.layers._running_norm import *  # noqa: F403
 from sknet.nn.layers._scale import *  # noqa: F403
 from sknet.nn.layers._transformer import *  # noqa: F403
 
-__all__ = sorted({name for name in globals() if not name.startswith("_")} - {"layers"})
+_LATE = _Names(
+    {"sknet.nn._summary": ("Summary", "SummaryRow", "summary"), "sknet.nn._torch": ("from_torch", "to_torch")}
+)
+__all__ = sorted({*_LATE, *(name for name in globals() if not name.startswith("_"))} - {"layers"})
 
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _module_getattr("sknet.nn", __all__, _NAMES)
+if _typing.TYPE_CHECKING:
+    from sknet.nn._summary import Summary as Summary
+    from sknet.nn._summary import SummaryRow as SummaryRow
+    from sknet.nn._summary import summary as summary
+    from sknet.nn._torch import from_torch as from_torch
+    from sknet.nn._torch import to_torch as to_torch
+else:
+    __getattr__ = _LATE.into(globals(), _module_getattr("sknet.nn", __all__, _NAMES))

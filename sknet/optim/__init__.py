@@ -5,30 +5,34 @@ take an optimizer and change what it does: ``EMA(ClipNorm(Adam(lr=3e-3), max_nor
 """
 
 import typing as _typing
+from collections.abc import Mapping as _Mapping
 
 from sknet._hints import module_getattr as _module_getattr
+from sknet._late import Names as _Names
 from sknet._params import resolve
 from sknet.optim import _names, schedules
-from sknet.optim._accumulate import Accumulate
-from sknet.optim._adagrad import Adadelta, Adagrad
 from sknet.optim._adam import Adam, AdamW
-from sknet.optim._adam_kin import Adamax, NAdam, RAdam
-from sknet.optim._average import EMA, SWA
 from sknet.optim._base import Optimizer, OptimizerState
-from sknet.optim._clip import ClipNorm, ClipValue
-from sknet.optim._combinator import Combinator
-from sknet.optim._decay import WeightDecay
-from sknet.optim._groups import Groups
-from sknet.optim._lbfgs import LBFGS
-from sknet.optim._lion import Lion
-from sknet.optim._lookahead import Lookahead
-from sknet.optim._muon import Muon
-from sknet.optim._rate_factors import RateFactors
-from sknet.optim._rmsprop import RMSprop
 from sknet.optim._root import BaseOptimizer, MinimizeResult
-from sknet.optim._rprop import Rprop
-from sknet.optim._schedule_free import ScheduleFreeAdamW
-from sknet.optim._sgd import SGD
+
+if _typing.TYPE_CHECKING:
+    from sknet.optim._accumulate import Accumulate
+    from sknet.optim._adagrad import Adadelta, Adagrad
+    from sknet.optim._adam_kin import Adamax, NAdam, RAdam
+    from sknet.optim._average import EMA, SWA
+    from sknet.optim._clip import ClipNorm, ClipValue
+    from sknet.optim._combinator import Combinator
+    from sknet.optim._decay import WeightDecay
+    from sknet.optim._groups import Groups
+    from sknet.optim._lbfgs import LBFGS
+    from sknet.optim._lion import Lion
+    from sknet.optim._lookahead import Lookahead
+    from sknet.optim._muon import Muon
+    from sknet.optim._rate_factors import RateFactors
+    from sknet.optim._rmsprop import RMSprop
+    from sknet.optim._rprop import Rprop
+    from sknet.optim._schedule_free import ScheduleFreeAdamW
+    from sknet.optim._sgd import SGD
 
 __all__ = [
     "EMA",
@@ -64,22 +68,20 @@ __all__ = [
     "schedules",
 ]
 
-OPTIMIZERS: dict[str, type[BaseOptimizer]] = {
-    "sgd": SGD,
-    "adam": Adam,
-    "adamw": AdamW,
-    "adamax": Adamax,
-    "nadam": NAdam,
-    "radam": RAdam,
-    "rmsprop": RMSprop,
-    "rprop": Rprop,
-    "adagrad": Adagrad,
-    "adadelta": Adadelta,
-    "lion": Lion,
-    "muon": Muon,
-    "schedule_free_adamw": ScheduleFreeAdamW,
-    "lbfgs": LBFGS,
-}
+OPTIMIZERS: _Mapping[str, type[BaseOptimizer]] = _Names(
+    {
+        "sknet.optim._sgd": {"sgd": "SGD"},
+        "sknet.optim._adam": {"adam": "Adam", "adamw": "AdamW"},
+        "sknet.optim._adam_kin": {"adamax": "Adamax", "nadam": "NAdam", "radam": "RAdam"},
+        "sknet.optim._rmsprop": {"rmsprop": "RMSprop"},
+        "sknet.optim._rprop": {"rprop": "Rprop"},
+        "sknet.optim._adagrad": {"adagrad": "Adagrad", "adadelta": "Adadelta"},
+        "sknet.optim._lion": {"lion": "Lion"},
+        "sknet.optim._muon": {"muon": "Muon"},
+        "sknet.optim._schedule_free": {"schedule_free_adamw": "ScheduleFreeAdamW"},
+        "sknet.optim._lbfgs": {"lbfgs": "LBFGS"},
+    }
+)
 
 
 def check_optimizer(value: str | BaseOptimizer, caller: str) -> BaseOptimizer:
@@ -113,4 +115,24 @@ def check_optimizer(value: str | BaseOptimizer, caller: str) -> BaseOptimizer:
 
 
 if not _typing.TYPE_CHECKING:
-    __getattr__ = _module_getattr("sknet.optim", __all__, _names.OPTIMIZERS)
+    __getattr__ = _Names(
+        {
+            "sknet.optim._accumulate": ("Accumulate",),
+            "sknet.optim._adagrad": ("Adadelta", "Adagrad"),
+            "sknet.optim._adam_kin": ("Adamax", "NAdam", "RAdam"),
+            "sknet.optim._average": ("EMA", "SWA"),
+            "sknet.optim._clip": ("ClipNorm", "ClipValue"),
+            "sknet.optim._combinator": ("Combinator",),
+            "sknet.optim._decay": ("WeightDecay",),
+            "sknet.optim._groups": ("Groups",),
+            "sknet.optim._lbfgs": ("LBFGS",),
+            "sknet.optim._lion": ("Lion",),
+            "sknet.optim._lookahead": ("Lookahead",),
+            "sknet.optim._muon": ("Muon",),
+            "sknet.optim._rate_factors": ("RateFactors",),
+            "sknet.optim._rmsprop": ("RMSprop",),
+            "sknet.optim._rprop": ("Rprop",),
+            "sknet.optim._schedule_free": ("ScheduleFreeAdamW",),
+            "sknet.optim._sgd": ("SGD",),
+        }
+    ).into(globals(), _module_getattr("sknet.optim", __all__, _names.OPTIMIZERS))

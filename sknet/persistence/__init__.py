@@ -1,10 +1,23 @@
 """Documents in files: numbers, texts and arrays, no code, written atomically."""
 
-from sknet.persistence._atomic import keep_as, remove_leftovers, write_atomically
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
 from sknet.persistence._describe import describe, differences, digest
-from sknet.persistence._document import read, read_any, write
+
+if TYPE_CHECKING:
+    from sknet.persistence._atomic import keep_as, remove_leftovers, write_atomically
+    from sknet.persistence._document import read, read_any, write
 
 __all__ = [
     "describe", "differences", "digest", "keep_as", "read", "read_any", "remove_leftovers", "write",
     "write_atomically",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__ = _Names(
+        {
+            "sknet.persistence._atomic": ("keep_as", "remove_leftovers", "write_atomically"),
+            "sknet.persistence._document": ("read", "read_any", "write"),
+        }
+    ).into(globals())

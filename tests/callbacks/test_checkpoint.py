@@ -144,7 +144,7 @@ def test_a_failing_write_is_a_warning_and_the_fit_continues(tmp_path, monkeypatc
     def fails(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sknet.callbacks._checkpoint.write", fails)
+    monkeypatch.setattr("sknet.persistence.write", fails)
     said = r"no checkpoint of epoch \d was written to .*: \[Errno 28\] No space left on device. The fit"
     with pytest.warns(CallbackWarning, match=said):
         assert fitted(Checkpoint(tmp_path)).loss_curve_ == expected
@@ -152,7 +152,7 @@ def test_a_failing_write_is_a_warning_and_the_fit_continues(tmp_path, monkeypatc
 
 def test_leftovers_of_killed_processes_are_removed(tmp_path, monkeypatch):
     removed = []
-    monkeypatch.setattr("sknet.callbacks._checkpoint.remove_leftovers", removed.append)
+    monkeypatch.setattr("sknet.persistence.remove_leftovers", removed.append)
     fitted(Checkpoint(tmp_path))
     assert [p.name for p in removed] == ["last.safetensors", "previous.safetensors", "best.safetensors"]
 

@@ -91,8 +91,9 @@ class Batches:
 
     def _placed(self, array: Any, rows: Any) -> Any:
         """Return targets or weights on the device; fits that take turns there share those of all rows."""
-        dtype, group = computed_dtype(array, self.dtype), current_group()
-        turn = None if group is None or rows is not None or self.device.kind == "cpu" else group.turn
+        dtype = computed_dtype(array, self.dtype)
+        group = None if rows is not None or self.device.kind == "cpu" else current_group()
+        turn = None if group is None else group.turn
         if turn is None or turn.at_end:  # what callbacks make once the fit has begun is theirs alone
             return self._in_dtype(array if rows is None else array[rows], dtype)
         known = turn.board.setdefault("placed", {})
@@ -221,10 +222,10 @@ class Batches:
 
         def one(array: Any, dtype: Any) -> Any:
             kind = SparseForm if ops.is_sparse(array) else MetaArray
-            return kind((rows, *array.shape[1:]), dtype)
+            return kind((rows, *array.shape[1:]), np.dtype(dtype))
 
         weight = None if self.weight is None else one(self.weight, self.weight.dtype)
-        return Batch(each_input(one, self.X, self.input_dtype), one(self.y, self.y.dtype), weight)
+        return Batch(each_input(one, self.X, self._dtypes), one(self.y, self.y.dtype), weight)
 
     def take_targets(self, chosen: Any) -> tuple[Any, Any]:
         """Return targets and weights (or None) of the chosen rows."""

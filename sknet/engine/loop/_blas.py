@@ -41,9 +41,10 @@ def threads_for(plan: "Plan") -> Threads:
     plan : Plan
         The program's.
     """
-    if plan not in _known:
-        _known[plan] = _threads_for(plan)
-    return _known[plan]
+    found = _known.get(plan)
+    if found is None:
+        found = _known[plan] = _threads_for(plan)
+    return found
 
 
 def _threads_for(plan: "Plan") -> Threads:

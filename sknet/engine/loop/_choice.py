@@ -8,7 +8,6 @@ import numpy as np
 from sknet._config import native_setting
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._computed import ComputedRows
-from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
 from sknet.engine.state import any_sparse
 from sknet.engine.step import not_compiled
@@ -61,6 +60,8 @@ def steps_for(
         return EagerSteps(model, batches, check_finite)
     try:
         if model.device.kind != "cpu":
+            from sknet.engine.loop._device_steps import DeviceSteps  # the host does without it
+
             return DeviceSteps(model, batches, check_finite)
         return _compiled_steps(model, batches, check_finite, planned, buffers)
     except (CaptureError, GraphError) as error:

@@ -228,7 +228,7 @@ def train_elsewhere(
         if callback.needs is not None:
             raise ValueError(LACKS[callback.needs])
     total = model.progress.step + (settings.planned_steps or settings.max_iter * steps.n_batches)
-    model.progress = model.progress._replace(total_steps=total, counts_epochs=True)
+    model.progress = model.progress.planned(total)
     fit = Fit(model, None, history, settings.max_iter, validation is not None, source)
     fit.batches = _BatchesElsewhere(steps.n_batches)
     fit.state = _no_state

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Fit", "Record", "Source"]
 
 MEASURED = {"loss": False, "score": True}  # whether higher is better
+NONE_YET: np.ndarray[Any, Any] = np.zeros(0)  # of an array of losses
 
 
 class Source:
@@ -131,7 +132,7 @@ class Fit:
         self.model, self.history, self.max_epochs = model, history, max_epochs
         self.batches: Any = batches
         self.epoch = self.step = 0
-        self.losses: np.ndarray[Any, Any] = np.zeros(0)
+        self.losses = NONE_YET
         measured = source.measured if measured is None else measured
         self.directions = dict(measured)
         if is_validated:

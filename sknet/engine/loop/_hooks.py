@@ -10,13 +10,14 @@ from typing import Any, Self
 import numpy as np
 
 from sknet.callbacks import Callback, FitView
-from sknet.callbacks.extend import HOOKS
 from sknet.engine.loop._fit import Fit
 from sknet.exceptions import CallbackWarning
 
 __all__ = ["Hooks", "KeptError"]
 
 UNCHANGED = nullcontext()
+# The hooks that not all callbacks are called for, as those that do nothing define them.
+IN_EPOCHS = {name: getattr(Callback, name) for name in ("on_epoch_begin", "on_block_end", "on_epoch_end")}
 
 
 class KeptError(Exception):
@@ -69,8 +70,8 @@ class Hooks:
         self._errors = np.geterr() if any(c.may_warn for c in self.callbacks) else None
         # Only hooks that a callback defines are called.
         self._of = {
-            name: [c for c in self.callbacks if getattr(type(c), name) is not getattr(Callback, name)]
-            for name in HOOKS
+            name: [c for c in self.callbacks if getattr(type(c), name) is not nothing]
+            for name, nothing in IN_EPOCHS.items()
         }
         self.stopped_by: Callback | None = None
         self._stopped_in = ""

@@ -28,7 +28,7 @@ class KeptSteps:
         self._form: Hashable = None
 
     def take(self, batches: Batches, planned: int, how: Hashable) -> Steps | None:
-        """Return the kept steps for these rows; None if there are none.
+        """Return the kept steps for these rows, if there are any; the loop looks whether they hold.
 
         Parameters
         ----------
@@ -41,7 +41,7 @@ class KeptSteps:
         """
         steps, self._steps = self._steps, None  # if anything fails from here on, none are kept
         before, self._form = self._form, _form_of(batches, how)
-        if steps is None or before != self._form or not steps.hold():
+        if steps is None or before != self._form:
             self._known = None
             return None
         steps.rebind(batches, planned)

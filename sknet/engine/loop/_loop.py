@@ -5,8 +5,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,8 +23,7 @@ from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteEr
 __all__ = ["Epochs", "Loop", "Outcome", "run_loop"]
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How the loop ended.
 
     Attributes

@@ -10,8 +10,6 @@ from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
 from sknet.device import is_array
 from sknet.engine.loop._history import History
-from sknet.engine.loop._model_fit import Options, fit_rows
-from sknet.engine.loop._stream import fit_batches
 from sknet.engine.state import Epoch
 
 if TYPE_CHECKING:
@@ -93,6 +91,8 @@ def fit(
     ['loss', 'accuracy', 'lr', 'time']
     """
     held_out = Rows(X_val, y_val, sample_weight_val)
+    from sknet.engine.loop._model_fit import Options, fit_rows  # estimators do without it
+
     options = Options("Model.fit", held_out, scores, callbacks, verbose, check_finite)
     return fit_rows(self, Rows(X, y, sample_weight), epochs, batch_size, shuffle, options, resume_from)
 
@@ -180,6 +180,9 @@ def train(
     True
     """
     held_out = Rows(X_val, y_val, sample_weight_val)
+    from sknet.engine.loop._model_fit import Options  # estimators do without it
+    from sknet.engine.loop._stream import fit_batches
+
     options = Options("Model.train", held_out, scores, callbacks, verbose, check_finite)
     return fit_batches(self, batches, epochs, n_steps, steps_per_epoch, options, resume_from)
 

@@ -1,7 +1,6 @@
 """The implementation of `Model.fit`: the estimators' training loop, over rows as given."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -53,8 +52,7 @@ class Part(NamedTuple):
         return Rows(X, take_rows(of.y, self.rows), weight)
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """The options of a fit of a model, besides its rows.
 
     Attributes

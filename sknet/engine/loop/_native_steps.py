@@ -170,8 +170,7 @@ class NativeSteps(CompiledSteps):
 
     def _losses_of(self, terms: np.ndarray) -> Any:
         """Return the losses of steps whose losses and penalties are given."""
-        terms = terms.astype(np.float64)
-        losses: Any = terms[:, 0]
+        losses: Any = terms[:, 0].astype(np.float64)
         return per_output(self.model, losses, self._output) + terms[:, 1]
 
     def _by_numpy(self, order: Any, first: int, most: int, outputs: Outputs | None) -> Block:
@@ -205,8 +204,8 @@ class NativeSteps(CompiledSteps):
         orders = self._orders_of(order)
         if self._window is not None:
             steps = self._window.compute(self._rows, first, steps)
-        untrained = self.program_for(run.rows).slots.untrained
-        for name, array in model.buffers.items():
+        untrained, buffers = self.program_for(run.rows).slots.untrained, model.buffers
+        for name, array in buffers.items():
             untrained[name][...] = array
         hyper = self._programs.optimizer.hyper_table(model.progress, steps)
         started = time.perf_counter()
@@ -215,7 +214,7 @@ class NativeSteps(CompiledSteps):
             return None
         self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
         self._left -= done
-        advance(model, {name: untrained[name].copy() for name in model.buffers}, done)
+        advance(model, {name: untrained[name].copy() for name in buffers}, done)
         return Block(self._losses_of(run.losses[:done]), done * run.rows)
 
     def _orders_of(self, order: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._indexing import are_indices
 from sknet.core import Tensor
 from sknet.device import to_host
 from sknet.engine.loop._device_counts import counted
@@ -221,7 +222,7 @@ def _weights(weight: Any, n_rows: int, who: str) -> Any:
 
 def _class_numbers(target: Any, n_classes: int) -> Any:
     """Return class numbers after checking that they are in range."""
-    if len(target) and not (target.min() >= 0 and target.max() < n_classes):
+    if not are_indices(target, n_classes):
         wrong = target[(target < 0) | (target >= n_classes)][0]
         raise ValueError(f"Accuracy got the class number {wrong}: expected 0 to {n_classes - 1}")
     return target

@@ -1,7 +1,6 @@
 """Several epochs that were trained in one call, to go through one after the other."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from sknet.engine.loop._sums import Sums
 __all__ = ["Several"]
 
 
-@dataclass(frozen=True)
-class Several:
+class Several(NamedTuple):
     """What several epochs have left.
 
     Attributes

@@ -114,6 +114,9 @@ class Steps(ABC):
             If loss or gradient of the first batch is not finite; nothing is then updated.
         """
 
+    def give_back(self) -> None:
+        """End with these steps: let other fits use them, if they are shared."""
+
     def epochs_at_once(self, most: int) -> int:
         """Return how many whole epochs `run_epochs` trains on, at most these; 1 if it cannot."""
         return 1

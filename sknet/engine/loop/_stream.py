@@ -293,7 +293,7 @@ def fit_batches(
     validation = prepared.validation()
     step = model.progress.step
     total = None if feed.n_steps is None else step + feed.n_steps
-    model.progress = model.progress._replace(total_steps=total, counts_epochs=True)
+    model.progress = model.progress.planned(total)
     settings = Settings(max_iter=feed.most_epochs, check_finite=options.check_finite)
     fit = Fit(model, None, prepared.history, settings.max_iter, validation is not None, prepared.source)
     loop = Loop(fit, StreamEpochs(fit, feed, settings), prepared.new_score, validation)

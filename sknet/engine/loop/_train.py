@@ -1,8 +1,7 @@
 """The training loop over the rows of a data set."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,13 +20,13 @@ from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._interrupt import raise_if_cancelled
 from sknet.engine.loop._kept import kept_steps
 from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
-from sknet.engine.loop._member_steps import MemberSteps, member_steps
 from sknet.engine.loop._orders import Orders
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._several import Several
-from sknet.engine.loop._shared import SharedSteps, shared_steps
+from sknet.engine.loop._shared import shared_steps
 from sknet.engine.loop._steps import NO_LOSSES, Steps
 from sknet.engine.loop._sums import Sums
+from sknet.engine.loop._turns import current_turn
 from sknet.engine.loop._validation import Validation
 from sknet.engine.state import stepping_optimizer
 from sknet.engine.step import show_rows
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "train"]
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The user's settings of the loop.
 
     Attributes
@@ -113,7 +111,7 @@ class RowEpochs(Epochs):
             found: Steps | None = kept_steps(model).take(batches, left, self._how)
         else:
             self.release()
-            found = member_steps(model, batches, settings.check_finite, left) or shared_steps(
+            found = _member_steps(model, batches, settings.check_finite, left) or shared_steps(
                 model, batches, settings.check_finite, left, self._how
             )
         self._steps = found or steps_for(model, batches, settings.check_finite, left)
@@ -125,7 +123,7 @@ class RowEpochs(Epochs):
 
     def release(self) -> None:
         """Let other fits use the steps, if they are shared."""
-        if isinstance(self._steps, (SharedSteps, MemberSteps)):
+        if self._steps is not None:
             self._steps.give_back()
         self._steps = None
 
@@ -205,6 +203,15 @@ class RowEpochs(Epochs):
         return (self.fit.max_epochs - int(state["max_epochs"])) * self._batches.n_batches
 
 
+def _member_steps(model: "Model", batches: Batches, check_finite: bool, planned: int) -> Steps | None:
+    """Return steps that are made together with those of other fits; None if this fit takes no turns."""
+    if current_turn() is None:
+        return None
+    from sknet.engine.loop._member_steps import member_steps  # most fits do without it
+
+    return member_steps(model, batches, check_finite, planned)
+
+
 def train(
     model: "Model",
     batches: Batches,
@@ -273,7 +280,7 @@ def train(
     show_rows(model, batches.n_samples, batches.inputs)
     planned = settings.max_iter * batches.n_batches
     total = model.progress.step + (settings.planned_steps or planned)
-    model.progress = model.progress._replace(total_steps=total, counts_epochs=True)
+    model.progress = model.progress.planned(total)
     fit = Fit(model, batches, history, settings.max_iter, validation is not None, source)
     epochs = RowEpochs(fit, batches, settings)
     loop = Loop(fit, epochs, new_score, validation, settings.max_steps)

@@ -1,16 +1,8 @@
 """Predictions: in chunks of bounded memory, and compiled."""
 
-from sknet.engine.predict._detached import detached, flattened
-from sknet.engine.predict._input_gradients import Chosen, input_gradients, integrated_gradients
-from sknet.engine.predict._layers import (
-    Layer,
-    Part,
-    find_layer,
-    layer_rows,
-    model_layer,
-    output_shapes,
-    part_rows,
-)
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
 from sknet.engine.predict._overflow import warn_of_overflow
 from sknet.engine.predict._predictor import (
     FEW_ROWS,
@@ -31,6 +23,19 @@ from sknet.engine.predict._rows import (
     predict_rows,
     rows_at_once,
 )
+
+if TYPE_CHECKING:
+    from sknet.engine.predict._detached import detached, flattened
+    from sknet.engine.predict._input_gradients import Chosen, input_gradients, integrated_gradients
+    from sknet.engine.predict._layers import (
+        Layer,
+        Part,
+        find_layer,
+        layer_rows,
+        model_layer,
+        output_shapes,
+        part_rows,
+    )
 
 __all__ = [
     "FEW_ROWS",
@@ -62,3 +67,20 @@ __all__ = [
     "rows_of_a_part",
     "warn_of_overflow",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = _Names(
+        {
+            "sknet.engine.predict._detached": ("detached", "flattened"),
+            "sknet.engine.predict._input_gradients": ("Chosen", "input_gradients", "integrated_gradients"),
+            "sknet.engine.predict._layers": (
+                "Layer",
+                "Part",
+                "find_layer",
+                "layer_rows",
+                "model_layer",
+                "output_shapes",
+                "part_rows",
+            ),
+        }
+    ).into(globals())

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from sknet.device import device_of
-from sknet.engine.predict._device_predictor import DevicePredictor
 from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass, Predictor
 from sknet.engine.state import averaging
 from sknet.exceptions import CaptureError
@@ -12,6 +11,7 @@ from sknet.nn.extend import latest
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
+    from sknet.engine.predict._device_predictor import DevicePredictor
 
 __all__ = ["Predictors"]
 
@@ -119,6 +119,8 @@ class Predictors:
             return None
         predictor = self._on_device.get(name)
         if predictor is None or not predictor.is_for(flat, head):
+            from sknet.engine.predict._device_predictor import DevicePredictor  # the host does without it
+
             of = memory.module, memory.layout, flat, head, by, device_of(flat), model.precision
             predictor = DevicePredictor(*of)
             self._on_device[name] = predictor

@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, TypeVar
 
 from sknet._random import check_random_state
-from sknet.device import active, on_device
+from sknet.device import on_device
 from sknet.engine.state._hyper import averaging
 from sknet.engine.state._layout import Arrays
 from sknet.engine.state._memory import Memory
@@ -92,6 +92,7 @@ def restore_weights(self: "Model", weights: Weights) -> None:
     self.memory.restore_weights(weights)
 
 
+@on_device
 def rollback_of(model: "Model") -> Callable[[], None]:
     """Return a function that restores the present state of a model, after it was trained in place.
 
@@ -118,9 +119,8 @@ def rollback_of(model: "Model") -> Callable[[], None]:
     0
     """
     memory, progress, hyper, precision = model.memory, model.progress, model._hyper, model.precision
-    with active(memory.device):
-        flat, slots = memory.packed(), memory.copied_slots()
-        buffers = {name: array.copy() for name, array in memory.buffers.items()} if memory.has_buffers else {}
+    flat, slots = memory.packed(), memory.copied_slots()
+    buffers = {name: array.copy() for name, array in memory.buffers.items()} if memory.has_buffers else {}
     leaves, frozen, layout = memory.leaves, memory.frozen, memory.layout
 
     def restore() -> None:

@@ -1,5 +1,8 @@
 """One training step: the objective, its gradient and the update, eager or compiled."""
 
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
 from sknet.engine.step._batch_terms import (
     as_operand,
     as_operands,
@@ -32,7 +35,6 @@ from sknet.engine.step._signature import (
     SparseForm,
     UpdateOutputs,
 )
-from sknet.engine.step._split_step import Share, SplitStep
 from sknet.engine.step._stepper import Stepper, eager_step, not_compiled
 from sknet.engine.step._update import (
     advance,
@@ -41,6 +43,9 @@ from sknet.engine.step._update import (
     gradient_into,
     update_function,
 )
+
+if TYPE_CHECKING:
+    from sknet.engine.step._split_step import Share, SplitStep
 
 __all__ = [
     "Batch",
@@ -86,3 +91,6 @@ __all__ = [
     "update_function",
     "warn_of_probabilities",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = _Names({"sknet.engine.step._split_step": ("Share", "SplitStep")}).into(globals())

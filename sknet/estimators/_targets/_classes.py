@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet._indexing import are_indices
 from sknet.engine import Accuracy, Score
 from sknet.engine.extend import Head
 from sknet.estimators._targets._base import ClassEncoder
@@ -129,6 +130,8 @@ def labels_of_numbers(y: Any) -> Any:
 def numbers_of(y: Any, classes: Any, name: str = "`y`") -> Any:
     """Return the places of labels among sorted classes; raise a ValueError for a label that is none."""
     if _is_one_number_a_row(y) and _is_one_number_a_row(classes):
+        if classes.item(0) == 0 and classes.item(-1) == len(classes) - 1 and are_indices(y, len(classes)):
+            return y.astype(np.intp)  # the labels are numbers of classes
         places = classes.searchsorted(y)
         if (classes.take(places, mode="clip") == y).all():
             return places

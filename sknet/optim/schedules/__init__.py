@@ -7,13 +7,16 @@ can stop, be pickled and continue at exactly the same rate.
 import typing as _typing
 
 from sknet._hints import module_getattr as _module_getattr
+from sknet._late import Names as _Names
 from sknet.optim import _names
 from sknet.optim.schedules._base import Constant, InverseScaling, Progress, Schedule
-from sknet.optim.schedules._compose import Joined, Product, WarmUp
-from sknet.optim.schedules._cosine import Cosine, CosineRestarts, CosLog, FlatThenCosine, OneCycle
-from sknet.optim.schedules._cyclic import Cyclic
-from sknet.optim.schedules._lines import Linear, Polynomial
 from sknet.optim.schedules._steps import Adaptive, Exponential, MultiStep, Step
+
+if _typing.TYPE_CHECKING:
+    from sknet.optim.schedules._compose import Joined, Product, WarmUp
+    from sknet.optim.schedules._cosine import Cosine, CosineRestarts, CosLog, FlatThenCosine, OneCycle
+    from sknet.optim.schedules._cyclic import Cyclic
+    from sknet.optim.schedules._lines import Linear, Polynomial
 
 __all__ = [
     "Adaptive",
@@ -37,5 +40,19 @@ __all__ = [
     "WarmUp",
 ]
 
+
 if not _typing.TYPE_CHECKING:
-    __getattr__ = _module_getattr("sknet.optim.schedules", __all__, _names.SCHEDULES)
+    __getattr__ = _Names(
+        {
+            "sknet.optim.schedules._compose": ("Joined", "Product", "WarmUp"),
+            "sknet.optim.schedules._cosine": (
+                "Cosine",
+                "CosineRestarts",
+                "CosLog",
+                "FlatThenCosine",
+                "OneCycle",
+            ),
+            "sknet.optim.schedules._cyclic": ("Cyclic",),
+            "sknet.optim.schedules._lines": ("Linear", "Polynomial"),
+        }
+    ).into(globals(), _module_getattr("sknet.optim.schedules", __all__, _names.SCHEDULES))

@@ -94,8 +94,22 @@ class Progress(NamedTuple):
         Progress
             With everything else unchanged.
         """
-        step, epoch, samples, *others = self
-        return Progress._make((step, epoch + 1, samples + n_samples, *others))
+        return Progress(self[0], self[1] + 1, self[2] + n_samples, *self[3:])
+
+    def planned(self, total_steps: int | None) -> "Progress":
+        """Return the progress at the beginning of a fit by a loop, which counts epochs.
+
+        Parameters
+        ----------
+        total_steps : int or None
+            The step at which the fit is planned to end.
+
+        Returns
+        -------
+        Progress
+            With everything else unchanged.
+        """
+        return Progress(*self[:4], total_steps, True)
 
 
 class Schedule(ParameterObject, ABC):
