@@ -306,8 +306,8 @@ def take_rows(array: Any, chosen: Any) -> Any:
     ----------
     array : array or CSR matrix of shape (n_rows, ...)
         On any device.
-    chosen : slice or ndarray of int
-        The rows; a host array, whatever the device.
+    chosen : slice or array of int
+        The rows; on the host, whatever the device, or on that of a dense array.
 
     Returns
     -------

@@ -45,6 +45,7 @@ class DeviceRows:
         has_own = batches.chosen is not None
         self.order_of_X = zeros(shape, np.int64, batches.device) if has_own else self.order_of_targets
         self._order: Any = ()  # of no epoch
+        self._ahead: tuple[Any, Any] = ((), None)  # the next one, and what `_sent` returns of it
         self._fed = {name: x for name, x in self._named(self._X) if is_fed(x)}
         self._feed = self._new_feed() if self._fed else None
 
@@ -86,14 +87,28 @@ class DeviceRows:
             self._feed.restart()  # rows that are computed may be others in each epoch
         if self._order is order:
             return
+        (known, sent), self._ahead, self._order = self._ahead, ((), None), ()
+        of_targets, of_X = sent if known is order else self._sent(order)
+        self.order_of_targets[...] = of_targets
+        if of_X is not None:
+            self.order_of_X[...] = of_X
+        self._order = order
+
+    def _sent(self, order: Any) -> tuple[Any, Any]:
+        """Return an order on the device, and that of the inputs if they have their own."""
         batches = self._batches
         rows = np.arange(batches.n_samples) if order is None else np.asarray(order)
-        self._order = ()
-        self.order_of_targets[...] = to_device(rows.astype(np.int64, copy=False), batches.device)
-        if batches.chosen is not None:
-            chosen = np.asarray(batches.chosen)[rows].astype(np.int64, copy=False)
-            self.order_of_X[...] = to_device(chosen, batches.device)
-        self._order = order
+        chosen = None if batches.chosen is None else np.asarray(batches.chosen)[rows]
+        of_targets, of_X = (
+            None if each is None else to_device(each.astype(np.int64, copy=False), batches.device)
+            for each in (rows, chosen)
+        )
+        return of_targets, of_X
+
+    @property
+    def order(self) -> Any:
+        """The order of the epoch that is on the device, as it was given; an empty one before."""
+        return self._order
 
     # -- rows of the host ---------------------------------------------------------------------
 
@@ -134,10 +149,12 @@ class DeviceRows:
                     gathered = self._batches.take(part if order is None else order[part]).X
                 slot[...] = gathered if name is None else gathered[name]
 
-    def look_ahead(self) -> None:
-        """Send rows for later steps, while the device computes what was issued."""
+    def look_ahead(self, next_order: Any) -> None:
+        """Send rows for later steps, and the next order, while the device computes what was issued."""
         if self._feed is not None:
             self._feed.look_ahead()
+        if next_order is not None and self._ahead[0] is not next_order:
+            self._ahead = next_order, self._sent(next_order)
 
     def taken(self, slots: DeviceInputs) -> list[Taken]:
         """Return the rows that a step takes; which ones is read on the device."""

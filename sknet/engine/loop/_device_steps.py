@@ -70,7 +70,7 @@ class DeviceSteps(Steps):
         self._programs: dict[int, Compiled] = {}
         self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
         self._per_step = 1.0  # seconds; so that the first block has one step
-        self._meanwhile: Callable[[], None] | None = None
+        self._next_order: Callable[[], Any] | None = None
         self._nbytes_of_chunks = 0
         with active(model.device, model.precision):
             with self._asking("the rows of the data"):
@@ -106,8 +106,12 @@ class DeviceSteps(Steps):
     def hold(self) -> bool:
         return are_same(made_of(self.model), self._made_of) and self._fingerprint.holds()
 
-    def meanwhile(self, work: Callable[[], None]) -> None:
-        self._meanwhile = work
+    def look_ahead_by(self, next_order: Callable[[], Any]) -> None:
+        self._next_order = next_order
+
+    def rows_of(self, order: Any, part: slice) -> Any:
+        is_there = order is not None and self._rows.order is order
+        return self._rows.order_of_targets[part] if is_there else super().rows_of(order, part)
 
     # -- memory -------------------------------------------------------------------------------
 
@@ -184,9 +188,7 @@ class DeviceSteps(Steps):
                 break
         end()
         with suppress(Exception):  # it is tried again by the block that needs these rows
-            self._rows.look_ahead()
-        if self._meanwhile is not None:
-            self._meanwhile()
+            self._rows.look_ahead(None if self._next_order is None else self._next_order())
         return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
 
     def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:

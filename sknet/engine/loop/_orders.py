@@ -47,13 +47,16 @@ class Orders:
             else:
                 self.now = _shuffled(self.now, source)
 
-    def look_ahead(self) -> None:
-        """Draw the next order, while a device computes; it is taken if nothing else is drawn before."""
-        if self.now is not None and self._ahead is None:
+    def look_ahead(self) -> Any:
+        """Return the next order, taken if nothing else is drawn before; None for that of the data."""
+        if self.now is None:
+            return None
+        if self._ahead is None:
             source = self._model.random_state
             before, twin = RandomSnapshot(source), twin_of(source)
             order = _shuffled(self.now, twin)
             self._ahead = _Ahead(self.now, before, order, RandomSnapshot(twin).state())
+        return self._ahead.next
 
 
 class _Ahead(NamedTuple):

@@ -81,8 +81,12 @@ class Steps(ABC):
         """How many threads are enough for the products."""
         return Threads()
 
-    def meanwhile(self, work: Callable[[], None]) -> None:
-        """Let steps that a device computes do some work of the host before they wait for it."""
+    def look_ahead_by(self, next_order: Callable[[], Any]) -> None:
+        """Let steps that a device computes ask for the next order before they wait for it."""
+
+    def rows_of(self, order: Any, part: slice) -> Any:
+        """Return the numbers of consecutive rows of an epoch, where targets and weights are."""
+        return part if order is None else order[part]
 
     @abstractmethod
     def hold(self) -> bool:

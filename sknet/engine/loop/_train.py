@@ -115,7 +115,7 @@ class RowEpochs(Epochs):
                 model, batches, settings.check_finite, left, self._how
             )
         self._steps = found or steps_for(model, batches, settings.check_finite, left)
-        self._steps.meanwhile(self._orders.look_ahead)
+        self._steps.look_ahead_by(self._orders.look_ahead)
 
     def keep_steps(self) -> None:
         """Keep the steps for the next part of the training."""
@@ -190,8 +190,9 @@ class RowEpochs(Epochs):
         return f"epoch {self.fit.epoch}, batch {number + 1} of {self._batches.n_batches}"
 
     def _targets(self, part: slice) -> tuple[Any, Any, Any]:
-        rows = part if self._orders.now is None else self._orders.now[part]
-        return *self._batches.take_targets(rows), rows
+        order = self._orders.now
+        targets = self._batches.take_targets(self._steps.rows_of(order, part))
+        return *targets, part if order is None else order[part]
 
     def state(self) -> dict[str, Any]:
         return {"order": self._orders.now}

@@ -5,8 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sknet import MLPClassifier
+from sknet import MLPClassifier, Model, nn
 from sknet.callbacks import Callback
+from sknet.device import active, to_host
+from sknet.engine import Batches
+from sknet.engine.loop._device_rows import DeviceRows
 from sknet.engine.loop._orders import Orders
 from tests.estimators.data import quiet
 
@@ -99,3 +102,22 @@ def test_a_fit_on_a_device_has_the_numbers_of_the_host(fake_device):
             fit.set_params(tol=0, n_iter_no_change=100).fit(X, y)
     np.testing.assert_allclose(fits[0].loss_curve_, fits[1].loss_curve_, rtol=1e-5)
     np.testing.assert_array_equal(fits[0].callbacks_[0].next_, fits[1].callbacks_[0].next_)
+
+
+@pytest.mark.parametrize("chosen", [None, np.arange(50)[::-1].copy()])
+def test_an_order_is_sent_before_its_epoch(chosen, fake_device):
+    """One that is not taken in the end is sent again."""
+    model = Model(nn.Linear(3, 3), "log_loss", random_state=0, device=fake_device, dtype="float32")
+    batches = Batches(X, y, None, 10, model.dtype, model.device, chosen)
+    rows = DeviceRows(batches)
+    orders = [np.random.default_rng(i).permutation(50) for i in range(4)]
+    with active(model.device):
+        for order, following in zip(orders, [orders[1], orders[0], None, None], strict=True):
+            rows.start(order)
+            rows.look_ahead(following)
+            np.testing.assert_array_equal(to_host(rows.order_of_targets), order)
+            expected = order if chosen is None else chosen[order]
+            np.testing.assert_array_equal(to_host(rows.order_of_X), expected)
+            assert rows.order is order
+        rows.start(None)
+        np.testing.assert_array_equal(to_host(rows.order_of_targets), np.arange(50))
