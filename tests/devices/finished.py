@@ -17,9 +17,8 @@ def finish(
     Factors keep some `bits` of their fractions, or all. Operations are rounded one by one, in the order of
     the kernels that would do it otherwise; but sums are NumPy's.
     """
-    if bits is not None:
-        x, y = rounded(x, bits), rounded(y, bits)
-    np.matmul(x, y, out=out)
+    factors = (x, y) if bits is None else (rounded(x, bits), rounded(y, bits))
+    np.matmul(*factors, out=out)
     if term is not None:
         np.add(out, out.dtype.type(factor) * term, out=out)
     for part in parts:

@@ -38,12 +38,8 @@ def to(x, precision):
     return x if precision == "float32" else rounded(x, BITS[precision])
 
 
-def by_hand(parameters, precision, epochs, lr=0.05, sums=None):
-    """Return the parameters after some epochs, in batches in order.
-
-    In compiled steps the gradient of the last bias is the sum of a factor on its way into a product, and so
-    of rounded numbers; where it is summed by itself, `sums` is "float32".
-    """
+def by_hand(parameters, precision, epochs, lr=0.05):
+    """Return the parameters after some epochs, in batches in order."""
 
     def product(x, y):
         return to(x, precision) @ to(y, precision)
@@ -56,8 +52,7 @@ def by_hand(parameters, precision, epochs, lr=0.05, sums=None):
         hidden = np.maximum(product(x, w1) + b1, 0)
         error = (product(hidden, w2) + b2 - target) / np.float32(SIZE)
         back = product(error, w2.T) * (hidden > 0)
-        of_biases = back.sum(0), to(error, sums or precision).sum(0)
-        gradients = product(x.T, back), of_biases[0], product(hidden.T, error), of_biases[1]
+        gradients = product(x.T, back), back.sum(0), product(hidden.T, error), error.sum(0)
         for parameter, gradient in zip(trained, gradients, strict=True):
             parameter -= np.float32(lr) * gradient
     return dict(zip(names, trained, strict=True))

@@ -54,7 +54,7 @@ def test_single_steps_are_too(place, precision):
     start = host(model)
     for first in (0, 20, 40):
         model.step(to_device(X[first : first + 20], place), to_device(Y[first : first + 20], place))
-    assert_close(host(model), by_hand(start, precision, 1, sums="float32"))
+    assert_close(host(model), by_hand(start, precision, 1))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -174,14 +174,14 @@ def test_a_fit_follows_a_precision_that_is_assigned(place):
 
 
 def test_many_fits(place):
-    """Those of one precision are one program, whose sums are float32; each is what it would be alone."""
+    """Those of one precision are one program; each is what it would be alone."""
     given = [PRECISIONS[i % 3] for i in range(6)]
     models = [model_on(place, precision, seed=i) for i, precision in enumerate(given)]
     starts = [host(model) for model in models]
     fit_many(models, X, Y, epochs=2, **FITTING)
     for model, start, precision in zip(models, starts, given, strict=True):
         assert model.precision == precision
-        assert_close(host(model), by_hand(start, precision, 2, sums="float32"))
+        assert_close(host(model), by_hand(start, precision, 2))
 
 
 @pytest.mark.parametrize("precision", BITS)

@@ -66,16 +66,15 @@ static void multiply(const Operation &how, T alpha, const Operand<T> &a, const O
     finish(how, d);
 }
 
+// Sums of the rows of a factor that is not rounded: of the first as it is, of the second only transposed.
 template <class T>
-static void sum_operands(const Operation &how, const Operand<T> &a, const Operand<T> &b) {
+static void sum_operands(const Operation &how, const Matrix<T> &a, const Matrix<T> &b) {
+    if (!how.has(bias_gradient_a) && !how.has(bias_gradient_b)) return;
+    const Matrix<T> &summed = how.has(bias_gradient_a) ? a : b;
     T *vector = (T *)how.bias;
-    for (int64_t i = 0; how.has(bias_gradient_a) && i < a.rows; i++) {
+    for (int64_t i = 0; i < summed.rows; i++) {
         vector[i] = 0;
-        for (int64_t k = 0; k < a.columns; k++) vector[i] += a.at(i, k);
-    }
-    for (int64_t j = 0; how.has(bias_gradient_b) && j < b.columns; j++) {
-        vector[j] = 0;
-        for (int64_t k = 0; k < b.rows; k++) vector[j] += b.at(k, j);
+        for (int64_t k = 0; k < summed.columns; k++) vector[i] += summed.at(i, k);
     }
 }
 
@@ -105,9 +104,10 @@ template <class T>
 static void run(const Product &p) {
     for (int i = 0; i < p.d.batch; i++) {
         const Operation how = of_product<T>(p.how, i);
-        const Operand<T> a(matrix<T>(p.a, p.a_values, i), p.how.is_a_transposed != 0, p.how.compute);
-        const Operand<T> b(matrix<T>(p.b, p.b_values, i), p.how.is_b_transposed != 0, p.how.compute);
-        sum_operands(how, a, b);
+        const Matrix<T> given_a = matrix<T>(p.a, p.a_values, i), given_b = matrix<T>(p.b, p.b_values, i);
+        const Operand<T> a(given_a, p.how.is_a_transposed != 0, p.how.compute);
+        const Operand<T> b(given_b, p.how.is_b_transposed != 0, p.how.compute);
+        sum_operands(how, given_a, given_b);
         multiply<T>(how, p.alpha, a, b, p.beta, matrix<T>(p.c, p.c_values, i),
                     matrix<T>(p.d, p.d_values, i));
     }
