@@ -58,3 +58,22 @@ def test_collections_go_on_after_an_import_that_fails(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         imported("broken")
     assert gc.isenabled()
+
+
+def test_names_may_be_other_ones_than_in_their_modules():
+    names = Names({"fractions": {"ratio": "Fraction"}})
+    assert list(names) == ["ratio"]
+    assert names["ratio"](1, 2) + names["ratio"](1, 2) == 1
+
+
+def test_a_package_says_what_it_does_not_have():
+    def missing(name):
+        raise AttributeError(f"no {name}, but a Fraction")
+
+    package = {"__name__": "numbers"}
+    names = Names({"fractions": ("Fraction",)})
+    assert names.into(package, missing)("Fraction") is package["Fraction"]
+    with pytest.raises(AttributeError, match="no Fractoin, but a Fraction"):
+        names.into(package, missing)("Fractoin")
+    with pytest.raises(AttributeError, match="module 'numbers' has no attribute 'Fractoin'"):
+        names.into(package)("Fractoin")

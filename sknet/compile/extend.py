@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
-from sknet.compile._alike import Numbered, differing, numbered, outputs_with
 from sknet.compile._evaluate import checked_inputs, flat_arguments, outputs_of
 from sknet.compile._key import key_of
 from sknet.compile._recalled import recalled
@@ -12,9 +11,15 @@ from sknet.compile._signature import OutputIndex, Signature
 from sknet.compile._symbolic import Input, Line, Position, SymbolicGraph
 
 if TYPE_CHECKING:
+    from sknet.compile._alike import Numbered, differing, numbered, outputs_with
     from sknet.compile.python import PythonSource
 else:
-    __getattr__ = _Names({"sknet.compile.python": ("PythonSource",)}).into(globals())
+    __getattr__ = _Names(
+        {
+            "sknet.compile._alike": ("Numbered", "differing", "numbered", "outputs_with"),
+            "sknet.compile.python": ("PythonSource",),
+        }
+    ).into(globals())
 
 __all__ = [
     "PARTS",

@@ -3,17 +3,24 @@
 `sknet.engine` is written with these names. They change with it, and more often than `sknet.nn`.
 """
 
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
 from sknet.nn._changes import latest, note_structure
 from sknet.nn._from_data import SeesData, rows_of, rows_to_see, see_data, takes_data, waits_for_data
 from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._module import copy_with
 from sknet.nn._parameter import convert
 from sknet.nn._shape_pass import shadows, shape_pass
-from sknet.nn._taps import Call, Calls, run_to
 from sknet.nn.layers._embedding import draw_embedding
 from sknet.nn.layers._ensemble import draw_ones, draw_signs, draw_standard
 from sknet.nn.layers._numeric_embedding import draw_frequencies
 from sknet.nn.layers._recurrent_cells import draw_gates
+
+if TYPE_CHECKING:
+    from sknet.nn._taps import Call, Calls, run_to
+else:
+    __getattr__ = _Names({"sknet.nn._taps": ("Call", "Calls", "run_to")}).into(globals())
 
 __all__ = [
     "PARTS",
