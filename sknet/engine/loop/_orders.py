@@ -24,6 +24,8 @@ class Orders:
         The number of rows.
     shuffle : bool
         Whether rows are shuffled.
+    n_epochs : int
+        How many epochs are planned: nothing is drawn ahead in the last one.
 
     Attributes
     ----------
@@ -31,13 +33,14 @@ class Orders:
         The order of this epoch; None for that of the data.
     """
 
-    def __init__(self, model: "Model", n_samples: int, shuffle: bool) -> None:
-        self._model = model
+    def __init__(self, model: "Model", n_samples: int, shuffle: bool, n_epochs: int) -> None:
+        self._model, self._left = model, n_epochs
         self.now: Any = np.arange(n_samples) if shuffle else None
         self._ahead: _Ahead | None = None
 
     def begin(self) -> None:
         """Begin an epoch."""
+        self._left -= 1
         if self.now is not None:
             ahead, self._ahead = self._ahead, None
             source = self._model.random_state
@@ -48,8 +51,8 @@ class Orders:
                 self.now = _shuffled(self.now, source)
 
     def look_ahead(self) -> Any:
-        """Return the next order, taken if nothing else is drawn before; None for that of the data."""
-        if self.now is None:
+        """Return the next order, taken if nothing else is drawn before; None if it is not drawn."""
+        if self.now is None or self._left < 1:
             return None
         if self._ahead is None:
             source = self._model.random_state

@@ -88,7 +88,7 @@ class RowEpochs(Epochs):
     def __init__(self, fit: Fit, batches: Batches, settings: Settings) -> None:
         super().__init__(fit, Sums(batches.n_samples, self._targets))
         self._batches, self._settings = batches, settings
-        self._orders = Orders(fit.model, batches.n_samples, settings.shuffle)
+        self._orders = Orders(fit.model, batches.n_samples, settings.shuffle, settings.max_iter)
         # What decides which steps there are, besides model and rows.
         self._how: Hashable = (settings.check_finite, native_setting(), fit.model.compile)
 

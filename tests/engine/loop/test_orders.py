@@ -33,7 +33,7 @@ def source_of(seed, normal=False):
 
 def drawn(source, between, looks_ahead, n_epochs=8):
     """Return the orders of some epochs, and what is drawn after them."""
-    orders, found = Orders(SimpleNamespace(random_state=source), 20, True), []
+    orders, found = Orders(SimpleNamespace(random_state=source), 20, True, n_epochs), []
     for i in range(n_epochs):
         orders.begin()
         found.append(orders.now)
@@ -66,7 +66,7 @@ def test_generators_of_any_kind(kind):
 
 def test_a_source_that_is_replaced():
     model = SimpleNamespace(random_state=source_of(0))
-    orders = Orders(model, 20, True)
+    orders = Orders(model, 20, True, 3)
     orders.begin()
     orders.look_ahead()
     model.random_state = source_of(1)
@@ -77,10 +77,20 @@ def test_a_source_that_is_replaced():
 
 
 def test_the_order_of_the_data():
-    orders = Orders(SimpleNamespace(random_state=source_of(0)), 20, False)
+    orders = Orders(SimpleNamespace(random_state=source_of(0)), 20, False, 3)
     orders.begin()
-    orders.look_ahead()
+    assert orders.look_ahead() is None
     assert orders.now is None
+
+
+def test_nothing_is_drawn_ahead_in_the_last_epoch():
+    orders = Orders(SimpleNamespace(random_state=source_of(0)), 20, True, 2)
+    orders.begin()
+    following = orders.look_ahead()
+    assert following is not None
+    orders.begin()
+    np.testing.assert_array_equal(orders.now, following)
+    assert orders.look_ahead() is None
 
 
 class Draws(Callback):
