@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
@@ -159,7 +157,7 @@ class Trainer:
                 "It is going to be clipped.",
                 UserWarning,
             )
-        return int(np.clip(batch_size, 1, n_samples))
+        return int(min(batch_size, n_samples))
 
 
 def _split(fit: "Fit") -> tuple[Any, Any]:

@@ -135,7 +135,7 @@ class Accuracy(Score):
         self._finite = True
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
-        if weight is None and self._ignore_index is None and self._is_counted(output, target):
+        if not isinstance(output, np.ndarray) and self._is_counted(output, target, weight):
             return
         output, target, weight = _as_rows(to_host(output), to_host(target), weight)
         self._finite = self._finite and math.isfinite(output.sum())
@@ -147,9 +147,10 @@ class Accuracy(Score):
         self._right += float(np.count_nonzero(right) if weight is None else weight[right].sum())
         self._all += float(len(right) if weight is None else weight.sum())
 
-    def _is_counted(self, output: Any, target: Any) -> bool:
-        """Add rows that can be counted on a device, if these can."""
-        found = counted(output, target, self._threshold)
+    def _is_counted(self, output: Any, target: Any, weight: Any) -> bool:
+        """Add rows if they can be counted where they are, on a device."""
+        is_plain = weight is None and self._ignore_index is None
+        found = counted(output, target, self._threshold) if is_plain else None
         if found is None or found.outside:  # the host says which is wrong
             return False
         self._finite = self._finite and not found.infinite
