@@ -198,15 +198,18 @@ def test_operations(tmp_path):
 def test_tests_are_shared_among_processes_on_many_cores(tmp_path, monkeypatch):
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs one\n")
-    said = []
-    output = _operations._output
-    monkeypatch.setattr(
-        _operations, "_output", lambda command, *args: said.append(command) or output(command, *args)
-    )
+    started = []
+
+    class Seen(subprocess.Popen):
+        def __init__(self, command, **options):
+            started.append(" ".join(command))
+            super().__init__(command, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", Seen)
     monkeypatch.setattr(os, "cpu_count", lambda: 5)
     found = _operations.operations(Fake(), tmp_path, ".")
     assert found.figures["test_some.py"] == {"passed": 1, "failed": 1, "skipped": 1}
-    assert "-n 2 --dist load" in " ".join(said[0])
+    assert "-n 2 --dist load" in started[0]
 
 
 def test_without_a_checkout_operations_are_skipped(tmp_path):

@@ -172,9 +172,7 @@ class Functions:
             raise CaptureError(f"the class {cls.__name__} is needed for a prediction, and sknet alone has it")
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
         assert isinstance(tree, ast.ClassDef)
-        said = ast.get_docstring(tree)
-        if said is not None:  # what follows the first line is for readers of sknet, with examples
-            tree.body[0] = ast.Expr(ast.Constant(said.partition("\n")[0]))
+        _shorten(tree)
         self.imports.add("from typing import NamedTuple")
         self._names[id(cls)] = (cls.__name__, cls)
         scope = vars(sys.modules[module])
@@ -189,6 +187,7 @@ class Functions:
             return known[0]
         if isinstance(tree, ast.Lambda):
             raise CaptureError(f"a lambda of {function.__module__} is needed for a prediction: name it")
+        _shorten(tree)
         name = tree.name = self._new(name)
         self._names[id(function)] = (name, function)
         rewritten = _Rewriter(self, scope, bound_names(tree), {}).visit(without_native_code(tree))
@@ -284,6 +283,13 @@ WRITERS: list[tuple[Any, Callable[[Functions, Any], str]]] = [
     (ModuleType, Functions._module),
     ((FunctionType, BuiltinFunctionType, np.ufunc), Functions._function),
 ]
+
+
+def _shorten(tree: ast.FunctionDef | ast.ClassDef) -> None:
+    """Leave the first line of a docstring: what follows is for readers of sknet, with examples."""
+    said = ast.get_docstring(tree)
+    if said is not None:
+        tree.body[0] = ast.Expr(ast.Constant(said.partition("\n")[0]))
 
 
 def _unknown(value: Any) -> CaptureError:
