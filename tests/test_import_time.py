@@ -25,6 +25,7 @@ HEAVY = (
     "sknet.autograd",
     "sknet.compile.executors.native._run",
     "sknet.compile.python",
+    "sknet.engine.loop._device_scores",
     "sknet.engine.loop._device_steps",
     "sknet.engine.loop._full_batch",
     "sknet.engine.loop._native_steps",

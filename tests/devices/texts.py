@@ -21,8 +21,8 @@ from sknet.compile._recalled import forget_programs
 from sknet.compile.executors.device._c_scalar import TYPES
 from sknet.device import Device, backend, to_device
 from sknet.engine import Batches
-from sknet.engine.loop._device_counts import OF_CLASSES, OF_LABELS, kernel_of
 from sknet.engine.loop._device_ring import Left, Ring, Taken
+from sknet.engine.loop._device_scores import OF_CLASSES, OF_LABELS, kernel_of
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._member_steps import MemberSteps
 from sknet.engine.loop._stack import Stack, StackPlan

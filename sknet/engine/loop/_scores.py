@@ -10,7 +10,6 @@ import numpy as np
 from sknet._indexing import are_indices
 from sknet.core import Tensor
 from sknet.device import to_host
-from sknet.engine.loop._device_counts import counted
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
@@ -149,6 +148,8 @@ class Accuracy(Score):
 
     def _is_counted(self, output: Any, target: Any, weight: Any) -> bool:
         """Add rows if they can be counted where they are, on a device."""
+        from sknet.engine.loop._device_scores import counted  # the host does without it
+
         is_plain = weight is None and self._ignore_index is None
         found = counted(output, target, self._threshold) if is_plain else None
         if found is None or found.outside:  # the host says which is wrong
