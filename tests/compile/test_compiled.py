@@ -302,9 +302,9 @@ def test_names_of_loops_hide_no_functions(reduction):
     shapes = (100, 8), (8, 200), (100, 200), (4, 3, 5, 6)
     a, b, x, images = (rng.normal(size=shape).astype("float32") for shape in shapes)
     compiled = compile(function, (a, b, x, images))
-    bind = ast.parse(compiled.source).body[0]
-    stored = {n.id for n in ast.walk(bind) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    assert not stored & {argument.arg for argument in bind.args.args}
+    nodes = list(ast.walk(ast.parse(compiled.source).body[-1]))
+    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    assert not stored & {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     for _ in range(2):
         added, reduced = compiled(a, b, x, images)
         np.testing.assert_allclose(added, a @ b + x / 2, rtol=1e-4, atol=1e-5)

@@ -2,7 +2,6 @@
 
 import linecache
 import math
-import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -18,9 +17,8 @@ from sknet.compile._plan import Plan
 from sknet.device import result_dtype
 from sknet.ops import SparseSlot
 
-__all__ = ["NO_SLOTS", "Writer", "executed", "forward_scratch", "registry"]
+__all__ = ["NO_SLOTS", "Writer", "executable", "forward_scratch", "registry", "step_of"]
 
-NAME = re.compile(r"\w+")
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 NO_SLOTS: Mapping[SparseSlot, SparseSlot] = MappingProxyType({})
 
@@ -245,46 +243,29 @@ class Writer:
 
     # -- source -------------------------------------------------------------------------------
 
-    def source(self, head: str = "", others: Iterable[str] = ()) -> str:
-        """Return the source: ``bind(...)`` makes the views once and returns ``step()``.
+    def source(self, head: str = "") -> str:
+        """Return the source: it makes the views, once per arena, and defines ``step()``.
 
         Parameters
         ----------
         head : str
             Text to put first.
-        others : iterable of str
-            Names of further arguments, besides arrays and functions.
         """
         plan = self.plan
         slots = ", ".join(f"{self.names[x]}: {x!r}" for x in plan.graph.inputs)
         arena = f"{plan.arena_size} bytes, of which {plan.peak_live} are needed at one time"
-        arguments = ", ".join([*self._arguments(), *others])
-        setup = "".join(f"    {line}\n" for line in self.setup)
-        lines = "".join(f"        {line}\n" for line in self.lines) or "        pass\n"
-        return (
-            f"{head}# slots: {slots}\n# arena: {arena}\n"
-            f"def bind({arguments}):\n{setup}\n    def step():\n{lines}\n    return step\n"
-        )
+        setup = "".join(f"{line}\n" for line in self.setup)
+        lines = "".join(f"    {line}\n" for line in self.lines or ["pass"])
+        return f"{head}# slots: {slots}\n# arena: {arena}\n{setup}\ndef step():\n{lines}"
 
-    def recording(self, others: Iterable[str] = ()) -> str:
-        """Return the source of ``bind(..., record)``, which calls ``record(function)`` for each function."""
+    def recording(self) -> str:
+        """Return source that goes through the step once, calling ``record(function)`` for each function."""
         functions = [name for name, value in self._functions().items() if callable(value)]
-        arguments = ", ".join([*self._arguments(), *self.called, *others, "record"])
         lines = [*self.setup, *[f"{name} = record({name})" for name in functions], *self.calls]
-        return f"def bind({arguments}):\n" + "".join(f"    {line}\n" for line in lines or ["pass"])
+        return "".join(f"{line}\n" for line in lines)
 
     def _functions(self) -> dict[str, Any]:
         return {**self.called, **self.bound}
-
-    def _arguments(self) -> list[str]:
-        used = set(NAME.findall("\n".join(self.setup + self.lines)))
-        arrays = [name for name in self.names.values() if name in used]
-        scratch = [
-            f"{self.names[e.output]}_s{i}"
-            for e, buffers in self.plan.scratch.items()
-            for i in range(len(buffers))
-        ]
-        return [*self.bound, *arrays, *scratch, *self._sparse.values()]
 
     def values(
         self,
@@ -310,24 +291,28 @@ class Writer:
         return found
 
 
-def executed(source: str, owner: Any) -> Callable[..., Callable[[], None]]:
-    """Return the source's ``bind``, which takes its arguments by name.
+def executable(source: str, owner: Any) -> Callable[[dict[str, Any]], None]:
+    """Return what runs a source, given the objects that its names stand for.
 
     Parameters
     ----------
     source : str
-        From `Writer.source`.
+        From `Writer.source` or `Writer.recording`.
     owner : object
         While it is alive, tracebacks and debuggers show the lines.
     """
-    namespace: dict[str, Any] = {}
     file = f"<sknet step {id(owner):x}>"
-    exec(compile(source, file, "exec"), namespace)
+    code = compile(source, file, "exec")
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     weakref.finalize(owner, linecache.cache.pop, file, None)
-    bind = namespace["bind"]
-    wanted = bind.__code__.co_varnames[: bind.__code__.co_argcount]
-    return lambda values: bind(*[values[name] for name in wanted])
+    return partial(exec, code)
+
+
+def step_of(execute: Callable[[dict[str, Any]], None], values: dict[str, Any]) -> Callable[[], None]:
+    """Return the ``step`` that a source defines, on these values."""
+    execute(values)
+    step: Callable[[], None] = values.pop("step")  # its globals would refer to it
+    return step
 
 
 Emitter = Callable[[Writer, Equation], None]

@@ -16,7 +16,7 @@ from sknet.compile._constant import is_repeated
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._group import Finish
 from sknet.compile._plan import Plan
-from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
+from sknet.compile.executors._writer import NO_SLOTS, Writer, executable, step_of
 from sknet.compile.executors.device._calls import call, scratch_of
 from sknet.compile.executors.device._finishes import finishes
 from sknet.compile.executors.device._maps import Kernel, is_map, written
@@ -89,7 +89,7 @@ class CupyProgram:
         how = "" if precision == "float32" else f", products in {precision}"
         head = f"# device: {device}{how}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
         self.source = self._writer.source(head)
-        self._bind = executed(self.source, self)
+        self._execute = executable(self.source, self)
 
     @classmethod
     def of(
@@ -230,7 +230,7 @@ class CupyProgram:
             Where to find the outputs.
         """
         arrays = self.plan.arrays(memory, slots, self._constants)
-        step = self._bind(self._writer.values(memory, arrays, self._needs, sparse))
+        step = step_of(self._execute, self._writer.values(memory, arrays, self._needs, sparse))
         return partial(_in_precision, self._precision, step) if self._calls else step, arrays
 
 

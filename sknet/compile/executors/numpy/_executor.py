@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._plan import Plan
-from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
+from sknet.compile.executors._writer import NO_SLOTS, Writer, executable, step_of
 from sknet.compile.executors.numpy import _emit_erfc as _emit_erfc  # registers its emitters
 from sknet.compile.executors.numpy import _emit_index as _emit_index
 from sknet.compile.executors.numpy import _emit_products as _emit_products
@@ -44,13 +44,10 @@ class NumpyProgram:
     >>> print(compile(lambda x, y: 2 * x + y, (np.ones(3), np.ones(3)), exact=True).source)
     # slots: v0: float64[3], v1: float64[3]
     # arena: 64 bytes, of which 64 are needed at one time
-    def bind(c0, multiply, add, v0, v1, v2, v3):
     <BLANKLINE>
-        def step():
-            multiply(c0, v0, v2)                              # float64[3]
-            add(v2, v1, v3)                                   # float64[3]
-    <BLANKLINE>
-        return step
+    def step():
+        multiply(c0, v0, v2)                              # float64[3]
+        add(v2, v1, v3)                                   # float64[3]
     <BLANKLINE>
     """
 
@@ -70,9 +67,9 @@ class NumpyProgram:
             copyto = writer.function(np.copyto, "copyto")
             writer.line(f"{copyto}({writer.name(donor)}, {writer.name(output)})")
         self._writer = writer
-        self.source = writer.source(others=[blocks.name for blocks in self._blocks])
-        self._bind = executed(self.source, self)
-        self._recording: Callable[..., Any] | None = None
+        self.source = writer.source()
+        self._execute = executable(self.source, self)
+        self._recording: Callable[[dict[str, Any]], None] | None = None
 
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool) -> Self:
@@ -144,7 +141,7 @@ class NumpyProgram:
             Where to find the outputs.
         """
         arrays = self.plan.arrays(memory, slots)
-        return self._bind(self._values(memory, arrays, sparse)), arrays
+        return step_of(self._execute, self._values(memory, arrays, sparse)), arrays
 
     def record(
         self,
@@ -167,9 +164,7 @@ class NumpyProgram:
             Given each function of the step; what it returns is called in the function's place.
         """
         if self._recording is None:
-            self._recording = executed(
-                self._writer.recording([blocks.name for blocks in self._blocks]), self._writer
-            )
+            self._recording = executable(self._writer.recording(), self._writer)
         values = self._values(memory, self.plan.arrays(memory, slots), sparse)
         self._recording({**self._writer.called, **values, "record": record})
 
