@@ -207,9 +207,11 @@ def is_plain(value: Any) -> bool:
 def _check(caller: str, name: str, constraints: Any, value: Any) -> None:
     if isinstance(constraints, str):  # "no_validation"
         return
-    found = [_constraint(each) for each in constraints]
-    if any(each.is_satisfied_by(value) for each in found):
-        return
+    found = []
+    for each in constraints:  # made one by one, since mostly the first is satisfied
+        found.append(_constraint(each))
+        if found[-1].is_satisfied_by(value):
+            return
     *others, last = [str(each) for each in found if not getattr(each, "hidden", False)]
     must = f"{', '.join(others)} or {last}" if others else last
     invalid(f"The {name!r} parameter of {caller} must be {must}. Got {value!r} instead.")

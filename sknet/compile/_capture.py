@@ -362,6 +362,8 @@ def _frozen(primitive: Primitive, value: Any) -> Any:
     kind = type(value)
     if kind in UNCHANGEABLE:
         return value
+    if kind is tuple and UNCHANGEABLE.issuperset(map(type, value)):
+        return value
     if kind is tuple or kind is list:
         return kind([_frozen(primitive, part) for part in value])
     if kind is dict:

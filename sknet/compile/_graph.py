@@ -74,7 +74,7 @@ class Equation:
     float32[2,3]
     """
 
-    __slots__ = ("operands", "output", "params", "primitive", "variables", "verified")
+    __slots__ = ("_form", "operands", "output", "params", "primitive", "variables", "verified")
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class Equation:
         self.primitive = primitive
         self.operands = operands
         self.params = params
+        self._form: Hashable | None = None
         # An output made by the rule is correct, and equations are immutable.
         self.verified = output is None
         self.variables = [x for x in operands if type(x) is Variable]
@@ -93,6 +94,24 @@ class Equation:
 
     def __reduce__(self) -> Any:
         return Equation, (self.primitive, self.operands, self.params, self.output)
+
+    def reading(self, operands: tuple[Operand, ...]) -> "Equation":
+        """Return this equation with other operands."""
+        other = Equation(self.primitive, operands, self.params, self.output)
+        other._form = self._form
+        return other
+
+    @property
+    def form(self) -> Hashable:
+        """The primitive and its parameters as a key."""
+        if self._form is None:
+            params = [(name, key_of(value)) for name, value in self.params.items()]
+            self._form = self.primitive, tuple(params)
+        return self._form
+
+    def operands_key(self, numbers: Mapping[Variable, int]) -> Hashable:
+        """Return the operands as a key, in which variables have these numbers, or are themselves."""
+        return tuple([numbers.get(x, x) if type(x) is Variable else key_of(x) for x in self.operands])
 
     def check(self) -> None:
         """Raise GraphError unless the output is what the primitive's shape rule says.
@@ -102,8 +121,6 @@ class Equation:
         GraphError
             If the primitive does not take the operands, or its output has another shape or dtype.
         """
-        if self.verified:
-            return
         try:
             shape, dtype = self.primitive.shape(*self.operands, **self.params)
         except (ShapeError, DtypeError) as error:
@@ -280,7 +297,8 @@ class Graph:
                 raise GraphError(
                     f"{_place(number, equation)} uses a variable before it is assigned, in\n{self}"
                 )
-            equation.check()
+            if not equation.verified:
+                equation.check()
             if equation.output in assigned:
                 raise _twice(_place(number, equation))
             assigned.add(equation.output)
@@ -313,12 +331,8 @@ class Graph:
         constants = tuple([key_of(value) for value in self.constants.values()])
         lines = []
         for equation in self.equations:
-            operands = [numbers[x] if type(x) is Variable else key_of(x) for x in equation.operands]
-            params = [
-                (name, (slots[x], *x.key) if isinstance(x, SparseSlot) else key_of(x))
-                for name, x in equation.params.items()
-            ]
-            lines.append((equation.primitive, tuple(operands), tuple(params)))
+            form = _form_in(slots, equation) if slots else equation.form
+            lines.append((form, equation.operands_key(numbers)))
             numbers[equation.output] = len(numbers)
         outputs = tuple([numbers[x] for x in self.outputs])
         return len(self.inputs), tuple(heads), constants, tuple(lines), outputs
@@ -361,6 +375,17 @@ class Graph:
         first = len(self.inputs)
         names.update({e.output: f"v{first + i}" for i, e in enumerate(self.equations)})
         return names
+
+
+def _form_in(slots: Mapping[SparseSlot, int], equation: Equation) -> Hashable:
+    """Return primitive and parameters as a key, in which slots for sparse matrices have these numbers."""
+    if not any(isinstance(x, SparseSlot) for x in equation.params.values()):
+        return equation.form
+    params = [
+        (name, (slots[x], *x.key) if isinstance(x, SparseSlot) else key_of(x))
+        for name, x in equation.params.items()
+    ]
+    return equation.primitive, tuple(params)
 
 
 def _place(number: int, equation: Equation) -> str:

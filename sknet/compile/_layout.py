@@ -45,10 +45,12 @@ class Buffer:
     kind : {"arena", "pinned", "slot", "constant"}
         Which memory it is in: shared over time, reserved for this buffer, an input's or a constant's.
     alignment : int
-        Its size is rounded up to a multiple of this, so that the next buffer is aligned.
+        Its size is rounded up to a multiple of this (on the host, a cache line).
 
     Attributes
     ----------
+    aligned : int
+        The rounded size, so that the next buffer is aligned.
     offset : int
         Where it starts, in the memory or in its parent.
     parent : Buffer or None
@@ -62,7 +64,7 @@ class Buffer:
     128
     """
 
-    __slots__ = ("_parent", "alignment", "is_assembled", "kind", "nbytes", "offset", "start", "stop")
+    __slots__ = ("_parent", "aligned", "is_assembled", "kind", "nbytes", "offset", "start", "stop")
 
     def __init__(
         self, nbytes: int, start: int, stop: int, kind: str = "arena", alignment: int = ALIGNMENT
@@ -71,7 +73,7 @@ class Buffer:
         self.start = start
         self.stop = stop
         self.kind = kind
-        self.alignment = alignment
+        self.aligned = -(-nbytes // alignment) * alignment
         self.offset = 0
         self._parent: Buffer | None = None
         self.is_assembled = False
@@ -92,11 +94,6 @@ class Buffer:
     def parent(self, parent: "Buffer") -> None:
         self._parent = parent
         parent.is_assembled = True
-
-    @property
-    def aligned(self) -> int:
-        """Size, rounded up to the device's alignment (on the host, a cache line)."""
-        return -(-self.nbytes // self.alignment) * self.alignment
 
     @property
     def position(self) -> int:

@@ -95,11 +95,11 @@ def recalled(
     if found is not None:
         matrices = [sparse[place] for place in found.places]
         return found.made.bound(args if found.takes is None else found.takes, slots, matrices)
-    made = prepared(function, args, donate, exact)
+    made, takes = prepared(function, args, donate, exact), None if sparse else Takes(args)
     if all(matrix in sparse for matrix in made.matrices):
         places = tuple([sparse.index(matrix) for matrix in made.matrices])
-        _keep(key, stream, Known(made._replace(matrices=()), places, None if sparse else Takes(args)))
-    return made.bound(args, slots, made.matrices)
+        _keep(key, stream, Known(made._replace(matrices=()), places, takes))
+    return made.bound(args if takes is None else takes, slots, made.matrices)
 
 
 def _find(key: Hashable, stream: Hashable) -> Known | None:

@@ -67,7 +67,9 @@ class TracedArray(MetaArray):
 def traced_among(arrays: list[Any]) -> TracedArray | None:
     """Return the innermost traced array of a list of operands; the first, where several are."""
     found = [x for x in arrays if isinstance(x, TracedArray)]
-    return max(found, key=_level) if found else None
+    if len(found) < 2:
+        return found[0] if found else None
+    return max(found, key=_level)
 
 
 def _level(array: TracedArray) -> int:

@@ -43,6 +43,8 @@ def number(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Replace a constant array of one repeated number by the number, if shape and dtype stay the same."""
     if equation.primitive.expression is None or len(equation.operands) < 2:
         return None
+    if rewriter.constants.keys().isdisjoint(equation.variables):
+        return None
     condition = equation.primitive.condition
     operands = list(equation.operands)
     for i, x in enumerate(equation.operands):

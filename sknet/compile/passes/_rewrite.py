@@ -32,6 +32,7 @@ class Rules:
 
     def __init__(self, *others: "Rules") -> None:
         self._table: dict[str, list[Rule]] = {}
+        self._merged: dict[str, list[Rule]] = {}
         for other in others:
             for name, rules in other._table.items():
                 self._table.setdefault(name, []).extend(rules)
@@ -42,13 +43,17 @@ class Rules:
         def register(rule: Rule) -> Rule:
             for name in names:
                 self._table.setdefault(name, []).append(rule)
+            self._merged.clear()
             return rule
 
         return register
 
     def of(self, name: str) -> Iterable[Rule]:
-        """Return the rules for one primitive."""
-        return self._table.get(name, ())
+        """Return the rules for one primitive: those for all primitives first."""
+        found = self._merged.get(name)
+        if found is None:
+            found = self._merged[name] = [*self._table.get("*", ()), *self._table.get(name, ())]
+        return found
 
     def apply_to(self, graph: Graph) -> bool:
         """Tell whether there is a rule for any equation of a graph."""
@@ -104,9 +109,10 @@ class Rewriter:
         renamed = self._renamed
         for equation in graph.equations:
             output = equation.output
-            operands = tuple([renamed.get(x, x) if type(x) is Variable else x for x in equation.operands])
-            if operands != equation.operands:
-                equation = Equation(equation.primitive, operands, equation.params, output)
+            if not renamed.keys().isdisjoint(equation.variables):
+                equation = equation.reading(
+                    tuple([renamed.get(x, x) if type(x) is Variable else x for x in equation.operands])
+                )
             found = self._add(equation)
             if self._keeps_bits and found is not output and not self._rounds_alike(found, output):
                 found = self._appended(equation)
@@ -146,10 +152,6 @@ class Rewriter:
         return x in self._read_as_laid_out
 
     def _add(self, equation: Equation) -> Variable:
-        for rule in self._rules.of("*"):
-            found = rule(self, equation)
-            if found is not None:
-                return found
         for rule in self._rules.of(equation.primitive.name):
             found = rule(self, equation)
             if found is not None:
@@ -194,7 +196,7 @@ class Rewriter:
 
     def _written(self, equation: Equation) -> Variable:
         """Append an equation unless an identical one exists; return its output."""
-        key = _key(equation)
+        key = equation.form, equation.operands_key({})
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._appended(equation)
@@ -244,11 +246,3 @@ def scalar_of(rewriter: Rewriter, x: Operand) -> bool | int | float | None:
     if value is None or value.size == 0 or (value.size > 1 and any(value.strides)):
         return None
     return value.flat[0].item()  # type: ignore[no-any-return]
-
-
-def _key(equation: Equation) -> Any:
-    operands = tuple([x if type(x) is Variable else key_of(x) for x in equation.operands])
-    if not equation.params:
-        return equation.primitive, operands
-    params = tuple([(name, key_of(value)) for name, value in equation.params.items()])
-    return equation.primitive, operands, params
