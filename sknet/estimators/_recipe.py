@@ -1,6 +1,6 @@
 """An estimator's parameters translated into the engine's terms."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from numbers import Integral
 from operator import attrgetter, is_
@@ -255,7 +255,8 @@ def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
     >>> layer_sizes(10), layer_sizes([10, 5])
     ((10,), (10, 5))
     """
-    sizes = list(hidden_layer_sizes) if isinstance(hidden_layer_sizes, Iterable) else [hidden_layer_sizes]
+    is_one = not hasattr(hidden_layer_sizes, "__iter__")  # `Iterable` would ask hundreds of classes
+    sizes = [hidden_layer_sizes] if is_one else list(hidden_layer_sizes)
     if not all(isinstance(size, Integral) and int(size) > 0 for size in sizes):
         raise ValueError(
             f"hidden_layer_sizes must be > 0, got {sizes}: expected positive integers, one a hidden layer."
