@@ -1,6 +1,5 @@
 """Validation of X, y and sample_weight."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from sklearn.utils.validation import (
 )
 
 from sknet import ops
+from sknet._finite import all_finite
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.estimators._namespace import as_host, is_on_device, note_namespace
 from sknet.estimators._not_numbers import naming_columns
@@ -22,7 +22,6 @@ from sknet.estimators._not_numbers import naming_columns
 __all__ = ["INTEGERS", "check_X", "check_X_y", "check_weights", "check_y"]
 
 INTEGERS = [np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_]
-SMALL = 1 << 16  # numbers of which a mask is faster than a sum, and small
 
 
 def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool = False) -> Any:  # noqa: N802  X, as in scikit-learn
@@ -79,8 +78,7 @@ def _needs_no_conversion(estimator: BaseEstimator, X: Any, dtypes: list[type]) -
         and X.dtype.type in dtypes
         and X.shape[0] > 0
         and _has_known_features(estimator, X)
-        # A sum is finite unless an element is not, or it overflows; the full check decides then.
-        and math.isfinite(np.add.reduce(X, axis=None))
+        and all_finite(X)
     )
 
 
@@ -103,17 +101,9 @@ def _are_plain(X: Any, y: Any, dtypes: list[type]) -> bool:
         and X.dtype.type in dtypes
         and X.dtype.kind == "f"
         and y.dtype.kind in "biuf"
-        and _is_finite(X)
-        and (y.dtype.kind != "f" or _is_finite(y))
+        and all_finite(X)
+        and (y.dtype.kind != "f" or all_finite(y))
     )
-
-
-def _is_finite(x: np.ndarray) -> bool:
-    """Tell whether all is finite; if a sum overflows that says nothing, and the full check decides."""
-    if x.size <= SMALL:
-        return bool(np.isfinite(x).all())
-    with np.errstate(all="ignore"):
-        return math.isfinite(np.add.reduce(x, axis=None))
 
 
 def check_X_y(  # noqa: N802

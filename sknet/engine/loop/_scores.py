@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._finite import all_finite
 from sknet._indexing import are_indices
 from sknet.core import Tensor
 from sknet.device import to_host
@@ -137,7 +138,7 @@ class Accuracy(Score):
         if not isinstance(output, np.ndarray) and self._is_counted(output, target, weight):
             return
         output, target, weight = _as_rows(to_host(output), to_host(target), weight)
-        self._finite = self._finite and math.isfinite(output.sum())
+        self._finite = self._finite and all_finite(output)
         if self._ignore_index is not None:
             counts = (target != self._ignore_index).reshape(len(target), -1).all(axis=1)
             output, target = output[counts], target[counts]
@@ -164,7 +165,7 @@ class Accuracy(Score):
             return None
         output, target, _ = _as_rows(to_host(output), to_host(target), None)
         right = self._is_right(output, target).reshape(n_epochs, -1)
-        if not np.isfinite(output.sum()):
+        if not all_finite(output):
             return None
         found: list[Score] = []
         for count in np.count_nonzero(right, axis=1).tolist():

@@ -1,10 +1,10 @@
 """The warning about predictions that have overflowed."""
 
-import math
 from typing import Any
 
 import numpy as np
 
+from sknet._finite import all_finite
 from sknet._warnings import warn_caller
 from sknet.device import active, device_of, namespace, to_host
 
@@ -52,7 +52,6 @@ def _values_of(X: Any) -> list[Any]:
 
 def _is_finite(array: Any) -> bool:
     if type(array) is np.ndarray:
-        # A finite sum proves that all elements are finite; otherwise, the sum may just have overflowed.
-        return math.isfinite(np.add.reduce(array, axis=None)) or bool(np.isfinite(array).all())
+        return all_finite(array)
     with active(device_of(array)):
         return bool(to_host(namespace(array).isfinite(array).all()))

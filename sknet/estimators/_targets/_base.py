@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._finite import all_finite
 from sknet.device import to_host
 from sknet.engine import Score
 from sknet.engine.extend import Head
@@ -161,7 +162,7 @@ class Agreement(Score):
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         output, target = to_host(output), to_host(target)
-        self._finite = self._finite and bool(np.isfinite(output.sum()))
+        self._finite = self._finite and all_finite(output)
         right = (self._decide(output) == target).reshape(len(target), -1).all(axis=1)
         weight = np.ones(len(right)) if weight is None else to_host(weight)
         self._right += float(weight[right].sum())

@@ -34,6 +34,19 @@ def test_accuracy(weight, dtype):
     assert summed(Accuracy(), logits[:, :1], labels[:, :1], weight) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("n_rows", [2, 1 << 15])
+def test_outputs_whose_sum_overflows(n_rows):
+    """They are finite, so rows are counted as they are on a device."""
+    logits = np.tile(np.float32([[3e38, 2e38], [1e38, 3e38]]), (n_rows // 2, 1))
+    classes, finite, infinite = np.zeros(n_rows, np.int64), Accuracy(), Accuracy()
+    finite.add(logits, classes, None)
+    assert finite.result() == Accuracy().of_epochs(1, logits, classes)[0].result() == 0.5
+    logits[-1, 1] = np.inf
+    infinite.add(logits, classes, None)
+    assert np.isnan(infinite.result())
+    assert Accuracy().of_epochs(1, logits, classes) is None
+
+
 @pytest.mark.parametrize("n_classes", [2, 64, 65])
 @pytest.mark.parametrize("dtype", ["int8", "int64"])
 def test_of_equal_outputs_the_first_is_predicted(n_classes, dtype):
