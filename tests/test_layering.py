@@ -15,6 +15,7 @@ LAYERS = [
         "_config",
         "_cores",
         "_locks",
+        "_finite",
         "_frames",
         "_indexing",
         "_installed",
