@@ -1,4 +1,4 @@
-"""GELU: exact, or by the formula with a hyperbolic tangent, a primitive as libraries of devices have it."""
+"""GELU: exact, or by the formula with a hyperbolic tangent, whose gradient is finite far from 0, too."""
 
 import math
 from typing import Any
@@ -108,11 +108,6 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
     ------
     ValueError
         If `approximate` is neither.
-
-    Notes
-    -----
-    On a GPU, the formula can be part of the matrix product before it, and its gradient of the product before
-    that; the exact function is computed by a kernel.
 
     Examples
     --------
