@@ -4,7 +4,8 @@ The grid has 20 candidates, each fitted for 20 epochs on 5 folds. scikit-learn's
 libraries: in this process, in two processes and in two threads. Then `sknet.model_selection.GridSearchCV`,
 which fits in threads that share programs, is compared with scikit-learn's networks in scikit-learn's search
 with two processes, for X in float64 and in float32. "Steps alone" is what the same epochs need on two cores
-without all else, from fits of 20 and of 120 epochs. At last, 100 networks 20-100-2 with batches of 32 are
+without all else, from fits of 20 and of 120 epochs; "products alone" is what NumPy needs there for the matrix
+products of these steps, and a search cannot take less. At last, 100 networks 20-100-2 with batches of 32 are
 trained one after the other, and by `sknet.engine.fit_many`. The sides alternate, with one BLAS thread each;
 the first round, which compiles and imports, is not counted.
 
@@ -22,6 +23,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,10 +46,13 @@ WAYS = {
     "`n_jobs=2`, threads": ("threading", 2),
 }
 EPOCHS, MORE_EPOCHS = 20, 120
+BATCH = 200  # rows, as by default
 PEERS = {"sknet, s": ".2f", "scikit-learn, s": ".2f", "times faster": ".1f"}
 TABLES = {
     "both": Table("scikit-learn's search", PEERS, drawn=list(PEERS)[:2], unit="seconds"),
-    "grouped": Table("each library's search, `n_jobs=2`", {**PEERS, "steps alone, s": ".2f"}),
+    "grouped": Table(
+        "each library's search, `n_jobs=2`", {**PEERS, "steps alone, s": ".2f", "products alone, s": ".2f"}
+    ),
     "seeds": Table(
         "networks 20-100-2", {"`fit_many`, s": ".2f", "one after the other, s": ".2f", "times faster": ".1f"}
     ),
@@ -114,6 +119,41 @@ def steps_alone(grid: Any, folds: int, dtype: str) -> float:
     return total * len(grid["alpha"]) * folds / 2
 
 
+def products_alone(grid: Any, folds: int, dtype: str) -> float:
+    """Return the seconds that two cores need for the matrix products of the search alone."""
+    n_rows = len(digits(dtype)[0]) * (folds - 1) // folds
+    total = 0.0
+    for sizes in grid["hidden_layer_sizes"]:
+        full, last = (products(sizes, rows, dtype) for rows in (BATCH, n_rows % BATCH))
+        epoch = [*full * (n_rows // BATCH), *last]
+        total += min(seconds(partial(multiply, epoch * EPOCHS)) for _ in range(4))
+    return total * len(grid["alpha"]) * folds / 2
+
+
+Product = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def products(sizes: tuple[int, ...], rows: int, dtype: str) -> list[Product]:
+    """Return the factors of the products of a step, and arrays for the results."""
+    rng = np.random.default_rng(0)
+    widths = (64, *sizes, 10)
+    weights = [rng.normal(size=pair).astype(dtype) for pair in pairwise(widths)]
+    values = [rng.normal(size=(rows, width)).astype(dtype) for width in widths]
+    found = []
+    for i, w in enumerate(weights):
+        x, y = values[i], values[i + 1]
+        found += [(x, w, np.empty_like(y)), (x.T, y, np.empty_like(w))]
+        if i:  # nothing needs the gradient of the inputs
+            found.append((y, w.T, np.empty_like(x)))
+    return found
+
+
+def multiply(given: list[Product]) -> None:
+    """Compute products."""
+    for x, y, out in given:
+        np.dot(x, y, out)
+
+
 def steady(sizes: Any, epochs: int) -> Any:
     """Return a network that is trained for all epochs."""
     return MLPClassifier(sizes, max_iter=epochs, tol=0.0, n_iter_no_change=np.inf, random_state=0)
@@ -134,7 +174,8 @@ def searches(grid: Any, folds: int, rounds: int) -> None:
             ),
             "scikit-learn": partial(search, GridSearchCV, ScikitLearnMLP, grid, folds, 2, dtype),
         }
-        add("grouped", dtype, medians(sides, rounds), steps_alone(grid, folds, dtype))
+        floors = [alone(grid, folds, dtype) for alone in (steps_alone, products_alone)]
+        add("grouped", dtype, medians(sides, rounds), *floors)
 
 
 # -- seeds ---------------------------------------------------------------------------------------
