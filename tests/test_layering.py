@@ -180,7 +180,7 @@ def test_exports_and_own_modules_may_be_imported(module, source):
 # The order inside packages: each module imports only earlier ones.
 ORDERS = {
     "sknet.compile": [
-        *("_key", "_constant", "_signature", "_evaluate", "_graph"),
+        *("_key", "_identifier", "_constant", "_signature", "_evaluate", "_graph"),
         *("_layout", "_internal", "_views", "_group"),
         *(
             "_plan",

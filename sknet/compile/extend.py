@@ -12,12 +12,12 @@ from sknet.compile._symbolic import Input, Line, Position, SymbolicGraph
 
 if TYPE_CHECKING:
     from sknet.compile._alike import Numbered, differing, numbered, outputs_with
-    from sknet.compile.python import PythonSource
+    from sknet.compile.python import PythonSource, names_in
 else:
     __getattr__ = _Names(
         {
             "sknet.compile._alike": ("Numbered", "differing", "numbered", "outputs_with"),
-            "sknet.compile.python": ("PythonSource",),
+            "sknet.compile.python": ("PythonSource", "names_in"),
         }
     ).into(globals())
 
@@ -42,6 +42,7 @@ __all__ = [
     "flat_arguments",
     "graph_of_any_rows",
     "key_of",
+    "names_in",
     "numbered",
     "outputs_of",
     "outputs_with",

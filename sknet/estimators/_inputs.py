@@ -17,7 +17,7 @@ from sknet.device import MetaArray
 from sknet.engine.extend import each_input
 from sknet.estimators._reading import read_inputs, required_names
 from sknet.exceptions import DeviceError, DtypeError
-from sknet.nn.extend import shadows, shape_pass
+from sknet.nn.extend import materialize_for, shadows, shape_pass
 
 __all__ = ["Inputs"]
 
@@ -183,12 +183,8 @@ def _choices(names: list[str], always: list[str]) -> Iterable[tuple[str, ...]]:
 
 
 def _output_shape(network: nn.Module, example: Any, dtype: Any) -> tuple[int, ...] | None:
-    if isinstance(example, dict):
-        nn.materialize(network, dtype=dtype, **example)
-        given: Any = shadows(example, dtype)
-    else:
-        nn.materialize(network, example, dtype=dtype)
-        given = (shadows(example, dtype),)
-    found = shape_pass(network.copy(), given)
+    inputs = example if isinstance(example, dict) else (example,)
+    materialize_for(network, inputs, dtype)
+    found = shape_pass(network.copy(), shadows(inputs, dtype))
     shape = getattr(found, "shape", None)
     return None if shape is None or not shape or shape[0] != ROWS else tuple(shape[1:])

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sknet.compile import Graph, capture
-from sknet.compile.extend import PythonSource
+from sknet.compile.extend import PythonSource, names_in
 from sknet.core import Tensor, no_grad
 from sknet.engine.extend import FEW_ROWS, MOST_ROWS, Head, Part, Pass, computed_dtype
 from sknet.estimators._decoding import DECODER
@@ -264,8 +264,8 @@ KINDS = {"classifier": _of_classifier, "regressor": _of_regressor, "transformer"
 class _File:
     """Collects the parts of a file."""
 
-    def __init__(self, frozen: Any, table: "Prepares | None") -> None:
-        self.frozen, self.source, self.is_prepared = frozen, PythonSource(), table is not None
+    def __init__(self, frozen: Any, table: "Prepares | None", source: PythonSource) -> None:
+        self.frozen, self.source, self.is_prepared = frozen, source, table is not None
         module, inputs = frozen._module, frozen._inputs
         self.values = {name: parameter.data for name, parameter in module.own_parameters()}
         self.values |= {name: np.asarray(buffer.data) for name, buffer in module.named_buffers()}
@@ -294,9 +294,8 @@ class _File:
         """Write the pass of a method; return the function's name, and shape and dtype of a row's output."""
         found = self.passes.get(method.by)
         if found is None:
-            name = {"X": "network", "codes": "decoder"}[method.source]
-            name = "hidden" if method.name == "transform" else name
-
+            inner = {"X": "network", "codes": "decoder"}[method.source]
+            name = "hidden" if method.name == "transform" else inner
             module = self.frozen._module
 
             def forward(*arrays: Tensor) -> Any:
@@ -504,8 +503,14 @@ def python_file(frozen: Any, layer: Any, coverage: float | None, table: "Prepare
     if isinstance(frozen._inputs, Encoded):
         title = repr(frozen) if table is None else table.title
         table = EncodedTable(frozen._inputs.encoder, title, table)
-    file = _File(frozen, table)
     chosen = methods_of(frozen, frozen._kind, layer, coverage)
+    others = names_in(_written(frozen, chosen, table, PythonSource(None)))
+    return _written(frozen, chosen, table, PythonSource(others))
+
+
+def _written(frozen: Any, chosen: list[Method], table: "Prepares | None", source: PythonSource) -> str:
+    """Return the text of a file with some methods."""
+    file = _File(frozen, table, source)
     if table is not None and table.inverse is not None:
         chosen = [method._replace(then="restored(found)") for method in chosen if method.name == "predict"]
     before = "" if table is None else f"{table.write(file.source)}\n\n\n"

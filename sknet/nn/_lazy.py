@@ -29,6 +29,7 @@ __all__ = [
     "LazyLinear",
     "is_lazy",
     "materialize",
+    "materialize_for",
 ]
 
 M = TypeVar("M", bound=Module)
@@ -298,12 +299,38 @@ def materialize(module: M, *inputs: Any, dtype: DTypeLike = "float32", **named: 
       (2): Linear(4, 1)
     )
     """
+    return materialize_for(module, named or inputs, dtype)
+
+
+def materialize_for(module: M, inputs: "tuple[Any, ...] | dict[str, Any]", dtype: DTypeLike = "float32") -> M:
+    """Do what `materialize` does for inputs that may have any names.
+
+    Parameters
+    ----------
+    module : Module
+        As for `materialize`.
+    inputs : tuple, or dict of str
+        Examples or shapes, by position or by name.
+    dtype : dtype, default="float32"
+        As for `materialize`.
+
+    Returns
+    -------
+    Module
+        The same module.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import materialize_for
+    >>> materialize_for(nn.LazyLinear(4), ((32, 7),))
+    Linear(7, 4)
+    """
     if not is_lazy(module):
         return module
     twin = module.copy()  # it runs, so that an error leaves the module as it was
     pairs = list(zip(module.modules(), twin.modules(), strict=True))
-    found = shadows(named if named else inputs, dtype)
-    shape_pass(twin, found)
+    shape_pass(twin, shadows(inputs, dtype))
     for each, made in pairs:
         if isinstance(each, Lazy) and not isinstance(made, Lazy):
             each._become(made)

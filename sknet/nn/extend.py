@@ -9,6 +9,7 @@ from sknet._late import Names as _Names
 from sknet.nn._changes import latest, note_structure
 from sknet.nn._from_data import SeesData, rows_of, rows_to_see, see_data, takes_data, waits_for_data
 from sknet.nn._initializer import draw_bias, draw_weight
+from sknet.nn._lazy import materialize_for
 from sknet.nn._module import copy_with
 from sknet.nn._parameter import convert
 from sknet.nn._shape_pass import shadows, shape_pass
@@ -32,6 +33,7 @@ __all__ = [
     "draw_bias",
     "draw_weight",
     "latest",
+    "materialize_for",
     "note_structure",
     "rows_of",
     "rows_to_see",

@@ -11,6 +11,7 @@ import pytest
 
 import sknet
 from sknet import NetClassifier, NetRegressor, NetTransformer, losses, nn, ops
+from sknet.compile.extend import names_in
 from sknet.exceptions import CaptureError
 from sknet.losses import LOSSES
 from tests.estimators.data import TABLES, estimator_for, quiet
@@ -223,6 +224,45 @@ def test_a_layer_and_a_coverage_may_be_chosen(tmp_path):
     with pytest.raises(ValueError, match="no layer"):
         frozen.to_python(tmp_path / "c.py", layer="nowhere")
     assert not (tmp_path / "c.py").exists()
+
+
+class Named(nn.Module):
+    """Has a parameter of every name."""
+
+    names = ("weight",)
+
+    def __init__(self, n_outputs):
+        for name in self.names:
+            setattr(self, name, nn.Parameter(RNG.normal(size=(3, n_outputs))))
+
+    def outputs(self, inputs):
+        x = sum(inputs)
+        return ops.log_softmax(ops.max(x, axis=1, keepdims=True) * sum(x @ w for w in self.parameters()))
+
+
+def reading(names):
+    """Return a network with inputs of these names."""
+    namespace, inputs = {}, ", ".join(names)
+    exec(f"def forward(self, {inputs}): return self.outputs([{inputs}])", namespace)
+    return type("Reading", (Named,), {"forward": namespace["forward"]})
+
+
+def test_users_may_give_any_names(tmp_path):
+    """Those of parameters and inputs hide nothing that the file, or Python, calls so."""
+    numbers = RNG.normal(size=(50, 3))
+    known = "X"
+    for kind in ("plain", "parameters", "inputs"):
+        network = reading(["X"] if kind != "inputs" else sorted(known))
+        if kind == "parameters":
+            network.names = [*sorted(known), "lambda", "2nd", "size of steps"]
+        X = dict.fromkeys(known, numbers / len(known)) if kind == "inputs" else numbers
+        clf, _ = net(NetClassifier, network, X, CLASSES)
+        module = imported(clf.freeze(), tmp_path / "a.py")
+        np.testing.assert_allclose(module.predict_proba(X), clf.predict_proba(X), rtol=1e-6)
+        np.testing.assert_array_equal(module.predict(X), clf.predict(X))
+        if kind == "plain":
+            known = names_in((tmp_path / "a.py").read_text()) | {"len", "min", "v2", "k0"}
+            known -= {*dir(nn.Module), "self", "weight"}
 
 
 def test_signatures_are_those_of_the_predictor(tmp_path):

@@ -3,7 +3,7 @@
 import linecache
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sknet.compile._graph import Equation, Operand, Variable
+from sknet.compile._identifier import identifier, unused
 from sknet.compile._key import same_value
 from sknet.compile._layout import Place
 from sknet.compile._plan import Plan
@@ -21,6 +22,7 @@ __all__ = ["NO_SLOTS", "Writer", "executable", "forward_scratch", "registry", "s
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 NO_SLOTS: Mapping[SparseSlot, SparseSlot] = MappingProxyType({})
+OWN_NAMES = ("KERNELS", "b_x", "b_y", "float", "record", "step")  # which sources have without asking for them
 
 
 def registry(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
@@ -79,8 +81,10 @@ class Writer:
         self.setup: list[str] = []
         self.lines: list[str] = []
         self.calls: list[str] = []
-        self.called: dict[str, Any] = {"array_copyto": np.copyto}
+        self.called: dict[str, Any] = {"_array_copyto": np.copyto}
         self.is_dividing = False
+        self._taken = {*OWN_NAMES, *self.names.values(), *self._scratch_names()}
+        self._by_label: dict[str, tuple[str, Any]] = {}
         self._in_block: dict[Variable, str] = {}
         self._block_constants: dict[str, tuple[float, Variable]] = {}
         self._constants: dict[Any, str] = {}
@@ -98,6 +102,17 @@ class Writer:
     def scratch(self, equation: Equation, i: int = 0) -> str:
         """Return the name of a scratch array of an equation."""
         return f"{self.names[equation.output]}_s{i}"
+
+    def _scratch_names(self) -> Iterator[str]:
+        for equation, buffers in self.plan.scratch.items():
+            for i in range(len(buffers)):
+                yield self.scratch(equation, i)
+
+    def new_name(self, name: str) -> str:
+        """Return a name that nothing else in the source has: this one, unless it is taken."""
+        found = unused(name, self._taken)
+        self._taken.add(found)
+        return found
 
     def operands(self, equation: Equation) -> list[str]:
         """Return the names of all operands; numbers become arrays of the computing dtype."""
@@ -121,7 +136,7 @@ class Writer:
         key = (array.dtype.str, array.shape, array.tobytes())
         name = self._constants.get(key)
         if name is None:
-            name = self._constants[key] = f"c{len(self._constants)}"
+            name = self._constants[key] = self.new_name(f"c{len(self._constants)}")
             array.flags.writeable = False
             self.bound[name] = array
         return name
@@ -131,7 +146,7 @@ class Writer:
         key = ("zeros", shape, dtype)
         name = self._constants.get(key)
         if name is None:
-            name = self._constants[key] = f"c{len(self._constants)}"
+            name = self._constants[key] = self.new_name(f"c{len(self._constants)}")
             self.bound[name] = np.zeros(shape, dtype)
             self.bound[name].flags.writeable = False
         return name
@@ -147,7 +162,7 @@ class Writer:
         for name, (known, other) in self._block_constants.items():
             if other.dtype == like.dtype and same_value(known, value):
                 return name
-        name = f"z{len(self._block_constants)}"
+        name = self.new_name(f"z{len(self._block_constants)}")
         self._block_constants[name] = (value, like)
         return name
 
@@ -165,22 +180,28 @@ class Writer:
 
     # -- functions ----------------------------------------------------------------------------
 
-    def function(self, function: Any, name: str) -> str:
-        """Return the name of a function that the lines may call."""
-        known = self.bound.setdefault(name, function)
-        return name if known is function else self.partial(function, name)
+    def function(self, function: Any, label: str) -> str:
+        """Return the name of a function that the lines may call: like the label, if it is the first one."""
+        known = self._by_label.get(label)
+        if known is None:
+            known = self._by_label[label] = self._bind(function, identifier(label)), function
+        return known[0] if known[1] is function else self.partial(function, label)
 
-    def partial(self, function: Any, name: str) -> str:
+    def partial(self, function: Any, label: str) -> str:
         """Return a new name for a function."""
         self._partials += 1
-        self.bound[f"{name}_{self._partials}"] = function
-        return f"{name}_{self._partials}"
+        return self._bind(function, f"{identifier(label)}_{self._partials}")
+
+    def _bind(self, function: Any, name: str) -> str:
+        name = self.new_name(name)
+        self.bound[name] = function
+        return name
 
     def made(self, expression: str, name: str) -> str:
         """Return the name of an expression of the arrays that is evaluated once per arena."""
         found = self._made.get(expression)
         if found is None:
-            found = self._made[expression] = f"{name}{len(self._made)}"
+            found = self._made[expression] = self.new_name(f"{name}{len(self._made)}")
             self.setup.append(f"{found} = {expression}")
         return found
 
@@ -220,10 +241,12 @@ class Writer:
         if primitive.writes_out:
             self.line(f"{name}({given}, out={out})")
         else:
-            self.line(f"{out}[...] = {name}({given})", f"array_copyto({out}, {name}({given}), 'unsafe')")
+            self.line(f"{out}[...] = {name}({given})", f"_array_copyto({out}, {name}({given}), 'unsafe')")
 
     def _slot(self, slot: SparseSlot) -> str:
-        return self._sparse.setdefault(slot, f"m{len(self._sparse)}")
+        if slot not in self._sparse:
+            self._sparse[slot] = self.new_name(f"m{len(self._sparse)}")
+        return self._sparse[slot]
 
     def line(self, text: str, call: str | None = None) -> None:
         """Add a line to the step; `call` is the same as a call of a function, unless it is one already."""
@@ -233,13 +256,13 @@ class Writer:
     def method(self, of: str, name: str, given: str) -> None:
         """Add a call of a method of an array, bound once per arena, with what is `given` to it."""
         method = getattr(np.ndarray, name)
-        self.called[f"array_{name}"] = method
-        self.line(f"{self.made(f'{of}.{name}', name)}({given})", f"array_{name}({of}, {given})")
+        self.called[f"_array_{name}"] = method
+        self.line(f"{self.made(f'{of}.{name}', name)}({given})", f"_array_{name}({of}, {given})")
 
     def comment(self, line: int, text: str) -> None:
         """Append a comment to the line with this index, if it exists."""
         if line < len(self.lines):
-            self.lines[line] = f"{self.lines[line]:<48}  # {text}"
+            self.lines[line] = f"{self.lines[line]:<48}  # {' '.join(text.split())}"
 
     # -- source -------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile._rows import Length, Share
+from sknet.compile.python._file_names import FileNames
 from sknet.compile.python._forwards import (
     Function,
     bound_names,
@@ -29,7 +30,6 @@ from sknet.exceptions import CaptureError
 __all__ = ["Functions"]
 
 XP = "xp"  # names of the array namespace in functions; it is NumPy in the file
-RESERVED = LACKING.keys() | vars(builtins).keys()  # names that no function may get
 Scope = Mapping[str, Any]
 
 
@@ -40,8 +40,8 @@ class Functions:
     ----------
     array : callable
         Stores an array and returns its name.
-    taken : set of str
-        Names of arrays, which no definition may get.
+    names : FileNames
+        Those of the file.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class Functions:
         Import statements of the standard library.
     """
 
-    def __init__(self, array: Callable[[np.ndarray[Any, Any]], str], taken: set[str]) -> None:
+    def __init__(self, array: Callable[[np.ndarray[Any, Any]], str], names: FileNames) -> None:
         self.definitions: dict[str, str] = {}
         self.imports: set[str] = set()
-        self._array, self._taken = array, taken
-        self._names: dict[int, tuple[str, Any]] = {}  # with the object, which keeps its id unique
+        self._array, self._names = array, names
+        self._known: dict[int, tuple[str, Any]] = {}  # names, with the object, which keeps its id unique
         self._constants: dict[str, str] = {}  # names of containers, by content
         self._asked: set[str] = set()  # attributes that the current function reads
 
@@ -96,7 +96,9 @@ class Functions:
             body = _Rewriter(self, scope, bound_names(tree), known).visit(found)
             return ast.unparse(_Indexed().visit(ast.fix_missing_locations(body)))
         assert isinstance(tree, ast.FunctionDef)
-        name = self._define(forward, tree, scope, primitive.name)
+        is_own = forward.__module__.startswith("sknet.")
+        new = self._names.of_file if is_own else self._names.of_user
+        name = self._define(forward, tree, scope, primitive.name, new)
         return f"{name}({_joined(operands, given)})"
 
     def of_namespace(self, name: str) -> str:
@@ -127,7 +129,7 @@ class Functions:
         raise _unknown(value)
 
     def _function(self, function: Any) -> str:
-        known = self._names.get(id(function))
+        known = self._known.get(id(function))
         if known is not None:
             return known[0]
         inner = getattr(function, "__wrapped__", function)
@@ -165,7 +167,7 @@ class Functions:
             return self._foreign(cls)
         if issubclass(cls, Exception):  # each of sknet's errors derives from a built-in one
             return next(c.__name__ for c in cls.__mro__ if c.__module__ == "builtins")
-        known = self._names.get(id(cls))
+        known = self._known.get(id(cls))
         if known is not None:
             return known[0]
         if not issubclass(cls, tuple):
@@ -174,22 +176,24 @@ class Functions:
         assert isinstance(tree, ast.ClassDef)
         _shorten(tree)
         self.imports.add("from typing import NamedTuple")
-        self._names[id(cls)] = (cls.__name__, cls)
+        self._known[id(cls)] = (self._names.take(cls.__name__), cls)
         scope = vars(sys.modules[module])
         rewritten = _Rewriter(self, scope, {"NamedTuple", cls.__name__}, {}).visit(tree)
         self.definitions[cls.__name__] = ast.unparse(ast.fix_missing_locations(rewritten))
         return cls.__name__
 
-    def _define(self, function: Any, tree: Function, scope: Scope, name: str) -> str:
+    def _define(
+        self, function: Any, tree: Function, scope: Scope, name: str, new: Callable[[str], str] | None = None
+    ) -> str:
         """Write a definition under a name similar to the given one, and return the name."""
-        known = self._names.get(id(function))
+        known = self._known.get(id(function))
         if known is not None:
             return known[0]
         if isinstance(tree, ast.Lambda):
             raise CaptureError(f"a lambda of {function.__module__} is needed for a prediction: name it")
         _shorten(tree)
-        name = tree.name = self._new(name)
-        self._names[id(function)] = (name, function)
+        name = tree.name = (new or self._names.of_file)(name)
+        self._known[id(function)] = (name, function)
         rewritten = _Rewriter(self, scope, bound_names(tree), {}).visit(without_native_code(tree))
         self.definitions[name] = ast.unparse(ast.fix_missing_locations(rewritten))
         return name
@@ -202,19 +206,11 @@ class Functions:
                 return self.value(value)
             text = self.value(value)
             if text not in self._constants:
-                found = self._constants[text] = self._new(name)
+                found = self._constants[text] = self._names.of_file(name)
                 self.definitions[found] = f"{found} = {text}"
             return self._constants[text]
         finally:
             self._asked = before
-
-    def _new(self, name: str) -> str:
-        taken = (
-            {known for known, _ in self._names.values()} | self.definitions.keys() | RESERVED | self._taken
-        )
-        while name in taken:
-            name += "_"
-        return name
 
     def _number(self, value: float) -> str:
         if math.isfinite(value):

@@ -3,7 +3,7 @@
 import ast
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._rows import Length, Rows, graph_of_any_rows
 from sknet.compile._views import Views
 from sknet.compile.passes import optimize
+from sknet.compile.python._file_names import FileNames
 from sknet.compile.python._functions import Functions
 from sknet.exceptions import CaptureError
 
@@ -40,6 +41,11 @@ DECODER = '''def decoded(text, dtype, shape):
 class PythonSource:
     """Functions that need only NumPy, written from graphs, with everything they use.
 
+    Parameters
+    ----------
+    others : collection of str or None, default=()
+        As for ``FileNames``: names in the rest of the file.
+
     Examples
     --------
     >>> import numpy as np
@@ -58,28 +64,24 @@ class PythonSource:
         return v3
     """
 
-    def __init__(self) -> None:
-        self._taken: set[str] = {"n", "np", "base64", "decoded"}
-        self._functions = Functions(self._unnamed, self._taken)
+    def __init__(self, others: Collection[str] | None = ()) -> None:
+        self._names = FileNames(others)
+        self._functions = Functions(self._unnamed, self._names)
         self._arrays: dict[str, str] = {}
+        self._local: dict[str, str] = {}
         self._encoded = False
 
     def array(self, array: Any, name: str) -> str:
         """Store an array under a name similar to this one, and return the name."""
-        name = re.sub(r"\W", "_", name)
-        name = f"layer_{name}" if name[:1].isdigit() else name
-        while name in self._taken:
-            name += "_"
-        self._taken.add(name)
+        name = self._names.of_user(f"layer_{name}" if name[:1].isdigit() else name)
         self._arrays[name] = f"{name} = {self._text(np.asarray(array))}"
         return name
 
     def local(self, name: str) -> str:
-        """Return a name for an argument, similar to `name`, that no array has."""
-        name = re.sub(r"\W", "_", name)
-        while name in self._taken:
-            name += "_"
-        return name
+        """Return a name for an argument, similar to `name`, that nothing else has: always the same."""
+        if name not in self._local:
+            self._local[name] = self._names.of_user(name)
+        return self._local[name]
 
     def value(self, value: Any) -> str:
         """Return an expression for `value`: a number, string, array or container of these.
@@ -128,6 +130,8 @@ class PythonSource:
         CaptureError
             If an operation cannot be written, or depends on the number of rows.
         """
+        for each in (name, *arguments):
+            self._names.take(each)
         rows = _optimized(captured)
         inputs = [*constants, *arguments]
         body = _Body(self, rows, dict(zip(rows.graph.inputs, inputs, strict=True)), layers or {})

@@ -235,7 +235,7 @@ def _digested(batch: Any) -> Any:
     if batch is None:
         return None
     X, y, weight = batch
-    inputs = X if isinstance(X, dict) else {"X": X}
+    inputs = {f"X[{name!r}]": x for name, x in X.items()} if isinstance(X, dict) else {"X": X}
     arrays = {**inputs, "y": y, "sample_weight": weight}
     return {name: None if array is None else digest(array) for name, array in arrays.items()}
 

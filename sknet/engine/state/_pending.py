@@ -10,8 +10,8 @@ from sknet.device import Device, active, stream_key
 from sknet.engine.state._inputs import each_input
 from sknet.engine.state._memory import Memory
 from sknet.exceptions import StateError
-from sknet.nn import Module, materialize
-from sknet.nn.extend import latest
+from sknet.nn import Module
+from sknet.nn.extend import latest, materialize_for
 
 __all__ = ["Pending", "begin", "give_shapes"]
 
@@ -80,7 +80,4 @@ def give_shapes(module: Module, X: Any, dtype: Any) -> None:
         return x if isinstance(x, tuple) or hasattr(x, "dtype") else np.asarray(x)
 
     found = each_input(example, X)
-    if isinstance(found, dict):
-        materialize(module, dtype=dtype, **found)
-    else:
-        materialize(module, found, dtype=dtype)
+    materialize_for(module, found if isinstance(found, dict) else (found,), dtype)

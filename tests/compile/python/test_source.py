@@ -15,6 +15,7 @@ from sknet.compile.python._source import NOT_WRITTEN
 from sknet.core import PRIMITIVES, bind, no_grad
 from sknet.device import backend
 from sknet.exceptions import CaptureError
+from tests.compile.helpers import named
 from tests.contracts.rows import ROWS
 from tests.contracts.table import drawn
 from tests.contracts.test_executors import applications
@@ -78,6 +79,14 @@ def test_every_operation_is_written_or_has_a_reason():
                     np.testing.assert_array_equal(ours, theirs, err_msg=row.op)
     assert used | NOT_WRITTEN.keys() == PRIMITIVES.keys()
     assert all(NOT_WRITTEN.values())
+
+
+@pytest.mark.parametrize("name", ["acme.thrice", "np", "x0", "v1", "f", "import", "3 times"])
+def test_primitives_may_have_any_name(name):
+    x = np.arange(3, dtype="float32")
+    with named(name) as primitive:
+        function, _ = written(lambda x: ops.exp(bind(primitive, (bind(primitive, (x,), {}),), {})), [x])
+    np.testing.assert_array_equal(function(x)[0], np.exp(x * 9))
 
 
 def bound(primitive, params, *operands):

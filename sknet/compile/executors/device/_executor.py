@@ -77,7 +77,7 @@ class CupyProgram:
         self._exact, self._needs = exact, _needs_of(plan.groups, exact)
         self._products = partial(self._owner.products, precision)  # what one object prepares shares memory
         self._kernels: dict[str, Kernel] = {}  # by name: some are launched many times, on other arrays
-        self._own_names = map("own{}".format, count())
+        self._own_names = (self._writer.new_name(f"own{n}") for n in count())
         for group in plan.groups:
             self._write(group)
         for output, donor in plan.copies:
@@ -136,13 +136,17 @@ class CupyProgram:
         if group.finish is not None:
             self._finish(group.finish, group)
         elif group.reductions and group.maps and is_in_rows(group.reductions[0]):
-            self._launch(row_kernel(f"rows{len(self._kernels)}", group, self.plan), what)
+            self._launch(row_kernel(self._new_name("rows"), group, self.plan), what)
         elif group.reductions:
-            self._launch(reduced(f"reduce{len(self._kernels)}", group, self.plan), what)
+            self._launch(reduced(self._new_name("reduce"), group, self.plan), what)
         elif group.fused:
-            self._launch(written(f"map{len(self._kernels)}", group, self.plan), what)
+            self._launch(written(self._new_name("map"), group, self.plan), what)
         else:
             self._call(group)
+
+    def _new_name(self, kind: str) -> str:
+        """Return a name for the next kernel."""
+        return self._writer.new_name(f"{kind}{len(self._kernels)}")
 
     def _call(self, group: Group) -> None:
         for equation in group.equations:

@@ -76,8 +76,8 @@ def _take_elements(w: Writer, x: str, positions: str, out: str) -> None:
 
 
 def _put_elements(w: Writer, flat: str, positions: str, values: str) -> None:
-    w.called["array_setitem"] = operator.setitem
-    w.line(f"{flat}[{positions}] = {values}", f"array_setitem({flat}, {positions}, {values})")
+    w.called["_array_setitem"] = operator.setitem
+    w.line(f"{flat}[{positions}] = {values}", f"_array_setitem({flat}, {positions}, {values})")
 
 
 @scratch("subtract_at")

@@ -130,10 +130,10 @@ def _sigmoid(w: Writer, equation: Equation) -> None:
         by_its_forward(w, equation)
         return
     out, one = w.name(output), w.constant(1, output.dtype)
-    w.called["array_exp"] = np.exp
+    w.called["_array_exp"] = np.exp
     silent = w.made(f"{w.function(silently, 'silently')}(over='ignore')", "silent")
     w.line(f"{w.function(np.negative, 'negative')}({w.name(x)}, {out})")
-    w.line(f"{silent}({w.function(np.exp, 'exp')}, {out}, {out})", f"array_exp({out}, {out})")
+    w.line(f"{silent}({w.function(np.exp, 'exp')}, {out}, {out})", f"_array_exp({out}, {out})")
     w.line(f"{w.function(np.add, 'add')}({out}, {one}, {out})")
     w.line(f"{w.function(np.divide, 'divide')}({one}, {out}, {out})")
 
@@ -207,10 +207,10 @@ def _write_axpy(w: Writer, equation: Equation, head: str, source: str, target: s
         return
     # BLAS returns at once for a factor of 0, although 0 times NaN or infinity is NaN.
     zero = w.function(add_zero_times, "add_zero_times")
-    w.called["array_axpy"] = add_multiple
+    w.called["_array_axpy"] = add_multiple
     w.line(
         f"{head}{call} if {factor} else {zero}({source}, {target})",
-        f"{head}array_axpy({source}, {target}, {size}, {factor})",
+        f"{head}_array_axpy({source}, {target}, {size}, {factor})",
     )
 
 

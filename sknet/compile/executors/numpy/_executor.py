@@ -101,13 +101,14 @@ class NumpyProgram:
         shape = group.equations[0].output.shape
         used = dict.fromkeys(x for e in group.equations for x in (*e.variables, e.output))
         divided = [x for x in used if x.ndim == len(shape) and x.shape[0] == shape[0]]
-        names = {x: f"b_{writer.names[x]}" for x in divided}
+        names = {x: writer.new_name(f"b_{writer.names[x]}") for x in divided}
         start, first = len(writer.lines), len(writer.calls)
         writer.begin_blocks(names)
         for equation in group.equations:
             emit(writer, equation)
         constants = writer.end_blocks()
-        blocks = _Blocks(f"blocks{len(self._blocks)}", group, divided, list(constants.values()))
+        name = writer.new_name(f"blocks{len(self._blocks)}")
+        blocks = _Blocks(name, group, divided, list(constants.values()))
         self._blocks.append(blocks)
         targets = ", ".join([*names.values(), *constants])
         head = f"for {targets} in {blocks.name}:  # {group.rows} of {shape[0]} rows each"

@@ -1,0 +1,81 @@
+"""Names in a file: users choose those of parameters, inputs and primitives, and the file has others."""
+
+import ast
+import builtins
+import re
+from collections.abc import Collection
+
+from sknet.compile._identifier import identifier, unused
+from sknet.compile.python._lacking import LACKING
+
+__all__ = ["FileNames", "names_in"]
+
+RESERVED = LACKING.keys() | vars(builtins).keys() | {"n", "np", "base64", "decoded"}
+RESULT = re.compile(r"[vk]\d+")  # of an equation, or a constant
+
+
+class FileNames:
+    """The names of a file, as they are given.
+
+    Parameters
+    ----------
+    others : collection of str or None
+        Names in the rest of the file, which nothing that a user has named may get; None calls all of that
+        otherwise, so that `names_in` of the file finds those of the rest.
+
+    Examples
+    --------
+    >>> names = FileNames({"predict"})
+    >>> names.of_user("predict"), names.of_user("2.weight"), names.of_file("predict")
+    ('predict_', 'f2_weight', 'predict')
+    """
+
+    def __init__(self, others: Collection[str] | None = ()) -> None:
+        self._others = others
+        self._taken = set(RESERVED)
+
+    def of_user(self, name: str) -> str:
+        """Return a new name for what a user has named."""
+        name = f"given{len(self._taken)}" if self._others is None else identifier(name)
+        while name in self._taken or name in (self._others or ()) or RESULT.fullmatch(name):
+            name += "_"
+        return self.take(name)
+
+    def of_file(self, name: str) -> str:
+        """Return a new name for a definition."""
+        return self.take(unused(name, self._taken))
+
+    def take(self, name: str) -> str:
+        """Note that a name is taken, and return it."""
+        self._taken.add(name)
+        return name
+
+
+def names_in(text: str) -> set[str]:
+    """Return the names of all that a Python file defines or uses.
+
+    Parameters
+    ----------
+    text : str
+        The file.
+
+    Returns
+    -------
+    set of str
+        Names of variables, arguments, functions, classes and modules, not of attributes.
+
+    Examples
+    --------
+    >>> sorted(names_in("import math" + chr(10) + "def half(x): return math.floor(x / two)"))
+    ['half', 'math', 'two', 'x']
+    """
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name):
+                found.add(name)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.alias():
+                found.add((node.asname or node.name).partition(".")[0])
+    return found
