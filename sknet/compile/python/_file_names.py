@@ -23,6 +23,11 @@ class FileNames:
         Names in the rest of the file, which nothing that a user has named may get; None calls all of that
         otherwise, so that `names_in` of the file finds those of the rest.
 
+    Attributes
+    ----------
+    is_draft : bool
+        Whether the file is written for its names only.
+
     Examples
     --------
     >>> names = FileNames({"predict"})
@@ -31,13 +36,14 @@ class FileNames:
     """
 
     def __init__(self, others: Collection[str] | None = ()) -> None:
-        self._others = others
+        self.is_draft = others is None
+        self._others = frozenset(others or ())
         self._taken = set(RESERVED)
 
     def of_user(self, name: str) -> str:
         """Return a new name for what a user has named."""
-        name = f"given{len(self._taken)}" if self._others is None else identifier(name)
-        while name in self._taken or name in (self._others or ()) or RESULT.fullmatch(name):
+        name = f"given{len(self._taken)}" if self.is_draft else identifier(name)
+        while name in self._taken or name in self._others or RESULT.fullmatch(name):
             name += "_"
         return self.take(name)
 

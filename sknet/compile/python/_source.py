@@ -74,7 +74,7 @@ class PythonSource:
     def array(self, array: Any, name: str) -> str:
         """Store an array under a name similar to this one, and return the name."""
         name = self._names.of_user(f"layer_{name}" if name[:1].isdigit() else name)
-        self._arrays[name] = f"{name} = {self._text(np.asarray(array))}"
+        self._arrays[name] = f"{name} = {None if self._names.is_draft else self._text(np.asarray(array))}"
         return name
 
     def local(self, name: str) -> str:
