@@ -15,6 +15,8 @@ from sknet.nn import Module, Parameter
 
 __all__ = ["GraphModule"]
 
+SYMBOLIC, N_ROWS = ".symbolic", ".n_rows"  # attributes that no parameter or child can take: they have dots
+
 
 class GraphModule(Module):
     """A captured function with its parameters: a module that runs a graph instead of a Python `forward`.
@@ -67,32 +69,32 @@ class GraphModule(Module):
         n_rows: int = 1,
     ) -> None:
         super().__init__()
-        self.symbolic, self.n_rows = symbolic, n_rows
+        vars(self).update({SYMBOLIC: symbolic, N_ROWS: n_rows})
         expected = [given.name for given in symbolic.inputs[: symbolic.n_values]]
         if sorted(expected) != sorted(values):
             raise GraphError(f"the graph needs values of {expected}, got {list(values)}")
         for path, value in values.items():
-            self._register(path, value, persistent=path not in transient)
-        for given, own in zip(symbolic.inputs, self._own(), strict=False):
+            _register(self, path, value, persistent=path not in transient)
+        for given, own in zip(symbolic.inputs, _own(self), strict=False):
             if (own.shape, own.dtype.kind) != (given.shape, given.dtype.kind):
                 raise GraphError(f"the graph needs {given}, got an array {own.dtype}{list(own.shape)}")
 
-    def _register(self, path: str, value: Any, *, persistent: bool) -> None:
-        *parents, name = path.split(".")
-        owner: Module = self
-        for parent in parents:
-            if parent not in owner._children:
-                owner.register_module(parent, Module())
-            owner = owner._children[parent]
-        if isinstance(value, Parameter):
-            owner.register_parameter(name, value)
-        else:
-            owner.register_buffer(name, value, persistent)
+    @classmethod
+    def _is_reserved(cls, name: str) -> bool:
+        """Tell whether the captured module cannot have had a parameter or child of this name."""
+        return Module._is_reserved(name)
 
-    def _own(self) -> list[Tensor]:
-        """Return parameters and buffers in the order of the graph's inputs."""
-        known: dict[str, Tensor] = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return [known[given.name] for given in self.symbolic.inputs[: self.symbolic.n_values]]
+    @property
+    def symbolic(self) -> SymbolicGraph:
+        """The graph for any number of rows."""
+        found: SymbolicGraph = vars(self)[SYMBOLIC]
+        return found
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows for which `graph` is displayed."""
+        found: int = vars(self)[N_ROWS]
+        return found
 
     def forward(self, *args: Any, **named: Any) -> Any:
         """Compute the captured function.
@@ -118,17 +120,11 @@ class GraphModule(Module):
         """
         symbolic = self.symbolic
         if named:
-            args = (*args, *self._by_name(len(args), named))
+            args = (*args, *_by_name(self.input_names, len(args), named))
         given = [as_tensor(x) for x in flat_arguments(symbolic.args, args)]
         graph = symbolic.at(symbolic.n_rows(given))
-        outputs = outputs_of(graph, checked_inputs(graph, [*self._own(), *given]))
+        outputs = outputs_of(graph, checked_inputs(graph, [*_own(self), *given]))
         return map_leaves(lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, symbolic.result)
-
-    def _by_name(self, n_given: int, named: Mapping[str, Any]) -> list[Any]:
-        names = self.input_names[n_given:]
-        if set(names) != set(named):
-            raise TypeError(f"the graph takes {self.input_names}, got {n_given} of them and {list(named)}")
-        return [named[name] for name in names]
 
     @property
     def input_names(self) -> list[str]:
@@ -138,7 +134,7 @@ class GraphModule(Module):
     @property
     def graph(self) -> Graph:
         """The graph for the example's number of rows, with the current values."""
-        own = zip(self.symbolic.inputs, self._own(), strict=False)
+        own = zip(self.symbolic.inputs, _own(self), strict=False)
         return self.symbolic.at(self.n_rows).with_values({x.name: to_host(value.data) for x, value in own})
 
     def save(self, path: "str | PathLike[str]") -> None:
@@ -157,3 +153,33 @@ class GraphModule(Module):
     def extra_repr(self) -> str:
         """Return the text between the parentheses of the repr."""
         return f"{len(self.symbolic.lines)} operations, {', '.join(map(str, self.symbolic.arguments))}"
+
+
+# Not methods: a child may have their names.
+
+
+def _register(module: GraphModule, path: str, value: Any, *, persistent: bool) -> None:
+    *parents, name = path.split(".")
+    owner: Module = module
+    for parent in parents:
+        if parent not in owner._children:
+            owner.register_module(parent, Module())
+        owner = owner._children[parent]
+    if isinstance(value, Parameter):
+        owner.register_parameter(name, value)
+    else:
+        owner.register_buffer(name, value, persistent)
+
+
+def _own(module: GraphModule) -> list[Tensor]:
+    """Return parameters and buffers in the order of the graph's inputs."""
+    known: dict[str, Tensor] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return [known[given.name] for given in module.symbolic.inputs[: module.symbolic.n_values]]
+
+
+def _by_name(expected: list[str], n_given: int, named: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments after those given by position."""
+    names = expected[n_given:]
+    if set(names) != set(named):
+        raise TypeError(f"the graph takes {expected}, got {n_given} of them and {list(named)}")
+    return [named[name] for name in names]

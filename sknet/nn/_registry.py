@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Registry", "join", "nearest"]
 
+# Attributes in which a module keeps what this file and `_module.py` are about.
+OWN = frozenset({"_parameters", "_buffers", "_transient", "_children", "_training", "_hooks"})
+
 
 class Registry:
     """What every module keeps: its parameters, buffers and children by name, and those below by path.
@@ -155,12 +158,25 @@ class Registry:
             raise ValueError(
                 f"a name in {type(self).__name__} must be a non-empty str without dots, got {name!r}"
             )
-        if hasattr(type(self), name) and not isinstance(getattr(type(self), name), Registered):
+        self._refuse_own(name)
+        if self._is_reserved(name):
             raise ValueError(
                 f"{self._place(name)} cannot be registered: the class has an attribute of this name"
             )
         if name not in registry:
             self._forget(name)
+
+    @classmethod
+    def _is_reserved(cls, name: str) -> bool:
+        """Tell whether the class has an attribute of this name."""
+        return hasattr(cls, name) and not isinstance(getattr(cls, name), Registered)
+
+    def _refuse_own(self, name: str) -> None:
+        if name in OWN:
+            raise ValueError(
+                f"{self._place(name)} cannot be set: modules keep state of their own under this name, choose "
+                "another"
+            )
 
     def _forget(self, name: str) -> bool:
         vars_, found = vars(self), False
@@ -197,6 +213,7 @@ class Registry:
         else:
             if name in self._parameters or name in self._buffers or name in self._children:
                 self._forget(name)
+            self._refuse_own(name)
             super().__setattr__(name, value)
             note_setting()
 

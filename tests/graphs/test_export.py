@@ -1,5 +1,7 @@
 """Exported modules take any number of rows, and are bitwise identical to the original module."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,34 @@ def test_every_layer_takes_any_number_of_rows():
             except BaseException as error:
                 error.add_note(f"{name}, {n_rows} rows")
                 raise
+
+
+@pytest.mark.parametrize("kind", ["parameter", "buffer", "child"])
+def test_names_that_the_graphs_module_has_itself(kind, tmp_path):
+    names = {*dir(GraphModule), *vars(GraphModule), "symbolic", "n_rows"} - {*dir(nn.Module)}
+    assert {"graph", "symbolic", "n_rows", "input_names", "save"} <= names
+
+    class Net(nn.Module):
+        def __init__(self):
+            for name in sorted(names):
+                if kind == "buffer":
+                    self.register_buffer(name, RNG.normal(size=(4, 2)))
+                else:
+                    setattr(self, name, nn.Linear(4, 2) if kind == "child" else nn.Parameter(np.ones((4, 2))))
+
+        def forward(self, x):
+            values = [getattr(self, name) for name in sorted(names)]
+            return sum(value(x) if kind == "child" else x @ value for value in values)
+
+    net = Net().initialize(0)
+    exported, file = net.export(X), tmp_path / "net"
+    sknet.save(exported, file)
+    expected = net(X)
+    for found in (exported, exported.copy(), pickle.loads(pickle.dumps(exported)), sknet.load(file)):
+        same(found(X), expected)
+        assert found.state_dict().keys() == net.state_dict().keys()
+        same(found.graph(X, values=found.graph.values), expected)
+        assert repr(found) == repr(exported)
 
 
 def test_an_exported_module_is_independent():

@@ -187,6 +187,18 @@ def test_names_of_methods():
         nn.Module().forward = nn.ReLU()
 
 
+@pytest.mark.parametrize("name", ["_parameters", "_buffers", "_transient", "_children", "_training", "_hooks"])
+@pytest.mark.parametrize("value", [nn.ReLU(), nn.Parameter([1.0]), [], None, True])
+def test_names_of_a_modules_own_state(name, value):
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm(3))
+    with pytest.raises(ValueError, match=f"Sequential.{name} cannot be set: modules keep state of their own"):
+        setattr(net, name, value)
+    with pytest.raises(ValueError, match=f"Sequential.{name} cannot be set"):
+        net.register_buffer(name, [1.0])
+    assert len(list(net.named_parameters())) == 4
+    assert net.training
+
+
 def test_names_of_class_attributes():
     class Net(nn.Module):
         bias = None
