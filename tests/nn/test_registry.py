@@ -187,7 +187,9 @@ def test_names_of_methods():
         nn.Module().forward = nn.ReLU()
 
 
-@pytest.mark.parametrize("name", ["_parameters", "_buffers", "_transient", "_children", "_training", "_hooks"])
+@pytest.mark.parametrize(
+    "name", ["_parameters", "_buffers", "_transient", "_children", "_training", "_hooks"]
+)
 @pytest.mark.parametrize("value", [nn.ReLU(), nn.Parameter([1.0]), [], None, True])
 def test_names_of_a_modules_own_state(name, value):
     net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm(3))
