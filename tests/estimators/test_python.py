@@ -254,7 +254,7 @@ def test_users_may_give_any_names(tmp_path):
     for kind in ("plain", "parameters", "inputs"):
         network = reading(["X"] if kind != "inputs" else sorted(known))
         if kind == "parameters":
-            network.names = [*sorted(known), "lambda", "2nd", "size of steps"]
+            network.names = [*sorted(known), "lambda", "2nd", "size\nof steps"]
         X = dict.fromkeys(known, numbers / len(known)) if kind == "inputs" else numbers
         clf, _ = net(NetClassifier, network, X, CLASSES)
         module = imported(clf.freeze(), tmp_path / "a.py")

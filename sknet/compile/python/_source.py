@@ -243,7 +243,7 @@ class _Body:
         name = self._names[equation.output] = self._known[equation.output]
         said = [self._layers[x] for x in operands if x in self._layers]
         about = ": ".join([*dict.fromkeys(said), equation.primitive.name, self._shape(equation.output)])
-        return f"{f'{name} = {text}':<60}# {about}"
+        return f"{f'{name} = {text}':<60}# {' '.join(about.split())}"
 
     def _laid_out(self, equation: Equation, text: str) -> str:
         """Make a result C-contiguous where a product or sum reads it, as calls and programs do.
