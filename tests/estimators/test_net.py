@@ -230,7 +230,7 @@ def test_it_has_no_attributes_of_perceptrons():
 def test_the_step_can_be_looked_at():
     with quiet():
         net = net_for("binary", Normed).fit(*TABLES["binary"])
-    assert "return step" in net.compiled_step_.source
+    assert "def step():" in net.compiled_step_.source
 
 
 def test_it_is_not_fitted_before():
