@@ -306,6 +306,30 @@ def test_other_batches_are_rejected(tmp_path):
             new().train(changed, epochs=3, resume_from=tmp_path)
 
 
+class Added(nn.Module):
+    """Reads inputs that are called what other arrays of a batch are."""
+
+    def __init__(self):
+        self.last = nn.Linear(X.shape[1], 3)
+
+    def forward(self, y, sample_weight):
+        return self.last(y + sample_weight)
+
+
+@pytest.mark.parametrize("name", ["y", "sample_weight"])
+@pytest.mark.parametrize(
+    ("number", "message"), [(0, "first batch's .* has other values"), (-1, "other batches")]
+)
+def test_other_inputs_are_rejected_whatever_they_are_called(tmp_path, name, number, message):
+    weight = np.ones(20)
+    given = [({"y": X[:20] + i, "sample_weight": X[:20] - i}, CLASSES[:20], weight) for i in range(3)]
+    Model(Added(), "log_loss", random_state=0).train(given, epochs=2, callbacks=[Checkpoint(tmp_path)])
+    inputs, *others = given[number]
+    given[number] = ({**inputs, name: inputs[name] + 1}, *others)
+    with pytest.raises(StateError, match=message):
+        Model(Added(), "log_loss", random_state=0).train(given, epochs=3, resume_from=tmp_path)
+
+
 BAD = [
     (3, {}, TypeError, r"Model.train expects an iterable of batches \(X, y\) .* got int"),
     ([], {}, ValueError, r"Model.train got no batches: the iterable is empty"),
