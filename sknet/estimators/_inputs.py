@@ -14,7 +14,7 @@ import numpy as np
 
 from sknet import nn
 from sknet.device import MetaArray
-from sknet.engine.extend import each_input
+from sknet.engine.extend import arguments, each_input
 from sknet.estimators._reading import read_inputs, required_names
 from sknet.exceptions import DeviceError, DtypeError
 from sknet.nn.extend import materialize_for, shadows, shape_pass
@@ -183,7 +183,7 @@ def _choices(names: list[str], always: list[str]) -> Iterable[tuple[str, ...]]:
 
 
 def _output_shape(network: nn.Module, example: Any, dtype: Any) -> tuple[int, ...] | None:
-    inputs = example if isinstance(example, dict) else (example,)
+    inputs = arguments(example)
     materialize_for(network, inputs, dtype)
     found = shape_pass(network.copy(), shadows(inputs, dtype))
     shape = getattr(found, "shape", None)

@@ -136,9 +136,8 @@ class Writer:
         key = (array.dtype.str, array.shape, array.tobytes())
         name = self._constants.get(key)
         if name is None:
-            name = self._constants[key] = self.new_name(f"c{len(self._constants)}")
             array.flags.writeable = False
-            self.bound[name] = array
+            name = self._constants[key] = self._bind(array, f"c{len(self._constants)}")
         return name
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> str:
@@ -146,9 +145,9 @@ class Writer:
         key = ("zeros", shape, dtype)
         name = self._constants.get(key)
         if name is None:
-            name = self._constants[key] = self.new_name(f"c{len(self._constants)}")
-            self.bound[name] = np.zeros(shape, dtype)
-            self.bound[name].flags.writeable = False
+            array = np.zeros(shape, dtype)
+            array.flags.writeable = False
+            name = self._constants[key] = self._bind(array, f"c{len(self._constants)}")
         return name
 
     def number(self, x: Operand) -> str:
@@ -192,9 +191,10 @@ class Writer:
         self._partials += 1
         return self._bind(function, f"{identifier(label)}_{self._partials}")
 
-    def _bind(self, function: Any, name: str) -> str:
+    def _bind(self, value: Any, name: str) -> str:
+        """Bind a function or a constant to a new name, and return that."""
         name = self.new_name(name)
-        self.bound[name] = function
+        self.bound[name] = value
         return name
 
     def made(self, expression: str, name: str) -> str:
@@ -283,12 +283,9 @@ class Writer:
 
     def recording(self) -> str:
         """Return source that goes through the step once, calling ``record(function)`` for each function."""
-        functions = [name for name, value in self._functions().items() if callable(value)]
+        functions = [name for name, value in (self.called | self.bound).items() if callable(value)]
         lines = [*self.setup, *[f"{name} = record({name})" for name in functions], *self.calls]
         return "".join(f"{line}\n" for line in lines)
-
-    def _functions(self) -> dict[str, Any]:
-        return {**self.called, **self.bound}
 
     def values(
         self,
@@ -306,7 +303,7 @@ class Writer:
         found.update({self.names[x]: array for x, array in arrays.items()})
         if self._scratch is None:
             self._scratch = [
-                (f"{self.names[equation.output]}_s{i}", buffer.place(*form[:2]))
+                (self.scratch(equation, i), buffer.place(*form[:2]))
                 for equation, buffers in self.plan.scratch.items()
                 for i, (buffer, form) in enumerate(zip(buffers, needs(equation), strict=True))
             ]

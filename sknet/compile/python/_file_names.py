@@ -43,9 +43,9 @@ class FileNames:
     def of_user(self, name: str) -> str:
         """Return a new name for what a user has named."""
         name = f"given{len(self._taken)}" if self.is_draft else identifier(name)
-        while name in self._taken or name in self._others or RESULT.fullmatch(name):
+        if RESULT.fullmatch(name):
             name += "_"
-        return self.take(name)
+        return self.take(unused(name, self._taken | self._others))
 
     def of_file(self, name: str) -> str:
         """Return a new name for a definition."""

@@ -136,7 +136,7 @@ class Functions:
         module = getattr(inner, "__module__", None) or ""
         if not module.startswith("sknet."):
             return self._foreign(function)
-        return self._define(inner, parsed(inner), _scope_of(inner), inner.__name__)
+        return self._define(inner, parsed(inner), _scope_of(inner), inner.__name__, self._names.of_file)
 
     def _foreign(self, function: Any) -> str:
         """Return the name of a function of NumPy or of Python."""
@@ -183,16 +183,16 @@ class Functions:
         return cls.__name__
 
     def _define(
-        self, function: Any, tree: Function, scope: Scope, name: str, new: Callable[[str], str] | None = None
+        self, function: Any, tree: Function, scope: Scope, name: str, new: Callable[[str], str]
     ) -> str:
-        """Write a definition under a name similar to the given one, and return the name."""
+        """Write a definition under the name that `new` returns for the given one, and return it."""
         known = self._known.get(id(function))
         if known is not None:
             return known[0]
         if isinstance(tree, ast.Lambda):
             raise CaptureError(f"a lambda of {function.__module__} is needed for a prediction: name it")
         _shorten(tree)
-        name = tree.name = (new or self._names.of_file)(name)
+        name = tree.name = new(name)
         self._known[id(function)] = (name, function)
         rewritten = _Rewriter(self, scope, bound_names(tree), {}).visit(without_native_code(tree))
         self.definitions[name] = ast.unparse(ast.fix_missing_locations(rewritten))

@@ -23,7 +23,7 @@ from sknet.nn import ACTIVATIONS
 from sknet.optim import OPTIMIZERS
 from sknet.persistence import describe, differences, digest
 
-__all__ = ["FitKeeper"]
+__all__ = ["FitKeeper", "digested"]
 
 VERSION = 2  # of the format of `FitKeeper.state`
 MOST = 4  # differences named in a message
@@ -208,12 +208,13 @@ def _digests(batches: Batches, of: str, known: Any = None) -> Tree:
     arrays = {"y": batches.y, "sample_weight": batches.weight, ROWS: batches.chosen}
     if batches.X is not known:
         arrays = {"X": batches.X, **arrays}
-    return {f"{of}{name}": _digested(array) for name, array in arrays.items()}
+    return {f"{of}{name}": digested(array) for name, array in arrays.items()}
 
 
-def _digested(array: Any) -> Any:
+def digested(array: Any) -> Any:
+    """Return the digest of an array, or of each of several by name; None has none."""
     if isinstance(array, Mapping):
-        return {name: _digested(each) for name, each in array.items()}
+        return {name: digested(each) for name, each in array.items()}
     return None if array is None else digest(array)
 
 

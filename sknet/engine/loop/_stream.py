@@ -9,7 +9,7 @@ from sknet.device import leased
 from sknet.engine.loop._batch_steps import BatchSteps
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._fit import Fit
-from sknet.engine.loop._fit_state import FitKeeper
+from sknet.engine.loop._fit_state import FitKeeper, digested
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._interrupt import raise_if_cancelled
@@ -21,7 +21,7 @@ from sknet.engine.loop._train import Settings
 from sknet.engine.state import n_rows, stepping_optimizer
 from sknet.engine.step import show_rows
 from sknet.exceptions import StateError
-from sknet.persistence import differences, digest
+from sknet.persistence import differences
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -200,7 +200,7 @@ class StreamEpochs(Epochs):
     # -- saving ---------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        latest = _digested(self._latest)
+        latest = _digests(self._latest)
         return {"counts": list(self._counts), "planned": self._feed.n_steps, "latest": latest}
 
     def load_state(self, state: Mapping[str, Any], path: str) -> None:
@@ -209,7 +209,7 @@ class StreamEpochs(Epochs):
         self._counts = list(state["counts"])
         if state["inside"] is not None:
             self._pass_by(state["inside"]["batch"], path)
-        if differences(state["latest"], _digested(self._latest)):
+        if differences(state["latest"], _digests(self._latest)):
             raise StateError(
                 f"{path} is of a fit on other batches: the last one before it was saved had other values. "
                 "The stream must yield the same batches again, from the first one"
@@ -230,14 +230,9 @@ class StreamEpochs(Epochs):
         return None if now is None or then is None else now - int(then)
 
 
-def _digested(batch: Any) -> Any:
-    """Return a digest that identifies a batch."""
-    if batch is None:
-        return None
-    X, y, weight = batch
-    inputs = {f"X[{name!r}]": x for name, x in X.items()} if isinstance(X, dict) else {"X": X}
-    arrays = {**inputs, "y": y, "sample_weight": weight}
-    return {name: None if array is None else digest(array) for name, array in arrays.items()}
+def _digests(batch: Any) -> Any:
+    """Return digests that identify a batch; None before the first."""
+    return digested(None if batch is None else dict(zip(("X", "y", "sample_weight"), batch, strict=True)))
 
 
 def _checked(model: "Model", batch: Any, place: str) -> tuple[Any, Any, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import RandomState
 
 from sknet.device import Device, active, stream_key
-from sknet.engine.state._inputs import each_input
+from sknet.engine.state._inputs import arguments, each_input
 from sknet.engine.state._memory import Memory
 from sknet.exceptions import StateError
 from sknet.nn import Module
@@ -79,5 +79,4 @@ def give_shapes(module: Module, X: Any, dtype: Any) -> None:
     def example(x: Any) -> Any:
         return x if isinstance(x, tuple) or hasattr(x, "dtype") else np.asarray(x)
 
-    found = each_input(example, X)
-    materialize_for(module, found if isinstance(found, dict) else (found,), dtype)
+    materialize_for(module, arguments(each_input(example, X)), dtype)
