@@ -11,6 +11,7 @@ from sknet.device import Device
 from sknet.gpu_check import (
     _fits,
     _found,
+    _kernels,
     _main,
     _operations,
     _roofline,
@@ -119,6 +120,30 @@ def test_steps(dtype):
     assert row["floor"] >= 8 * _roofline.NODE
     assert isinstance(row["sknet"], float)
     assert row["torch"].startswith("skipped: PyTorch")
+
+
+def test_kernels_of_a_step_are_those_of_more_epochs(monkeypatch):
+    epochs = []
+
+    def profiled(function):
+        before = len(epochs)
+        function()
+        [n_epochs] = epochs[before:]
+        once, per_step = [("order", 5e-6)], [("product", 3e-6), ("product", 1e-6), ("loss", 2e-6)]
+        return once + per_step * 2 * n_epochs
+
+    def fit(machine, each, X, y, n_epochs, dtype):
+        epochs.append(n_epochs)
+        return each.n_batches * n_epochs
+
+    monkeypatch.setattr(_torch, "profiled", profiled)
+    monkeypatch.setattr(_kernels, "fit", fit)
+    found = _kernels.kernels(Fake(), TINY, dtypes=("tf32",))
+    kernels = found.figures["4-8-3, tf32, sknet"]
+    assert list(kernels) == ["product", "loss"]
+    assert kernels["product"] == pytest.approx((2, 4e-6))
+    assert kernels["loss"] == pytest.approx((1, 2e-6))
+    assert found.figures["4-8-3, tf32, PyTorch, one graph"].startswith("skipped: PyTorch")
 
 
 def test_work_is_that_of_a_calculation_by_hand():

@@ -11,6 +11,7 @@ from typing import Any
 
 from sknet.gpu_check._fits import fits
 from sknet.gpu_check._found import Found, Skipped, failure_of
+from sknet.gpu_check._kernels import kernels
 from sknet.gpu_check._machine import Machine
 from sknet.gpu_check._operations import operations
 from sknet.gpu_check._steps import steps
@@ -48,6 +49,7 @@ STAGES = {
     "streams": Stage(streams, "streams, devices, memory, events per step"),
     "steps": Stage(steps, "time and launches of a step"),
     "steps-tf32": Stage(partial(steps, dtype="tf32"), "the same with products in tf32"),
+    "kernels": Stage(kernels, "kernels of a step by name, count and time, beside PyTorch's graph"),
     "steps-bfloat16": Stage(partial(steps, dtype="bfloat16"), "the same with products in bfloat16"),
 }
 TIMED = {"float32": "steps", "tf32": "steps-tf32", "bfloat16": "steps-bfloat16"}  # stages by precision

@@ -15,7 +15,7 @@ from sknet.gpu_check._machine import Machine
 from sknet.gpu_check._roofline import work_of
 from sknet.gpu_check._timed import epochs_of, per_call, per_step, quiet
 
-__all__ = ["CONFIGURATIONS", "Configuration", "steps"]
+__all__ = ["CONFIGURATIONS", "Configuration", "fit", "steps"]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ def rates(machine: Machine, side: int, dtype: str) -> dict[str, float]:
     }
 
 
-def _fit(machine: Machine, each: Configuration, X: Any, y: np.ndarray, epochs: int, dtype: str) -> int:
+def fit(machine: Machine, each: Configuration, X: Any, y: np.ndarray, epochs: int, dtype: str) -> int:
+    """Train for a number of epochs; return the number of steps."""
     estimator = epochs_of(MLPClassifier, each.sizes[1:-1], each.batch, epochs, machine.device, dtype)
     estimator.fit(X, y)
     machine.synchronize()
@@ -128,10 +129,10 @@ def fit_seconds(machine: Machine, each: Configuration, rounds: int, dtype: str) 
     X, y = each.data()
     there = to_device(X, machine.device)
 
-    def fit(epochs: int) -> int:
-        return _fit(machine, each, there, y, epochs, dtype)
+    def train(epochs: int) -> int:
+        return fit(machine, each, there, y, epochs, dtype)
 
-    return per_step(fit, each.few, each.many, rounds)
+    return per_step(train, each.few, each.many, rounds)
 
 
 def fit_launches(machine: Machine, each: Configuration, dtype: str) -> float:
@@ -140,13 +141,13 @@ def fit_launches(machine: Machine, each: Configuration, dtype: str) -> float:
     X, y = each.data()
     counts, done = [], []
 
-    def fit(epochs: int) -> None:
-        done.append(_fit(machine, each, X, y, epochs, dtype))
+    def train(epochs: int) -> None:
+        done.append(fit(machine, each, X, y, epochs, dtype))
 
     with quiet():
-        fit(each.few)
+        train(each.few)
         for epochs in (each.few, each.few + 2):
-            counts.append(_torch.launches(partial(fit, epochs)))
+            counts.append(_torch.launches(partial(train, epochs)))
     return (counts[1] - counts[0]) / (done[2] - done[1])
 
 

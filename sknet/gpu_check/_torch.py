@@ -9,7 +9,7 @@ from typing import Any
 from sknet.gpu_check._found import Skipped
 from sknet.gpu_check._timed import per_call
 
-__all__ = ["Rival", "launches", "load", "seconds"]
+__all__ = ["Rival", "launches", "load", "products_in", "profiled", "seconds"]
 
 WARM_UP = 5
 MATMUL = {"float32": "highest", "tf32": "high", "bfloat16": "high"}  # PyTorch's names of precisions
@@ -146,10 +146,16 @@ def seconds(
 
 def launches(function: Callable[[], Any]) -> int:
     """Return how many kernels and copies a function runs on the device, as PyTorch's profiler sees them."""
+    return len(profiled(function))
+
+
+def profiled(function: Callable[[], Any]) -> list[tuple[str, float]]:
+    """Return name and seconds of each kernel and copy that a function runs on the device."""
     torch = load()
     kinds = [torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=kinds) as profile:
         function()
         torch.cuda.synchronize()
     on_device = torch.autograd.DeviceType.CUDA
-    return sum(event.device_type == on_device for event in profile.events())
+    events = (event for event in profile.events() if event.device_type == on_device)
+    return [(event.name, event.time_range.elapsed_us() * 1e-6) for event in events]
