@@ -10,6 +10,7 @@ from sknet._hints import suggestion
 __all__ = [
     "FLOATS",
     "Frame",
+    "as_array",
     "is_collection",
     "is_frame",
     "names_of",
@@ -60,6 +61,54 @@ def refuse_collection(X: Any, reader: str) -> None:
             f"{reader} reads what is in memory, got a Dask {type(X).__name__}: pass X.compute(), or go "
             "partition by partition, by X.map_partitions or X.map_blocks"
         )
+
+
+def as_array(data: Any) -> Any:
+    """Return data in memory as a NumPy array of native byte order; integers of any container stay integers.
+
+    Parameters
+    ----------
+    data : array-like, data frame, series, or table or array of Arrow
+        Numbers; missing integers become NaN, with real numbers around them.
+
+    Returns
+    -------
+    ndarray
+        Of another dtype than numbers where the data are none.
+
+    Raises
+    ------
+    ValueError
+        If nested lists have different lengths.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> as_array(pd.DataFrame({"a": [1, 2]}, dtype="Int64"))
+    array([[1],
+           [2]])
+    """
+    array = np.asarray(_of_pandas(data) if hasattr(data, "iloc") else data)
+    if array.dtype.kind == "O" and array.size:
+        try:
+            numbers = np.asarray(array.tolist())
+        except (ValueError, OverflowError):
+            return array
+        array = numbers if numbers.dtype.kind in "biuf" else array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _of_pandas(data: Any) -> Any:
+    """Return what pandas holds as an array of the common dtype of nullable numbers, if it holds some."""
+    kinds = list(data.dtypes) if hasattr(data, "columns") else [data.dtype]
+    if all(isinstance(kind, np.dtype) for kind in kinds):
+        return data
+    plain = [getattr(kind, "numpy_dtype", kind) for kind in kinds]
+    if not all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in plain):
+        return data
+    if data.isna().to_numpy().any():
+        return data.to_numpy(dtype=np.float64, na_value=np.nan)
+    return data.to_numpy(dtype=np.result_type(*plain))
 
 
 class Frame:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import RandomState
+from sklearn.utils.validation import _check_feature_names
 
 from sknet import nn
 from sknet._params import same
@@ -17,7 +18,7 @@ from sknet.estimators._inputs import Inputs
 from sknet.estimators._namespace import as_host
 from sknet.estimators._outputs import check_outputs
 from sknet.estimators._padding import without_padding
-from sknet.estimators._reading import are_inputs, check_one_input, read_inputs
+from sknet.estimators._reading import are_inputs, check_one_input, integers_as_array, read_inputs
 from sknet.estimators._sparse_inputs import check_sparse_inputs
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, PositionTargets
 
@@ -63,11 +64,17 @@ def checked_inputs(fit: "Fit", X: Any, y: Any, *, reset: bool | None = None) -> 
         X = read_inputs(estimator, X, architecture.forward, dtypes, reset=reset)
         return X, targets(X)
     check_one_input(architecture.forward)
-    kept = [*dtypes, *INTEGERS] if architecture.is_foreign and reset else dtypes
+    kept, given = dtypes, X
+    if architecture.is_foreign and reset:
+        kept, X = [*dtypes, *INTEGERS], integers_as_array(X)
     if not is_reconstructed and estimator._targets_of_any_rank and np.ndim(y) > 2:
         X = check_X(estimator, as_host(X), kept, reset=reset)
-        return X, targets(X)
-    return check_X_y(estimator, X, y, kept, reset=reset, numeric=numeric)
+        y = targets(X)
+    else:
+        X, y = check_X_y(estimator, X, y, kept, reset=reset, numeric=numeric)
+    if hasattr(given, "columns") and reset:
+        _check_feature_names(estimator, given, reset=True)
+    return X, y
 
 
 def reconstructed(estimator: Any, X: Any) -> Any:

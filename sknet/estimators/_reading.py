@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
+from sknet._frames import as_array
 from sknet._hints import suggestion
 from sknet.device import is_array, to_host
 from sknet.engine.extend import first_input
@@ -19,6 +20,7 @@ __all__ = [
     "are_inputs",
     "check_one_input",
     "forward_of",
+    "integers_as_array",
     "is_by_name",
     "read_inputs",
     "required_names",
@@ -140,6 +142,29 @@ def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[ty
     return found
 
 
+def integers_as_array(X: Any) -> Any:
+    """Return a table of integers in any container as an array of them, and anything else as it is.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or data frame
+        The user's input.
+
+    Returns
+    -------
+    ndarray, or what X is
+        scikit-learn's checks make real numbers of the integers of lists and of most other libraries.
+    """
+    is_elsewhere = (is_array(X) and not isinstance(X, np.ndarray)) or as_host(X) is not X
+    if hasattr(X, "tocsr") or is_elsewhere:
+        return X
+    try:
+        found = as_array(X)
+    except ValueError:  # ragged, which the checks say better
+        return X
+    return found if found.dtype.kind in "biu" else X
+
+
 def check_one_input(forward: Forward | None) -> None:
     """Raise a ValueError if one array is no input of a network that needs several."""
     names = required_names(forward)
@@ -171,7 +196,7 @@ def _array(x: Any, name: str, dtypes: list[type]) -> Any:
         return check_array(x, accept_sparse="csr", dtype=dtypes, input_name=name)
     if is_array(x) and not isinstance(x, np.ndarray):
         return x
-    x = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
+    x = as_array(x)
     if x.dtype.kind not in "biuf":
         raise ValueError(f"input {name!r} must be an array of numbers, got dtype {x.dtype}")
     if not x.ndim or not x.shape[0]:
@@ -221,7 +246,7 @@ def with_checked_lengths(
         raise TypeError(
             f"lengths= needs a network whose forward takes `lengths`; the arguments are {list(forward)}"
         )
-    lengths = np.asarray(to_host(lengths) if is_array(lengths) else lengths)
+    lengths = as_array(to_host(lengths) if is_array(lengths) else lengths)
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths.size and lengths.min() < 0):
         raise ValueError(
             "lengths must be an integer for each row, none negative, got "
@@ -250,7 +275,7 @@ def _by_columns(X: Any, forward: Forward) -> dict[str, Any]:
             f"no column is for argument {missing[0]!r} of the network: call it {missing[0]}__column"
         )
     names = list(dict.fromkeys(columns.values()))
-    return {name: X[[c for c in X.columns if columns[str(c)] == name]].to_numpy() for name in names}
+    return {name: as_array(X[[c for c in X.columns if columns[str(c)] == name]]) for name in names}
 
 
 def _check_names(X: Mapping[str, Any], forward: Forward | None) -> None:

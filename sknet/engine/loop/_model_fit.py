@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sknet import ops
+from sknet._frames import as_array
 from sknet.callbacks import Callback, PrintLog, ProgressBar
 from sknet.callbacks.extend import Rows, SavedFit, check_callbacks, fresh_callbacks, saved_fit
 from sknet.core import Tensor
@@ -346,7 +347,7 @@ def _as_inputs(X: Any, name: str) -> Any:
 def _as_array(values: Any, name: str) -> Any:
     values = values.data if isinstance(values, Tensor) else values
     try:
-        array = values if is_array(values) else np.asarray(values)
+        array = values if is_array(values) and type(values) is not np.ndarray else as_array(values)
     except ValueError as error:
         raise ShapeError(f"{name} must be rectangular: {error}") from error
     if array.dtype.kind not in "biuf":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sknet import ops
+from sknet._frames import as_array
 from sknet.core import Tensor, no_grad
 from sknet.device import is_array, to_device
 from sknet.engine.state import StepResult, each_input
@@ -37,7 +38,7 @@ def as_operand(model: "Model", x: Any) -> Any:
         return x
     if ops.is_sparse(x):
         return x if isinstance(x, ops.SparseSlot) else to_device(x, model.device)
-    array = x if is_array(x) else np.asarray(x)
+    array = x if is_array(x) and type(x) is not np.ndarray else as_array(x)
     if array.dtype.kind == "f" and array.dtype != model.dtype:
         array = array.astype(model.dtype)
     return Tensor(to_device(array, model.device))
