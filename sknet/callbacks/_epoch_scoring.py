@@ -1,14 +1,17 @@
 """scikit-learn scorers after every epoch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
+
+import numpy as np
 
 from sknet._params import Interval, StrOptions
 from sknet.callbacks._callback import Callback
 from sknet.callbacks._view import FitView, Rows
 
-__all__ = ["EpochScoring", "direction_of"]
+__all__ = ["EpochScoring", "direction_of", "naming_classes"]
 
 
 class EpochScoring(Callback):
@@ -110,7 +113,8 @@ class EpochScoring(Callback):
         if fit.epoch % self.every == 0 and self._rows is not None:
             X, y, weight = self._rows
             more = {} if weight is None or not _takes_weights(self._scorer) else {"sample_weight": weight}
-            fit.record[self.name_] = self._scorer(fit.estimator, X, y, **more)
+            with naming_classes(getattr(fit.estimator, "classes_", None), y, f"the {self.on} rows"):
+                fit.record[self.name_] = self._scorer(fit.estimator, X, y, **more)
 
     def on_fit_end(self, fit: FitView) -> None:
         self._rows = None
@@ -144,6 +148,54 @@ def direction_of(scorer: Callable[..., Any]) -> bool | None:
         return True
     said = getattr(scorer, "greater_is_better", None)
     return said if isinstance(said, bool) else None
+
+
+@contextmanager
+def naming_classes(classes: Any, scored: Any, rows: str) -> Iterator[None]:
+    """Add to a scorer's ValueError which classes the scored rows lack.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,) or None
+        All labels; anything else changes nothing.
+    scored : array-like of shape (n_scored,)
+        Labels of the scored rows.
+    rows : str
+        What to call these in the message.
+
+    Yields
+    ------
+    None
+        To the block that scores.
+
+    Raises
+    ------
+    ValueError
+        With the classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.callbacks.extend import naming_classes
+    >>> with naming_classes(np.array(["a", "b"]), ["a"], "the validation rows"):
+    ...     raise ValueError("not defined")
+    Traceback (most recent call last):
+    ValueError: not defined. The validation rows have no row of class 'b': ...
+    """
+    try:
+        yield
+    except ValueError as error:
+        is_one_column = isinstance(classes, np.ndarray) and np.ndim(scored) == 1
+        missing = np.setdiff1d(classes, scored).tolist() if is_one_column else []
+        if not missing:
+            raise
+        named = ", ".join(map(repr, missing))
+        several = "class" if len(missing) == 1 else "classes"
+        raise ValueError(
+            f"{error}. {rows.capitalize()} have no row of {several} {named}: score rows of every class, by "
+            "validation_split=StratifiedShuffleSplit(1) or X_val and y_val; leave the class out; or choose a "
+            "scorer that does without"
+        ) from error
 
 
 def _scorer(scoring: Any) -> Callable[..., float]:

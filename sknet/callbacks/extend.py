@@ -2,7 +2,7 @@
 
 from sknet.callbacks._callback import HOOKS, check_callbacks, fresh_callbacks
 from sknet.callbacks._checkpoint import SavedFit, read_checkpoint, saved_fit
-from sknet.callbacks._epoch_scoring import direction_of
+from sknet.callbacks._epoch_scoring import direction_of, naming_classes
 from sknet.callbacks._kept_state import KeepState
 from sknet.callbacks._plateau import Plateau
 from sknet.callbacks._progress_bar import shared_bar
@@ -19,6 +19,7 @@ __all__ = [
     "check_callbacks",
     "direction_of",
     "fresh_callbacks",
+    "naming_classes",
     "read_checkpoint",
     "saved_fit",
     "shared_bar",

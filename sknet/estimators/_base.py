@@ -215,6 +215,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
 
     _numeric_targets: bool
     _targets_of_any_rank = False
+    _holds_out_every_class = False
     _targets: Any
     _architecture: Architecture
     _inputs: Inputs | Encoded | None = None

@@ -47,6 +47,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     """
 
     _numeric_targets = False
+    _holds_out_every_class = True
 
     _several_columns = True  # whether each column of y may have classes of its own
     _targets: ClassEncoder

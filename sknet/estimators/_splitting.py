@@ -39,7 +39,13 @@ def check_validation_split(validation_split: Any, caller: str) -> None:
 
 
 def held_out_fraction(
-    n_samples: int, fraction: float, random_state: Any, *, stratify: Any = None, groups: Any = None
+    n_samples: int,
+    fraction: float,
+    random_state: Any,
+    *,
+    stratify: Any = None,
+    groups: Any = None,
+    labels: Any = None,
 ) -> Split:
     """Return training and validation rows drawn at random.
 
@@ -55,6 +61,9 @@ def held_out_fraction(
         Labels whose shares are kept.
     groups : array of shape (n_samples,) or None, default=None
         Rows of one group stay together.
+    labels : array of shape (n_samples,) or None, default=None
+        Classes: if rows drawn without regard to them lack one that has at least two rows, each class is
+        split on its own.
 
     Returns
     -------
@@ -82,7 +91,28 @@ def held_out_fraction(
             "The validation set is too small. Increase 'validation_fraction' or the size of your dataset: of "
             f"{n_samples} rows the share {fraction:g} cannot be held out. {error}"
         ) from error
-    return training, held_out
+    if labels is None or _have_every_class(labels, training, held_out):
+        return training, held_out
+    return _split_by_class(labels, fraction, random_state)
+
+
+def _have_every_class(labels: Any, *parts: Any) -> bool:
+    """Tell whether each part has a row of each class that has at least two."""
+    codes, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
+    found = [np.bincount(codes[part], minlength=len(counts))[counts > 1] for part in parts]
+    return all(np.all(each) for each in found)
+
+
+def _split_by_class(labels: Any, fraction: float, random_state: Any) -> Split:
+    """Return training and validation rows with each class in both, unless it has a single row."""
+    rows = random_state.permutation(len(labels))
+    codes, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
+    is_held_out = np.zeros(len(rows), bool)
+    for code, count in enumerate(counts):
+        most = count - 1
+        held_out = min(max(round(fraction * count), 1), most)
+        is_held_out[np.flatnonzero(codes[rows] == code)[:held_out]] = True
+    return rows[~is_held_out], rows[is_held_out]
 
 
 def given_split(validation_split: Any, X: Any, y: Any, groups: Any, random_state: Any) -> Split:

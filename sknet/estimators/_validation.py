@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.utils.validation import check_consistent_length
 
-from sknet.callbacks.extend import Rows
+from sknet.callbacks.extend import Rows, naming_classes
 from sknet.device import active, device_of
 from sknet.engine import Batches, History, Model, Score
 from sknet.engine.extend import Gathered, each_input, first_input, take_rows
@@ -320,10 +320,14 @@ def split_rows(
         pair = given_split(recipe.validation_split, X, y, groups, random_state)
         few = f"validation_split holds out {len(pair[1])} row(s), and a validation needs at least {FEWEST}"
     else:
-        # Shares of classes are kept for two classes only, as in scikit-learn: the same seed, the same split.
+        # Shares of classes are kept for two classes only, as in scikit-learn: the same seed, the same split,
+        # unless that leaves a class out.
         labels, fraction = binary(), recipe.validation_fraction
         stratify = None if labels is None else labels.astype(bool)
-        pair = held_out_fraction(len(y), fraction, random_state, stratify=stratify, groups=groups)
+        of_class = y if fit.estimator._holds_out_every_class and np.ndim(y) == 1 else None
+        pair = held_out_fraction(
+            len(y), fraction, random_state, stratify=stratify, groups=groups, labels=of_class
+        )
         few = "The validation set is too small. Increase 'validation_fraction' or the size of your dataset."
     if len(pair[1]) < FEWEST:
         raise ValueError(few)
@@ -429,12 +433,13 @@ def new_score_of(fit: "Fit", part: DataSet, batches: Batches) -> Callable[[], Sc
         inputs = part.chosen(part.X, rows) if needs_inputs else object()
         estimator = in_training(fit.estimator, fit.model, inputs, outputs)
         labels, weight = part.chosen(part.labels, rows), part.chosen(part.sample_weight, rows)
-        found = evaluated(scorers, estimator, inputs, labels, weight, what)
-        if np.isnan(found.get(decides, 0.0)):
-            raise ValueError(
-                f"scoring {fit.monitor!r} decides when to stop, and is nan in an epoch whose "
-                "predictions are finite: give a scorer that is defined for the validation rows"
-            )
+        with naming_classes(getattr(fit.estimator._targets, "classes", None), labels, what):
+            found = evaluated(scorers, estimator, inputs, labels, weight, what)
+            if np.isnan(found.get(decides, 0.0)):
+                raise ValueError(
+                    f"scoring {fit.monitor!r} decides when to stop, and is nan in an epoch whose "
+                    "predictions are finite: give a scorer that is defined for the validation rows"
+                )
         return found
 
     return lambda: Gathered(batches.n_samples, compute, [scorer.name for scorer in scorers])

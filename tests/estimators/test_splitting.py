@@ -12,8 +12,11 @@ from sklearn.model_selection import (
     StratifiedKFold,
     StratifiedShuffleSplit,
     TimeSeriesSplit,
+    train_test_split,
 )
 
+from sknet import MLPClassifier
+from sknet.callbacks import EpochScoring
 from sknet.estimators._splitting import check_validation_split, given_split, held_out_fraction
 
 RNG = np.random.default_rng(0)
@@ -139,3 +142,68 @@ def test_groups_stay_together(seed):
     assert not set(GROUPS[training]) & set(GROUPS[held_out])
     assert len(set(GROUPS[held_out])) == 3
     np.testing.assert_array_equal(np.sort(np.r_[training, held_out]), np.arange(N))
+
+
+# -- rare classes ----------------------------------------------------------------------------------------
+
+NAMES = np.array(["often", "again", "rare"])
+
+
+def rows_with(counts, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(len(counts)), counts)
+    return rng.normal(size=(len(y), 3)) + y[:, None], NAMES[3 - len(counts) :][y]
+
+
+@pytest.mark.parametrize("counts", [(48, 48, 4), (96, 4), (60, 38, 2)])
+@pytest.mark.parametrize("seed", range(5))
+def test_every_class_of_two_rows_is_held_out_and_trained_on(counts, seed):
+    _, y = rows_with(counts)
+    stratify = (y == "rare") if len(counts) == 2 else None
+    training, held_out = held_out_fraction(
+        len(y), 0.1, np.random.RandomState(seed), stratify=stratify, labels=y
+    )
+    np.testing.assert_array_equal(np.sort(np.concatenate([training, held_out])), np.arange(len(y)))
+    assert set(y[training]) == set(y[held_out]) == set(y)
+    assert abs(len(held_out) - 10) <= 2
+
+
+def test_a_class_with_a_single_row_is_trained_on():
+    _, y = rows_with((60, 39, 1))
+    for seed in range(5):
+        training, held_out = held_out_fraction(100, 0.02, np.random.RandomState(seed), labels=y)
+        assert set(y[training]) == set(y)
+        assert set(y[held_out]) == {"often", "again"}
+
+
+def test_splits_with_every_class_are_those_of_scikit_learn():
+    _, y = rows_with((40, 40, 20))
+    for seed in range(5):
+        expected = train_test_split(np.arange(100), test_size=0.3, random_state=seed)
+        found = held_out_fraction(100, 0.3, np.random.RandomState(seed), labels=y)
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("scoring", "counts"),
+    [("roc_auc_ovr", (48, 48, 4)), ("neg_log_loss", (48, 48, 4)), ("roc_auc", (96, 4))],
+)
+def test_scorers_that_need_every_class_are_defined_where_one_is_rare(scoring, counts):
+    X, y = rows_with(counts)
+    for seed in range(3):
+        clf = MLPClassifier((3,), early_stopping=True, scoring=scoring, max_iter=2, random_state=seed)
+        assert np.isfinite(clf.fit(X, y).history_[f"validation_{scoring}"]).all()
+        other = MLPClassifier((3,), early_stopping=True, max_iter=2, random_state=seed)
+        other.set_params(callbacks=[EpochScoring(scoring, name="again")]).fit(X, y)
+        assert np.isfinite(other.history_["again"]).all()
+
+
+@pytest.mark.parametrize("of", ["scoring", "callbacks"])
+def test_a_scorer_that_is_not_defined_is_an_error_that_names_the_class(of):
+    X, y = rows_with((60, 39, 1))
+    more = {"scoring": "roc_auc_ovr"} if of == "scoring" else {"callbacks": [EpochScoring("roc_auc_ovr")]}
+    clf = MLPClassifier((3,), validation_split=(np.r_[:80, 99], np.arange(80, 99)), max_iter=2, **more)
+    with pytest.raises(ValueError, match="The validation rows have no row of classes 'often', 'rare': score"):
+        clf.fit(X, y)
