@@ -305,7 +305,8 @@ class NetRegressor(NetOptions, SequenceRegressor):
         Draw a new order of the rows in each epoch.
     scale_target : bool, default=False
         Train on targets that are standardized (divided by their means with the losses of positive targets).
-        Predictions, and losses that are reported, are in the targets' own units.
+        Predictions, and losses that are reported, are in the targets' own units; predictions have the
+        precision of y, too, or that of the network if it is higher.
     early_stopping : bool, default=False
         Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
         weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of

@@ -27,6 +27,7 @@ def standardize(fit: "Fit", rows: Any = None) -> None:
     if rows is not None:
         y, weight = y[rows], None if weight is None else weight[rows]
     targets.standardize(y, weight, shifts=scaling.shifts)
+    targets.check_reported(recipe.loss)
     fit.y = targets.encode(fit.y)
     fit.loss = targets.trained(recipe.loss)
     fit.model.adopt(recipe.optimizer, fit.loss, recipe.alpha)

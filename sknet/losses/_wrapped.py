@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet._params import StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import to_device
 from sknet.exceptions import DtypeError
 from sknet.losses._base import Loss, Scaling, shape_error
 
 __all__ = ["Columns", "Standardized"]
+
+MOST = 2.0**100
 
 
 class Wrapping(Loss):
@@ -58,10 +61,15 @@ class _InUnits:
     head: Callable[..., Tensor]
     scale: tuple[float, ...]
     shift: tuple[float, ...] | None
+    dtype: str
 
     def __call__(self, output: Tensor, *args: Any) -> Tensor:
-        x: Tensor = self.head(output, *args) * row_of(self.scale, output)
-        return x if self.shift is None else x + row_of(self.shift, output)
+        found = self.head(output, *args)
+        # In float32, numbers whose spread is small beside their mean would all be the same.
+        x: Tensor = ops.astype(found, np.float64)
+        x = x * row_of(self.scale, x)
+        x = x if self.shift is None else x + row_of(self.shift, x)
+        return ops.astype(x, np.result_type(found.dtype, self.dtype))
 
 
 def row_of(numbers: Sequence[float], like: Any) -> Tensor | float:
@@ -83,6 +91,9 @@ class Standardized(Wrapping):
         :math:`m`, a number for each column of the targets; zeros for a loss with a log link.
     scale : sequence of float
         :math:`s`, likewise.
+    target_dtype : str, default="float64"
+        Precision of the targets, which predictions have, too, unless that of the outputs is higher. They are
+        computed in float64.
 
     Notes
     -----
@@ -101,12 +112,25 @@ class Standardized(Wrapping):
     array([[110.]])
     """
 
-    _parameter_constraints = {"loss": [Loss], "mean": ["array-like"], "scale": ["array-like"]}
+    _parameter_constraints = {
+        "loss": [Loss],
+        "mean": ["array-like"],
+        "scale": ["array-like"],
+        "target_dtype": [StrOptions({"float16", "float32", "float64"})],
+    }
+    target_dtype = "float64"  # of those that were pickled before there was the parameter
 
-    def __init__(self, loss: Loss, mean: Sequence[float] = (0.0,), scale: Sequence[float] = (1.0,)) -> None:
+    def __init__(
+        self,
+        loss: Loss,
+        mean: Sequence[float] = (0.0,),
+        scale: Sequence[float] = (1.0,),
+        target_dtype: str = "float64",
+    ) -> None:
         self.loss = loss
         self.mean = mean
         self.scale = scale
+        self.target_dtype = target_dtype
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         return self.loss.values(output, target)
@@ -138,7 +162,7 @@ class Standardized(Wrapping):
 
     def _in_units(self, name: str) -> _InUnits:
         shift = tuple(self.mean) if self._scaling.shifts and name != "predict_std" else None
-        return _InUnits(getattr(self.loss, name), tuple(self.scale), shift)
+        return _InUnits(getattr(self.loss, name), tuple(self.scale), shift, self.target_dtype)
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("predict_std", "predict_quantiles", "predict_interval"):
@@ -158,11 +182,18 @@ class _OfTargets(Wrapping):
         assert scaling is not None
         z, y = as_tensor(output), as_tensor(target)
         factors = [s**scaling.power for s in self.scale]
+        # Of targets in extreme units float32 cannot hold the losses.
+        is_wide = not all(1 / MOST < factor < MOST for factor in factors)
+
+        def values(z: Tensor, y: Tensor, factor: float) -> Tensor:
+            found = self.loss.values(z, y)
+            return (ops.astype(found, np.float64) if is_wide else found) * factor
+
         found: Tensor
         if len(set(factors)) == 1:
-            found = self.loss.values(z, y) * factors[0]
+            found = values(z, y, factors[0])
         else:
-            columns = [self.loss.values(z[:, k::count], y[:, k : k + 1]) * factors[k] for k in range(count)]
+            columns = [values(z[:, k::count], y[:, k : k + 1], factors[k]) for k in range(count)]
             found = sum(columns[1:], columns[0])
         return found + float(np.log(self.scale).sum()) if scaling.adds_log else found
 

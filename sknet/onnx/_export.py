@@ -36,7 +36,8 @@ def export(
         name. An estimator knows its inputs; it needs an example only if axes have other lengths than in the
         fit, such as the steps of sequences. A `Graph` or `GraphModule` needs none.
     dtype : {"float16", "float32", "float64"}, default=None
-        The floating-point dtype of the model; None for that of the module or estimator.
+        The floating-point dtype of the model; None for that of the module or estimator. Predictions of
+        targets that were standardized have the precision of these targets.
 
     Returns
     -------

@@ -9,6 +9,8 @@ __all__ = ["Target", "target_of"]
 
 # With more classes, means would be of too few rows, and columns too many.
 MOST_CLASSES = 16
+# Beyond these, squares of numbers overflow, are what trees take for 0, or are the same for most of them.
+LEAST_DIGITS, MOST_DIGITS, MOST_DEVIATIONS = -16, 256, 1e4
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,23 @@ def target_of(y: Any, target_type: str) -> Target:
         numbers = y.astype(np.float64)
         if not np.isfinite(numbers).all():
             raise ValueError("Input y contains NaN or infinity.")
-        columns = numbers.reshape(len(y), -1)
-        return Target(False, numbers, columns, _named(columns.shape[1]))
+        columns = _in_range(numbers.reshape(len(y), -1))
+        return Target(False, columns.reshape(numbers.shape), columns, _named(columns.shape[1]))
     return _classes(y)
+
+
+def _in_range(numbers: np.ndarray) -> np.ndarray:
+    """Return columns whose squares keep their digits: shifted and scaled where those of these would not.
+
+    Outputs do not depend on the unit of the targets, nor on where they are 0.
+    """
+    _, digits = np.frexp(np.abs(numbers).max(axis=0))
+    scaled = np.ldexp(numbers, -digits)
+    mean, deviation = scaled.mean(axis=0), scaled.std(axis=0)
+    is_far = (digits < LEAST_DIGITS) | (digits > MOST_DIGITS) | (np.abs(mean) > MOST_DEVIATIONS * deviation)
+    deviation[deviation == 0] = 1.0
+    found: np.ndarray = np.where(is_far, (scaled - mean) / deviation, numbers)
+    return found
 
 
 def _classes(y: np.ndarray) -> Target:

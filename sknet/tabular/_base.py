@@ -242,6 +242,7 @@ class BaseTabular(Predicts, Summarized):
         if targets.task == "regression" and loss.scaling is not None:
             columns = y.reshape(len(y), -1)
             targets.standardize(columns, weight, shifts=loss.scaling.shifts)
+            targets.check_reported(loss)
         encoded = targets.encode(y)
         loss = targets.trained(loss)
         loss.check_target(encoded, n_outputs=targets.n_outputs)

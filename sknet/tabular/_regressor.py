@@ -130,7 +130,10 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         self.oof_prediction_ = np.full(y.shape, np.nan, found.dtype)
         self.oof_prediction_[rows] = found
         several = len(rows) > 1
-        self.oof_score_ = float(r2_score(y[rows], found, sample_weight=weight)) if several else np.nan
+        # It is the same in all units, of which one has no squares that overflow.
+        _, digits = np.frexp(np.abs(y).max())
+        known, found = (np.ldexp(np.asarray(each, np.float64), -digits) for each in (y[rows], found))
+        self.oof_score_ = float(r2_score(known, found, sample_weight=weight)) if several else np.nan
 
     def freeze(self) -> "FrozenTabularRegressor":
         """Return a predictor without any training state: smaller, picklable, fast for single rows.

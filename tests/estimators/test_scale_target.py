@@ -146,7 +146,25 @@ def test_positive_targets_are_divided_by_their_means(loss):
     assert estimator.loss_ == pytest.approx(deviance(y, estimator.predict(X)) / 2, rel=1e-9)
 
 
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_losses_in_tiny_units_are_reported_in_single_precision_too():
+    one, other = (fitted(Y * u, dtype="float32", max_iter=5) for u in (1.0, 1e-30))
+    np.testing.assert_allclose(other.loss_curve_, np.array(one.loss_curve_) * 1e-60, rtol=1e-4)
+
+
+def test_targets_whose_squares_overflow_raise():
+    with pytest.raises(
+        ValueError, match=r"deviation is .*e\+160, and SquaredError\(\).* infinite in float64"
+    ):
+        fitted(1e160 * Y / Y.std())
+    with pytest.raises(ValueError, match=r"is 0 in float64. Multiply y by a constant"):
+        fitted(1e-160 * Y / Y.std())
+    estimator = fitted(1e160 * Y, loss="absolute_error")
+    np.testing.assert_allclose(
+        estimator.predict(X) / 1e160, fitted(Y, loss="absolute_error").predict(X), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e-6, 1.0, 1e6, 1e140])
 def test_the_unit_of_the_targets_does_not_matter(unit):
     """Number of epochs, early stopping and all predictions do not depend on the units."""
     stopping = {"early_stopping": True, "max_iter": 300, "optimizer": sknet.optim.Adam(0.02)}
@@ -248,7 +266,7 @@ def test_parts_are_those_of_a_whole():
 @pytest.mark.parametrize("kind", TARGETS)
 def test_copies_and_frozen_predictors(kind):
     estimator = fitted(TARGETS[kind], loss=Quantile([0.1, 0.5, 0.9]), dtype="float32")
-    assert estimator.predict(X).dtype == np.float32
+    assert estimator.predict(X).dtype == np.float64  # that of y
     for other in (copy.deepcopy(estimator), pickle.loads(pickle.dumps(estimator)), estimator.freeze()):
         for method in ("predict", "predict_quantiles", "predict_interval"):
             np.testing.assert_allclose(getattr(other, method)(X), getattr(estimator, method)(X), rtol=1e-5)
@@ -257,6 +275,56 @@ def test_copies_and_frozen_predictors(kind):
     np.testing.assert_allclose(frozen.predict(X), estimator.predict(X), rtol=1e-5)
     assert "Quantile" in repr(frozen)
     assert clone(estimator).scale_target is True
+
+
+FAR = {"far": 1e8 + Y / Y.std(), "dates": np.round(2_460_000.5 + 3 * Y / Y.std(), 1)}
+CONTAINERS = {
+    "float32": lambda X: X.astype("float32"),
+    "integers": lambda X: np.round(100 * X).astype("int64"),
+    "float64": lambda X: X,
+}
+MAKERS = {
+    "table": lambda **settings: sknet.MLPRegressor((16,), encoder="table", max_iter=60, **settings),
+    "members": lambda **settings: sknet.MLPRegressor((16,), n_members=3, max_iter=60, **settings),
+    "network": lambda **settings: sknet.NetRegressor(
+        nn.Sequential(nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(3)), max_iter=60, **settings
+    ),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("kind", FAR)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_targets_far_from_zero_keep_their_precision(maker, kind, container, tmp_path):
+    """Predictions are those of standardized targets, scaled in float64."""
+    y, given = FAR[kind], CONTAINERS[container](X)
+    loss = Quantile([0.1, 0.5, 0.9])
+    ours = MAKERS[maker](scale_target=True, loss=loss, dtype="float32", random_state=0)
+    theirs = MAKERS[maker](loss=loss, dtype="float32", random_state=0)
+    mean, scale = (x[0] for x in standardized(y))
+    with quiet():
+        ours.fit(given, y)
+        theirs.fit(given, (y - mean) / scale)
+    sknet.save(ours, tmp_path / "saved")
+    frozen = ours.freeze()
+    for method in ("predict", "predict_quantiles", "predict_interval"):
+        expected = getattr(theirs, method)(given).astype(np.float64) * scale + mean
+        for other in (ours, frozen, sknet.load(tmp_path / "saved"), pickle.loads(pickle.dumps(frozen))):
+            found = getattr(other, method)(given)
+            assert found.dtype == np.float64
+            np.testing.assert_allclose((found - mean) / scale, (expected - mean) / scale, atol=1e-4)
+            np.testing.assert_array_equal(getattr(other, method)(given[:1]), getattr(ours, method)(given[:1]))
+
+
+def test_predictions_have_the_precision_of_the_targets():
+    """Unless the network's is higher; integers are numbers in float64."""
+    for dtype, expected in (
+        ("float32", "float32"), ("float64", "float64"), ("int32", "float64"), ("float16", "float32")
+    ):  # fmt: skip
+        y = (10 * Y).astype(dtype)
+        assert fitted(y, dtype="float32", max_iter=1).predict(X).dtype == expected
+        assert fitted(y, dtype="float64", max_iter=1).predict(X).dtype == np.float64
+        assert fitted(y, dtype="float32", max_iter=1, scale_target=False).predict(X).dtype == np.float32
 
 
 def test_custom_networks():

@@ -184,8 +184,8 @@ def test_a_regressor_gives_what_it_predicts(loss, task, dtype, scale_target):
     for rows in (X, X[:1], X[:5] * 0):
         found = names_and_arrays(model, rows.astype(dtype))
         assert list(found) == ["variable"]
-        assert found["variable"].dtype == dtype
         wanted = reg.predict(rows.astype(dtype))
+        assert found["variable"].dtype == wanted.dtype == ("float64" if scale_target else dtype)
         close(found["variable"], wanted.reshape(len(rows), -1), dtype)
 
 
@@ -194,6 +194,15 @@ def test_the_precision_may_be_another():
     reg = fitted(sknet.MLPRegressor, X, y)
     found = names_and_arrays(onnx.export(reg, dtype="float32"), X.astype("float32"))
     close(found["variable"][:, 0], reg.predict(X), "float32")
+
+
+def test_targets_far_from_zero_keep_their_precision():
+    X, z = TABLES["regression"]
+    y = 1e8 + z / z.std()  # neighbours in float32 are 8 apart
+    reg = fitted(sknet.MLPRegressor, X.astype("float32"), y, scale_target=True)
+    for dtype in (None, "float32"):
+        found = names_and_arrays(onnx.export(reg, dtype=dtype), X.astype("float32"))["variable"][:, 0]
+        np.testing.assert_allclose(found - 1e8, reg.predict(X) - 1e8, atol=1e-4)
 
 
 def test_compositions_sum_to_one():

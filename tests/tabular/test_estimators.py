@@ -68,6 +68,41 @@ LABELS = {
 NUMBERS = {"one": SIGNAL, "large": 1e6 + 1e3 * SIGNAL, "several": np.stack([SIGNAL, -SIGNAL + 5], axis=1)}
 
 
+@pytest.mark.parametrize("loss", ["squared_error", "gaussian_nll", Quantile([0.1, 0.5, 0.9])], ids=str)
+@pytest.mark.parametrize("base", [2_460_000.5, 1e8])
+def test_targets_far_from_zero_keep_their_precision(base, loss):
+    """Their neighbours in float32 are a quarter or 8 apart, and they vary by 1."""
+    z = SIGNAL / SIGNAL.std()
+    near, far = (TabularRegressor(**SMALL, loss=loss).fit(X, base * shift + z) for shift in (0, 1))
+    assert far.oof_score_ == pytest.approx(near.oof_score_, abs=1e-3)
+    for model in (far, far.freeze()):
+        assert model.predict(X).dtype == np.float64
+        np.testing.assert_allclose(model.predict(X) - base, near.predict(X), atol=1e-3)
+        for method in ("predict_std", "predict_interval"):
+            if hasattr(near, method):
+                shift = 0.0 if method == "predict_std" else base
+                found = getattr(model, method)(X)
+                np.testing.assert_allclose(found - shift, getattr(near, method)(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("unit", [2.0**-400, 2.0**-90, 2.0**-30, 2.0**60, 2.0**400])
+def test_the_unit_of_targets_does_not_matter(unit):
+    """Not even for which epochs are the best, by losses in this unit."""
+    one, other = (TabularRegressor(**SMALL).fit(X, SIGNAL * u) for u in (1.0, unit))
+    assert other.oof_score_ == pytest.approx(one.oof_score_, abs=0.02)
+    same = TabularRegressor(**SMALL).fit(X, SIGNAL * 2.0**-300)  # trees see numbers in these units otherwise
+    if unit < 1:
+        np.testing.assert_allclose(other.predict(X) / unit, same.predict(X) / 2.0**-300, rtol=1e-6)
+
+
+def test_targets_whose_squares_overflow_or_vanish():
+    for unit, wrong in ((1e200, "smaller"), (1e-200, "larger")):
+        with pytest.raises(ValueError, match=rf"y must be {wrong}: its deviation is .*, and SquaredError"):
+            TabularRegressor(**SMALL).fit(X, unit * SIGNAL)
+        reg = TabularRegressor(**SMALL, loss="gaussian_nll").fit(X, unit * SIGNAL)  # has logarithms
+        assert reg.oof_score_ > 0.9
+
+
 @pytest.mark.parametrize("kind", LABELS)
 def test_labels_of_every_kind(kind):
     y = LABELS[kind]

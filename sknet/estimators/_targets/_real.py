@@ -11,6 +11,10 @@ from sknet.losses.extend import Standardized
 
 __all__ = ["RealTargets"]
 
+NARROW = ("float16", "float32")
+# Of an exponent, with some that are left for losses of more than a squared deviation, or of less.
+MOST_DIGITS = 960
+
 
 class RealTargets:
     """Targets of a regression, in their own units or standardized.
@@ -28,6 +32,8 @@ class RealTargets:
         Columns of the targets.
     mean, scale : ndarray of shape (n_outputs,) or None
         By what targets are shifted and divided for the loss; None before `standardize`.
+    dtype : {"float16", "float32", "float64"}
+        That of the targets; float64 for integers.
 
     Examples
     --------
@@ -41,9 +47,12 @@ class RealTargets:
     task = "regression"
     mean: Any = None
     scale: Any = None
+    dtype = "float64"
 
     def __init__(self, y: Any) -> None:
         self.n_outputs = 1 if y.ndim == 1 else y.shape[1]
+        if y.dtype in NARROW:
+            self.dtype = str(y.dtype)
 
     def standardize(self, y: Any, weight: Any, *, shifts: bool) -> Self:
         """Learn mean and scale from the rows of a training.
@@ -63,12 +72,35 @@ class RealTargets:
             A column that does not vary is divided by 1.
         """
         y = np.asarray(y, np.float64)
+        _, digits = np.frexp(np.abs(y).max(axis=0))
+        y = np.ldexp(y, -digits)  # no square overflows or vanishes, and no bit of others changes
         mean = np.average(y, axis=0, weights=weight)
         scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight)) if shifts else mean
         # A deviation that rounding alone can have made is none.
         tiny = len(y) * np.finfo(np.float64).eps * np.abs(mean) if shifts else 0.0
-        self.mean, self.scale = mean if shifts else np.zeros_like(mean), np.where(scale > tiny, scale, 1.0)
+        mean, scale = np.ldexp(mean, digits), np.where(scale > tiny, np.ldexp(scale, digits), 1.0)
+        self.mean, self.scale = mean if shifts else np.zeros_like(mean), scale
         return self
+
+    def check_reported(self, loss: Loss) -> None:
+        """Raise a ValueError if a `loss` in the units of the targets is infinite, or 0.
+
+        Raises
+        ------
+        ValueError
+            The message names the standard deviation.
+        """
+        scaling = loss.scaling
+        if self.scale is None or scaling is None:
+            return
+        for scale in self.scale.tolist():
+            digits = scaling.power * np.log2(scale)
+            if abs(digits) > MOST_DIGITS:
+                wrong, found = ("smaller", "infinite") if digits > 0 else ("larger", "0")
+                raise ValueError(
+                    f"y must be {wrong}: its deviation is {scale:.3g}, and {loss!r} in these units, its "
+                    f"power of {scaling.power:g}, is {found} in float64. Multiply y by a constant"
+                )
 
     def encode(self, y: Any) -> Any:
         """Return targets of shape (n_samples, n_outputs).
@@ -86,11 +118,9 @@ class RealTargets:
     def trained(self, loss: Loss) -> Loss:
         """Return the loss to train with, for these targets."""
         loss = loss.for_task(self.task)
-        return (
-            loss
-            if self.scale is None
-            else Standardized(loss, tuple(self.mean.tolist()), tuple(self.scale.tolist()))
-        )
+        if self.scale is None:
+            return loss
+        return Standardized(loss, tuple(self.mean.tolist()), tuple(self.scale.tolist()), self.dtype)
 
     def new_score(self, batches: Batches, loss: Any) -> Callable[[], Score]:
         """Return a function that creates an empty score of the rows of `batches`, by the `loss` of a fit."""
