@@ -2,6 +2,7 @@
 
 import os
 import threading
+from contextlib import suppress
 from weakref import WeakSet
 
 __all__ = ["Lock"]
@@ -32,7 +33,8 @@ class Lock:
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        with suppress(RuntimeError):  # the thread that held it has forked, and in its child nobody holds it
+            self._lock.release()
 
 
 _all: WeakSet[Lock] = WeakSet()

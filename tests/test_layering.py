@@ -12,10 +12,12 @@ LAYERS = [
     {"exceptions", "_constraints", "_hints", "_warnings"},
     {
         "_available",
+        "_cached",
         "_config",
         "_cores",
         "_locks",
         "_finite",
+        "_forks",
         "_frames",
         "_indexing",
         "_installed",

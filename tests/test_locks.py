@@ -39,6 +39,20 @@ def test_a_forked_process_finds_free_what_another_thread_holds():
         thread.join()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_a_thread_that_forks_while_it_holds_a_lock_ends_that_in_the_child_too():
+    lock, other = Lock(), []
+    with lock:
+        child = os.fork()
+        if not child:
+            thread = threading.Thread(target=lambda: lock.__enter__() or other.append(1))
+            thread.start()
+            thread.join()
+    if not child:
+        os._exit(other != [1])
+    assert exit_status(child) == 0
+
+
 def exit_status(child):
     """Return the exit status of a process, which is killed if it does not end."""
     deadline = time.monotonic() + SECONDS

@@ -1,11 +1,12 @@
 """Compiled functions: captured, planned and bound to memory."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet._tree import leaves, map_leaves, named_leaves, paths, rebuild
 from sknet.compile._capture import is_dense
 from sknet.compile._graph import Graph, Variable

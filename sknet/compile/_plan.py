@@ -7,11 +7,11 @@ written into the slot of a donated input. A value that only one kernel uses need
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet.compile import _internal as own
 from sknet.compile._constant import as_read
 from sknet.compile._graph import Equation, Graph, Variable

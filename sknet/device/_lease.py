@@ -4,13 +4,13 @@ import os
 import stat
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 
 from sknet._config import lease_setting
+from sknet._locks import Lock
 from sknet._warnings import warn_caller
 from sknet.device._backend import backend
 from sknet.device._device import Device
@@ -95,7 +95,7 @@ class _Lease:
 
     def __init__(self, device: Device, name: str, place: int) -> None:
         self._device, self._name, self._place = device, name, place
-        self._guard, self._holders = threading.Lock(), set[object]()
+        self._guard, self._holders = Lock(), set[object]()
         self._file: int | None = None
         self._is_lost = False  # there is no lock to be had
 
@@ -133,6 +133,8 @@ class _Lease:
 
 
 _leases: dict[tuple[str, int], _Lease] = {}  # by name and place
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leases.clear)  # a lock of bytes does not pass to a child
 
 
 def _lease_of(device: Device) -> _Lease | None:

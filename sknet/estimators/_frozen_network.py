@@ -2,12 +2,12 @@
 
 import math
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet._frames import is_frame, read_frame, refuse_collection, with_columns
 from sknet._single_rows import RowReader
 from sknet.core import Tensor

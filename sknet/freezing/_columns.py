@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet._frames import Frame
 from sknet._scipy import issparse, scipy_sparse
 from sknet.freezing._arrays import as_plain

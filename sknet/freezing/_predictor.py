@@ -3,13 +3,13 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sknet._available import available_if
+from sknet._cached import cached_property
 from sknet._frames import Frame, is_frame, read_frame
 from sknet._scipy import issparse
 from sknet._single_rows import RowReader

@@ -6,11 +6,11 @@ Frames are recognized by their methods, so that neither pandas nor polars has to
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import date
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet._scipy import issparse
 from sknet.preprocessing._values import is_missing, is_number, to_number
 

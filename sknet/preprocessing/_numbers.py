@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet.preprocessing._edges import edges_of
 from sknet.preprocessing._targets import Target
 from sknet.preprocessing._values import HUGE

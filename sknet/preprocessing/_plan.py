@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet._scipy import scipy_sparse
 from sknet.preprocessing._categories import CategoryColumn, Crossed, fit_levels, fit_means
 from sknet.preprocessing._numbers import Numbers, fit_number

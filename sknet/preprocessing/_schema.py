@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet._frames import is_collection, names_of
 from sknet._hints import suggestion
 from sknet._scipy import issparse, scipy_sparse

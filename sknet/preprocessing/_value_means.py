@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet.preprocessing._categories import FIRST, CategoryColumn, Crossed, fit_means
 from sknet.preprocessing._edges import edges_of, has_several
 from sknet.preprocessing._schema import UNSEEN

@@ -1,11 +1,11 @@
 """Rewriting a graph: one walk over the equations, each offered to the rules for its primitive."""
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet.compile._constant import read_as_laid_out
 from sknet.compile._graph import Equation, Graph, Operand, Variable
 from sknet.compile._key import key_of

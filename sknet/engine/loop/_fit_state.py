@@ -3,13 +3,13 @@
 import platform
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from sknet._blas import libraries
+from sknet._cached import cached_property
 from sknet._installed import version_of
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit

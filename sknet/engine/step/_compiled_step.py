@@ -1,8 +1,8 @@
 """A compiled training step for inspection: its graph, memory plan and source."""
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from sknet._cached import cached_property
 from sknet.compile import Compiled
 from sknet.engine.step._programs import Programs
 from sknet.exceptions import CaptureError, GraphError

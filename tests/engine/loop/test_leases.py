@@ -195,6 +195,29 @@ def test_a_stack_of_fits_has_one_lease(held, tmp_path):
     np.testing.assert_allclose(held[1].result(), [fitted()] * 3)
 
 
+class Forks(Callback):
+    """Forks a child that asks for the lease."""
+
+    found = ()
+
+    def on_epoch_end(self, fit):
+        child = os.fork()
+        if not child:
+            with leased(fit.model.device, lambda: os._exit(3)):  # it waits
+                os._exit(4)
+        self.found += (os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]),)
+
+
+def forked():
+    callback = Forks()
+    fitted([callback])
+    return callback.found
+
+
+def test_a_child_of_a_worker_does_not_have_its_lease(pair):
+    assert set(pair[0].call(forked)) == {3}
+
+
 # -- how it ends ----------------------------------------------------------------------------------
 
 

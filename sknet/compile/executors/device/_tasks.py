@@ -6,12 +6,12 @@ of it works in memory of the plan, so that a step can be captured.
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet._cached import cached_property
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._writer import Writer, registry
 from sknet.compile.executors.device._c_scalar import type_of

@@ -14,9 +14,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
+from sknet._cached import cached_property
 from sknet._locks import Lock
 from sknet.compile.executors.native._folder import (
     cache_directory,

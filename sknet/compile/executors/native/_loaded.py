@@ -8,9 +8,10 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING
 
+from sknet._cached import cached_property
 from sknet._locks import Lock
 from sknet.exceptions import CaptureError
 
