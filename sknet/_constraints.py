@@ -6,6 +6,7 @@ them: their constraints do without it. Estimators declare theirs with scikit-lea
 """
 
 import math
+import operator
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ __all__ = [
     "check_values",
     "invalid",
     "is_plain",
+    "plain",
 ]
 
 PLAIN = frozenset({bool, int, float, str, type(None)})  # types of most parameters and attributes
@@ -202,6 +204,25 @@ def check_values(holder: object, constraints: Mapping[str, Any], values: Mapping
 def is_plain(value: Any) -> bool:
     """Tell whether a value never changes, and equals no other of its type that may be invalid."""
     return type(value) in PLAIN or (type(value) is tuple and all(type(x) is int for x in value))
+
+
+def plain(value: Any) -> Any:
+    """Return a number of NumPy as Python's, also in lists, tuples and dicts; anything else as it is.
+
+    Computations with integers of few bits overflow, and unsigned ones have no negative powers.
+    """
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if isinstance(value, np.generic):
+        number = float(value) if isinstance(value, np.longdouble) else value.item()
+        return number if isinstance(value, (np.bool_, np.integer, np.floating)) else value
+    if kind is tuple or kind is list:
+        items = [plain(item) for item in value]
+        return value if all(map(operator.is_, items, value)) else kind(items)
+    if kind is dict and any(isinstance(item, np.generic) for item in value.values()):
+        return {key: plain(item) for key, item in value.items()}
+    return value
 
 
 def _check(caller: str, name: str, constraints: Any, value: Any) -> None:

@@ -21,6 +21,7 @@ from sknet._constraints import (
     StrOptions,
     check_values,
     invalid,
+    plain,
 )
 from sknet._hints import advice_for, argument_hint, parameter_hint, suggestion, value_hint
 
@@ -30,6 +31,7 @@ __all__ = [
     "InvalidParameterError",
     "Options",
     "ParameterObject",
+    "PlainNumbers",
     "RealNotInt",
     "StrOptions",
     "check_values",
@@ -44,11 +46,21 @@ __all__ = [
 
 LINE = 80  # characters of a line of a representation
 MOST_SHOWN = 700  # characters of a representation
+NUMBERS = (np.generic, tuple, list, dict)  # and what may hold some
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class ParameterObject:
+class PlainNumbers:
+    """Mixin of objects with parameters: numbers of NumPy among them become Python's when they are set."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, NUMBERS) and name in names_of(cast(Hashable, type(self))):
+            value = plain(value)
+        super().__setattr__(name, value)
+
+
+class ParameterObject(PlainNumbers):
     """Base of the objects that are hyperparameters: they store, compare, clone and validate.
 
     `_parameter_constraints` uses scikit-learn's format; `validate` checks the values against it

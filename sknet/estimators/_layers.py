@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._set_output import _get_container_adapter
 from sklearn.utils.validation import _check_feature_names, _check_feature_names_in, check_is_fitted
 
+from sknet._params import PlainNumbers
 from sknet.device import arrays_in, device_of, is_array, to_device, to_host
 from sknet.engine import Model
 from sknet.engine import extend as engine
@@ -177,7 +178,7 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
         return tags
 
 
-class LayerOutput(TransformerMixin, BaseEstimator):
+class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
     """The output of a layer of a fitted network, as a transformer of its own.
 
     Made by ``estimator.layer(-2)``. Fitting it changes nothing, and cloning it keeps the network: it is

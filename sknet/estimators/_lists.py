@@ -5,12 +5,12 @@ from typing import Any, Self, cast
 
 from sklearn.base import BaseEstimator
 
-from sknet._params import ParameterObject, names_of
+from sknet._params import ParameterObject, PlainNumbers, names_of
 
 __all__ = ["HoldsLists"]
 
 
-class HoldsLists(BaseEstimator):
+class HoldsLists(PlainNumbers, BaseEstimator):
     """Mixin of estimators with parameters that are lists of objects, each reached by its number.
 
     Examples

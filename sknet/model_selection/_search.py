@@ -21,7 +21,7 @@ from sklearn.model_selection._validation import (
 from sklearn.utils import indexable
 from sklearn.utils.validation import _check_method_params
 
-from sknet._params import same
+from sknet._params import PlainNumbers, same
 from sknet._warnings import warn_caller
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate
@@ -245,7 +245,7 @@ def _looked_up(known: Sequence[tuple[dict[str, Any], Any]], key: Any) -> Any:
     return None
 
 
-class Search(BaseSearchCV):
+class Search(PlainNumbers, BaseSearchCV):
     """The `fit` of scikit-learn's searches, with evaluations that reuse results of earlier ones."""
 
     def _epochs(self) -> str | None:

@@ -14,6 +14,7 @@ from sknet._random import check_random_state
 from sknet.core import HookHandle
 from sknet.device import Device, available, check_float_dtype
 from sknet.nn import _hooks, _repr, _state_dict
+from sknet.nn._constructors import explained
 from sknet.nn._functional_call import as_pure
 from sknet.nn._hooks import Hooks
 from sknet.nn._parameter import Parameter, convert
@@ -25,6 +26,7 @@ __all__ = ["Module", "copy_with"]
 
 M = TypeVar("M", bound="Module")
 
+LAYERS = ("sknet.nn.layers", "sknet.nn._lazy")  # modules with constructors that explain their arguments
 REGISTRIES = ("_parameters", "_buffers", "_children")
 
 
@@ -66,6 +68,12 @@ class Module(Registry):
     _init_version: int | None = None
     _version = 1
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls) and cls.__module__.startswith(LAYERS):
+            cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
+
+    @explained
     def __init__(self) -> None:
         """Do nothing: a subclass may leave the call out."""
 

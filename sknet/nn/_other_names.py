@@ -1,6 +1,6 @@
 """The names here of layers, losses and methods of modules that other libraries call otherwise."""
 
-__all__ = ["ATTRIBUTES", "NAMES"]
+__all__ = ["ARGUMENTS", "ATTRIBUTES", "MODULE", "NAMES", "RENAMED"]
 
 _DTYPE = "use module.to(dtype='{}')"
 _OPS = "use the functions of sknet.ops"
@@ -96,3 +96,82 @@ ATTRIBUTES = {
     "fit": "use Model(module, loss=..., optimizer=...), or sknet.MLPClassifier",
 }
 """By attributes of other libraries' modules."""
+
+RENAMED = {
+    "units": ("hidden_size", "out_features"),
+    **dict.fromkeys(("filters", "channels"), ("out_channels",)),
+    "strides": ("stride",),
+    "dilation_rate": ("dilation",),
+    "use_bias": ("bias",),
+    **dict.fromkeys(("kernel_initializer", "embeddings_initializer", "weight_init"), ("init",)),
+    "recurrent_initializer": ("recurrent_init",),
+    "pool_size": ("kernel_size",),
+    "rate": ("p", "dropout"),
+    "dim": ("axis",),
+    **dict.fromkeys(("epsilon", "layer_norm_eps", "epsilon_"), ("eps",)),
+    **dict.fromkeys(("elementwise_affine", "scale"), ("affine",)),
+    **dict.fromkeys(("center", "beta"), ("bias",)),
+    **dict.fromkeys(("input_dim", "vocab_size"), ("num_embeddings", "in_features", "input_size")),
+    **dict.fromkeys(("input_shape", "in_dim"), ("in_features", "input_size", "in_channels")),
+    "output_dim": ("embedding_dim", "out_features"),
+    "out_dim": ("out_features",),
+    "d_model": ("embed_dim",),
+    **dict.fromkeys(("nhead", "n_heads", "heads"), ("num_heads",)),
+    **dict.fromkeys(("dim_feedforward", "intermediate_dim", "ff_dim"), ("feedforward_dim",)),
+    "nonlinearity": ("activation",),
+    **dict.fromkeys(("return_sequences", "return_state"), ("returns",)),
+    "n_layers": ("num_layers",),
+    "min_val": ("min",),
+    "max_val": ("max",),
+    "interpolation": ("mode",),
+    "mask_zero": ("padding_idx",),
+}
+"""Parameters of layers in other libraries, and ours: the first that a layer has is suggested."""
+
+_AFTER = "put it behind the layer, nn.Sequential(nn.{0}(...), nn.ReLU())"
+_MAKES = (
+    "it makes its layers itself, nn.{0}(num_layers=..., embed_dim=..., num_heads=...); layers of your own go "
+    "one after another in nn.Sequential(layer, layer.copy())"
+)
+_CHANNELS = "leave it out: channels are the second axis, (n, channels, ...)"
+
+ARGUMENTS = {
+    "Module": {
+        "inplace": "leave it out: compiled steps compute in place where they can",
+        "dtype": "use module.to(dtype=...), or Model(module, dtype=...)",
+        "name": "leave it out: a module's name is the attribute that holds it",
+        **dict.fromkeys(("seed", "random_state"), "use module.initialize(seed)"),
+        "batch_first": "leave it out: the first axis is always the samples, (n, time, features)",
+        **dict.fromkeys(("data_format", "channels_last"), _CHANNELS),
+        **dict.fromkeys(
+            ("kernel_regularizer", "weight_decay"), "use Model(module, alpha=...) or sknet.optim.WeightDecay"
+        ),
+        "activation": _AFTER,
+        "trainable": "use module.requires_grad_(False)",
+    },
+    "_Recurrent": {
+        "stateful": "leave it out: a layer returns its states, and takes them, layer(x, states)",
+        "go_backwards": "use bidirectional=True, which reads both ways",
+        "time_major": "leave it out: the first axis is always the samples, (n, time, features)",
+        "proj_size": "put nn.Linear behind the layer",
+        "recurrent_dropout": "use dropout, which is between the layers",
+        "activation": "leave it out: its functions are fixed; nn.RNN has an activation",
+    },
+    "_Stack": {
+        **dict.fromkeys(("encoder_layer", "decoder_layer"), _MAKES),
+        "norm": "leave it out: norm_first=True has a last norm",
+        "enable_nested_tensor": "leave it out",
+    },
+    "MultiheadAttention": {
+        "key_dim": "use embed_dim, which is num_heads times as long",
+        **dict.fromkeys(("kdim", "vdim"), "leave it out: keys and values have embed_dim features"),
+        **dict.fromkeys(("add_bias_kv", "add_zero_attn"), "leave it out"),
+    },
+    "Embedding": {
+        **dict.fromkeys(("max_norm", "norm_type", "scale_grad_by_freq", "sparse"), "leave it out"),
+    },
+}  # fmt: skip
+"""What to do instead of using parameters that a layer and its bases lack, by the names of these classes."""
+
+MODULE = {"_Stack": _MAKES}
+"""What to do instead of passing a module, by the names of classes that take none."""

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet._params import (
     InvalidParameterError,
+    PlainNumbers,
     explained,
     unknown_parameter,
     validate_parameters,
@@ -113,7 +114,7 @@ Trained = tuple[Member, np.ndarray]
 """A member, and its outputs for its held-out rows."""
 
 
-class BaseTabular(Predicts, Summarized):
+class BaseTabular(PlainNumbers, Predicts, Summarized):
     """Abstract base of the ensembles for tables."""
 
     _numeric_targets: bool
