@@ -20,6 +20,7 @@ from sknet.engine.extend import (
 )
 from sknet.estimators.extend import DataSet
 from sknet.exceptions import NonFiniteError
+from sknet.nn.extend import held_buffers
 from sknet.optim.schedules import Progress
 
 __all__ = ["Block", "Plan", "Rank", "Rows", "Scored", "merged", "new_score"]
@@ -357,7 +358,12 @@ class Rank:
 
     def _average_buffers(self) -> None:
         """Replace statistics, such as running means, by their averages: each worker has seen its own rows."""
-        found = {name: array for name, array in self.model.buffers.items() if array.dtype.kind == "f"}
+        held = held_buffers(self.model.module)
+        found = {
+            name: array
+            for name, array in self.model.buffers.items()
+            if array.dtype.kind == "f" and name not in held
+        }
         if found:
             means = self._means(list(found.values()))
             self.model.memory.set_buffers(dict(zip(found, means, strict=True)))

@@ -7,6 +7,7 @@ from typing import Any
 from sknet import nn
 from sknet._hints import suggestion
 from sknet._params import InvalidParameterError
+from sknet.nn.extend import hold_statistics, with_statistics
 
 __all__ = ["check_patterns", "freeze"]
 
@@ -45,12 +46,15 @@ def check_patterns(frozen: Any, caller: str) -> tuple[str, ...]:
 def freeze(network: nn.Module, patterns: Sequence[str], before: Iterable[str] = ()) -> tuple[str, ...]:
     """Freeze the parameters whose names match a pattern, and thaw those that did before.
 
+    A module with statistics, such as a `BatchNorm`, is frozen with its parameters, all of them, or where a
+    pattern matches its statistics: it computes as in prediction.
+
     Parameters
     ----------
     network : Module
         Changed.
     patterns : sequence of str
-        Of names of parameters, or of modules all of whose parameters are meant.
+        Of names of parameters and buffers, or of modules all of whose parameters are meant.
     before : iterable of str
         Names that were frozen by patterns; those that nothing matches any more are unfrozen.
 
@@ -64,13 +68,14 @@ def freeze(network: nn.Module, patterns: Sequence[str], before: Iterable[str] = 
     InvalidParameterError
         If a pattern matches nothing, or nothing is left to train; nothing is changed then.
     """
-    before = tuple(before)
+    before = frozenset(before)
     if not patterns and not before:
         return ()  # a lazy layer has no names of parameters yet
-    known = dict(network.own_parameters())
+    known, statistics = dict(network.own_parameters()), with_statistics(network)
     chosen: dict[str, None] = {}
     for pattern in patterns:
-        found = [name for name in known if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
+        names = [*known, *(name for _, _, buffers in statistics for name in buffers)]
+        found = [name for name in names if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
         if not found:
             places = [path for path, _ in network.named_modules() if path]
             raise InvalidParameterError(
@@ -78,12 +83,14 @@ def freeze(network: nn.Module, patterns: Sequence[str], before: Iterable[str] = 
                 f"{suggestion(pattern, [*places, *known])} Its parameters are {list(known)}."
             )
         chosen.update(dict.fromkeys(found))
-    trained = {name for name, p in known.items() if p.requires_grad} | {*before}
+    trained = {name for name, p in known.items() if p.requires_grad or name in before}
     if chosen and not trained.difference(chosen):
         raise InvalidParameterError(f"frozen={list(patterns)} leaves no parameter to train, of {list(known)}")
-    for name in before:
-        if name in known and name not in chosen:
-            known[name].requires_grad = True
-    for name in chosen:
-        known[name].requires_grad = False
+    for name, parameter in known.items():
+        if name in chosen or name in before:
+            parameter.requires_grad = name not in chosen
+    for module, own, buffers in statistics:
+        is_frozen = (bool(own) and own <= chosen.keys()) or not chosen.keys().isdisjoint(buffers)
+        if is_frozen or not before.isdisjoint((*own, *buffers)):
+            hold_statistics(module, is_frozen)
     return tuple(chosen)

@@ -113,7 +113,8 @@ class MLPClassifier(NamedPerceptron, Decisions):
         the largest component of the gradient at which to stop.
     frozen : str, list of str, or None, default=None
         Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
-        penalized. What no pattern names any more is trained again in the next fit that continues.
+        penalized, and norms among them use and keep the running statistics they have. What no pattern
+        names any more is trained again in the next fit that continues.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False
@@ -310,7 +311,8 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         the largest component of the gradient at which to stop.
     frozen : str, list of str, or None, default=None
         Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
-        penalized. What no pattern names any more is trained again in the next fit that continues.
+        penalized, and norms among them use and keep the running statistics they have. What no pattern
+        names any more is trained again in the next fit that continues.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False

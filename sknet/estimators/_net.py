@@ -136,7 +136,8 @@ class NetClassifier(NetOptions, SequenceClassifier):
         the largest component of the gradient at which to stop.
     frozen : str, list of str, or None, default=None
         Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
-        penalized. What no pattern names any more is trained again in the next fit that continues.
+        penalized, and norms among them use and keep the running statistics they have. What no pattern
+        names any more is trained again in the next fit that continues.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False
@@ -333,7 +334,8 @@ class NetRegressor(NetOptions, SequenceRegressor):
         the largest component of the gradient at which to stop.
     frozen : str, list of str, or None, default=None
         Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
-        penalized. What no pattern names any more is trained again in the next fit that continues.
+        penalized, and norms among them use and keep the running statistics they have. What no pattern
+        names any more is trained again in the next fit that continues.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False

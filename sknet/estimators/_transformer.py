@@ -79,7 +79,7 @@ class NetTransformer(NetOptions, SequenceTransformer):
         component of the gradient at which to stop.
     frozen : str, list of str, or None, default=None
         Patterns of names of parameters, such as ``"encoder.*"``, or of modules: these are not trained,
-        decayed or penalized.
+        decayed or penalized, and norms among them use and keep the running statistics they have.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False

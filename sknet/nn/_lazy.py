@@ -35,6 +35,7 @@ __all__ = [
 M = TypeVar("M", bound=Module)
 
 _becoming = Lock()
+KEPT = ("_training", "_held", "_hooks")  # by a lazy module that becomes an ordinary one
 
 
 class Lazy(Module):
@@ -120,7 +121,7 @@ class Lazy(Module):
 
     def _become(self, other: Module) -> None:
         """Take over class, parameters and everything else of a module that is used nowhere else."""
-        own = {name: value for name, value in vars(self).items() if name in ("_training", "_hooks")}
+        own = {name: value for name, value in vars(self).items() if name in KEPT}
         vars(self).clear()
         vars(self).update(vars(other))
         vars(self).update(own)

@@ -16,6 +16,7 @@ from sknet.device import Device, available, check_float_dtype
 from sknet.nn import _hooks, _repr, _state_dict
 from sknet.nn._constructors import explained
 from sknet.nn._functional_call import as_pure
+from sknet.nn._held import hold_statistics
 from sknet.nn._hooks import Hooks
 from sknet.nn._parameter import Parameter, convert
 from sknet.nn._registry import Registry
@@ -64,6 +65,7 @@ class Module(Registry):
     """
 
     _training = True
+    _held = False
     _hooks: Hooks | None = None
     _init_version: int | None = None
     _version = 1
@@ -99,7 +101,12 @@ class Module(Registry):
 
     @property
     def training(self) -> bool:
-        """Whether layers such as `Dropout` behave as in training; `functional_call` decides for its pass."""
+        """Whether layers such as `Dropout` behave as in training; `functional_call` decides for its pass.
+
+        It is False for a module whose statistics an estimator's ``frozen=`` holds.
+        """
+        if self._held:
+            return False
         scope = current_scope()
         return self._training if scope is None or scope.training is None else scope.training
 
@@ -147,7 +154,8 @@ class Module(Registry):
         ----------
         mode : bool, default=True
             False freezes: no gradient is computed, and a `Model` leaves the parameters out of its
-            steps, from the next one on.
+            steps, from the next one on. Running statistics, which are no parameters, still follow the
+            batches; ``frozen=`` of an estimator holds them too, until True or another fit releases them.
 
         Returns
         -------
@@ -156,6 +164,9 @@ class Module(Registry):
         """
         for _, parameter in self.own_parameters():
             parameter.requires_grad = bool(mode)
+        if mode:
+            for module in self.modules():
+                hold_statistics(module, False)
         return self
 
     def zero_grad(self) -> Self:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Registry", "join", "nearest"]
 
 # Attributes in which a module keeps what this file and `_module.py` are about.
-OWN = frozenset({"_parameters", "_buffers", "_transient", "_children", "_training", "_hooks"})
+OWN = frozenset({"_parameters", "_buffers", "_transient", "_children", "_training", "_held", "_hooks"})
 
 
 class Registry:

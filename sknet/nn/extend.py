@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sknet._late import Names as _Names
 from sknet.nn._changes import latest, note_structure
 from sknet.nn._from_data import SeesData, rows_of, rows_to_see, see_data, takes_data, waits_for_data
+from sknet.nn._held import held_buffers, held_of, hold_statistics, with_statistics
 from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._lazy import materialize_for
 from sknet.nn._module import copy_with
@@ -32,6 +33,9 @@ __all__ = [
     "copy_with",
     "draw_bias",
     "draw_weight",
+    "held_buffers",
+    "held_of",
+    "hold_statistics",
     "latest",
     "materialize_for",
     "note_structure",
@@ -43,6 +47,7 @@ __all__ = [
     "shape_pass",
     "takes_data",
     "waits_for_data",
+    "with_statistics",
 ]
 
 PARTS = {

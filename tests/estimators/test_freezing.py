@@ -7,7 +7,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from sknet import NetClassifier, nn, optim
+import sknet
+from sknet import NetClassifier, nn, ops, optim
+from sknet.engine import fit_many
 from tests.estimators.data import TABLES, estimator_for, quiet
 from tests.estimators.nets import Net, Normed, net_for, sequential
 
@@ -214,3 +216,171 @@ def test_the_best_weights_are_restored_whatever_was_frozen_then(before, after, a
     assert net.best_epoch_ == 1
     for name, array in values(net).items():
         assert np.array_equal(array, best[name])
+
+
+# -- statistics ------------------------------------------------------------------------------------
+
+
+class Centered(nn.Module):
+    """A norm of one's own, with a buffer that follows the batches in training."""
+
+    def __init__(self, size):
+        self.register_buffer("center", np.zeros(size))
+
+    def forward(self, x):
+        if self.training:
+            self.center = self.center + 0.5 * (ops.mean(x, axis=0).detach() - self.center)
+        return x - self.center
+
+
+class Channels(nn.Module):
+    """An instance norm over pairs of features."""
+
+    def __init__(self, affine):
+        self.norm = nn.InstanceNorm(3, affine=affine, track_running_stats=True)
+
+    def forward(self, x):
+        return ops.reshape(self.norm(ops.reshape(x, (-1, 3, 2))), (-1, 6))
+
+
+STATISTICS = {
+    "batch": lambda: nn.BatchNorm(6),
+    "batch without parameters": lambda: nn.BatchNorm(6, affine=False),
+    "cumulative": lambda: nn.BatchNorm(6, momentum=None),
+    "instance": lambda: Channels(True),
+    "instance without parameters": lambda: Channels(False),
+    "own": lambda: Centered(6),
+}
+
+
+def body_and_head(norm, n_outputs=3):
+    body = nn.Sequential(nn.Linear(12, 6), STATISTICS[norm](), nn.Tanh())
+    whole = drawn(nn.Sequential(body, nn.Linear(6, n_outputs))).to(dtype="float64")
+    body(X * 2.0 + 1.0)  # statistics that are not the first ones
+    return whole
+
+
+def states(module):
+    return {name: np.array(value) for name, value in module.state_dict().items()}
+
+
+def same_states(a, b, prefix="0."):
+    return all(np.array_equal(a[name], b[name]) for name in a if name.startswith(prefix))
+
+
+@pytest.mark.parametrize("norm", STATISTICS)
+@pytest.mark.parametrize("compiled", ["auto", False])
+def test_statistics_of_frozen_layers_are_held_and_normalized_by(norm, compiled):
+    whole = body_and_head(norm)
+    features = whole[0].copy().eval()(X).numpy()
+    found = []
+    for module, inputs, frozen in ((whole, X, "0"), (nn.Sequential(whole[1].copy()), features, None)):
+        net = net_for("multiclass", module, frozen=frozen, max_iter=1, warm_start=True)
+        with quiet():
+            net.fit(inputs, Y)
+            net.model_.compile = compiled
+            net.set_params(max_iter=2).fit(inputs, Y)
+        found.append(net)
+    assert same_states(states(whole), states(found[0].model_.module))
+    np.testing.assert_allclose(
+        values(found[0])["1.weight"], values(found[1])["0.weight"], rtol=1e-7, atol=1e-12
+    )
+    np.testing.assert_allclose(found[0].history_["loss"], found[1].history_["loss"], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"n_members": 2},
+        {"optimizer": "lbfgs"},
+        {"early_stopping": True, "refit_on_all": True},
+        {"optimizer": optim.EMA(optim.Adam(0.01), 0.9)},
+        {"dtype": "float32"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("norm", ["batch", "own"])
+def test_statistics_are_held_by_every_kind_of_fit(norm, params):
+    whole = body_and_head(norm)
+    with quiet():
+        net = net_for("multiclass", whole, frozen="0.*", **params).fit(X.astype(params.get("dtype", "f8")), Y)
+    members = net.model_.module.children() if "n_members" in params else [net.model_.module]
+    before = states(whole.to(dtype=params.get("dtype")))
+    for member in members:
+        found = {name.removeprefix("module."): value for name, value in states(member).items()}
+        assert same_states(before, found)
+
+
+def test_statistics_are_held_in_fits_side_by_side():
+    whole = body_and_head("batch")
+    net = net_for("multiclass", whole, frozen="0").partial_fit(X, Y, classes=[0, 1, 2])
+    models = [net.model_.copy() for _ in range(3)]
+    for seed, model in enumerate(models):
+        model.random_state = np.random.RandomState(seed)
+    fit_many(models, X, Y, epochs=2, batch_size=64)
+    for model in models:
+        assert same_states(states(whole), states(model.module))
+
+
+FREEZING = [
+    ("0", True),
+    ("0.*", True),
+    ("0.1", True),
+    (["0.1.weight", "0.1.bias"], True),
+    ("*.running_mean", True),
+    ("*.bias", False),
+    ("0.0", False),
+    (["0.1.weight"], False),
+]
+
+
+@pytest.mark.parametrize(("frozen", "held"), FREEZING, ids=str)
+def test_a_norm_is_frozen_whose_parameters_or_statistics_are_named(frozen, held):
+    whole = body_and_head("batch")
+    net = net_for("multiclass", whole, frozen=frozen).partial_fit(X, Y, classes=[0, 1, 2])
+    assert same_states(states(whole), states(net.model_.module), "0.1.running") == held
+    before = states(net.model_.module)
+    net.set_params(frozen="1").partial_fit(X, Y)  # released
+    assert not same_states(before, states(net.model_.module), "0.1.running_mean")
+    before = states(net.model_.module)
+    with quiet():
+        net.set_params(frozen=frozen, warm_start=True).fit(X, Y)
+    assert same_states(before, states(net.model_.module), "0.1.running") == held
+    net.model_.module.requires_grad_(True)
+    before = states(net.model_.module)
+    net.model_.step(X[:20], net._targets.encode(Y[:20]))
+    assert not same_states(before, states(net.model_.module), "0.1.running_mean")
+
+
+def test_a_failed_part_holds_what_was_held():
+    net = net_for("multiclass", body_and_head("batch"), frozen="0").partial_fit(X, Y, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match=r"not finite|parameter"):
+        net.set_params(frozen=None, alpha=1e300).partial_fit(X * 1e200, Y)
+    assert not net.model_.module[0][1].training
+    assert net.model_.module[0][0].training
+
+
+def pickled(estimator, path):
+    return pickle.loads(pickle.dumps(estimator))
+
+
+def saved(estimator, path):
+    sknet.save(estimator, path)
+    return sknet.load(path)
+
+
+@pytest.mark.parametrize("again", [pickled, saved])
+def test_what_is_held_is_held_after_saving(again, tmp_path):
+    net = net_for("multiclass", body_and_head("batch"), frozen="0").partial_fit(X, Y, classes=[0, 1, 2])
+    other = again(net, tmp_path / "net.safetensors")
+    before = states(other.model_.module)
+    other.model_.step(X[:20], other._targets.encode(Y[:20]))
+    assert same_states(before, states(other.model_.module))
+    other.set_params(frozen=None).partial_fit(X, Y)
+    assert not same_states(before, states(other.model_.module), "0.1.running_mean")
+
+
+def test_dropout_of_a_frozen_layer_still_drops():
+    module = drawn(nn.Sequential(nn.Sequential(nn.Linear(12, 6), nn.Dropout(0.5)), nn.Linear(6, 3)))
+    net = net_for("multiclass", module, frozen="0").partial_fit(X, Y, classes=[0, 1, 2])
+    assert net.model_.module[0][1].training

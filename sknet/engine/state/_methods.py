@@ -11,7 +11,7 @@ from sknet.engine.state._layout import Arrays
 from sknet.engine.state._memory import Memory
 from sknet.engine.state._state import ModelState, Weights, copied_random_state
 from sknet.nn import Module
-from sknet.nn.extend import note_structure
+from sknet.nn.extend import held_of, note_structure
 from sknet.optim import OptimizerState
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def rollback_of(model: "Model") -> Callable[[], None]:
     memory, progress, hyper, precision = model.memory, model.progress, model._hyper, model.precision
     flat, slots = memory.packed(), memory.copied_slots()
     buffers = {name: array.copy() for name, array in memory.buffers.items()} if memory.has_buffers else {}
+    hold = held_of(model.module)
     leaves, frozen, layout = memory.leaves, memory.frozen, memory.layout
 
     def restore() -> None:
@@ -128,6 +129,7 @@ def rollback_of(model: "Model") -> Callable[[], None]:
             for parameter in parameters.values():
                 if parameter.requires_grad != is_trained:
                     parameter.requires_grad = is_trained
+        hold()
         model.adopt(*hyper)
         model.precision = precision
         optimizer = OptimizerState(progress.step, slots)
