@@ -55,7 +55,7 @@ def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps
     Raises
     ------
     ValueError
-        If they are not codes of the network.
+        If they are not codes of the network, or lengths are missing.
     """
     codes = X.X if isinstance(X, Sequences) else X
     if not is_on_device(codes):
@@ -70,7 +70,13 @@ def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps
             f"inverse_transform of {type(transformer).__name__} needs codes as transform returns them, of "
             f"shape (n_samples, {', '.join(map(str, shape))}), got {tuple(codes.shape)}"
         )
-    if not isinstance(X, Sequences):
-        return codes
     forward = forward_of(transformer._network().get_submodule(DECODER))
+    if not isinstance(X, Sequences):
+        shapes = getattr(transformer._inputs, "shapes", None)
+        if isinstance(shapes, dict) and "lengths" in shapes and "lengths" in (forward or {}):
+            raise ValueError(
+                f"inverse_transform of {type(transformer).__name__} needs lengths=, which the network was "
+                "fitted with and its decoder takes: without them it would return steps of padding"
+            )
+        return codes
     return with_checked_lengths(codes, X.lengths, forward, has_steps=len(shape) > 1)

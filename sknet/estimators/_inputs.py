@@ -67,10 +67,8 @@ class Inputs:
         shapes, integers = self.shapes, self.integers
         if isinstance(shapes, dict):
             X = X if isinstance(X, dict) or len(required_names(self.forward)) > 1 else {next(iter(shapes)): X}
-            left_out = [name for name in shapes if isinstance(X, dict) and name not in X]
-            # What forward has a default for, such as `lengths`, may be missing.
-            if self.forward is not None and not any(self.forward.get(name, True) for name in left_out):
-                shapes = {name: shape for name, shape in shapes.items() if name not in left_out}
+            if isinstance(X, dict):
+                self._check_given(X)
         if isinstance(X, dict) != isinstance(shapes, dict) or (
             isinstance(X, dict) and X.keys() != shapes.keys()
         ):
@@ -83,6 +81,23 @@ class Inputs:
             if integer and x.dtype.kind == "f":
                 raise ValueError(f"input {name!r} must hold integers, got {x.dtype}: use .astype('int64')")
         return self.converted(X, dtypes[0])
+
+    def _check_given(self, X: Any) -> None:
+        """Raise a ValueError if an input of the fit is missing, which the network could do without."""
+        missing = [name for name in self.shapes if name not in X and not (self.forward or {}).get(name, True)]
+        if not missing:
+            return
+        name, padded = missing[0], next(iter(self.shapes))
+        if name == "lengths":
+            raise ValueError(
+                "the network was fitted with lengths, and without them padding would be read as data: give "
+                "lengths=, one for each row (lengths_val= with X_val), or by name, "
+                f"X={{{padded!r}: ..., 'lengths': ...}}. Rows without padding have the length X.shape[1]"
+            )
+        raise ValueError(
+            f"the network was fitted with the input {name!r}, and X has only {list(X)}: give it, too, as "
+            "predictions and scores would be those of another network"
+        )
 
     def _needs_no_conversion(self, X: dict[str, Any], dtypes: list[type]) -> bool:
         """Tell whether inputs are valid as they are: all checks take longer than predicting one row."""

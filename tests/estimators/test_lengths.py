@@ -94,12 +94,10 @@ def fitted(kind, net, seed, **params):
         return KINDS[kind](NETS[net], **params).fit(X, y, lengths=lengths), X, lengths, y
 
 
-def each_alone(method, X, lengths, *args, by_length=False, **more):
+def each_alone(method, X, lengths, *args, **more):
     """Yield the unpadded result of every sequence, and its first element."""
     for row, length in enumerate(lengths):
-        rows = X[row : row + 1, :length]
-        given = {"lengths": [length]} if by_length else {}
-        yield row, length, method(rows, *args, **given, **more)
+        yield row, length, method(X[row : row + 1, :length], *args, lengths=[length], **more)
 
 
 @pytest.mark.parametrize(("kind", "net", "seed"), CASES)
@@ -109,12 +107,11 @@ def test_predictions_are_those_of_each_sequence_alone(kind, net, seed):
         for predictor in (estimator, estimator.freeze()):
             method = getattr(predictor, name)
             whole = method(X, lengths=lengths)
-            for by_length in (False, True):
-                for row, _, alone in each_alone(method, X, lengths, by_length=by_length):
-                    if whole.dtype.kind in "US":
-                        assert whole[row] == alone[0]
-                    else:
-                        np.testing.assert_allclose(whole[row], alone[0], rtol=1e-9, err_msg=name)
+            for row, _, alone in each_alone(method, X, lengths):
+                if whole.dtype.kind in "US":
+                    assert whole[row] == alone[0]
+                else:
+                    np.testing.assert_allclose(whole[row], alone[0], rtol=1e-9, err_msg=name)
     if kind == "deviations":
         for predictor in (estimator, estimator.freeze()):
             mean, std = predictor.predict(X, return_std=True, lengths=lengths)
@@ -156,7 +153,7 @@ def test_attributions_are_those_of_each_sequence_alone(kind, net, seed, name):
         assert not whole[np.broadcast_to(padding_of(lengths, X.shape[1]), X.shape)].any()
         for row, length in enumerate(lengths):
             begin = {k: v[:length] if np.ndim(v) else v for k, v in more.items()}
-            alone = method(X[row : row + 1, :length], target=target, **begin)
+            alone = method(X[row : row + 1, :length], target=target, lengths=[length], **begin)
             np.testing.assert_allclose(whole[row, :length], alone[0], rtol=1e-7, atol=1e-12)
 
 
@@ -309,3 +306,70 @@ def test_lengths_of_a_table_raise():
         TypeError, match="lengths= are for sequences, and this FrozenClassifier takes a table"
     ):
         frozen.predict(np.ones((4, 2)), lengths=[1, 1, 1, 1])
+
+
+# -- forgotten -----------------------------------------------------------------------------------------
+
+FORGOTTEN = (
+    "the network was fitted with lengths, and without them padding would be read as data: give lengths="
+)
+
+
+@pytest.mark.parametrize(("kind", "net", "seed"), CASES)
+def test_predictions_without_the_lengths_of_the_fit_raise(kind, net, seed):
+    estimator, X, _, y = fitted(kind, net, seed)
+    for predictor in (estimator, estimator.freeze()):
+        names = [*METHODS[kind], "transform"]
+        names += ["score", "input_gradient", "integrated_gradients"] if predictor is estimator else []
+        for name in names:
+            more = {"y": y} if name == "score" else {}
+            if "gradient" in name and kind in ("multilabel", "several"):
+                more = {"target": 0}
+            for given in (X, {"x": X}):
+                with pytest.raises(ValueError, match=FORGOTTEN):
+                    getattr(predictor, name)(given, **more)
+    with pytest.raises(ValueError, match=FORGOTTEN):
+        estimator.layer(-2).transform(X)
+
+
+def test_fits_that_continue_without_lengths_raise():
+    estimator, X, lengths, y = fitted("binary", "recurrent", 0, warm_start=True)
+    before = estimator.predict_proba(X, lengths=lengths)
+    for fit in (estimator.fit, estimator.partial_fit):
+        with pytest.raises(ValueError, match=FORGOTTEN):
+            fit(X, y)
+    np.testing.assert_array_equal(estimator.predict_proba(X, lengths=lengths), before)
+
+
+@pytest.mark.parametrize("kind", ["binary", "regression"])
+@pytest.mark.parametrize("params", [{}, {"early_stopping": True}])
+def test_a_validation_without_lengths_raises(kind, params):
+    X, lengths, y = drawn(kind, 3)
+    net = KINDS[kind](Recurrent, max_iter=2, random_state=0, **params)
+    with pytest.raises(ValueError, match=r"X_val and y_val .*lengths_val= with X_val"):
+        net.fit(X[:8], y[:8], lengths=lengths[:8], X_val=X[8:], y_val=y[8:])
+    with pytest.raises(ValueError, match=r"X_val and y_val .*lengths_val= with X_val"):
+        net.partial_fit(X[:8], y[:8], lengths=lengths[:8], X_val=X[8:], y_val=y[8:], **classes_of(kind))
+
+
+def classes_of(kind):
+    return {"classes": [0, 1]} if kind == "binary" else {}
+
+
+class Masked(nn.Module):
+    def __init__(self, n_outputs):
+        self.head = nn.Linear(3, n_outputs)
+
+    def forward(self, x, mask=None):
+        return self.head(x if mask is None else x * mask)
+
+
+def test_any_input_of_the_fit_that_is_missing_is_named():
+    rng = np.random.default_rng(0)
+    X, mask, y = rng.normal(size=(20, 3)), rng.integers(0, 2, (20, 3)) * 1.0, rng.integers(0, 2, 20)
+    with quiet():
+        net = NetClassifier(Masked, max_iter=2, random_state=0).fit({"x": X, "mask": mask}, y)
+    for predictor in (net, net.freeze()):
+        for given in (X, {"x": X}):
+            with pytest.raises(ValueError, match=r"fitted with the input 'mask', and X has only \['x'\]"):
+                predictor.predict(given)

@@ -101,7 +101,9 @@ def test_padding_is_not_a_position(compiled):
         net.set_params(warm_start=True, max_iter=4).fit(X, LABELS, lengths=LENGTHS)
         flat = estimator(Each, int(COUNTED.sum()), alpha=0.0).fit(X[COUNTED], LABELS[COUNTED])
         flat.set_params(warm_start=True, max_iter=4).fit(X[COUNTED], LABELS[COUNTED])
-    np.testing.assert_allclose(net.predict_proba(X)[COUNTED], flat.predict_proba(X[COUNTED]), rtol=1e-8)
+    np.testing.assert_allclose(
+        net.predict_proba(X, lengths=LENGTHS)[COUNTED], flat.predict_proba(X[COUNTED]), rtol=1e-8
+    )
     assert net.score(X, LABELS, lengths=LENGTHS) == pytest.approx(flat.score(X[COUNTED], LABELS[COUNTED]))
     assert net.score({"x": X, "lengths": LENGTHS}, LABELS) == net.score(X, LABELS, lengths=LENGTHS)
     for column in ("loss", "score"):
@@ -130,4 +132,5 @@ def test_padding_is_not_a_position_of_a_validation():
         found.append(net)
     one, two = found
     assert one.temperature_ == pytest.approx(two.temperature_)
-    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=1e-9)
+    one, two = (net.predict_proba(X, lengths=LENGTHS) for net in found)
+    np.testing.assert_allclose(one, two, rtol=1e-9)

@@ -263,13 +263,17 @@ def test_padded_sequences_are_those_of_each_alone(name):
     for predictor in (coder, coder.freeze()):
         for row, length in enumerate(LENGTHS):
             rows = X[row : row + 1, :length]
-            alone = predictor.transform(rows)
+            alone = predictor.transform(rows, lengths=[length])
             found = codes[row] if name == "unrolled" else codes[row, :length]
             np.testing.assert_allclose(found, alone[0], rtol=1e-9, atol=1e-12)
-            back = predictor.inverse_transform(alone)[0, :length]
+            given = {"lengths": [length]} if name == "unrolled" else {}
+            back = predictor.inverse_transform(alone, **given)[0, :length]
             np.testing.assert_allclose(rebuilt[row, :length], back, rtol=1e-9, atol=1e-12)
             if predictor is coder and name != "unrolled":
-                losses.append(coder.score(rows))
+                losses.append(coder.score(rows, lengths=[length]))
+        if name == "unrolled":
+            with pytest.raises(ValueError, match=r"inverse_transform of .* needs lengths="):
+                predictor.inverse_transform(codes)
     if losses:
         np.testing.assert_allclose(
             coder.score(X, lengths=LENGTHS), np.average(losses, weights=LENGTHS), rtol=1e-9
@@ -281,7 +285,7 @@ def test_attributions_of_padded_codes(name):
     coder, X = with_lengths("unrolled")
     whole = getattr(coder, name)(X, target=1, lengths=LENGTHS)
     for row, length in enumerate(LENGTHS):
-        alone = getattr(coder, name)(X[row : row + 1, :length], target=1)
+        alone = getattr(coder, name)(X[row : row + 1, :length], target=1, lengths=[length])
         np.testing.assert_allclose(whole[row, :length], alone[0], rtol=1e-7, atol=1e-12)
     assert not whole[~REAL].any()
 
