@@ -267,7 +267,7 @@ def test_lengths_leave_out_the_padding():
     assert np.array_equal(
         net.predict_proba(SEQUENCES, lengths=LENGTHS), other.predict_proba(padded, lengths=LENGTHS)
     )
-    alone = net.predict_proba(SEQUENCES[:1, : LENGTHS[0]])
+    alone = net.predict_proba(SEQUENCES[:1, : LENGTHS[0]], lengths=LENGTHS[:1])
     np.testing.assert_allclose(net.predict_proba(SEQUENCES, lengths=LENGTHS)[:1], alone, rtol=1e-5)
     assert net.score(padded, LABELS, lengths=LENGTHS) == net.score(SEQUENCES, LABELS, lengths=LENGTHS)
 
