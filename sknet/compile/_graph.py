@@ -90,7 +90,7 @@ class Equation:
         # An output made by the rule is correct, and equations are immutable.
         self.verified = output is None
         self.variables = [x for x in operands if type(x) is Variable]
-        self.output = Variable(*primitive.shape(*operands, **params)) if output is None else output
+        self.output = Variable(*primitive.result(operands, params)) if output is None else output
 
     def __reduce__(self) -> Any:
         return Equation, (self.primitive, self.operands, self.params, self.output)
@@ -122,8 +122,8 @@ class Equation:
             If the primitive does not take the operands, or its output has another shape or dtype.
         """
         try:
-            shape, dtype = self.primitive.shape(*self.operands, **self.params)
-        except (ShapeError, DtypeError) as error:
+            shape, dtype = self.primitive.result(self.operands, self.params)
+        except (ShapeError, DtypeError, TypeError) as error:
             raise GraphError(f"{self.primitive.name} does not take its operands: {error}") from error
         found = self.output
         if tuple(shape) != found.shape or dtype != found.dtype:

@@ -12,12 +12,12 @@ from sknet.compile._symbolic import Input, Line, Position, SymbolicGraph
 
 if TYPE_CHECKING:
     from sknet.compile._alike import Numbered, differing, numbered, outputs_with
-    from sknet.compile.python import PythonSource, names_in
+    from sknet.compile.python import PythonSource, comment, docstring, literal, names_in
 else:
     __getattr__ = _Names(
         {
             "sknet.compile._alike": ("Numbered", "differing", "numbered", "outputs_with"),
-            "sknet.compile.python": ("PythonSource", "names_in"),
+            "sknet.compile.python": ("PythonSource", "comment", "docstring", "literal", "names_in"),
         }
     ).into(globals())
 
@@ -38,10 +38,13 @@ __all__ = [
     "Signature",
     "SymbolicGraph",
     "checked_inputs",
+    "comment",
     "differing",
+    "docstring",
     "flat_arguments",
     "graph_of_any_rows",
     "key_of",
+    "literal",
     "names_in",
     "numbered",
     "outputs_of",

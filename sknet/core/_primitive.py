@@ -5,12 +5,13 @@ adds all others. From the one record come eager mode, gradients of any order, sh
 data, capture and generated code.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from sknet.core._param_kinds import ParamKind
 from sknet.core._scalar_functions import check_functions
 from sknet.device import Backend, Namespace
 
@@ -78,6 +79,8 @@ class Primitive:
     shape : callable
         ``shape(*arrays, **params) -> (shape, dtype)`` from objects with a shape and a dtype;
         raises `ShapeError` where the operands do not fit.
+    params : mapping of str to ParamKind, or None
+        What each static parameter must be; graphs with others are refused. None declares nothing.
     vjp : tuple of callables, or None
         One rule per operand: ``rule(g, out, *inputs, **params)`` returns that operand's share of
         the gradient, **in differentiable operations**; None for an operand that has
@@ -128,8 +131,8 @@ class Primitive:
     """
 
     __slots__ = (
-        "_forwards", "condition", "expression", "forward", "lays_out", "name", "overwrites", "saves",
-        "scratch", "shape", "tape_only", "view", "vjp", "writes_out",
+        "_forwards", "condition", "expression", "forward", "lays_out", "name", "overwrites", "params",
+        "saves", "scratch", "shape", "tape_only", "view", "vjp", "writes_out",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -146,6 +149,7 @@ class Primitive:
         forward: str | Forward,
         shape: ShapeRule,
         vjp: Iterable[VjpRule | None] | None,
+        params: Mapping[str, ParamKind] | None = None,
         saves: Saves = "inputs",
         expression: str | None = None,
         condition: int | None = None,
@@ -158,8 +162,8 @@ class Primitive:
     ) -> "Primitive":
         """Attach all rules and return the primitive.
 
-        The class says what `forward`, `shape`, `vjp`, `saves`, `expression`, `condition`, `overwrites`,
-        `view`, `tape_only`, `writes_out`, `lays_out` and `scratch` are.
+        The class says what `forward`, `shape`, `params`, `vjp`, `saves`, `expression`, `condition`,
+        `overwrites`, `view`, `tape_only`, `writes_out`, `lays_out` and `scratch` are.
 
         Raises
         ------
@@ -171,6 +175,7 @@ class Primitive:
         self.forward = forward
         self._forwards: dict[Backend, Callable[..., Any]] = {}
         self.shape = shape
+        self.params = params
         self.vjp = vjp
         self.saves = saves
         self.expression = expression
@@ -182,6 +187,26 @@ class Primitive:
         self.lays_out = lays_out
         self.scratch = scratch
         return self
+
+    def result(self, operands: tuple[Any, ...], params: Mapping[str, Any]) -> ShapeAndDtype:
+        """Return shape and dtype of the result of `operands` by the shape rule, after a check of `params`.
+
+        Raises
+        ------
+        TypeError
+            If a parameter is not what the primitive declares.
+        ShapeError, DtypeError
+            If the operands do not fit.
+        """
+        if params and self.params is not None:
+            ndim = len(getattr(operands[0], "shape", ())) if operands else 0
+            for name, value in params.items():
+                kind = self.params.get(name)
+                if kind is None:
+                    raise TypeError(f"{self.name} has no parameter {name!r}: it has {', '.join(self.params)}")
+                if not kind.fits(value, ndim):
+                    raise TypeError(f"{self.name}: {name} must be {kind.said}, got {value!r:.80}")
+        return self.shape(*operands, **params)
 
     def values(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the `operands` that are computed with: all but the condition."""

@@ -1,9 +1,11 @@
 """What operations, transforms and layers are built on; users of tensors do not need it.
 
-``primitives`` holds the records that Python's operators need, by name. The rest is the tape from inside: its
+``primitives`` holds the records that Python's operators need, by name, and ``param_kinds`` the types of
+parameters. The rest is the tape from inside: its
 nodes, the walk over them, the modes of a thread, and what else a transform has to know.
 """
 
+from sknet.core import _param_kinds as param_kinds
 from sknet.core import _primitive as primitives
 from sknet.core._backward import (
     exchange_push,
@@ -36,6 +38,7 @@ __all__ = [
     "next_time",
     "notes_of",
     "ones_like",
+    "param_kinds",
     "primitives",
     "pull_back",
     "push",

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sknet.compile import Graph, capture
-from sknet.compile.extend import PythonSource, names_in
+from sknet.compile.extend import PythonSource, docstring, literal, names_in
 from sknet.core import Tensor, no_grad
 from sknet.engine.extend import FEW_ROWS, MOST_ROWS, Head, Part, Pass, computed_dtype
 from sknet.estimators._decoding import DECODER
 from sknet.estimators._encoded import Encoded
 from sknet.estimators._heads import interval_head, probability_head
+from sknet.estimators._python_texts import CHECKED, FILE, IN_PARTS
 from sknet.nn import Scope, bindings, run
 from sknet.preprocessing.extend import EncodedTable
 
@@ -27,84 +28,6 @@ __all__ = [
 ]
 
 COVERAGE = 0.8  # of the intervals that are asked for if no other is
-
-FILE = '''"""{title}, as Python that needs NumPy alone.
-
-Written by sknet. These functions do what the predictor's methods of their names do:
-{names}.
-"""
-
-{imports}
-
-__all__ = {all}
-
-# -- what is predicted --------------------------------------------------------------------------
-
-{methods}
-
-
-# -- the network --------------------------------------------------------------------------------
-
-{passes}
-
-
-# -- inputs -------------------------------------------------------------------------------------
-
-{inputs}
-
-
-# -- operations ---------------------------------------------------------------------------------
-
-{helpers}
-
-
-# -- parameters ---------------------------------------------------------------------------------
-
-{facts}
-
-{arrays}
-'''
-IN_PARTS = '''
-def in_parts(function, given, most, in_powers):
-    """Compute some rows at a time, as many as the predictor does, so that products are rounded alike."""
-    if in_powers:
-        most = min(most, {most})
-        most = most if most <= {few} else 1 << most.bit_length() - 1
-    total, start, parts = len(next(iter(given.values()))), 0, []
-    with np.errstate(all="ignore"):
-        while start < total:
-            left = total - start
-            size = left if left <= {few} or not in_powers else 1 << left.bit_length() - 1
-            stop = start + min(most, size)
-            parts.append(function(*[x[start:stop] for x in given.values()]))
-            start = stop
-    if isinstance(parts[0], list):  # an array for each column of labels
-        return [np.concatenate(columns) for columns in zip(*parts)]
-    return np.concatenate(parts)
-'''
-CHECKED = '''
-def checked(given, expected):
-    """Return inputs as arrays, in the dtype that is computed in; raise a ValueError for any others."""
-    found = {{}}
-    for name, (shape, dtype) in expected.items():
-        x = np.asarray(given[name])
-        if x.ndim != len(shape) + 1 or x.shape[1:] != shape or x.dtype.kind not in "biuf":
-            expects = ", ".join(["n_samples", *map(str, shape)])
-            raise ValueError(
-                f"{{name}}: expected numbers of shape ({{expects}}), got {{x.dtype}} of shape {{x.shape}}"
-            )
-        if not len(x):
-            raise ValueError(f"{{name}}: expected at least one row, got none")
-        if not np.isfinite(x).all():
-            raise ValueError(f"{{name}} contains NaN or infinity: impute or drop such rows first")
-        if dtype is None and x.dtype.kind == "f":
-            raise ValueError(f"{{name}} must hold integers, got {{x.dtype}}: use .astype('int64')")
-        with np.errstate(all="ignore"):
-            found[name] = np.ascontiguousarray(x, x.dtype if dtype is None else dtype)
-    if len({{len(x) for x in found.values()}}) > 1:
-        raise ValueError(f"expected as many rows in each of {{list(expected)}}")
-    return found
-'''
 
 
 class Prepares(Protocol):
@@ -157,6 +80,14 @@ class Method(NamedTuple):
     source: str = "X"
     then: str = "found"
     coverage: float | None = None
+
+    def takes(self) -> tuple[list[str], list[str]]:
+        """Return the function's arguments besides X, and the lines that check them."""
+        if self.coverage is None:
+            return [], []
+        coverage = literal(float(self.coverage))
+        error = f'raise ValueError(f"this file has intervals of {coverage}, got {{coverage}}")'
+        return [f"coverage={coverage}"], [f"if coverage != {coverage}:", f"    {error}"]
 
 
 # -- which functions there are ------------------------------------------------------------------
@@ -312,7 +243,7 @@ class _File:
 
             text = self.source.function(
                 name,
-                "Return the network's raw outputs." if name == "network" else f"Return {method.doc[7:]}",
+                "Return the network's raw outputs." if name == "network" else method.doc,
                 captured,
                 list(self.names.values()),
                 [self.source.local(name) for name in self.inputs[method.source]],
@@ -338,21 +269,16 @@ class _File:
         is_named = method.source == "X" and self.is_named
         has_lengths = is_named and "lengths" in self.inputs["X"]
         expected, most = ("INPUTS", "MOST_ROWS") if method.source == "X" else ("CODES", "MOST_CODES")
-        lines, more = [], "*, lengths=None" if has_lengths else ""
-        if method.coverage is not None:
-            more = f"coverage={method.coverage}" + (f", {more}" if more else "")
-            lines += [
-                f"if coverage != {method.coverage}:",
-                f'    raise ValueError(f"this file has intervals of {method.coverage}, got {{coverage}}")',
-            ]
+        more, lines = method.takes()
         if has_lengths:
+            more.append("*, lengths=None")
             first = next(iter(self.inputs["X"]))
             lines += [
                 "if lengths is not None:",
-                f"    X = {{**(X if isinstance(X, dict) else {{{first!r}: X}}), 'lengths': lengths}}",
+                f"    X = {{**(X if isinstance(X, dict) else {{{literal(first)}: X}}), 'lengths': lengths}}",
             ]
         x = "prepared(X)" if self.is_prepared and method.source == "X" else "X"
-        given = x if is_named else f"{{{next(iter(self.inputs[method.source]))!r}: {x}}}"
+        given = x if is_named else f"{{{literal(next(iter(self.inputs[method.source])))}: {x}}}"
         # The outputs of layers are computed in parts of powers of two, all others whole.
         in_powers = not is_named and (method.source == "codes" or method.name == "transform")
         lines += [
@@ -361,9 +287,9 @@ class _File:
         ]
         std = self._with_std(method)
         if std:
-            more, lines = ", ".join(["return_std=False", *([more] if more else [])]), [*lines[:-1], *std]
-        arguments = ", ".join(["X", *([more] if more else [])])
-        body = "".join(f"    {line}\n" for line in (f'"""{method.doc}"""', *lines))
+            more, lines = ["return_std=False", *more], [*lines[:-1], *std]
+        arguments = ", ".join(["X", *more])
+        body = "".join(f"    {line}\n" for line in (f'"""{docstring(method.doc)}"""', *lines))
         return f"def {method.name}({arguments}):\n{body}".rstrip("\n")
 
     def _with_std(self, method: Method) -> list[str]:
@@ -386,8 +312,10 @@ class _File:
                  for key, x in examples.items()}  # fmt: skip
         given = examples if source == "X" and self.is_named else next(iter(examples.values()))
         rows = self.frozen._passes.rows_at_once(given, part)
-        shown = ", ".join(f"{key!r}: {fact!r}" for key, fact in facts.items())
-        return [f"{name} = {{{shown}}}  # shape of a row, and dtype (None: integers)", f"{most} = {rows}"]
+        return [
+            f"{name} = {literal(facts)}  # shape of a row, and dtype (None: integers)",
+            f"{most} = {literal(rows)}",
+        ]
 
 
 def head_source(source: PythonSource, method: Method, name: str, shape: tuple[int, ...], dtype: Any) -> str:
@@ -472,9 +400,9 @@ def label_facts(frozen: Any, source: PythonSource) -> list[str]:
     if not hasattr(frozen, "classes_"):
         return []
     classes, labels = frozen.classes_, frozen._targets.labels
-    lines = [f"classes_ = {source.value(classes)}"]
+    lines = [f"classes_ = {source.data(classes)}"]
     if labels is not None:
-        lines.append(f"LABELS = {'classes_' if labels is classes else source.value(labels)}")
+        lines.append(f"LABELS = {'classes_' if labels is classes else source.data(labels)}")
     return lines
 
 
@@ -534,7 +462,7 @@ def in_parts() -> str:
     >>> in_parts().splitlines()[0]
     'def in_parts(function, given, most, in_powers):'
     """
-    return IN_PARTS.format(few=FEW_ROWS, most=MOST_ROWS).strip()
+    return IN_PARTS.format(few=literal(FEW_ROWS), most=literal(MOST_ROWS)).strip()
 
 
 def file_text(
@@ -572,10 +500,10 @@ def file_text(
     ['def predict(X):']
     """
     return FILE.format(
-        title=title,
+        title=docstring(title),
         names=", ".join(f"`{name}`" for name in methods),
         imports=source.imports.strip(),
-        all=list(methods),
+        all=literal(list(methods)),
         facts=facts,
         methods="\n\n\n".join(methods.values()),
         passes="\n\n\n".join(passes),

@@ -1,13 +1,12 @@
 """Frozen pipelines as Python files that need only NumPy."""
 
-import math
 from collections.abc import Callable, Mapping
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from sknet.compile.extend import PythonSource
+from sknet.compile.extend import PythonSource, docstring, literal
 from sknet.exceptions import CaptureError
 from sknet.freezing._columns import Branch, Chain, Columns
 from sknet.freezing._encoding import Levels, OneHot, Ordinal
@@ -28,7 +27,7 @@ from sknet.freezing._features import (
 )
 from sknet.freezing._imputing import Imputing
 from sknet.freezing._python_helpers import HELPERS, NEEDED, RESTORED
-from sknet.freezing._scaling import Elementwise, Scaling
+from sknet.freezing._scaling import FUNCTIONS, UFUNCS, Elementwise, Scaling
 from sknet.freezing._tables import Encoding
 from sknet.preprocessing.extend import columns_of, encoding_call, table_facts
 
@@ -132,7 +131,7 @@ def steps_file(table: Table) -> str:
     source = PythonSource()
     steps = table.write(source)
     return TRANSFORMER.format(
-        title=table.title,
+        title=docstring(table.title),
         imports=source.imports.strip(),
         steps="\n\n\n".join([*source.decoder, *source.helpers, steps]),
         arrays="\n".join(source.arrays),
@@ -176,13 +175,25 @@ class _Writer:
 
 
 def _scaling(w: _Writer, step: Scaling, name: str) -> list[str]:
-    pairs = [f"(np.{kind}, {w.array(values, f'{name}_{kind}')})" for kind, values in step.operations]
+    pairs = []
+    for kind, values in step.operations:
+        function = _of_numpy(kind, UFUNCS)
+        pairs.append(f"({function}, {w.array(values, f'{name}_{kind}')})")
     operations = f"[{', '.join(pairs)}]"
-    return [f"return {w.uses('scaled')}(X, {operations}, {step.bounds!r}, {step.rounds})"]
+    return [f"return {w.uses('scaled')}(X, {operations}, {literal(step.bounds)}, {literal(step.rounds)})"]
+
+
+def _of_numpy(name: str, known: Mapping[str, Any]) -> str:
+    """Return the expression of a function of NumPy, which must be among some."""
+    if type(name) is not str or name not in known:
+        raise CaptureError(
+            f"{name!r:.80} is none of the functions of NumPy that can be written: {', '.join(known)}"
+        )
+    return f"np.{name}"
 
 
 def _imputing(w: _Writer, step: Imputing, name: str) -> list[str]:
-    missing = "np.nan" if step.missing != step.missing else _plain(step.missing)
+    missing = literal(_plain(step.missing))
     kept = "slice(None)" if step.kept is None else w.array(step.kept, f"{name}_kept")
     flagged = "[]" if step.flagged is None else w.array(step.flagged, f"{name}_flagged")
     if step.reads == "floats":
@@ -198,36 +209,41 @@ def _levels(w: _Writer, levels: tuple[Levels, ...]) -> str:
     columns = [each.column for each in levels]
     texts = []
     for each in levels:
-        known = ", ".join(f"{_plain(level)}: {_plain(place)}" for level, place in each.known.items())
-        texts.append(f"({{{known}}}, {_plain(each.nan)}, {_plain(each.unknown)})")
+        known = {_plain(level): _plain(place) for level, place in each.known.items()}
+        texts.append(literal((known, _plain(each.nan), _plain(each.unknown))))
     inside = "".join(f"        {text},\n" for text in texts)
-    return f"places(X, {columns!r}, [\n{inside}    ])"
+    return f"places(X, {literal(columns)}, [\n{inside}    ])"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Any) -> Any:
+    """Return a number or text of NumPy as Python's, and others as they are if they can be written."""
     value = value.item() if isinstance(value, np.generic) else value
-    if not isinstance(value, PLAIN):
-        raise CaptureError(f"a level {value!r} cannot be written in Python")
-    return repr(value) if not isinstance(value, float) or math.isfinite(value) else f"float('{value}')"
+    if type(value) not in PLAIN:
+        raise CaptureError(f"a level {value!r:.80} cannot be written in Python")
+    return value
 
 
 def _one_hot(w: _Writer, step: OneHot, name: str) -> list[str]:
-    return [f"return {w.uses('one_hot')}({_levels(w, step.levels)}, {step.width}, {step.dtype.str!r})"]
+    return [f"return {w.uses('one_hot')}({_levels(w, step.levels)}, {literal(step.width)}, {_dtype(step)})"]
 
 
 def _ordinal(w: _Writer, step: Ordinal, name: str) -> list[str]:
-    return [f"return {_levels(w, step.levels)}.astype({step.dtype.str!r})"]
+    return [f"return {_levels(w, step.levels)}.astype({_dtype(step)})"]
+
+
+def _dtype(step: Any) -> str:
+    return literal(np.dtype(step.dtype).str)
 
 
 def _elementwise(w: _Writer, step: Elementwise, name: str) -> list[str]:
     if step.name is None:
         return ["return X"]
-    return [f"return np.{step.name}({w.uses('numbers')}(X))"]
+    return [f"return {_of_numpy(step.name, FUNCTIONS)}({w.uses('numbers')}(X))"]
 
 
 def _projection(w: _Writer, step: Projection, name: str) -> list[str]:
     rows = "::-1" if step.is_reversed else ":"
-    weights = f"{w.array(step.memory, f'{name}_weights')}[{rows}, :{step.n_columns}]"
+    weights = f"{w.array(step.memory, f'{name}_weights')}[{rows}, :{literal(step.n_columns)}]"
     others = [
         "None" if values is None else w.array(values, f"{name}_{kind}")
         for kind, values in (("center", step.center), ("scale", step.scale))
@@ -242,7 +258,7 @@ def _selection(w: _Writer, step: Selection, name: str) -> list[str]:
 
 
 def _normalizing(w: _Writer, step: Normalizing, name: str) -> list[str]:
-    return [f"return {w.uses('normalized')}(X, {step.norm!r})"]
+    return [f"return {w.uses('normalized')}(X, {literal(step.norm)})"]
 
 
 def _products(w: _Writer, step: Products, name: str) -> list[str]:
@@ -251,7 +267,8 @@ def _products(w: _Writer, step: Products, name: str) -> list[str]:
         for before, columns in step.degrees
     ]
     degrees = f"[{', '.join(pairs)}]"
-    return [f"return {w.uses('products')}(X, {step.has_bias}, {degrees}, {step.n_left_out})"]
+    facts = literal(step.has_bias), degrees, literal(step.n_left_out)
+    return [f"return {w.uses('products')}(X, {', '.join(facts)})"]
 
 
 def _chain(w: _Writer, step: Chain, name: str) -> list[str]:
@@ -271,30 +288,30 @@ def _branch(w: _Writer, branch: Branch) -> str:
     positions = branch.positions
     if isinstance(positions, slice):
         chosen = ":".join(
-            "" if x is None else str(x) for x in (positions.start, positions.stop, positions.step)
+            "" if x is None else literal(x) for x in (positions.start, positions.stop, positions.step)
         )
     else:
-        chosen = str(list(positions))
+        chosen = literal([_plain(each) for each in positions])
     text = f"{w.step(branch.step)}(X[:, {chosen}])"
-    return text if branch.weight is None else f"{text} * {branch.weight!r}"
+    return text if branch.weight is None else f"{text} * {literal(branch.weight)}"
 
 
 def _bins(w: _Writer, step: Bins, name: str) -> list[str]:
     edges = ", ".join([w.array(each, f"{name}_edges_{i}") for i, each in enumerate(step.edges)])
     read = f"X = {w.uses('finite')}(X)"
-    dtype = "X.dtype if X.dtype == np.float32 else np.float64" if step.dtype is None else repr(step.dtype.str)
+    dtype = "X.dtype if X.dtype == np.float32 else np.float64" if step.dtype is None else _dtype(step)
     lines = [read, f"X = {w.source.value(binned)}(np.array(X, {dtype}), [{edges}])"]
     if step.container is None:
         return [*lines, "return X"]
     starts = np.cumsum([0, *(len(each) + 1 for each in step.edges)])
     places = f"X.astype(np.int64) + {w.array(starts[:-1], f'{name}_starts')}"
-    return [*lines, f"return {w.uses('one_hot')}({places}, {int(starts[-1])}, X.dtype)"]
+    return [*lines, f"return {w.uses('one_hot')}({places}, {literal(int(starts[-1]))}, X.dtype)"]
 
 
 def _binarizing(w: _Writer, step: Binarizing, name: str) -> list[str]:
     return [
         f"X = np.array(X if X.dtype.kind in 'iu' else {w.uses('finite')}(X))",
-        f"X[...] = np.greater(X, {step.threshold!r})",
+        f"X[...] = np.greater(X, {literal(step.threshold)})",
         "return X",
     ]
 
@@ -318,7 +335,7 @@ def _box_cox(w: _Writer, step: BoxCox, name: str) -> list[str]:
 def _quantiles(w: _Writer, step: Quantiles, name: str) -> list[str]:
     quantiles = w.array(step.quantiles, f"{name}_quantiles")
     references = w.array(step.references, f"{name}_references")
-    ranks = f"{w.source.value(ranks_of)}(X[:, i], {quantiles}[:, i], {references}, {step.is_normal})"
+    ranks = f"{w.source.value(ranks_of)}(X[:, i], {quantiles}[:, i], {references}, {literal(step.is_normal)})"
     found = f"{w.source.value(normal_quantiles)}({ranks})" if step.is_normal else ranks
     return [
         f"X = np.array({w.uses('floats')}(X))",

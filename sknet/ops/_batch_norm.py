@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind, enable_grad, gradients, is_grad_enabled
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace, result_dtype
 from sknet.ops._batching import batching
 from sknet.ops._create import zeros
@@ -304,11 +305,16 @@ _moments = Primitive("channel_moments").define(
     forward=_moments_forward, shape=_moments_shape, vjp=SharedRule(_moments_vjp), scratch=_room_of_moments
 )
 _normal = Primitive("channel_norm").define(
-    forward=_norm_forward, shape=_norm_shape, vjp=SharedRule(_norm_vjp), scratch=_room_of_norm
+    forward=_norm_forward,
+    shape=_norm_shape,
+    params={"eps": kinds.NUMBER},
+    vjp=SharedRule(_norm_vjp),
+    scratch=_room_of_norm,
 )
 _gradient = Primitive("channel_norm_gradient").define(
     forward=_gradient_forward,
     shape=_gradient_shape,
+    params={"eps": kinds.NUMBER},
     vjp=SharedRule(_gradient_vjp),
     scratch=_room_of_gradient,
 )

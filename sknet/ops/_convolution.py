@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace, backend, result_dtype
 from sknet.ops._columns import Columns
 from sknet.ops._depthwise import Depthwise
-from sknet.ops._windows import Pair, Pairs, Windows
+from sknet.ops._windows import MOVES, Pair, Pairs, Windows
 from sknet.ops._winograd import Winograd
 
 __all__ = ["Work", "conv", "conv_image", "conv_weight", "convolution_work"]
 
 Shape = tuple[int, ...]
 Arrays = list[tuple[Shape, Any]]
+CONVOLVES = {"groups": kinds.INTEGER, **MOVES}
 
 
 def _scratch(xp: Namespace, given: Any, arrays: Arrays) -> Any:
@@ -189,6 +191,7 @@ def _weight_scratch(x: Any, g: Any, kernel: Pair, groups: int, **where: Any) -> 
 _conv: Primitive = Primitive("conv").define(
     forward=_conv_forward,
     shape=_conv_shape,
+    params=CONVOLVES,
     vjp=(
         lambda g, _, x, w, **where: conv_image(g, w, size=x.shape[2:], **where),
         lambda g, _, x, w, **where: conv_weight(x, g, kernel=w.shape[2:], **where),
@@ -198,6 +201,7 @@ _conv: Primitive = Primitive("conv").define(
 _image: Primitive = Primitive("conv_image").define(
     forward=_image_forward,
     shape=_image_shape,
+    params={"size": kinds.LENGTHS, **CONVOLVES},
     vjp=(
         lambda h, _, g, w, size, **where: conv(h, w, **where),
         lambda h, _, g, w, size, **where: conv_weight(h, g, kernel=w.shape[2:], **where),
@@ -207,6 +211,7 @@ _image: Primitive = Primitive("conv_image").define(
 _weight: Primitive = Primitive("conv_weight").define(
     forward=_weight_forward,
     shape=_weight_shape,
+    params={"kernel": kinds.LENGTHS, **CONVOLVES},
     vjp=(
         lambda v, _, x, g, kernel, **where: conv_image(g, v, size=x.shape[2:], **where),
         lambda v, _, x, g, kernel, **where: conv(x, v, **where),

@@ -7,6 +7,7 @@ import numpy as np
 
 from sknet._scipy import SpecialFunction
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
+from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p
 from sknet.device import Namespace, result_dtype
 from sknet.ops._logical import logical_and, logical_not, logical_or
@@ -417,6 +418,7 @@ def _astype_forward(xp: Namespace, x: Any, *, dtype: Any, out: Any = None) -> An
 p.astype.define(
     forward=_astype_forward,
     shape=lambda x, dtype: (x.shape, np.dtype(dtype)),
+    params={"dtype": kinds.DTYPE},
     vjp=(lambda g, _, x, dtype: astype_like(g, x),),
     saves="nothing",
     expression="x",

@@ -7,6 +7,7 @@ import numpy as np
 
 from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
 from sknet.core import Primitive, Shaped, Tensor, bind
+from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p
 from sknet.device import Namespace, backend_of, is_array, to_device, to_host
 from sknet.exceptions import DtypeError, ShapeError
@@ -51,6 +52,7 @@ def _n_axes_of(part: Any) -> int:
 p.getitem.define(
     forward=lambda xp, x, *, index: x[index],
     shape=_getitem_shape,
+    params={"index": kinds.INDEX},
     vjp=(lambda g, _, x, index: _put_back(g, index, x.shape),),
     saves="nothing",
     view=lambda xp, x, *, index: x[with_ellipsis(index)] if is_basic(index) else None,
@@ -77,6 +79,7 @@ def _matrix(x: Any, length: int) -> Any:
 _scatter_add = Primitive("scatter_add").define(
     forward=_scatter_add_forward,
     shape=lambda g, index, shape: (shape, g.dtype),
+    params={"index": kinds.INDEX, "shape": kinds.LENGTHS},
     vjp=(lambda g, _, x, index, shape: g[index],),
     saves="nothing",
 )
@@ -109,6 +112,7 @@ def _setitem_forward(xp: Namespace, x: Any, value: Any, *, index: Any) -> Any:
 p.setitem.define(
     forward=_setitem_forward,
     shape=_setitem_shape,
+    params={"index": kinds.INDEX},
     vjp=(
         lambda g, _, x, value, index: bind(p.setitem, (g, 0.0), {"index": index}),
         lambda g, _, x, value, index: unbroadcast(_kept(g, index), value),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import to_device
 from sknet.exceptions import ShapeError
 from sknet.ops._pool import enlarged
@@ -254,6 +255,7 @@ def _resample_scratch(
 _resample = Primitive("resample").define(
     forward=_resample_forward,
     shape=_resample_shape,
+    params={"axis": kinds.AXIS},
     vjp=(_resample_vjp, None, None, None, None),
     saves="inputs",
     scratch=_resample_scratch,

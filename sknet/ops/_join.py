@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
+from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p
 from sknet.device import result_dtype
 from sknet.exceptions import ShapeError
@@ -38,6 +39,7 @@ def _part(g: Tensor, xs: Sequence[Any], i: int, axis: int) -> Tensor:
 _concat = Primitive("concat").define(
     forward=lambda xp, *xs, axis, out=None: xp.concatenate(xs, axis=axis, out=out),
     shape=_concat_shape,
+    params={"axis": kinds.AXIS},
     vjp=EveryOperand(_part),
     saves="nothing",
 )

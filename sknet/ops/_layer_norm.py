@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind, enable_grad, gradients, is_grad_enabled
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace, result_dtype
 from sknet.ops._batching import batching
 from sknet.ops._elementwise import sqrt, square
@@ -228,6 +229,7 @@ def _gradient_shape(g: Any, x: Any, w: Any, eps: float) -> tuple[Shape, np.dtype
 _norm = Primitive("layer_norm").define(
     forward=_norm_forward,
     shape=_norm_shape,
+    params={"eps": kinds.NUMBER},
     vjp=SharedRule(_norm_vjp),
     lays_out=True,
     scratch=_scratch,
@@ -235,6 +237,7 @@ _norm = Primitive("layer_norm").define(
 _gradient = Primitive("layer_norm_gradient").define(
     forward=_gradient_forward,
     shape=_gradient_shape,
+    params={"eps": kinds.NUMBER},
     vjp=SharedRule(_gradient_vjp),
     lays_out=True,
     scratch=_scratch_of_gradient,

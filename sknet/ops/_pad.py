@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind
+from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p
 from sknet.device import Namespace
 from sknet.exceptions import ShapeError
@@ -39,6 +40,7 @@ def _pad_forward(xp: Namespace, x: Any, *, widths: Widths, value: float, out: An
 _pad = Primitive("pad").define(
     forward=_pad_forward,
     shape=_pad_shape,
+    params={"widths": kinds.PAIRS, "value": kinds.NUMBER},
     vjp=(lambda g, _, x, widths, value: bind(p.getitem, (g,), {"index": _inside(x, widths)}),),
     saves="nothing",
 )

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace, to_device
 from sknet.ops._rules import check_floating
-from sknet.ops._windows import Pair, Windows, as_image, each_axis, from_image, spatial, windows_on
+from sknet.ops._windows import MOVES, Pair, Windows, as_image, each_axis, from_image, spatial, windows_on
 
 __all__ = [
     "avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d",
@@ -18,6 +19,7 @@ __all__ = [
 
 Shape = tuple[int, ...]
 Size = int | tuple[int, ...]
+POOLS = {"kernel": kinds.ONES, **MOVES}
 
 
 def _pooled_shape(x: Any, *others: Any, **where: Any) -> tuple[Shape, np.dtype[Any]]:
@@ -103,17 +105,20 @@ def _take_forward(xp: Namespace, h: Any, x: Any, top: Any, *, out: Any = None, *
 largest: Primitive = Primitive("max_pool").define(
     forward=_max_forward,
     shape=_pooled_shape,
+    params=POOLS,
     vjp=(lambda g, top, x, **where: bind(_put, (g, x.detach(), top.detach()), where),),
     saves="both",
 )
 _put: Primitive = Primitive("max_pool_put").define(
     forward=_put_forward,
     shape=lambda g, x, top, **where: (x.shape, g.dtype),
+    params=POOLS,
     vjp=(lambda h, _, g, x, top, **where: bind(_take, (h, x, top), where), None, None),
 )
 _take: Primitive = Primitive("max_pool_take").define(
     forward=_take_forward,
     shape=_pooled_shape,
+    params=POOLS,
     vjp=(lambda g, _, h, x, top, **where: bind(_put, (g, x, top), where), None, None),
 )
 
@@ -136,12 +141,14 @@ def _spread_forward(xp: Namespace, g: Any, *, size: Pair, out: Any = None, **whe
 _sum: Primitive = Primitive("sum_pool").define(
     forward=_sum_forward,
     shape=_pooled_shape,
+    params=POOLS,
     vjp=(lambda g, _, x, **where: bind(_spread, (g,), {"size": x.shape[2:], **where}),),
     saves="nothing",
 )
 _spread: Primitive = Primitive("sum_pool_spread").define(
     forward=_spread_forward,
     shape=lambda g, size, **where: ((*g.shape[:2], *size), g.dtype),
+    params={"size": kinds.LENGTHS, **POOLS},
     vjp=(lambda h, _, g, size, **where: bind(_sum, (h,), where),),
     saves="nothing",
 )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, TracedArray, as_operand, as_tensor, bind, is_capturing
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Device, Namespace, backend, is_array, philox_uniform, to_host
 from sknet.exceptions import CaptureError
 from sknet.ops._create import zeros_like
@@ -13,6 +14,11 @@ from sknet.ops._elementwise import greater_equal, maximum, where
 from sknet.ops._rules import check_floating
 
 __all__ = ["dropout", "dropout_mask"]
+
+KEY = kinds.ParamKind(
+    "a tuple of integers or None", lambda x, ndim: x is None or kinds.tuple_of(kinds.INTEGER).fits(x, ndim)
+)
+DRAWS = {"shape": kinds.LENGTHS, "key": KEY, "site": kinds.INTEGER, "dtype": kinds.DTYPE}
 
 
 def _mask_forward(
@@ -41,6 +47,7 @@ def _mask_forward(
 _mask = Primitive("dropout_mask").define(
     forward=_mask_forward,
     shape=lambda like, step, shape, p, key, site, dtype: (shape, np.dtype(dtype)),
+    params={"p": kinds.NUMBER, **DRAWS},
     vjp=None,
 )
 
@@ -84,7 +91,7 @@ def _draws_shape(
 
 
 # Besides the step, operands are the two numbers of the key where that is not a parameter.
-_draws = Primitive("uniform_draws").define(forward=_draws_forward, shape=_draws_shape, vjp=None)
+_draws = Primitive("uniform_draws").define(forward=_draws_forward, shape=_draws_shape, params=DRAWS, vjp=None)
 
 
 def dropout_mask(

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sknet.core import Tensor
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace
 from sknet.ops._activation import relu, sigmoid
 from sknet.ops._trigonometric import tanh
 
-__all__ = ["CELLS", "Cell", "tape_shapes"]
+__all__ = ["CELLS", "RECURS", "Cell", "tape_shapes"]
 
 
 class Cell(NamedTuple):
@@ -274,3 +275,6 @@ def tape_shapes(cell: str, rows: int, steps: int, size: int) -> list[tuple[int, 
         (steps, rows, kind.saved * size),
         ((steps + 1) * more, rows, size),
     ]
+
+
+RECURS = {"cell": kinds.one_of(*CELLS), "reverse": kinds.FLAG}

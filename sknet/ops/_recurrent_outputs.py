@@ -6,7 +6,7 @@ import numpy as np
 
 from sknet.core import Primitive, Tensor, bind
 from sknet.device import Namespace, backend
-from sknet.ops._recurrent_cells import CELLS
+from sknet.ops._recurrent_cells import CELLS, RECURS
 from sknet.ops._recurrent_shares import Arrays, Divided, Shape, rooms_of
 from sknet.ops._rules import check_floating
 
@@ -40,7 +40,9 @@ def _scratch(
     return Divided.of(backend("cpu").xp, x, w, lengths, cell).scratch(w.dtype)
 
 
-_outputs = Primitive("recurrence_outputs").define(forward=_forward, shape=_shape, vjp=None, scratch=_scratch)
+_outputs = Primitive("recurrence_outputs").define(
+    forward=_forward, shape=_shape, params=RECURS, vjp=None, scratch=_scratch
+)
 
 
 def outputs_alone(

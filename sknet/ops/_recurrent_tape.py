@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind, enable_grad, gradients, is_grad_enabled
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace, backend
 from sknet.ops._convolution import Work
 from sknet.ops._elementwise import less, where
 from sknet.ops._join import concat, stack
 from sknet.ops._matmul import matmul
-from sknet.ops._recurrent_cells import CELLS
+from sknet.ops._recurrent_cells import CELLS, RECURS
 from sknet.ops._recurrent_shares import Arrays, Divided, Shape, rooms_of
 from sknet.ops._recurrent_steps import order
 from sknet.ops._rules import SharedRule, check_floating
@@ -66,7 +67,7 @@ def _tape_scratch(
 
 
 _tape = Primitive("recurrence_tape").define(
-    forward=_tape_forward, shape=_tape_shape, vjp=None, scratch=_tape_scratch
+    forward=_tape_forward, shape=_tape_shape, params=RECURS, vjp=None, scratch=_tape_scratch
 )
 
 
@@ -150,6 +151,7 @@ def _by_steps(
 _gradient = Primitive("recurrence_gradient").define(
     forward=_gradient_forward,
     shape=_gradient_shape,
+    params={**RECURS, "of_input": kinds.FLAG},
     vjp=SharedRule(_gradient_vjp),
     scratch=_gradient_scratch,
 )
@@ -179,7 +181,11 @@ def _outputs_vjp(g: Tensor, _: Any, *operands: Any, **params: Any) -> list[Any]:
 
 
 _outputs = Primitive("recurrence").define(
-    forward=_outputs_forward, shape=_outputs_shape, vjp=SharedRule(_outputs_vjp), writes_out=False
+    forward=_outputs_forward,
+    shape=_outputs_shape,
+    params=RECURS,
+    vjp=SharedRule(_outputs_vjp),
+    writes_out=False,
 )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
+from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError
@@ -21,6 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 Axis = int | tuple[int, ...] | None
+REDUCES = {"axis": kinds.AXES, "keepdims": kinds.FLAG}
 
 
 def reduced(x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
@@ -46,6 +48,7 @@ def _sum_shape(x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[tuple[int
 p.total.define(
     forward="sum",
     shape=_sum_shape,
+    params=REDUCES,
     vjp=(lambda g, _, x, axis, keepdims: broadcast_to(spread(g, x, axis, keepdims), x.shape),),
     saves="nothing",
 )
@@ -159,6 +162,7 @@ _prod = Primitive("prod").define(
         reduced(x, axis, keepdims),
         np.multiply.reduce(np.empty(0, x.dtype)).dtype,
     ),
+    params=REDUCES,
     vjp=(_prod_vjp,),
 )
 
@@ -177,7 +181,10 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def _truth(name: str) -> Primitive:
     return Primitive(name).define(
-        forward=name, shape=lambda x, axis, keepdims: (reduced(x, axis, keepdims), np.dtype(bool)), vjp=None
+        forward=name,
+        shape=lambda x, axis, keepdims: (reduced(x, axis, keepdims), np.dtype(bool)),
+        params=REDUCES,
+        vjp=None,
     )
 
 
@@ -229,6 +236,7 @@ for _primitive in (p.maximum_of, p.minimum_of):
     _primitive.define(
         forward=_primitive.name,
         shape=_extremum_shape(_primitive.name),
+        params=REDUCES,
         vjp=(_extremum_vjp,),
         saves="both",
     )
@@ -254,6 +262,7 @@ def _place(name: str) -> Primitive:
     return Primitive(name).define(
         forward=name,
         shape=lambda x, axis: (_extremum_shape(name)(x, (axis,), False)[0], np.dtype(np.intp)),
+        params={"axis": kinds.AXIS},
         vjp=None,
     )
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.core.extend import param_kinds as kinds
 from sknet.exceptions import ShapeError
 from sknet.ops._create import full
 from sknet.ops._elementwise import not_equal
@@ -21,6 +22,7 @@ def _dtype_of(ufunc: np.ufunc) -> Any:
 _cumsum = Primitive("cumulative_sum").define(
     forward="cumsum",
     shape=_dtype_of(np.add),
+    params={"axis": kinds.AXIS},
     vjp=(lambda g, _, x, axis: flip(cumulative_sum(flip(g, axis), axis), axis),),
     saves="nothing",
 )
@@ -50,7 +52,7 @@ def _cumprod_vjp(g: Tensor, _: Any, x: Tensor, axis: int) -> Tensor:
 
 
 _cumprod = Primitive("cumulative_prod").define(
-    forward="cumprod", shape=_dtype_of(np.multiply), vjp=(_cumprod_vjp,)
+    forward="cumprod", shape=_dtype_of(np.multiply), params={"axis": kinds.AXIS}, vjp=(_cumprod_vjp,)
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
+from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p
 from sknet.device import Namespace
 from sknet.exceptions import ShapeError
@@ -47,6 +48,7 @@ def _reshape_view(xp: Namespace, x: Any, *, shape: Shape) -> Any:
 p.reshape.define(
     forward=_reshape_forward,
     shape=_reshape_shape,
+    params={"shape": kinds.tuple_of(kinds.INTEGER)},
     vjp=(lambda g, _, x, shape: reshape(g, x.shape),),
     saves="nothing",
     view=_reshape_view,
@@ -68,6 +70,7 @@ def _inverse(axes: Shape) -> Shape:
 p.permute_dims.define(
     forward=lambda xp, x, *, axes: x.transpose(axes),
     shape=_permute_shape,
+    params={"axes": kinds.AXES},
     vjp=(lambda g, _, x, axes: permute_dims(g, _inverse(axes)),),
     saves="nothing",
     view=lambda xp, x, *, axes: x.transpose(axes),
@@ -85,6 +88,7 @@ def _broadcast_shape(x: Any, shape: Shape) -> tuple[Shape, np.dtype[Any]]:
 _broadcast_to = Primitive("broadcast_to").define(
     forward=lambda xp, x, *, shape: xp.broadcast_to(x, shape),
     shape=_broadcast_shape,
+    params={"shape": kinds.LENGTHS},
     vjp=(lambda g, _, x, shape: unbroadcast(g, x),),
     saves="nothing",
     view=lambda xp, x, *, shape: xp.broadcast_to(x, shape),

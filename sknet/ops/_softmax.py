@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace
 from sknet.ops._elementwise import exp
 from sknet.ops._reduce import reduced, spread, sum
@@ -54,6 +55,7 @@ def _logsumexp_shape(x: Any, axis: Axes, keepdims: bool) -> tuple[tuple[int, ...
 _logsumexp = Primitive("logsumexp").define(
     forward=_logsumexp_forward,
     shape=_logsumexp_shape,
+    params={"axis": kinds.AXES, "keepdims": kinds.FLAG},
     vjp=(
         lambda g, out, x, axis, keepdims: (
             exp(x - spread(out, x, axis, keepdims)) * spread(g, x, axis, keepdims)
@@ -81,6 +83,7 @@ def _softmax_forward(xp: Namespace, x: Any, *, axis: int, out: Any = None) -> An
 _softmax = Primitive("softmax").define(
     forward=_softmax_forward,
     shape=_softmax_shape("softmax"),
+    params={"axis": kinds.AXIS},
     vjp=(lambda g, out, x, axis: out * (g - sum(g * out, axis, keepdims=True)),),
     saves="output",
     overwrites=(0,),
@@ -98,6 +101,7 @@ def _log_softmax_forward(xp: Namespace, x: Any, *, axis: int, out: Any = None) -
 _log_softmax = Primitive("log_softmax").define(
     forward=_log_softmax_forward,
     shape=_softmax_shape("log_softmax"),
+    params={"axis": kinds.AXIS},
     vjp=(lambda g, out, x, axis: g - exp(out) * sum(g, axis, keepdims=True),),
     saves="output",
     overwrites=(0,),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._create import eye
@@ -162,6 +163,7 @@ def _pinv_shape(x: Any, rtol: float) -> tuple[Shape, np.dtype[Any]]:
 _pinv = Primitive("pinv").define(
     forward=lambda xp, x, *, rtol: xp.linalg.pinv(x, rtol),
     shape=_pinv_shape,
+    params={"rtol": kinds.NUMBER},
     vjp=(_pinv_vjp,),
     saves="both",
     writes_out=False,

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, TracedArray, as_tensor, bind, normalize_axis
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace, backend_of, device_of
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops._join import flip
@@ -30,6 +31,7 @@ def _sort_forward(xp: Namespace, x: Any, *, axis: int, out: Any = None) -> Any:
 _sort = Primitive("sort").define(
     forward=_sort_forward,
     shape=lambda x, axis: (x.shape, x.dtype),
+    params={"axis": kinds.AXIS},
     # The order is computed again, so that a sort that is not differentiated need not compute it.
     vjp=(lambda g, _, x, axis: put_along_axis(g, argsort(x, axis), x.shape[axis], axis),),
 )
@@ -46,6 +48,7 @@ def _argsort_forward(xp: Namespace, x: Any, *, axis: int, descending: bool) -> A
 _argsort = Primitive("argsort").define(
     forward=_argsort_forward,
     shape=lambda x, axis, descending: (x.shape, np.dtype(np.intp)),
+    params={"axis": kinds.AXIS, "descending": kinds.FLAG},
     vjp=None,
     writes_out=False,
 )
@@ -100,7 +103,13 @@ def _topk_shape(x: Any, k: int, axis: int, largest: bool) -> tuple[tuple[int, ..
     return tuple(shape), np.dtype(np.intp)
 
 
-_topk = Primitive("topk").define(forward=_topk_forward, shape=_topk_shape, vjp=None, writes_out=False)
+_topk = Primitive("topk").define(
+    forward=_topk_forward,
+    shape=_topk_shape,
+    params={"k": kinds.LENGTH, "axis": kinds.AXIS, "largest": kinds.FLAG},
+    vjp=None,
+    writes_out=False,
+)
 
 
 def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
@@ -155,7 +164,11 @@ def _search_forward(xp: Namespace, x: Any, values: Any, *, side: str) -> Any:
 
 
 _searchsorted = Primitive("searchsorted").define(
-    forward=_search_forward, shape=_search_shape, vjp=None, writes_out=False
+    forward=_search_forward,
+    shape=_search_shape,
+    params={"side": kinds.one_of("left", "right")},
+    vjp=None,
+    writes_out=False,
 )
 
 

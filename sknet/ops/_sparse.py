@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, TracedArray, bind, is_capturing
+from sknet.core.extend import param_kinds as kinds
 from sknet.device import Device, Namespace, backend_of, device_of, is_array
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 
@@ -102,9 +103,12 @@ def _sparse_forward(xp: Namespace, y: Any, *, matrix: Any, transposed: bool) -> 
     return (held.T if transposed else held) @ y
 
 
+MATRIX = kinds.ParamKind("a sparse matrix", lambda x, _: isinstance(x, SparseSlot) or is_sparse(x))
+
 _sparse = Primitive("sparse_matmul").define(
     forward=_sparse_forward,
     shape=_sparse_shape,
+    params={"matrix": MATRIX, "transposed": kinds.FLAG},
     vjp=(lambda g, _, y, matrix, transposed: sparse_matmul(matrix, g, not transposed),),
     saves="nothing",
     writes_out=False,

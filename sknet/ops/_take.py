@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p
 from sknet.device import Namespace
 from sknet.exceptions import DtypeError, ShapeError
@@ -17,6 +18,7 @@ from sknet.ops._shape import expand_dims
 __all__ = ["embedding", "one_hot", "scatter_add", "take", "take_along_axis"]
 
 Shape = tuple[int, ...]
+TAKES = {"axis": kinds.AXIS, "from_end": kinds.FLAG}
 
 
 def _check_integers(name: str, indices: Any) -> None:
@@ -48,6 +50,7 @@ def _take_forward(
 p.take.define(
     forward=_take_forward,
     shape=_take_shape,
+    params=TAKES,
     vjp=(lambda g, _, x, indices, axis, **where: _put(g, indices, x.shape[axis], axis, **where), None),
 )
 
@@ -87,6 +90,7 @@ def _put_forward(
 _put_rows = Primitive("put").define(
     forward=_put_forward,
     shape=_put_shape,
+    params={**TAKES, "length": kinds.LENGTH, "axis": kinds.FROM_END},
     vjp=(lambda g, _, x, indices, length, axis, **where: take(g, indices, axis, **where), None),
 )
 
@@ -220,6 +224,7 @@ def _along(xp: Namespace, indices: Any, axis: int) -> tuple[Any, ...]:
 _take_along_axis = Primitive("take_along_axis").define(
     forward=_take_along_forward,
     shape=_take_along_shape,
+    params=TAKES,
     vjp=(
         lambda g, _, x, indices, axis, **where: put_along_axis(g, indices, x.shape[axis], axis, **where),
         None,
@@ -256,6 +261,7 @@ def _put_along_shape(
 _put_along = Primitive("put_along_axis").define(
     forward=_put_along_forward,
     shape=_put_along_shape,
+    params={"length": kinds.LENGTH, **TAKES},
     vjp=(lambda g, _, x, indices, length, axis, **where: take_along_axis(g, indices, axis, **where), None),
 )
 

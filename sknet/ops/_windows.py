@@ -10,10 +10,12 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 from sknet.core import Tensor
+from sknet.core.extend import param_kinds as kinds
 from sknet.exceptions import ShapeError
 from sknet.ops._shape import reshape
 
 __all__ = [
+    "MOVES",
     "Windows",
     "as_image",
     "each_axis",
@@ -24,6 +26,7 @@ __all__ = [
     "windows_on",
 ]
 
+MOVES = {"stride": kinds.ONES, "padding": kinds.PAIRS, "dilation": kinds.ONES}
 Pair = tuple[int, int]
 Pairs = tuple[Pair, Pair]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.compile.extend import PythonSource
+from sknet.compile.extend import PythonSource, literal
 from sknet.exceptions import CaptureError
 from sknet.preprocessing._categories import FIRST
 from sknet.preprocessing._columns import CATEGORY, DATE, DATE_UNIT
@@ -180,7 +180,7 @@ def table_facts(count: int, names: Any) -> str:
     NAMES = ('age', 'city')
     """
     names = None if names is None else tuple(map(str, names))
-    return f"N_COLUMNS = {count}\nNAMES = {names!r}"
+    return f"N_COLUMNS = {literal(count)}\nNAMES = {literal(names)}"
 
 
 def encoding_call(source: PythonSource, schema: Schema, plan: Plan, dtype: str, name: str, table: str) -> str:
@@ -228,15 +228,16 @@ def encoding_call(source: PythonSource, schema: Schema, plan: Plan, dtype: str, 
     means = [_means(source, x, f"{name}_means_{i}") for i, x in enumerate(plan.value_means)]
     parts = [_stored(source, part, f"{name}_numbers") for part in plan.number_parts(len(schema.names))]
     function = source.value(encoded)
+    last = f"{literal(plan.width)}, {literal(dtype)}"
     return (
         f"{function}(\n    {table},\n    [\n{columns}    ],\n    ({', '.join(parts)}),\n"
-        f"    [{', '.join(levels)}],\n    [{', '.join(means)}],\n    {plan.width}, {dtype!r},\n)"
+        f"    [{', '.join(levels)}],\n    [{', '.join(means)}],\n    {last},\n)"
     )
 
 
 def _means(source: PythonSource, means: ValueMeans, name: str) -> str:
     known, values = source.array(means.levels, f"{name}_of"), source.array(means.column.values, name)
-    return f"({means.number}, {known}, {values})"
+    return f"({literal(means.number)}, {known}, {values})"
 
 
 def _stored(source: PythonSource, part: Any, name: str) -> str:
@@ -249,21 +250,10 @@ def _column(feature: Any) -> str:
     known: Any = feature.periods
     if feature.kind == CATEGORY:
         for level in feature.levels:
-            if not isinstance(level, PLAIN):
-                raise CaptureError(f"{feature.label}: a level {level!r} cannot be written in Python")
+            if type(level) not in PLAIN and not isinstance(level, np.generic):
+                raise CaptureError(f"{feature.label}: a level {level!r:.80} cannot be written in Python")
         known = feature.codes
-    return f"({feature.label!r}, {feature.kind!r}, {_text(known)})"
-
-
-def _text(known: Any) -> str:
-    if isinstance(known, tuple):
-        return repr(known)
-    inside = ", ".join(f"{_level(level)}: {code}" for level, code in known.items())
-    return f"{{{inside}}}"
-
-
-def _level(level: Any) -> str:
-    return f"float({str(level)!r})" if isinstance(level, float) and level - level != 0 else repr(level)
+    return literal((feature.label, feature.kind, known))
 
 
 class EncodedTable:

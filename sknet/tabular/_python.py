@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet import nn
 from sknet.compile import Graph, capture
-from sknet.compile.extend import PythonSource
+from sknet.compile.extend import PythonSource, docstring, literal
 from sknet.core import Tensor, no_grad
 from sknet.engine.extend import detached, rows_at_once
 from sknet.estimators.extend import Method, file_text, head_source, in_parts, label_facts, methods_of
@@ -73,7 +73,7 @@ def ensemble_file(frozen: Any, kind: str, coverage: float | None, before: Any, b
     passes = [outputs, *texts, *(text for text, *_ in networks)]
     facts = label_facts(frozen, source)
     if bounds is not None:
-        lowest, highest = (source.value(bound) for bound in bounds)
+        lowest, highest = (source.data(bound) for bound in bounds)
         facts.append(f"LOWEST, HIGHEST = {lowest}, {highest}")
     title = repr(frozen) if before is None else before.title
     return file_text(title, methods, passes, f"{reading}\n\n\n{in_parts()}", source, "\n".join(facts))
@@ -112,8 +112,8 @@ def _lines(source: PythonSource, members: Sequence[Counted]) -> str:
             lines.append(f"rows = {call}")
         row = (encoder.n_features_out_,)
         most = rows_at_once(member.model.module, row, member.model.dtype)
-        found = f"in_parts(member_{i}, {{'x': rows}}, {most}, False)"
-        lines.append(f"total = total + np.float32({float(np.float32(factor))!r}) * {found}")
+        found = f"in_parts(member_{i}, {{'x': rows}}, {literal(most)}, False)"
+        lines.append(f"total = total + {literal(np.float32(factor))} * {found}")
     return "\n".join(f"        {line}" for line in lines)
 
 
@@ -127,17 +127,11 @@ def _clipped(frozen: Any, bounds: Any) -> str | None:
 
 def _public(method: Method, call: str, clipped: str | None, before: Any) -> str:
     """Return the definition of a public function."""
-    lines, more = [], ""
-    if method.coverage is not None:
-        more = f", coverage={method.coverage}"
-        lines += [
-            f"if coverage != {method.coverage}:",
-            f'    raise ValueError(f"this file has intervals of {method.coverage}, got {{coverage}}")',
-        ]
+    more, lines = method.takes()
     lines.append(f"found = {call}")
     if method.name == "predict" and clipped is not None:
         lines.append(f"found = {clipped}")
     then = method.then if before is None or before.inverse is None else "restored(found)"
     lines.append(f"return {then}")
-    body = "".join(f"    {line}\n" for line in (f'"""{method.doc}"""', *lines))
-    return f"def {method.name}(X{more}):\n{body}".rstrip("\n")
+    body = "".join(f"    {line}\n" for line in (f'"""{docstring(method.doc)}"""', *lines))
+    return f"def {method.name}({', '.join(['X', *more])}):\n{body}".rstrip("\n")

@@ -3,7 +3,6 @@
 import ast
 import builtins
 import inspect
-import math
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
@@ -23,12 +22,14 @@ from sknet.compile.python._forwards import (
     without_native_code,
 )
 from sknet.compile.python._lacking import LACKING
+from sknet.compile.python._literals import literal
 from sknet.core import Primitive
 from sknet.device import backend
 from sknet.exceptions import CaptureError
 
 __all__ = ["Functions"]
 
+PLAIN = (type(None), bool, int, float, str, type(...), np.generic, np.dtype)
 XP = "xp"  # names of the array namespace in functions; it is NumPy in the file
 Scope = Mapping[str, Any]
 
@@ -212,16 +213,8 @@ class Functions:
         finally:
             self._asked = before
 
-    def _number(self, value: float) -> str:
-        if math.isfinite(value):
-            return repr(value)
-        return "np.nan" if value != value else "np.inf" if value > 0 else "-np.inf"
-
     def _length(self, length: Length) -> str:
         return f"({_length_text(length)})" if length.more or length.per_row != 1 else "n"
-
-    def _dtype(self, dtype: np.dtype[Any]) -> str:
-        return f"np.dtype({dtype.name!r})"
 
     def _module(self, module: ModuleType) -> str:
         if module is np:
@@ -249,32 +242,27 @@ class Functions:
         return "{" + ", ".join(f"{self.value(k)}: {self.value(v)}" for k, v in values.items()) + "}"
 
     def _slice(self, value: slice) -> str:
-        return f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})"
-
-    def _scalar(self, value: np.generic) -> str:
-        return f"np.{value.dtype.name}({self.value(value.item())})"
+        parts = map(self.value, (value.start, value.stop, value.step))
+        return f"slice({', '.join(parts)})"
 
 
 def _length_text(length: Length) -> str:
-    text = "n" if length.per_row == 1 else f"{length.per_row} * n"
+    text = "n" if length.per_row == 1 else f"{literal(length.per_row)} * n"
     if not length.more:
         return text
-    return f"{text} {'+' if length.more > 0 else '-'} {abs(length.more)}"
+    return f"{text} {'+' if length.more > 0 else '-'} {literal(abs(length.more))}"
 
 
 # The kinds of values that can be written; the first match is used.
 WRITERS: list[tuple[Any, Callable[[Functions, Any], str]]] = [
     (Length, Functions._length),
     (Share, lambda self, share: f"(1 / {self._length(share.of)})"),
-    (np.generic, Functions._scalar),
-    ((type(None), bool, int, str, type(Ellipsis)), lambda self, value: repr(value)),
-    (float, Functions._number),
+    (PLAIN, lambda self, value: literal(value)),
     (tuple, Functions._tuple),
     (list, Functions._list),
     (dict, Functions._dict),
     (slice, Functions._slice),
     (np.ndarray, lambda self, array: self._array(array)),
-    (np.dtype, Functions._dtype),
     (type, Functions._class),
     (ModuleType, Functions._module),
     ((FunctionType, BuiltinFunctionType, np.ufunc), Functions._function),

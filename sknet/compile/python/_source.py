@@ -15,6 +15,7 @@ from sknet.compile._views import Views
 from sknet.compile.passes import optimize
 from sknet.compile.python._file_names import FileNames
 from sknet.compile.python._functions import Functions
+from sknet.compile.python._literals import comment, docstring, literal
 from sknet.exceptions import CaptureError
 
 __all__ = ["PythonSource"]
@@ -84,7 +85,7 @@ class PythonSource:
         return self._local[name]
 
     def value(self, value: Any) -> str:
-        """Return an expression for `value`: a number, string, array or container of these.
+        """Return an expression for a value that functions use: data, or a function or class of sknet's own.
 
         Raises
         ------
@@ -92,6 +93,16 @@ class PythonSource:
             If there is none.
         """
         return self._functions.value(value)
+
+    def data(self, value: Any) -> str:
+        """Return the expression of a value as `literal` does; large arrays are stored.
+
+        Raises
+        ------
+        CaptureError
+            If it is, or holds, anything but numbers, texts and arrays.
+        """
+        return literal(value, self._unnamed)
 
     def function(
         self,
@@ -139,7 +150,7 @@ class PythonSource:
         returned = result([body.operand(x) for x in rows.graph.outputs])
         if any(re.search(r"\bn\b", line.partition("#")[0]) for line in (*lines, returned)):
             lines.insert(0, f"n = len({arguments[0]})")
-        text = "".join(f"    {line}\n" for line in (f'"""{doc}"""', *lines, f"return {returned}"))
+        text = "".join(f"    {line}\n" for line in (f'"""{docstring(doc)}"""', *lines, f"return {returned}"))
         return f"def {name}({', '.join(arguments)}):\n{text}".rstrip("\n")
 
     # -- dependencies of the functions --------------------------------------------------------
@@ -193,14 +204,15 @@ class PythonSource:
         if array.dtype.kind not in "biuf" or array.size <= SHORT:
             if array.dtype.kind not in "biufUO":
                 raise CaptureError(f"an array of dtype {array.dtype} cannot be written in Python")
-            values = "object" if array.dtype.kind == "O" else repr(array.dtype.str)
-            text = self.value(array.tolist())
-            return f"np.array({text}, {values})" if array.size else f"np.empty({array.shape}, {values})"
+            values = "object" if array.dtype.kind == "O" else literal(array.dtype.str)
+            if not array.size:
+                return f"np.empty({literal(array.shape)}, {values})"
+            return f"np.array({literal(array.tolist())}, {values})"
         self._encoded = True
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
         code = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
         lines = "\n".join(code[i : i + WIDTH] for i in range(0, len(code), WIDTH))
-        return f'decoded("""\n{lines}""", {array.dtype.str!r}, {array.shape})'
+        return f'decoded("""\n{lines}""", {literal(array.dtype.str)}, {literal(array.shape)})'
 
 
 def _optimized(captured: Callable[[int], Graph]) -> Rows:
@@ -243,7 +255,7 @@ class _Body:
         name = self._names[equation.output] = self._known[equation.output]
         said = [self._layers[x] for x in operands if x in self._layers]
         about = ": ".join([*dict.fromkeys(said), equation.primitive.name, self._shape(equation.output)])
-        return f"{f'{name} = {text}':<60}# {' '.join(about.split())}"
+        return f"{f'{name} = {text}':<60}# {comment(about)}"
 
     def _laid_out(self, equation: Equation, text: str) -> str:
         """Make a result C-contiguous where a product or sum reads it, as calls and programs do.
@@ -269,7 +281,7 @@ class _Body:
 
     def _constant(self, variable: Variable) -> str:
         values, shape = self._rows.constant(variable), self._rows.shape(variable)
-        first, kind = values[0], repr(values[0].dtype.str)
+        first, kind = values[0], literal(values[0].dtype.str)
         if not any(isinstance(length, Length) for length in shape):
             if any(v.tobytes() != first.tobytes() for v in values):
                 raise CaptureError("a constant depends on the number of rows")
