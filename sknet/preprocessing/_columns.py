@@ -13,11 +13,19 @@ import numpy as np
 from sknet._cached import cached_property
 from sknet._scipy import issparse
 from sknet.preprocessing._values import is_missing, is_number, to_number
+from sknet.preprocessing._zones import (
+    DATE_UNIT,
+    array_of,
+    local_dates,
+    name_of_zone,
+    time_zone,
+    zone_of_values,
+)
 
 __all__ = ["CATEGORY", "DATE", "NUMBER", "Column", "columns_of", "not_a_level"]
 
 NUMBER, CATEGORY, DATE = "number", "category", "date"
-DATE_UNIT = "datetime64[us]"
+DATES = (date, np.datetime64)
 
 
 class Column(ABC):
@@ -60,14 +68,16 @@ class Column(ABC):
         """Return the code of each value, -1 where missing, and the levels."""
         return factorized(self.array().tolist(), self.label)
 
-    def dates(self) -> np.ndarray:
-        """Return timestamps of shape (n_samples,), NaT where missing."""
+    @property
+    def zone(self) -> str | None:
+        """The name of the time zone of its dates, None if they have none."""
         array = self.array()
-        if array.dtype.kind == "M":
-            return array.astype(DATE_UNIT)
-        if array.dtype.kind == "f" and np.isnan(array).all():  # nothing but missing values
-            return np.full(len(array), "NaT", DATE_UNIT)
-        return np.array([_date(x, self.label, i) for i, x in enumerate(array.tolist())], DATE_UNIT)
+        return zone_of_values(array.tolist(), self.label) if array.dtype.kind == "O" else None
+
+    def dates(self, zone: str | None) -> np.ndarray:
+        """Return timestamps of shape (n_samples,), NaT where missing: local times of a time zone."""
+        found: np.ndarray = local_dates(self.array(), zone, self.label)
+        return found
 
 
 class ArrayColumn(Column):
@@ -77,7 +87,8 @@ class ArrayColumn(Column):
     def kind(self) -> str:
         kind = self.values.dtype.kind
         if kind == "O":
-            return NUMBER if all(map(is_number, self.values.tolist())) else CATEGORY
+            values = self.values.tolist()
+            return NUMBER if all(map(is_number, values)) else _kind_of_objects(values)
         return _kind_of(kind, self.label)
 
     def array(self) -> np.ndarray:
@@ -90,6 +101,8 @@ class PandasColumn(Column):
     @property
     def kind(self) -> str:
         dtype = self.values.dtype
+        if dtype == np.dtype(object):
+            return _kind_of_objects(self.values.tolist())
         return CATEGORY if str(dtype) == "category" else _kind_of(dtype.kind, self.label)
 
     def array(self) -> np.ndarray:
@@ -103,11 +116,26 @@ class PandasColumn(Column):
             return super().coded()
         return np.asarray(self.values.cat.codes), self.values.cat.categories.tolist()
 
-    def dates(self) -> np.ndarray:
-        values = self.values
-        if getattr(values.dtype, "tz", None) is not None:
-            values = values.dt.tz_localize(None)  # keep the local time of day
-        return np.asarray(values.to_numpy(dtype=DATE_UNIT)) if values.dtype.kind == "M" else super().dates()
+    @property
+    def zone(self) -> str | None:
+        own = self._own_zone
+        return super().zone if own is None else name_of_zone(own, self.label)
+
+    @property
+    def _own_zone(self) -> Any:
+        """The time zone of the dtype."""
+        return getattr(self.values.dt, "tz", None) if self.values.dtype.kind == "M" else None
+
+    def dates(self, zone: str | None) -> np.ndarray:
+        values, own = self.values, self._own_zone
+        if own is not None and zone is not None:
+            if name_of_zone(own, self.label) != zone:
+                values = values.dt.tz_convert(time_zone(zone))
+            values, zone = values.dt.tz_localize(None), None
+        if values.dtype.kind != "M" or (own is not None and zone is None and values is self.values):
+            return super().dates(zone)
+        found: np.ndarray = local_dates(np.asarray(values.to_numpy(dtype=DATE_UNIT)), zone, self.label)
+        return found
 
 
 class PolarsColumn(Column):
@@ -121,7 +149,14 @@ class PolarsColumn(Column):
         is_number_ = self.values.dtype.is_numeric() or name in ("Duration", "Null")
         return NUMBER if is_number_ else CATEGORY
 
+    @property
+    def zone(self) -> str | None:
+        name = getattr(self.values.dtype, "time_zone", None)
+        return f"UTC{name}" if name is not None and name[0] in "+-" else name
+
     def array(self) -> np.ndarray:
+        if getattr(self.values.dtype, "time_zone", None) is not None:
+            return np.asarray(array_of(self.values))
         found = np.asarray(self.values.to_numpy())
         if found.ndim == 1:
             return found
@@ -140,18 +175,13 @@ def _kind_of(kind: str, label: str) -> str:
     return NUMBER if kind in "iufm" else DATE if kind == "M" else CATEGORY
 
 
-def _date(value: Any, label: str, row: int) -> Any:
-    """Return a value as a timestamp, NaT if it is missing; also of a text in ISO 8601."""
-    if is_missing(value):
-        return np.datetime64("NaT")
-    try:
-        if isinstance(value, (str, date, np.datetime64)):
-            return np.datetime64(value).astype(DATE_UNIT)
-    except (ValueError, OverflowError):  # which of a text that cannot be encoded is one of the first
-        pass
-    raise TypeError(
-        f"{label}: expected dates, as in the fit, got {value!r} in row {row}. Convert the column, as by "
-        "pandas.to_datetime."
+def _kind_of_objects(values: list[Any]) -> str:
+    """Return the kind of column of objects that are not all numbers: dates, if they are nothing else."""
+    known = (value for value in values if not is_missing(value))
+    return (
+        DATE
+        if isinstance(next(known, None), DATES) and all(isinstance(x, DATES) for x in known)
+        else CATEGORY
     )
 
 

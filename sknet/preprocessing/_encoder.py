@@ -30,7 +30,8 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     levels become -1 and 1); those with many levels are target encoded, by smoothed means of the targets,
     which `fit_transform` computes on other folds than the row's own, so that no row sees its own target. So
     are, additionally, numbers with repeated values, such as codes or caps, that tell more than their bins.
-    Dates become seconds, with sine and cosine of the time of day, week, month and year. A missing number
+    Dates become seconds, with sine and cosine of the time of day, week, month and year, all of the local time
+    of the time zone that the column has in `fit`; dates in another one are converted to it. A missing number
     becomes the median and sets a flag; a missing category is a separate level. Constant columns are
     dropped. Levels that `fit` has not seen are encoded as zeros, or as the mean of all targets, and never
     raise an error; neither do missing values in a column that had none in `fit`.
@@ -40,7 +41,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
         Columns that are categories: those of category, object, string and boolean dtype; or names, indices
         or a mask of columns; or none. All other columns must then be numbers or dates. A column of an array
-        of objects is numeric if all of its values are numbers.
+        of objects is numeric if all of its values are numbers; one of objects that are all dates is of dates.
     piecewise : {"both", "tree", "quantile"} or None, default="both"
         Edges of the bins: thresholds of a tree that predicts y from the column alone, or quantiles; "both"
         adds outputs for each. Without y there are no trees. None omits the bins.

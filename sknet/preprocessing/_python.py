@@ -10,13 +10,14 @@ import numpy as np
 from sknet.compile.extend import PythonSource, literal
 from sknet.exceptions import CaptureError
 from sknet.preprocessing._categories import FIRST
-from sknet.preprocessing._columns import CATEGORY, DATE, DATE_UNIT
+from sknet.preprocessing._columns import CATEGORY, DATE
 from sknet.preprocessing._dates import phases, seconds
 from sknet.preprocessing._numbers import chunk_of, encode_numbers
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Schema
 from sknet.preprocessing._value_means import ValueMeans, value_codes
 from sknet.preprocessing._values import HUGE, is_missing
+from sknet.preprocessing._zones import array_of, local_dates
 
 __all__ = ["EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"]
 
@@ -58,7 +59,7 @@ def columns_of(X: Any, count: int, names: Any) -> Any:
         missing = [name for name in names if name not in known]
         if missing:
             raise ValueError(f"X has no column {missing[0]!r}: expected {list(names)}, got {list(known)}")
-        columns = [np.asarray(X[name]) for name in names]
+        columns = [array_of(X[name]) for name in names]
         if all(column.dtype.kind in "biuf" for column in columns):
             return np.column_stack(columns)
         X = np.empty((len(columns[0]), len(columns)), dtype=object)
@@ -97,17 +98,6 @@ def numbers_of(values: Any, label: str) -> Any:
     return found
 
 
-def dates_of(values: Any) -> Any:
-    """Return a column as timestamps, NaT where missing; time zones are dropped, and the local time kept."""
-    if values.dtype.kind != "O":
-        return values.astype(DATE_UNIT)
-    plain: list[Any] = [
-        np.datetime64("NaT") if is_missing(x) else x.replace(tzinfo=None) if hasattr(x, "tzinfo") else x
-        for x in values
-    ]
-    return np.array([np.datetime64(x, "us") for x in plain], DATE_UNIT)
-
-
 def codes_of(values: Any, known: Any, label: str) -> Any:
     """Return the codes of a column's levels."""
     codes = []
@@ -128,8 +118,9 @@ def table_of(X: Any, columns: Any) -> Any:
         if kind == CATEGORY:
             codes.append(codes_of(values, known, label))
         elif kind == DATE:
-            dates = dates_of(values)
-            numbers += [seconds(dates), *(part for period in known for part in phases(dates, period))]
+            periods, zone = known
+            dates = local_dates(values, zone, label)
+            numbers += [seconds(dates), *(part for period in periods for part in phases(dates, period))]
         else:
             numbers.append(numbers_of(values, label))
     together = np.stack(numbers, axis=1) if numbers else np.empty((len(X), 0))
@@ -247,7 +238,7 @@ def _stored(source: PythonSource, part: Any, name: str) -> str:
 
 
 def _column(feature: Any) -> str:
-    known: Any = feature.periods
+    known: Any = (feature.periods, feature.zone)
     if feature.kind == CATEGORY:
         for level in feature.levels:
             if type(level) not in PLAIN and not isinstance(level, np.generic):

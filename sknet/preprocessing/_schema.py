@@ -75,6 +75,8 @@ class Feature:
         Levels of a category, in order.
     periods : tuple of str
         Periods of a date that are encoded besides seconds.
+    zone : str or None
+        Time zone of a date, whose local times are encoded; another one is converted to it.
 
     Examples
     --------
@@ -88,6 +90,7 @@ class Feature:
     kind: str
     levels: tuple[Any, ...] = ()
     periods: tuple[str, ...] = ()
+    zone: str | None = None
 
     @cached_property
     def codes(self) -> dict[Any, int]:
@@ -342,8 +345,9 @@ def _feature(column: Column, name: str, is_category: bool | None) -> Feature:
     if kind == CATEGORY:
         return Feature(column.label, name, kind, levels=tuple(_in_order(column.coded()[1])))
     if kind == DATE:
-        dates = column.dates()
-        return Feature(column.label, name, kind, periods=tuple(p for p in PERIODS if has_period(dates, p)))
+        zone = column.zone
+        dates = column.dates(zone)
+        return Feature(column.label, name, kind, (), tuple(p for p in PERIODS if has_period(dates, p)), zone)
     return Feature(column.label, name, kind)
 
 
@@ -370,5 +374,5 @@ def _codes(feature: Feature, column: Column) -> np.ndarray:
 def _numbers(feature: Feature, column: Column) -> list[np.ndarray]:
     if feature.kind == NUMBER:
         return [column.numbers()]
-    dates = column.dates()
+    dates = column.dates(feature.zone)
     return [seconds(dates), *(part for period in feature.periods for part in phases(dates, period))]
