@@ -11,7 +11,7 @@ from sknet import ops
 from sknet.callbacks import Callback, FitView
 from sknet.device import active, device_of, namespace
 from sknet.engine import History
-from sknet.engine.extend import load_model_state, model_state, train
+from sknet.engine.extend import join_leftover, load_model_state, model_state, train
 from sknet.estimators._validation import DataSet, new_score_of
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class SecondTraining:
         """
         rows, batches, history = _all_rows(fit), fit.batches, History()
         everything = rows.batches(self._model, batches.size)
+        join_leftover(self._model.materialize(everything.X), everything)
         n_updates = fit.stopping.best_step_
         settings = fit.settings._replace(
             max_iter=-(-n_updates // everything.n_batches),

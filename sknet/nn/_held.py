@@ -9,7 +9,7 @@ from sknet.nn._registry import join
 if TYPE_CHECKING:
     from sknet.nn._module import Module
 
-__all__ = ["held_buffers", "held_of", "hold_statistics", "with_statistics"]
+__all__ = ["held_buffers", "held_of", "hold_statistics", "is_held", "with_statistics"]
 
 
 def hold_statistics(module: "Module", mode: bool) -> None:
@@ -38,6 +38,29 @@ def hold_statistics(module: "Module", mode: bool) -> None:
     else:
         del vars(module)["_held"]
     note_setting()
+
+
+def is_held(module: "Module") -> bool:
+    """Tell whether a module's statistics are held.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+
+    Returns
+    -------
+    bool
+        As `hold_statistics` has set it.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import is_held
+    >>> is_held(nn.BatchNorm(2))
+    False
+    """
+    return module._held
 
 
 def with_statistics(module: "Module") -> "list[tuple[Module, set[str], list[str]]]":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sknet._late import Names as _Names
 from sknet.nn._changes import latest, note_structure
 from sknet.nn._from_data import SeesData, rows_of, rows_to_see, see_data, takes_data, waits_for_data
-from sknet.nn._held import held_buffers, held_of, hold_statistics, with_statistics
+from sknet.nn._held import held_buffers, held_of, hold_statistics, is_held, with_statistics
 from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._lazy import materialize_for
 from sknet.nn._module import copy_with
@@ -36,6 +36,7 @@ __all__ = [
     "held_buffers",
     "held_of",
     "hold_statistics",
+    "is_held",
     "latest",
     "materialize_for",
     "note_structure",

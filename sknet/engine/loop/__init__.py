@@ -12,6 +12,7 @@ from sknet.engine.loop._group import grouped, n_threads_for, run_in_threads
 from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._kept import KeptSteps
+from sknet.engine.loop._leftover import join_leftover
 from sknet.engine.loop._loop import Outcome
 from sknet.engine.loop._model_state import load_model_state, model_state
 from sknet.engine.loop._scores import Accuracy, RSquared, Score
@@ -58,6 +59,7 @@ __all__ = [
     "grouped",
     "in_common",
     "in_group_of",
+    "join_leftover",
     "load_model_state",
     "may_be_stacked",
     "minimize",

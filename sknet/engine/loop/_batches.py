@@ -31,7 +31,7 @@ class Batches:
     weight : array of shape (n_rows,) or None
         Sample weights.
     size : int
-        Rows in a batch; the last one may be shorter.
+        Rows in a batch; the last one may be shorter, or one row longer after `join_leftover`.
     dtype : dtype
         The dtype of inputs, weights and real targets in batches.
     device : Device
@@ -44,8 +44,10 @@ class Batches:
 
     Attributes
     ----------
-    n_samples : int
-        Number of rows that are used.
+    n_samples, n_batches : int
+        Number of rows that are used, and of batches in an epoch.
+    alike : list of tuple of int
+        The first batch, the rows of each and the number of consecutive batches of equal length.
     y, weight : array
         Targets and weights of the used rows, on the device.
 
@@ -74,10 +76,26 @@ class Batches:
         self.size, self.dtype, self.device = size, dtype, device
         self._chosen = rows
         self.n_samples = n_rows(X) if rows is None else len(rows)
+        self._divide(self.n_samples // size, self.n_samples % size)
         self._dtypes = each_input(lambda x: computed_dtype(x, dtype), X) if dtypes is None else dtypes
         self.y = self._placed(y, rows)
         self.weight = None if weight is None else self._placed(weight, rows)
         self._host_weight = None if weight is None else to_host(self.weight)
+
+    def _divide(self, whole: int, last: int) -> None:
+        """Set how many batches are whole, and how many rows a last one has that is not, or 0."""
+        self.n_batches = whole + bool(last)
+        parts = ((0, self.size, whole), (whole, last, int(bool(last))))
+        self.alike = [part for part in parts if part[2]]
+
+    @property
+    def leaves_one(self) -> bool:
+        """Whether the last of several batches has a single row."""
+        return self.n_batches > 1 and self.alike[-1][1] == 1 < self.size
+
+    def join_leftover(self) -> None:
+        """Let the batch before the last one have its rows, too."""
+        self._divide(self.n_batches - 2, self.size + self.alike[-1][1])
 
     @property
     def chosen(self) -> Any:
@@ -117,11 +135,6 @@ class Batches:
         """Return the inputs of the chosen rows, or of all, ready to compute with."""
         return self._inputs(slice(None) if chosen is None else chosen)
 
-    @property
-    def n_batches(self) -> int:
-        """Batches in an epoch."""
-        return -(-self.n_samples // self.size)
-
     def parts(self, order: Any) -> Iterator[tuple[Any, int]]:
         """Yield the rows to `take` for every batch of an epoch, and their number.
 
@@ -135,7 +148,7 @@ class Batches:
         chosen : slice or ndarray of int
             The rows.
         n_rows : int
-            Their number, at most `size`.
+            Their number.
         """
         for number in range(self.n_batches):
             yield self.part(order, number)
@@ -155,10 +168,10 @@ class Batches:
         chosen : slice or ndarray of int
             The rows.
         n_rows : int
-            Their number, at most `size`.
+            Their number.
         """
         start = number * self.size
-        stop = min(start + self.size, self.n_samples)
+        stop = self.n_samples if number == self.n_batches - 1 else start + self.size
         return (slice(start, stop) if order is None else order[start:stop]), stop - start
 
     def in_a_row(self, order: Any, first: int, most: int) -> int:
@@ -179,7 +192,7 @@ class Batches:
             0 if all rows of the first batch have zero weight.
         """
         _, n_rows = self.part(order, first)
-        whole = self.n_samples // n_rows if n_rows == self.size else first + 1
+        whole = self.alike[0][2] if self.alike[0][1] == n_rows else first + 1
         steps = min(whole - first, most)
         if self._host_weight is None:
             return steps

@@ -111,8 +111,8 @@ class Window:
     ----------
     rows : ComputedRows
         All rows.
-    size : int
-        Rows of a batch.
+    size, n_batches : int
+        Rows of a batch, and number of batches; the last one may have another number of rows.
 
     Attributes
     ----------
@@ -120,15 +120,17 @@ class Window:
         The rows of the batches that were computed last.
     """
 
-    def __init__(self, rows: ComputedRows, size: int) -> None:
-        self._rows, self._size = rows, size
+    def __init__(self, rows: ComputedRows, size: int, n_batches: int) -> None:
+        self._rows, self._size, self._last = rows, size, n_batches - 1
         per_batch = max(1, size * rows.nbytes // max(1, len(rows)))
         self._batches = max(1, WINDOW_BYTES // per_batch)
-        self.room = np.empty((self._batches * size, *rows.shape[1:]), rows.dtype)
+        self.room = np.empty((self._batches * size + 1, *rows.shape[1:]), rows.dtype)
 
     def places(self, n_samples: int) -> np.ndarray:
         """Return where each row of an epoch is in `room` once its batch was computed, as int64."""
-        found: np.ndarray = np.arange(n_samples, dtype=np.int64) % len(self.room)
+        rows = np.arange(n_samples, dtype=np.int64)
+        batch = np.minimum(rows // self._size, self._last)
+        found: np.ndarray = rows + (batch % self._batches - batch) * self._size
         return found
 
     def compute(self, order: np.ndarray, first: int, most: int) -> int:
@@ -148,7 +150,8 @@ class Window:
         """
         at = first % self._batches
         done = max(1, min(most, self._batches - at))
-        rows = order[first * self._size : (first + done) * self._size]
+        stop = len(order) if first + done > self._last else (first + done) * self._size
+        rows = order[first * self._size : stop]
         start = at * self._size
         self._rows.write(rows, self.room[start : start + len(rows)])
         return done

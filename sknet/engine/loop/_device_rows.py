@@ -118,11 +118,17 @@ class DeviceRows:
         width = sum(math.prod(shape) * dtype.itemsize for shape, dtype in forms)
         free = backend(batches.device.kind).free_memory(batches.device)
         most = min(Feed.most_bytes, free // SHARE) // max(width * batches.size, 1)  # batches
-        rows = min(max(most, 1) * batches.size, batches.n_samples)
+        rows = min(self._batches_of_a_chunk(max(most, 1)) * batches.size, batches.n_samples)
         feed = Feed(batches.device, forms, batches.n_samples, rows, self._write)
         places = np.arange(batches.n_samples, dtype=np.int64) % (2 * rows)
         self._places = to_device(places, batches.device)  # where the rows of an epoch come to lie
         return feed
+
+    def _batches_of_a_chunk(self, most: int) -> int:
+        """Return how many batches a chunk has: as many as possible, and all rows of a longer last batch."""
+        n, is_longer = self._batches.n_batches, self._batches.alike[-1][1] > self._batches.size
+        counts = [*range(most, 1, -1), *range(most + 1, n + 2)]
+        return next(count for count in counts if n % count) if is_longer else most
 
     def _write(self, start: int, stop: int, arrays: Sequence[np.ndarray]) -> None:
         """Gather rows of the epoch in the host's memory."""

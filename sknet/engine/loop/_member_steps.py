@@ -159,9 +159,7 @@ class MemberSteps(Steps):
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many rows a batch may have."""
-        n_samples, size = self.batches.n_samples, min(self.batches.size, self.batches.n_samples)
-        rest = n_samples % size
-        return (size, rest) if rest else (size,)
+        return tuple(n_rows for _, n_rows, _ in self.batches.alike)
 
     def captured(self, n_rows: int) -> Numbered:
         """Return the step of this model alone on so many rows, as a graph with its numbers."""

@@ -64,7 +64,7 @@ class NativeSteps(CompiledSteps):
         self._orders: tuple[np.ndarray, np.ndarray] | None = None
         self._rows: Any = None  # in the order of an epoch, for the window
         computed = isinstance(batches.X, ComputedRows)
-        self._window = Window(batches.X, batches.size) if computed else None
+        self._window = Window(batches.X, batches.size, batches.n_batches) if computed else None
         self._runner = runner
         self._always = native_setting() == "always"
 
@@ -119,7 +119,7 @@ class NativeSteps(CompiledSteps):
         plain = most > 1 and batches.weight is None and self._window is None and not self.model.buffers
         if not (plain and self._is_ready()):
             return 1
-        parts = self._parts_of_epoch()
+        parts = batches.alike
         runs = [run for _, n_rows, _ in parts if (run := self._run_for(n_rows)) is not None]
         if len(runs) < len(parts):
             return 1
@@ -130,11 +130,6 @@ class NativeSteps(CompiledSteps):
             return max(1, min(found, runs[0].most // batches.n_batches))
         return max(1, min(found, MOST_TURNS // sum(run.nbytes for run in runs)))
 
-    def _parts_of_epoch(self) -> list[tuple[int, int, int]]:
-        """Return the first batch, rows of a batch and number of batches, of full ones and a shorter one."""
-        whole, left = divmod(self.batches.n_samples, self.batches.size)
-        return [each for each in ((0, self.batches.size, whole), (whole, left, 1)) if each[1] and each[2]]
-
     def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
         batches, table_of = self.batches, self._programs.optimizer.hyper_table
         hyper = np.concatenate([table_of(each, batches.n_batches) for each in progress])
@@ -144,7 +139,7 @@ class NativeSteps(CompiledSteps):
         shape, dtype = self._output.shape[1:], self._output.dtype
         outputs = np.empty((rows.size, *shape), dtype) if scored else None
         started, before = time.perf_counter(), progress[0].step
-        parts = self._parts_of_epoch()
+        parts = batches.alike
         if len(parts) == 1:  # full batches alone go on from epoch to epoch
             run = self._run_of(parts[0][1])
             terms = run.losses[: run.run(places, 0, hyper, before, outputs)]

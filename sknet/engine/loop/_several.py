@@ -47,13 +47,12 @@ class Several(NamedTuple):
 
     def add_to(self, sums: Sums, number: int, is_scored: bool) -> Any:
         """Add an epoch to empty sums, which may have its score already; return the losses of its steps."""
-        n_batches, size = self.batches.n_batches, self.batches.size
+        n_batches = self.batches.n_batches
         losses = self.losses[number * n_batches :][:n_batches]
-        n_rows = min(len(losses) * size, self.batches.n_samples)
+        parts = [(losses[first : first + count], rows) for first, rows, count in self.batches.alike]
+        blocks = [Block(part, len(part) * rows) for part, rows in parts if len(part)]
         if is_scored or self.outputs is None:
-            sums.add_losses(losses, size, n_rows)
+            sums.add_losses(blocks)
             return losses
-        n_full = n_rows // size
-        blocks = [Block(losses[:n_full], n_full * size), Block(losses[n_full:], n_rows - n_full * size)]
-        sums.add_several([block for block in blocks if block.n_rows], self.outputs[number, :n_rows])
+        sums.add_several(blocks, self.outputs[number, : sum(block.n_rows for block in blocks)])
         return losses

@@ -73,13 +73,10 @@ class Sums:
         for block in blocks:
             self.add(block)
 
-    def add_losses(self, losses: Any, size: int, n_rows: int) -> None:
-        """Add batches of `size` rows, of which the last may be shorter, that are scored, or are not to be."""
-        n_full, left = divmod(n_rows, size)
-        for part, rows in ((losses[:n_full], size), (losses[n_full:], left)):
-            for loss in part.tolist():
-                self._loss += loss * rows
-        self.n_rows += n_rows
+    def add_losses(self, blocks: Sequence[Block]) -> None:
+        """Add batches that are scored, or are not to be."""
+        for block in blocks:
+            self._count(block)
         self._scored = self.n_rows
 
     def skip(self, n_rows: int) -> None:

@@ -19,6 +19,7 @@ from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._interrupt import raise_if_cancelled
 from sknet.engine.loop._kept import kept_steps
+from sknet.engine.loop._leftover import join_leftover, statistics_of_one
 from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
 from sknet.engine.loop._orders import Orders
 from sknet.engine.loop._scores import Score
@@ -278,6 +279,7 @@ def train(
     (3, 3)
     """
     stepping_optimizer(model.materialize(batches.X))
+    join_leftover(model, batches)
     show_rows(model, batches.n_samples, batches.inputs)
     planned = settings.max_iter * batches.n_batches
     total = model.progress.step + (settings.planned_steps or planned)
@@ -297,7 +299,7 @@ def train(
             keeper.warn_of_environment(saved)
 
     held = BlasThreads()
-    with leased(model.device, raise_if_cancelled):
+    with leased(model.device, raise_if_cancelled), statistics_of_one(model, batches, settings.is_part):
         try:
             outcome = run_loop(loop, fit, callbacks, begin)
         finally:
