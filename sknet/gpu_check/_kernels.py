@@ -39,8 +39,8 @@ def kernels(
     Returns
     -------
     Found
-        For each configuration and precision, for sknet and for PyTorch's graph: launches and seconds in a step
-        of each kernel and copy, by name, the longest first.
+        For each configuration and precision, for sknet and for PyTorch's graph: launches and seconds of each
+        kernel and copy in a step, by name, the longest first.
     """
     found = Found()
     for name, each in configurations.items():
