@@ -13,7 +13,7 @@ from sknet.compile._graph import Graph, Variable
 from sknet.compile._key import same_value
 from sknet.compile._plan import Plan
 from sknet.compile._signature import OutputIndex
-from sknet.compile.executors import NO_SLOTS, Program
+from sknet.compile.executors import NO_SLOTS, Call, Program
 from sknet.core import Tensor
 from sknet.device import Backend, Device, backend, device_of, is_array
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
@@ -54,7 +54,7 @@ class Compiled:
     Parameters
     ----------
     program : Program
-        Plan and generated source, shared by all functions of the same structure.
+        Plan and calls, shared by all functions of the same structure.
     template : tree
         Like the result, with output positions in place of arrays.
     args : tree
@@ -185,17 +185,11 @@ class Compiled:
         # Without a reference to this object, so that its memory is free as soon as nobody needs it.
         return run if self.device.kind == "cpu" else partial(_run_there, self._owner, self.device, run)
 
-    def record(self, record: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Go through a run without computing; only on the host.
-
-        Parameters
-        ----------
-        record : callable
-            Given each function that `run` calls; what it returns is called in the function's place, with the
-            arrays that `run` reads and writes.
-        """
+    def calls(self) -> list[Call]:
+        """Return the calls that `run` makes, with the arrays that it reads and writes; only on the host."""
         program: Any = self._program
-        program.record(self._memory, self._inputs, self._sparse, record)
+        found, _ = program.calls(self._memory, self._inputs, self._sparse)
+        return list(found)
 
     def _like_result(self, values: Sequence[Any]) -> Tree:
         return map_leaves(lambda leaf: values[leaf] if type(leaf) is OutputIndex else leaf, self._template)
@@ -224,7 +218,7 @@ class Compiled:
 
     @property
     def source(self) -> str:
-        """The generated Python source."""
+        """The calls of a run as Python source, to be read."""
         return self._program.source
 
     @cached_property
@@ -296,7 +290,7 @@ class Compiled:
         Returns
         -------
         Compiled
-            Shares the plan and the source.
+            Shares the plan and its calls.
 
         Raises
         ------

@@ -63,7 +63,8 @@ def of_fit(machine: Machine, each: Configuration, dtype: str) -> Launches:
         train(each.few)  # compiles
         for epochs in (each.few, each.few + MORE):
             profiles.append(_torch.profiled(partial(train, epochs)))
-    return _difference(*profiles, steps[2] - steps[1])
+    short, long = profiles
+    return _difference(short, long, steps[2] - steps[1])
 
 
 def of_graph(each: Configuration, dtype: str) -> Launches:

@@ -1,7 +1,8 @@
 """Executors: from a graph to something that runs."""
 
+from sknet.compile.executors._calls import Call
 from sknet.compile.executors._program import Program, program
 from sknet.compile.executors._writer import NO_SLOTS as NO_SLOTS
 from sknet.compile.executors.numpy import NumpyProgram
 
-__all__ = ["NumpyProgram", "Program", "program"]
+__all__ = ["Call", "NumpyProgram", "Program", "program"]

@@ -14,14 +14,14 @@ __all__ = ["Program", "program"]
 
 
 class Program(Protocol):
-    """Generated source for a plan, which can be bound to memory many times.
+    """The calls of a plan, which can be bound to memory many times.
 
     Attributes
     ----------
     plan : Plan
         The operations, and the memory of their results.
     source : str
-        The Python source.
+        The calls as Python source, to be read.
 
     Examples
     --------
@@ -36,7 +36,9 @@ class Program(Protocol):
     """
 
     plan: Plan
-    source: str
+
+    @property
+    def source(self) -> str: ...
 
     def bind(
         self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS
@@ -55,7 +57,7 @@ def program(
     device: Device,
     precision: str = "float32",
 ) -> Program:
-    """Plan a graph for a device and write the source that executes it.
+    """Plan a graph for a device, and list the calls that compute it.
 
     Parameters
     ----------

@@ -1,8 +1,6 @@
-"""Writing the source of a step: its lines, the names that they use, and the objects bound to the names."""
+"""Writing the calls of a step, the names that they use, and the objects bound to the names."""
 
-import linecache
-import math
-import weakref
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -15,14 +13,27 @@ from sknet.compile._identifier import identifier, unused
 from sknet.compile._key import same_value
 from sknet.compile._layout import Place
 from sknet.compile._plan import Plan
+from sknet.compile.executors._calls import (
+    NOTHING_NAMED,
+    RESHAPE,
+    TRANSPOSE,
+    VIEW,
+    Assigned,
+    Call,
+    Loop,
+    Method,
+    Name,
+    bound,
+    lines_of,
+)
 from sknet.device import result_dtype
 from sknet.ops import SparseSlot
 
-__all__ = ["NO_SLOTS", "Writer", "executable", "forward_scratch", "registry", "step_of"]
+__all__ = ["NO_SLOTS", "Writer", "forward_scratch", "registry"]
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 NO_SLOTS: Mapping[SparseSlot, SparseSlot] = MappingProxyType({})
-OWN_NAMES = ("KERNELS", "b_x", "b_y", "float", "record", "step")  # which sources have without asking for them
+OWN_NAMES = ("KERNELS", "b_x", "b_y", "float", "step")  # which sources have without asking for them
 
 
 def registry(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
@@ -48,7 +59,7 @@ Needs = Callable[[Equation], Iterable[tuple[Any, ...]]]
 
 
 class Writer:
-    """Collects the lines of a step and the names that they use.
+    """Collects the calls of a step and the names that they use.
 
     Parameters
     ----------
@@ -59,62 +70,57 @@ class Writer:
 
     Attributes
     ----------
-    names : dict of Variable to str
+    names : dict of Variable to Name
         Names of the arrays.
-    bound : dict of str to object
-        Functions and constants that the lines use; the same for every arena.
-    setup : list of str
-        Lines that are run once per arena: views and bound methods.
-    lines : list of str
-        Lines that are run in every step.
-    calls : list of str
-        The same lines, each as a call of a function in `bound` or `called`: what is recorded of a step.
-    called : dict of str to object
-        Functions and constants that only `calls` use.
+    functions : dict of str to object
+        Functions and constants that the calls use; the same for every arena.
+    made : list of (Name, Call)
+        Views and prepared functions, made once per arena, and their names.
+    calls : list of Call and Loop
+        The step.
     """
 
     def __init__(self, plan: Plan, exact: bool) -> None:
         self.plan = plan
         self.exact = exact
-        self.names = plan.graph.names()
-        self.bound: dict[str, Any] = {}
-        self.setup: list[str] = []
-        self.lines: list[str] = []
-        self.calls: list[str] = []
-        self.called: dict[str, Any] = {"_array_copyto": np.copyto}
+        self.names = {x: Name(name) for x, name in plan.graph.names().items()}
+        self.functions: dict[str, Any] = {}
+        self.made: list[tuple[Name, Call]] = []
+        self.calls: list[Call | Loop] = []
         self.is_dividing = False
-        self._taken = {*OWN_NAMES, *self.names.values(), *self._scratch_names()}
-        self._by_label: dict[str, tuple[str, Any]] = {}
-        self._in_block: dict[Variable, str] = {}
-        self._block_constants: dict[str, tuple[float, Variable]] = {}
-        self._constants: dict[Any, str] = {}
-        self._made: dict[str, str] = {}
-        self._sparse: dict[SparseSlot, str] = {}
+        self._comments: dict[int, str] = {}
+        self._taken: set[str] = {*OWN_NAMES, *self.names.values(), *self._scratch_names()}
+        self._by_label: dict[str, tuple[Name, Any]] = {}
+        self._in_block: dict[Variable, Name] = {}
+        self._block_constants: dict[Name, tuple[float, Variable]] = {}
+        self._constants: dict[Any, Name] = {}
+        self._known: dict[Any, Name] = {}  # the names of `made`, by calls
+        self._sparse: dict[SparseSlot, Name] = {}
         self._partials = 0
-        self._scratch: list[tuple[str, Place]] | None = None  # names and places of scratch arrays
+        self._scratch: list[tuple[Name, Place]] | None = None  # names and places of scratch arrays
 
     # -- operands -----------------------------------------------------------------------------
 
-    def name(self, x: Operand) -> str:
+    def name(self, x: Operand) -> Name:
         """Return the name of a variable's array, or of its block while blocks are written."""
         return self._in_block.get(x) or self.names[x]
 
-    def scratch(self, equation: Equation, i: int = 0) -> str:
+    def scratch(self, equation: Equation, i: int = 0) -> Name:
         """Return the name of a scratch array of an equation."""
-        return f"{self.names[equation.output]}_s{i}"
+        return Name(f"{self.names[equation.output]}_s{i}")
 
-    def _scratch_names(self) -> Iterator[str]:
+    def _scratch_names(self) -> Iterator[Name]:
         for equation, buffers in self.plan.scratch.items():
             for i in range(len(buffers)):
                 yield self.scratch(equation, i)
 
-    def new_name(self, name: str) -> str:
+    def new_name(self, name: str) -> Name:
         """Return a name that nothing else in the source has: this one, unless it is taken."""
-        found = unused(name, self._taken)
+        found = Name(unused(name, self._taken))
         self._taken.add(found)
         return found
 
-    def operands(self, equation: Equation) -> list[str]:
+    def operands(self, equation: Equation) -> list[Name]:
         """Return the names of all operands; numbers become arrays of the computing dtype."""
         primitive, operands = equation.primitive, equation.operands
         if len(operands) == len(equation.variables):
@@ -127,7 +133,7 @@ class Writer:
             for i, x in enumerate(operands)
         ]
 
-    def constant(self, value: Any, dtype: Any = None) -> str:
+    def constant(self, value: Any, dtype: Any = None) -> Name:
         """Return the name of a constant array."""
         try:
             array = np.asarray(value, dtype)
@@ -140,7 +146,7 @@ class Writer:
             name = self._constants[key] = self._bind(array, f"c{len(self._constants)}")
         return name
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> str:
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Name:
         """Return the name of a constant array of zeros, as `constant` does, without reading it."""
         key = ("zeros", shape, dtype)
         name = self._constants.get(key)
@@ -150,13 +156,11 @@ class Writer:
             name = self._constants[key] = self._bind(array, f"c{len(self._constants)}")
         return name
 
-    def number(self, x: Operand) -> str:
-        """Return the text of a number: a literal, or the name of an array of shape ()."""
-        if type(x) is Variable:
-            return self.name(x)
-        return repr(float(x)) if math.isfinite(x) else f"float('{float(x)}')"
+    def number(self, x: Operand) -> Name | float:
+        """Return a number as an argument: itself, or the name of an array of shape ()."""
+        return self.name(x) if type(x) is Variable else float(x)
 
-    def block_constant(self, value: float, like: Variable) -> str:
+    def block_constant(self, value: float, like: Variable) -> Name:
         """Return the name of a block of a constant, of the shape of the blocks of `like`."""
         for name, (known, other) in self._block_constants.items():
             if other.dtype == like.dtype and same_value(known, value):
@@ -165,55 +169,137 @@ class Writer:
         self._block_constants[name] = (value, like)
         return name
 
-    def begin_blocks(self, names: dict[Variable, str]) -> None:
-        """Write lines for blocks from now on; `names` maps divided arrays to the names of their blocks."""
-        self.is_dividing = True
-        self._in_block = names
-        self._block_constants = {}
+    def begin_blocks(self, names: dict[Variable, Name]) -> None:
+        """Write calls for blocks from now on; `names` maps divided arrays to the names of their blocks."""
+        self._begin()
+        self._in_block, self._block_constants = names, {}
 
-    def end_blocks(self) -> dict[str, tuple[float, Variable]]:
-        """Write lines for whole arrays again; return the constants that blocks have used."""
-        self.is_dividing = False
+    def end_blocks(self, name: Name, about: str) -> dict[Name, tuple[float, Variable]]:
+        """Write calls for whole arrays again, after a loop over what `name` lists.
+
+        Returns
+        -------
+        dict of Name to (float, Variable)
+            The constants that blocks have used, as `block_constant` was given them.
+        """
+        self._end(name, [*self._in_block.values(), *self._block_constants], about)
         self._in_block = {}
         return self._block_constants
 
+    def _begin(self) -> None:
+        self.is_dividing = True
+        self._outside = self.calls, self.made, self._known
+        self.calls, self.made, self._known = [], [], {}
+
+    def _end(self, name: Name, targets: list[Name], about: str) -> None:
+        calls, made = [call for call in self.calls if isinstance(call, Call)], self.made
+        self.calls, self.made, self._known = self._outside
+        self.is_dividing = False
+        self.calls.append(Loop(name, targets, made, calls, about))
+
+    def on_parts(self, arrays: Mapping[str, Name], size: int, write: Callable[..., None]) -> None:
+        """Write calls for parts of vectors, of at most so many elements.
+
+        Parameters
+        ----------
+        arrays : dict of str to Name
+            The vectors, by the names of their parts: ``b_x`` and ``b_y``.
+        size : int
+            The number of elements.
+        write : callable
+            Writes the calls, given the names of the parts.
+        """
+        parts = self.of(_parts, "parts", size, *arrays.values())
+        names = [Name(name) for name in arrays]
+        self._begin()
+        write(*names)
+        self._end(parts, names, f"{size} elements each")
+
     # -- functions ----------------------------------------------------------------------------
 
-    def function(self, function: Any, label: str) -> str:
-        """Return the name of a function that the lines may call: like the label, if it is the first one."""
+    def function(self, function: Any, label: str) -> Name:
+        """Return the name of a function that may be called: like the label, if it is the first one."""
         known = self._by_label.get(label)
         if known is None:
             known = self._by_label[label] = self._bind(function, identifier(label)), function
         return known[0] if known[1] is function else self.partial(function, label)
 
-    def partial(self, function: Any, label: str) -> str:
+    def partial(self, function: Any, label: str) -> Name:
         """Return a new name for a function."""
         self._partials += 1
         return self._bind(function, f"{identifier(label)}_{self._partials}")
 
-    def _bind(self, value: Any, name: str) -> str:
+    def _bind(self, value: Any, name: str) -> Name:
         """Bind a function or a constant to a new name, and return that."""
-        name = self.new_name(name)
-        self.bound[name] = value
-        return name
-
-    def made(self, expression: str, name: str) -> str:
-        """Return the name of an expression of the arrays that is evaluated once per arena."""
-        found = self._made.get(expression)
-        if found is None:
-            found = self._made[expression] = self.new_name(f"{name}{len(self._made)}")
-            self.setup.append(f"{found} = {expression}")
+        found = self.new_name(name)
+        self.functions[found] = value
         return found
 
-    def parts_of(self, joined: Equation) -> tuple[bool, list[tuple[str, Variable]]]:
-        """Return whether zeros are among what is concatenated, and the place of everything else."""
+    def call(self, function: Any, *args: Any, label: str = "", **named: Any) -> None:
+        """Add a call to the step.
+
+        Parameters
+        ----------
+        function : callable or Name
+            The function, or its name.
+        *args, **named : object
+            Its arguments, as in `Call`.
+        label : str
+            The name of the function in the source, by default its own.
+        """
+        if type(function) is not Name:
+            function = self.function(function, label or function.__name__)
+        self.calls.append(Call(function, args, named or NOTHING_NAMED))
+
+    # -- views --------------------------------------------------------------------------------
+
+    def of(self, function: Any, name: str, *args: Any) -> Name:
+        """Return a name for the result of a call that is made once per arena, or once per block.
+
+        Parameters
+        ----------
+        function : callable or Name
+            The function, or its name.
+        name : str
+            What the name of the result begins with.
+        *args : object
+            The arguments, as in `Call`.
+        """
+        if type(function) is not Name:
+            label = function.name if isinstance(function, Method) else function.__name__
+            function = self.function(function, label)
+        key = function, _key(args)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self.new_name(f"{name}{len(self._known)}")
+            self.made.append((found, Call(function, args)))
+        return found
+
+    def part(self, x: Name, *index: Any) -> Name:
+        """Return the name of a part of an array: a basic index of it."""
+        return self.of(operator.getitem, "p", x, index if len(index) != 1 else index[0])
+
+    def shaped(self, x: Name, *shape: int) -> Name:
+        """Return the name of a view of a contiguous array in another shape."""
+        return self.of(RESHAPE, "r", x, shape)
+
+    def turned(self, x: Name, axes: tuple[int, ...]) -> Name:
+        """Return the name of a view of an array with its axes in another order."""
+        return self.of(TRANSPOSE, "t", x, axes)
+
+    def viewed(self, x: Name, dtype: Any) -> Name:
+        """Return the name of a view of an array in another dtype."""
+        return self.of(VIEW, "v", x, dtype)
+
+    def parts_of(self, joined: Equation) -> tuple[bool, list[tuple[Name, Variable]]]:
+        """Return whether zeros are among what is concatenated, and the part of the output for all others."""
         output, start, found = joined.output, 0, []
         axis = joined.params["axis"] % len(output.shape)
         for x in joined.variables:
             stop = start + x.shape[axis]
             if not self._is_zeros(x):
-                place = self.made(f"{self.name(output)}[{':, ' * axis}{start}:{stop}]", "p")
-                found.append((place, x))
+                before = [slice(None)] * axis
+                found.append((self.part(self.name(output), *before, slice(start, stop)), x))
             start = stop
         return len(found) < len(joined.variables), found
 
@@ -223,51 +309,43 @@ class Writer:
             return False
         return bool(value.flat[0] == 0 and not np.signbit(value.flat[0]))
 
-    def reshaped(self, x: Variable, shape: tuple[int, ...]) -> str:
-        """Return the name of a view of a contiguous array in another shape, made once per arena."""
-        return self.name(x) if x.shape == shape else self.made(f"{self.name(x)}.reshape({shape})", "r")
+    def reshaped(self, x: Variable, shape: tuple[int, ...]) -> Name:
+        """Return the name of a contiguous array in another shape."""
+        return self.name(x) if x.shape == shape else self.shaped(self.name(x), *shape)
 
-    def forward_call(self, equation: Equation, forward: Any, operands: list[str]) -> None:
-        """Add the line that calls the primitive's own forward, with ``out=`` if it takes that."""
+    # -- the primitive's own forward ----------------------------------------------------------
+
+    def forward_call(self, equation: Equation, forward: Any, operands: list[Any]) -> None:
+        """Add a call of the primitive's own forward, with ``out=`` if it takes that."""
         primitive, out = equation.primitive, self.name(equation.output)
         sparse = {key: x for key, x in equation.params.items() if isinstance(x, SparseSlot)}
         params = {key: x for key, x in equation.params.items() if key not in sparse}
-        bound = partial(forward, **params) if params else forward
-        name = self.partial(bound, primitive.name) if params else self.function(forward, primitive.name)
-        given = ", ".join([*operands, *[f"{key}={self._slot(x)}" for key, x in sparse.items()]])
+        named: dict[str, Any] = {key: self._slot(x) for key, x in sparse.items()}
         if primitive.scratch:
-            works_in = [self.scratch(equation, i) for i in range(len(self.plan.scratch[equation]))]
-            given += f", scratch=({', '.join(works_in)},)"
+            count = len(self.plan.scratch[equation])
+            named["scratch"] = tuple([self.scratch(equation, i) for i in range(count)])
+        function = partial(forward, **params) if params else forward
         if primitive.writes_out:
-            self.line(f"{name}({given}, out={out})")
+            named["out"] = out
         else:
-            self.line(f"{out}[...] = {name}({given})", f"_array_copyto({out}, {name}({given}), 'unsafe')")
+            function, operands = Assigned(function), [out, *operands]
+        named_once = self.function if function is forward else self.partial
+        self.call(named_once(function, primitive.name), *operands, **named)
 
-    def _slot(self, slot: SparseSlot) -> str:
+    def _slot(self, slot: SparseSlot) -> Name:
         if slot not in self._sparse:
             self._sparse[slot] = self.new_name(f"m{len(self._sparse)}")
         return self._sparse[slot]
 
-    def line(self, text: str, call: str | None = None) -> None:
-        """Add a line to the step; `call` is the same as a call of a function, unless it is one already."""
-        self.lines.append(text)
-        self.calls.append(text if call is None else call)
+    def comment(self, first: int, text: str) -> None:
+        """Comment on the call with this number, if it exists."""
+        if first < len(self.calls):
+            self._comments[first] = " ".join(text.split())
 
-    def method(self, of: str, name: str, given: str) -> None:
-        """Add a call of a method of an array, bound once per arena, with what is `given` to it."""
-        method = getattr(np.ndarray, name)
-        self.called[f"_array_{name}"] = method
-        self.line(f"{self.made(f'{of}.{name}', name)}({given})", f"_array_{name}({of}, {given})")
-
-    def comment(self, line: int, text: str) -> None:
-        """Append a comment to the line with this index, if it exists."""
-        if line < len(self.lines):
-            self.lines[line] = f"{self.lines[line]:<48}  # {' '.join(text.split())}"
-
-    # -- source -------------------------------------------------------------------------------
+    # -- source and values --------------------------------------------------------------------
 
     def source(self, head: str = "") -> str:
-        """Return the source: it makes the views, once per arena, and defines ``step()``.
+        """Return the step as Python source, to be read: views that are made once per arena, and ``step()``.
 
         Parameters
         ----------
@@ -277,15 +355,10 @@ class Writer:
         plan = self.plan
         slots = ", ".join(f"{self.names[x]}: {x!r}" for x in plan.graph.inputs)
         arena = f"{plan.arena_size} bytes, of which {plan.peak_live} are needed at one time"
-        setup = "".join(f"{line}\n" for line in self.setup)
-        lines = "".join(f"    {line}\n" for line in self.lines or ["pass"])
-        return f"{head}# slots: {slots}\n# arena: {arena}\n{setup}\ndef step():\n{lines}"
-
-    def recording(self) -> str:
-        """Return source that goes through the step once, calling ``record(function)`` for each function."""
-        functions = [name for name, value in (self.called | self.bound).items() if callable(value)]
-        lines = [*self.setup, *[f"{name} = record({name})" for name in functions], *self.calls]
-        return "".join(f"{line}\n" for line in lines)
+        setup = "".join(f"{name} = {call.text(self.functions)}\n" for name, call in self.made)
+        lines = lines_of(self.calls, self._comments, self.functions) or ["pass"]
+        step = "".join(f"    {line}\n" for line in lines)
+        return f"{head}# slots: {slots}\n# arena: {arena}\n{setup}\ndef step():\n{step}"
 
     def values(
         self,
@@ -294,11 +367,11 @@ class Writer:
         needs: Needs,
         sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
     ) -> dict[str, Any]:
-        """Return the objects that the names stand for, on the given memory.
+        """Return the objects that the names stand for, on the given memory, without those of `made`.
 
         `needs` lists the plan's scratch arrays; `sparse` maps the graph's slots to those to be read instead.
         """
-        found: dict[str, Any] = dict(self.bound)
+        found: dict[str, Any] = dict(self.functions)
         found.update({name: sparse.get(slot, slot) for slot, name in self._sparse.items()})
         found.update({self.names[x]: array for x, array in arrays.items()})
         if self._scratch is None:
@@ -310,29 +383,23 @@ class Writer:
         found.update({name: place.array(memory) for name, place in self._scratch})
         return found
 
-
-def executable(source: str, owner: Any) -> Callable[[dict[str, Any]], None]:
-    """Return what runs a source, given the objects that its names stand for.
-
-    Parameters
-    ----------
-    source : str
-        From `Writer.source` or `Writer.recording`.
-    owner : object
-        While it is alive, tracebacks and debuggers show the lines.
-    """
-    file = f"<sknet step {id(owner):x}>"
-    code = compile(source, file, "exec")
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    weakref.finalize(owner, linecache.cache.pop, file, None)
-    return partial(exec, code)
+    def bound(self, values: dict[str, Any]) -> Iterator[Call]:
+        """Yield the calls of the step on the given objects, to which those of `made` are added."""
+        for name, call in self.made:
+            values[name] = call.on(values).run()
+        yield from bound(self.calls, values)
 
 
-def step_of(execute: Callable[[dict[str, Any]], None], values: dict[str, Any]) -> Callable[[], None]:
-    """Return the ``step`` that a source defines, on these values."""
-    execute(values)
-    step: Callable[[], None] = values.pop("step")  # its globals would refer to it
-    return step
+def _key(x: Any) -> Any:
+    """Return an argument as a part of a key; slices are not hashable before Python 3.12."""
+    if type(x) is tuple:
+        return tuple([_key(each) for each in x])
+    return type(x), (x.start, x.stop, x.step) if type(x) is slice else x
+
+
+def _parts(size: int, *arrays: Any) -> list[tuple[Any, ...]]:
+    starts = range(0, len(arrays[0]), size)
+    return [tuple([array[start : start + size] for array in arrays]) for start in starts]
 
 
 Emitter = Callable[[Writer, Equation], None]

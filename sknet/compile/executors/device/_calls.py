@@ -8,11 +8,13 @@ exact programs, reductions). In exact programs all that has a rule (`_tasks`) is
 """
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from sknet._indexing import is_basic, with_ellipsis
 from sknet.compile._graph import Equation, Operand, Variable
+from sknet.compile.executors._calls import FILL, Name
 from sknet.compile.executors._writer import Writer, forward_scratch, registry
 from sknet.device import Backend
 
@@ -29,12 +31,12 @@ scratch = registry(SCRATCH)  # registers the scratch arrays that such calls need
 
 
 def call(w: Writer, equation: Equation, owner: Backend) -> None:
-    """Write the lines that compute one equation.
+    """Add the calls that compute one equation.
 
     Parameters
     ----------
     w : Writer
-        Collects the lines.
+        Collects the calls.
     equation : Equation
         The equation to compute.
     owner : Backend
@@ -48,26 +50,29 @@ def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
     return SCRATCH.get(equation.primitive.name, forward_scratch)(equation)
 
 
+def assign(w: Writer, out: Name, x: Any) -> None:
+    """Add the assignment of an array or a number to all elements of an array."""
+    w.call(operator.setitem, out, ..., x)
+
+
 def _by_its_forward(w: Writer, equation: Equation, owner: Backend) -> None:
     forward = equation.primitive.forward_on(owner)
     w.forward_call(equation, forward, [_operand(w, x) for x in equation.operands])
 
 
-def _operand(w: Writer, x: Operand) -> str:
-    if type(x) is Variable:
-        return w.name(x)
-    return repr(x) if math.isfinite(x) else f"float('{x}')"
+def _operand(w: Writer, x: Operand) -> Any:
+    return w.name(x) if type(x) is Variable else x
 
 
 @caller("copy", "broadcast_to", "permute_dims")
 def _copy(w: Writer, equation: Equation, owner: Backend) -> None:
-    w.line(f"{w.name(equation.output)}[...] = {w.name(equation.operands[0])}")
+    assign(w, w.name(equation.output), w.name(equation.operands[0]))
 
 
 @caller("reshape")
 def _reshape(w: Writer, equation: Equation, owner: Backend) -> None:
     [x] = equation.operands  # not contiguous, so this is a copy rather than a view
-    w.line(f"{w.reshaped(equation.output, x.shape)}[...] = {w.name(x)}")
+    assign(w, w.reshaped(equation.output, x.shape), w.name(x))
 
 
 @caller("where")
@@ -75,12 +80,11 @@ def _where(w: Writer, equation: Equation, owner: Backend) -> None:
     condition, x, y = equation.operands
     out = w.name(equation.output)
     buffers, views = w.plan.buffers, w.plan.views
-    copyto = w.function(owner.xp.copyto, "copyto")
     if type(y) is not Variable or buffers[views.root(y)] is not buffers[equation.output]:
-        w.line(f"{out}[...] = {_operand(w, y)}")
+        assign(w, out, _operand(w, y))
     elif y.dtype != equation.output.dtype:
-        w.line(f"{copyto}({out}, {w.name(y)})")
-    w.line(f"{copyto}({out}, {_operand(w, x)}, where={w.name(condition)})")
+        w.call(owner.xp.copyto, out, w.name(y), label="copyto")
+    w.call(owner.xp.copyto, out, _operand(w, x), where=w.name(condition), label="copyto")
 
 
 @scratch("sum_squares")
@@ -94,13 +98,12 @@ def _sum_squares(w: Writer, equation: Equation, owner: Backend) -> None:
         _by_its_forward(w, equation, owner)
         return
     out = w.name(equation.output)
-    matmul = w.function(owner.xp.matmul, "matmul")
     for i, x in enumerate(equation.operands):
         flat = w.reshaped(x, (x.size,))
         target = w.scratch(equation) if i else out
-        w.line(f"{matmul}({flat}, {flat}, out={target})")
+        w.call(owner.xp.matmul, flat, flat, out=target, label="matmul")
         if i:
-            w.line(f"{w.function(owner.xp.add, 'add')}({out}, {target}, out={out})")
+            w.call(owner.xp.add, out, target, out=out, label="add")
 
 
 @caller("scatter_add")
@@ -110,8 +113,8 @@ def _scatter_add(w: Writer, equation: Equation, owner: Backend) -> None:
     if part is None:
         _by_its_forward(w, equation, owner)
         return
-    w.line(f"{w.made(out + '.fill', 'fill')}(0)")
-    w.line(f"{part}[...] = {w.name(g)}")
+    w.call(FILL, out, 0, label="fill")
+    assign(w, part, w.name(g))
 
 
 @caller("setitem")
@@ -121,24 +124,24 @@ def _setitem(w: Writer, equation: Equation, owner: Backend) -> None:
     if part is None:
         _by_its_forward(w, equation, owner)
         return
-    w.line(f"{out}[...] = {_operand(w, x)}")
-    w.line(f"{part}[...] = {_operand(w, value)}")
+    assign(w, out, _operand(w, x))
+    assign(w, part, _operand(w, value))
 
 
-def _part(w: Writer, array: str, index: Any) -> str | None:
+def _part(w: Writer, array: Name, index: Any) -> Name | None:
     """Return the name of the view that an index takes of an array; None if it takes a copy."""
     if not is_basic(index):
         return None
-    return w.made(f"{array}[{w.partial(with_ellipsis(index), 'index')}]", "p")
+    return w.part(array, w.partial(with_ellipsis(index), "index"))
 
 
 @caller("concat")
 def _concat(w: Writer, equation: Equation, owner: Backend) -> None:
     has_zeros, parts = w.parts_of(equation)
     if has_zeros:
-        w.line(f"{w.made(w.name(equation.output) + '.fill', 'fill')}(0)")
+        w.call(FILL, w.name(equation.output), 0, label="fill")
     for place, x in parts:
-        w.line(f"{place}[...] = {w.name(x)}")
+        assign(w, place, w.name(x))
 
 
 @caller("assemble")
@@ -146,5 +149,5 @@ def _assemble(w: Writer, equation: Equation, owner: Backend) -> None:
     out = w.name(equation.output)
     for i, (start, part) in enumerate(zip(equation.params["starts"], equation.operands, strict=True)):
         if not w.plan.is_in_place(equation, i):
-            target = w.made(f"{out}[{start}:{start + math.prod(part.shape)}]", "p")
-            w.line(f"{target}[...] = {w.name(part)}")
+            target = w.part(out, slice(start, start + math.prod(part.shape)))
+            assign(w, target, w.name(part))

@@ -5,8 +5,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sknet.compile._graph import Equation, Variable
+from sknet.compile.executors._calls import Name
 from sknet.compile.executors.device._maps import Kernel
-from sknet.compile.executors.device._tasks import Arrays, Product, Step, Task, rule, windows_of, works_in
+from sknet.compile.executors.device._tasks import (
+    Arrays,
+    Fill,
+    Product,
+    Step,
+    Task,
+    rule,
+    windows_of,
+    works_in,
+)
 from sknet.ops.extend import Windows
 
 __all__ = ["MOST_COLUMNS"]
@@ -74,29 +84,29 @@ class _Convolution:
     def __init__(self, task: Task) -> None:
         self.task, self.forms = task, _Forms.of(task.equation, task.windows)
 
-    def room(self, which: int, shape: tuple[int, ...]) -> str:
-        """Return an expression of the scratch memory for columns (0), images (1) or weights (2)."""
-        scratch = self.task.writer.scratch(self.task.equation, which)
-        return self.task.writer.made(f"{scratch}[:{math.prod(shape)}].reshape({shape})", "r")
+    def room(self, which: int, shape: tuple[int, ...]) -> Name:
+        """Return the name of scratch memory for columns (0), images (1) or weights (2)."""
+        w = self.task.writer
+        return w.shaped(w.part(w.scratch(self.task.equation, which), slice(math.prod(shape))), *shape)
 
-    def samples(self, x: Variable, start: int, n: int) -> str:
+    def samples(self, x: Variable, start: int, n: int) -> Name:
         name = self.task.writer.name(x)
-        return name if n == x.shape[0] else self.task.writer.made(f"{name}[{start}:{start + n}]", "p")
+        return name if n == x.shape[0] else self.task.writer.part(name, slice(start, start + n))
 
     def weight_of(self, x: Variable) -> Iterator[Step]:
         """Yield what copies a weight that is not contiguous to scratch memory."""
         if not self.task.writer.plan.views.is_contiguous(x):
-            yield f"{self.room(2, x.shape)}[...] = {self.task.writer.name(x)}"
+            yield Fill(self.room(2, x.shape), self.task.writer.name(x))
 
-    def as_matrix(self, x: Variable) -> str:
-        """Return an expression of kernels as matrices."""
+    def as_matrix(self, x: Variable) -> Name:
+        """Return the name of kernels as matrices."""
         if self.task.writer.plan.views.is_contiguous(x):
             return self.task.writer.reshaped(x, self.forms.weight)
         return self.room(2, self.forms.weight)
 
-    def turned(self, matrix: str) -> str:
+    def turned(self, matrix: Name) -> Name:
         axes = (1, 0) if self.forms.groups == 1 else (0, 2, 1)
-        return self.task.writer.made(f"{matrix}.transpose({axes})", "t")
+        return self.task.writer.turned(matrix, axes)
 
     # -- kernels ------------------------------------------------------------------------------
 
@@ -183,4 +193,4 @@ def _conv_weight(task: Task) -> Iterator[Step]:
         target = made.room(2, made.forms.weight) if start else out
         yield Product(rows, made.turned(columns), target)
         if start:
-            yield f"{writer.function(task.xp.add, 'add')}({out}, {target}, out={out})"
+            yield task.kernel(task.output.size, {"more": target, "out": out}, ["out[i] += more[i];"])

@@ -1,4 +1,4 @@
-"""The CuPy executor: a plan as straight-line Python that launches generated kernels at fixed addresses.
+"""The CuPy executor: a plan as calls that launch generated kernels at fixed addresses.
 
 It runs on every device whose backend compiles kernels. A whole step is issued on the current
 stream; nothing is copied from or to the host, and no memory is allocated except by the calls that
@@ -16,8 +16,9 @@ from sknet.compile._constant import is_repeated
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._group import Finish
 from sknet.compile._plan import Plan
-from sknet.compile.executors._writer import NO_SLOTS, Writer, executable, step_of
-from sknet.compile.executors.device._calls import call, scratch_of
+from sknet.compile.executors._calls import Name, runner_of
+from sknet.compile.executors._writer import NO_SLOTS, Writer
+from sknet.compile.executors.device._calls import assign, call, scratch_of
 from sknet.compile.executors.device._finishes import finishes
 from sknet.compile.executors.device._maps import Kernel, is_map, written
 from sknet.compile.executors.device._reductions import is_fusible, is_of_blocks, is_reduction, reduced
@@ -35,7 +36,7 @@ KERNELS = Kernels(is_map, is_reduction, is_fusible, is_in_rows, shapes_of_rows, 
 
 
 class CupyProgram:
-    """Generated source for a plan, and its compiled kernels, which can be bound to memory many times.
+    """The calls of a plan, and its compiled kernels, which can be bound to memory many times.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class CupyProgram:
     Attributes
     ----------
     source : str
-        The kernels in C, followed by the Python source.
+        The kernels in C, followed by the calls as Python source, to be read.
 
     Notes
     -----
@@ -81,15 +82,17 @@ class CupyProgram:
         for group in plan.groups:
             self._write(group)
         for output, donor in plan.copies:
-            self._writer.line(f"{self._writer.name(donor)}[...] = {self._writer.name(output)}")
+            assign(self._writer, self._writer.name(donor), self._writer.name(output))
         module = self._module()
         with self._owner.activate(device):
             self._compile(module)
             self._constants = {x: self._on_device(value) for x, value in plan.constants.items()}
         how = "" if precision == "float32" else f", products in {precision}"
-        head = f"# device: {device}{how}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
-        self.source = self._writer.source(head)
-        self._execute = executable(self.source, self)
+        self._head = f"# device: {device}{how}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
+
+    @property
+    def source(self) -> str:
+        return self._writer.source(self._head)
 
     @classmethod
     def of(
@@ -155,7 +158,7 @@ class CupyProgram:
             if has_rule(equation) and not self._exact:
                 self._by_rule(equation)
             else:
-                first = len(self._writer.lines)
+                first = len(self._writer.calls)
                 if equation.primitive.name == "matmul" and not self._exact:
                     self._multiply(*map(self._writer.name, (*equation.variables, equation.output)))
                 else:
@@ -163,11 +166,11 @@ class CupyProgram:
                     self._calls = True
                 self._writer.comment(first, str(equation.output))
 
-    def _multiply(self, x: str, y: str, out: str) -> None:
-        """Write a product, which is prepared when the step is bound; all of them share memory to work in."""
+    def _multiply(self, *given: Name) -> None:
+        """Add a product, which is prepared when the step is bound; all of them share memory to work in."""
         w = self._writer
-        product = w.made(f"{w.function(self._products, 'products')}()", "product")
-        w.line(f"{w.made(f'{product}({x}, {y}, {out})', 'p')}()")
+        product = w.of(w.function(self._products, "products"), "product")
+        w.call(w.of(product, "p", *given))
 
     def _by_rule(self, equation: Equation) -> None:
         """Write an equation that has kernels of its own."""
@@ -177,24 +180,21 @@ class CupyProgram:
             elif isinstance(step, Product):
                 self._multiply(*step)
             else:
-                self._writer.line(step)
+                assign(self._writer, *step)
 
     def _finish(self, finish: Finish, group: Group) -> None:
         """Write a product with what follows it, prepared as above."""
-        w, first = self._writer, len(self._writer.lines)
-        product = w.made(f"{w.function(self._products, 'products')}()", "product")
-        names = ", ".join(map(w.name, (*finish.product.variables, finish.output)))
-        others = ", ".join("None" if x is None else w.name(x) for x in (finish.vector, finish.term))
-        ending = f"{w.function(Ending, 'Ending')}({finish.parts!r}, {others}, {finish.factor!r})"
-        w.line(f"{w.made(f'{product}({names}, {ending})', 'p')}()")
+        w, first = self._writer, len(self._writer.calls)
+        others = (None if x is None else w.name(x) for x in (finish.vector, finish.term))
+        ending = w.of(Ending, "e", tuple(finish.parts), *others, finish.factor)
+        self._multiply(*map(w.name, (*finish.product.variables, finish.output)), ending)
         w.comment(first, ", ".join(equation.primitive.name for equation in group.equations))
 
     def _launch(self, kernel: Kernel, what: Iterable[str]) -> None:
-        w, names = self._writer, kernel.arguments
+        w = self._writer
         self._kernels[kernel.name] = kernel
-        first = len(w.lines)
-        arguments = w.made(f"({', '.join(names)}{',' if len(names) == 1 else ''})", "a")
-        w.line(f"{kernel.name}(({kernel.blocks},), ({kernel.threads},), {arguments})")
+        first = len(w.calls)
+        w.call(Name(kernel.name), (kernel.blocks,), (kernel.threads,), tuple(map(Name, kernel.arguments)))
         w.comment(first, ", ".join(dict.fromkeys(what)))
 
     def _module(self) -> str:
@@ -207,7 +207,7 @@ class CupyProgram:
         if module:
             names = list(self._kernels)
             compiled = self._owner.kernels(module, names, self._device)
-            self._writer.bound.update(zip(names, compiled, strict=True))
+            self._writer.functions.update(zip(names, compiled, strict=True))
 
     # -- binding ------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class CupyProgram:
             Where to find the outputs.
         """
         arrays = self.plan.arrays(memory, slots, self._constants)
-        step = step_of(self._execute, self._writer.values(memory, arrays, self._needs, sparse))
+        step = runner_of(self._writer.bound(self._writer.values(memory, arrays, self._needs, sparse)))
         return partial(_in_precision, self._precision, step) if self._calls else step, arrays
 
 

@@ -8,10 +8,11 @@ import math
 from collections.abc import Iterator
 
 from sknet.compile._graph import Equation
+from sknet.compile.executors._calls import Name
 from sknet.compile.executors.device._c_scalar import literal
 from sknet.compile.executors.device._maps import Kernel
-from sknet.compile.executors.device._recurrent_text import FLAGS, Network, Repeated, Text
-from sknet.compile.executors.device._tasks import Arrays, Product, Step, Task, rule, takes, works_in
+from sknet.compile.executors.device._recurrent_text import FLAGS, NONE, Network, Repeated, Text
+from sknet.compile.executors.device._tasks import Arrays, Fill, Product, Step, Task, rule, takes, works_in
 
 __all__: list[str] = []
 
@@ -34,8 +35,8 @@ def _works_in(equation: Equation) -> Arrays:
 def _outputs(task: Task) -> Iterator[Step]:
     """Copy the outputs, with which a tape begins."""
     tape, out = task.equation.variables[-1], task.output
-    outputs = f"{task.writer.name(tape)}[:{out.size}].reshape({out.shape})"
-    yield f"{task.writer.name(out)}[...] = {task.writer.made(outputs, 'r')}"
+    w = task.writer
+    yield Fill(w.name(out), w.shaped(w.part(w.name(tape), slice(out.size)), *out.shape))
 
 
 # -- forward ----------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ class _Forward(Text):
         super().__init__(task)
         net = self.net
         self.outputs, *self.kept = self.sections(self.name(task.output), net.tape[: 1 if net.is_alone else 3])
-        self.cells = self.rooms.get("cells", "") if net.is_alone else self.kept[1]
+        self.cells = self.rooms.get("cells", NONE) if net.is_alone else self.kept[1]
         self.n_cells = 2 if net.is_alone else net.steps + 1
 
     def steps(self) -> Iterator[Step]:
@@ -63,16 +64,16 @@ class _Forward(Text):
         yield Product(x, name(net.w_ih), self.shaped(rooms["gates"], net.flat(net.columns)))
         yield from self.ends()
         if net.has_cells and self.kept:
-            yield f"{self.part(self.cells, 0)}[...] = {self.states()[1]}"
+            yield Fill(self.part(self.cells, 0), self.states()[1])
         kernel = self.kernel()
         for i, k in enumerate(net.order):
             arrays = self.arrays(i, k)
             yield Product(arrays["hidden"], name(net.w), rooms["product"])
             yield kernel.on(arrays)
         if net.has_cells:
-            yield f"{self.at_step(self.outputs, net.steps)}[...] = {arrays['cells_after']}"
+            yield Fill(self.at_step(self.outputs, net.steps), arrays["cells_after"])
 
-    def arrays(self, i: int, k: int) -> dict[str, str]:
+    def arrays(self, i: int, k: int) -> dict[str, Name]:
         """Return what kernel number i, of step k, is launched on."""
         net, rooms, first = self.net, self.rooms, self.states()
         found = {
@@ -140,13 +141,13 @@ class _Backward(Text):
 
     def start(self) -> Iterator[Step]:
         """Yield what comes before the last step: nothing comes from later ones but for a cell state."""
-        net, fill = self.net, self.task.writer.made
+        net = self.net
         yield self.before()
         yield from self.ends()
         for zeros in [self.rooms["product"], *self.slopes[: int(net.passes_on)]]:
-            yield f"{fill(zeros + '.fill', 'fill')}(0)"
+            yield Fill(zeros, 0)
         if net.has_cells:
-            yield f"{self.slopes[1]}[...] = {self.at_step(self.given, net.steps)}"
+            yield Fill(self.slopes[1], self.at_step(self.given, net.steps))
 
     def before(self) -> Kernel:
         """Return the kernel that writes the hidden state before every step."""
@@ -174,7 +175,7 @@ class _Backward(Text):
         if net.passes_on:
             yield self.step(self.places(), {"dh": self.passed}, {"slope[i]": "dh"}).on(self.arrays(-1))
 
-    def arrays(self, i: int) -> dict[str, str]:
+    def arrays(self, i: int) -> dict[str, Name]:
         """Return what kernel number i is launched on; that after the steps is number -1."""
         net, (outputs, saved, cells) = self.net, self.tape
         k, later = net.order[max(i, 0)], net.order[min(i + 1, net.steps - 1)]
@@ -247,8 +248,8 @@ class _Backward(Text):
             yield Product(gates, self.turned(self.name(net.w_ih)), flat)
         yield Product(self.turned(inputs), gates, self.of_w_ih)
         yield Product(self.turned(hidden), of_states, self.of_w)
-        yield from self.sums(gates, net.columns, self.part(self.of_b, f":{net.columns}"))
+        yield from self.sums(gates, net.columns, self.part(self.of_b, slice(net.columns)))
         more = net.b.size - net.columns  # of biases that belong to the last gate of the other product
         if more:
-            last = self.part(of_states, f":, {net.columns - more}:")
-            yield from self.sums(last, more, self.part(self.of_b, f"{net.columns}:"))
+            last = self.part(of_states, slice(None), slice(net.columns - more, None))
+            yield from self.sums(last, more, self.part(self.of_b, slice(net.columns, None)))

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.compile._graph import Equation, Variable
+from sknet.compile.executors._calls import Name
 from sknet.compile.executors.device._c_scalar import formula
 from sknet.compile.executors.device._maps import Kernel
 from sknet.compile.executors.device._recurrent_cells import FORMULAS
 from sknet.compile.executors.device._tasks import Task
 from sknet.ops.extend import tape_shapes
 
-__all__ = ["FLAGS", "Network", "Repeated", "Text"]
+__all__ = ["FLAGS", "NONE", "Network", "Repeated", "Text"]
 
 Shape = tuple[int, ...]
 TOGETHER = 64  # rows that a thread adds up
@@ -23,6 +24,7 @@ WORD, ARRAY = re.compile(r"[a-z]\w*"), re.compile(r"(\w+)\[")
 BOOL = np.dtype(bool)
 FLAGS = {"over": "ended[row]", "was_over": "had_ended[row]"}  # whether a row has ended, here and a step later
 FLAG_ARRAYS = {"ended": BOOL, "had_ended": BOOL}
+NONE = Name()  # of an array that a kernel does without
 
 
 class Network:
@@ -100,13 +102,13 @@ class Repeated(NamedTuple):
     kernel: Kernel
     names: list[str]
 
-    def on(self, arrays: Mapping[str, str]) -> Kernel:
-        """Return the kernel with expressions of arrays, by their names."""
+    def on(self, arrays: Mapping[str, Name]) -> Kernel:
+        """Return the kernel on arrays, by their names in C."""
         return self.kernel._replace(arguments=[arrays[x] for x in self.names])
 
 
 class Text:
-    """Expressions of arrays, and the kernel of a step, of either direction."""
+    """Names of arrays, and the kernel of a step, of either direction."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.net, self.name = task, Network(task.equation), task.writer.name
@@ -114,36 +116,36 @@ class Text:
 
     # -- arrays -------------------------------------------------------------------------------
 
-    def part(self, array: str, index: object) -> str:
-        """Return an expression of a part of an array."""
-        return self.task.writer.made(f"{array}[{index}]", "p")
+    def part(self, array: Name, *index: int | slice) -> Name:
+        """Return the name of a part of an array."""
+        return self.task.writer.part(array, *index)
 
-    def at_step(self, array: str, k: int) -> str:
+    def at_step(self, array: Name, k: int) -> Name:
         """Return that of what all rows have in a step."""
-        return self.part(array, f":, {k}")
+        return self.part(array, slice(None), k)
 
-    def shaped(self, array: str, shape: Shape) -> str:
+    def shaped(self, array: Name, shape: Shape) -> Name:
         """Return that of an array in another shape."""
-        return self.task.writer.made(f"{array}.reshape({shape})", "r")
+        return self.task.writer.shaped(array, *shape)
 
-    def turned(self, matrix: str) -> str:
+    def turned(self, matrix: Name) -> Name:
         """Return that of a transposed matrix."""
-        return self.task.writer.made(f"{matrix}.T", "t")
+        return self.task.writer.turned(matrix, (1, 0))
 
-    def sections(self, flat: str, shapes: Iterable[Shape]) -> list[str]:
+    def sections(self, flat: Name, shapes: Iterable[Shape]) -> list[Name]:
         """Return those of arrays that lie one after the other in a flat one."""
         shapes = list(shapes)
         bounds = pairwise(accumulate(map(math.prod, shapes), initial=0))
         return [
-            self.shaped(self.part(flat, f"{start}:{stop}"), shape)
+            self.shaped(self.part(flat, slice(start, stop)), shape)
             for shape, (start, stop) in zip(shapes, bounds, strict=True)
         ]
 
-    def ended(self, k: int) -> str:
+    def ended(self, k: int) -> Name:
         """Return that of which rows have ended at a step; nothing if none does."""
-        return self.part(self.rooms["ended"], k) if self.net.has_ends else ""
+        return self.part(self.rooms["ended"], k) if self.net.has_ends else NONE
 
-    def states(self) -> list[str]:
+    def states(self) -> list[Name]:
         """Return those of the first states."""
         return [self.part(self.name(self.net.state), i) for i in range(self.net.states)]
 
@@ -188,7 +190,7 @@ class Text:
         body = self.body((net.rows, net.size), "row unit", [*read, *made, *written])
         names = list(dict.fromkeys(ARRAY.findall(" ".join([*read, *written]))))
         writes = {x for place in stores for x in ARRAY.findall(place)}
-        kernel = task.kernel(net.rows * net.size, dict.fromkeys(names, ""), body, FLAG_ARRAYS, writes)
+        kernel = task.kernel(net.rows * net.size, dict.fromkeys(names, NONE), body, FLAG_ARRAYS, writes)
         return Repeated(kernel, names)
 
     def place(self, array: str, row: int, gate: int = 0) -> str:
@@ -209,11 +211,11 @@ class Text:
         """Return an element, or another one for rows that have ended."""
         return f"over ? {otherwise} : {x}" if self.net.has_ends else x
 
-    def sums(self, x: str, width: int, out: str) -> Iterator[Kernel]:
+    def sums(self, x: Name, width: int, out: Name) -> Iterator[Kernel]:
         """Yield what adds the rows of a matrix to those of the gates up, some at a time."""
         task, stride, left = self.task, self.net.columns, self.net.rows_of_sums
         bounds = list(pairwise(accumulate([width * n for n in left[1:-1]], initial=0)))
-        targets = [*[self.part(self.rooms["sums"], f"{start}:{stop}") for start, stop in bounds], out]
+        targets = [*[self.part(self.rooms["sums"], slice(start, stop)) for start, stop in bounds], out]
         for (n, sums), target in zip(pairwise(left), targets, strict=True):
             lines = [
                 f"{task.kind} total = 0;",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from sknet.compile._graph import Variable
-from sknet.compile.executors.device._tasks import Step, Task, rule
+from sknet.compile.executors.device._tasks import Fill, Step, Task, rule
 
 __all__ = ["MOST_LOOKS"]
 
@@ -46,7 +46,7 @@ def _put(task: Task) -> Iterator[Step]:
         *found,
         f"atomicAdd(out + (p * {length} + row) * {behind} + q, given[of]);",
     ]
-    yield f"{task.writer.made(name(out) + '.fill', 'fill')}(0)"
+    yield Fill(name(out), 0)
     yield task.kernel(g.size, arrays, body, types)
 
 

@@ -1,6 +1,6 @@
 """Equations that have kernels of their own: pools, convolutions, recurrences, and sums at computed places.
 
-A rule yields what computes an equation, in order: kernels, products of matrices, and calls of functions. All
+A rule yields what computes an equation, in order: kernels, products of matrices, and assignments. All
 of it works in memory of the plan, so that a step can be captured.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from sknet._cached import cached_property
 from sknet.compile._graph import Equation, Variable
+from sknet.compile.executors._calls import Name
 from sknet.compile.executors._writer import Writer, registry
 from sknet.compile.executors.device._c_scalar import type_of
 from sknet.compile.executors.device._maps import MOST_BLOCKS, Kernel
@@ -22,6 +23,7 @@ from sknet.ops.extend import Windows
 
 __all__ = [
     "Arrays",
+    "Fill",
     "Product",
     "Step",
     "Task",
@@ -40,14 +42,21 @@ NARROW = 1 << 30  # up to this many elements, indices and their steps are of 32 
 
 
 class Product(NamedTuple):
-    """A product of matrices, by expressions of its arrays."""
+    """A product of matrices, by the names of its arrays."""
 
-    x: str
-    y: str
-    out: str
+    x: Name
+    y: Name
+    out: Name
 
 
-Step = Kernel | Product | str  # text is a line of Python
+class Fill(NamedTuple):
+    """The assignment of an array or a number to all elements of an array."""
+
+    out: Name
+    value: Name | int
+
+
+Step = Kernel | Product | Fill
 Arrays = list[tuple[tuple[int, ...], Any]]
 Rule = Callable[["Task"], Iterator[Step]]
 RULES: dict[str, Rule] = {}
@@ -86,7 +95,7 @@ def by_rule(equation: Equation, writer: Writer, owner: Backend, name: Callable[[
         Returns a new name for a kernel.
     """
     if _is_empty(equation):
-        yield f"{writer.made(writer.name(equation.output) + '.fill', 'fill')}(0)"
+        yield Fill(writer.name(equation.output), 0)
         return
     yield from RULES[equation.primitive.name](Task(equation, writer, owner, name))
 
@@ -148,14 +157,14 @@ class Task:
     def kernel(
         self,
         size: int,
-        arrays: dict[str, str],
+        arrays: Mapping[str, Name],
         body: list[str],
         types: Mapping[str, Any] = NO_TYPES,
         writes: Collection[str] = ("out",),
     ) -> Kernel:
         """Return a kernel that runs statements for each index ``i``, and writes to some of its arrays.
 
-        `arrays` are expressions by their names in C, and `types` the dtypes of those that have another one.
+        `arrays` are names by those in C, and `types` the dtypes of those that have another one.
         """
         name, kind = self._name(), self.index
         kinds = {key: type_of(types[key]) if key in types else self.kind for key in arrays}

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas
 
+from sknet.compile.executors._calls import Call
 from sknet.compile.executors.native._addresses import level_1, loop_of
 from sknet.compile.executors.native._instructions import Kind, Meaning, Spread, Tape
 from sknet.compile.executors.native._layouts import (
@@ -21,7 +21,6 @@ from sknet.compile.executors.native._layouts import (
     padded,
     strides_over,
 )
-from sknet.compile.executors.native._recorded import Call
 
 __all__ = ["add_multiple", "dot", "matmul", "reduce", "squared", "ufunc", "vectors"]
 
@@ -255,8 +254,8 @@ def _blas(
 
 
 def add_multiple(tape: Tape, call: Call) -> bool:
-    source, target, size, factor = call.args
-    found = level_1(blas.get_blas_funcs("axpy", dtype=source.dtype))
+    axpy, source, target, size, factor = call.args
+    found = level_1(axpy)
     if found is None:
         return False
     return _blas(tape, Kind.ADD_MULTIPLE, found[1], found[2], [source, target], size, factor)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet.compile.executors._calls import Call
 from sknet.compile.executors.native._instructions import Kind, Tape
 from sknet.compile.executors.native._layouts import (
     Array,
@@ -17,7 +18,6 @@ from sknet.compile.executors.native._layouts import (
     offset,
     strides_over,
 )
-from sknet.compile.executors.native._recorded import Call
 
 __all__ = ["add_rows", "check_indices", "copied", "copyto", "gathered", "put", "take", "uniform"]
 
@@ -28,7 +28,7 @@ def copyto(tape: Tape, call: Call) -> bool:
     out, source, *_ = call.args
     named = dict(call.named)
     mask = named.pop("where", None)
-    if named or type(out) is not np.ndarray or isinstance(source, Call):
+    if named or type(out) is not np.ndarray:
         return False
     if type(source) in (int, float, bool):
         source = np.array(source, out.dtype)
@@ -134,7 +134,7 @@ def put(tape: Tape, call: Call) -> bool:
 
 
 def check_indices(tape: Tape, call: Call) -> bool:
-    indices, length = call.args
+    indices, length, *_ = call.args
     if not is_plain(indices) or indices.dtype.kind not in "iu":
         return False
     # Read as unsigned integers, negative numbers exceed all that a signed integer can be.
@@ -160,7 +160,7 @@ def add_rows(tape: Tape, call: Call) -> bool:
 
 
 def uniform(tape: Tape, call: Call) -> bool:
-    key, site, shape = call.function.args  # type: ignore[attr-defined]
+    key, site, shape = call.function.args
     step, out = call.args
     if not is_plain(out) or out.dtype != np.float32 or out.shape != shape or step.dtype != np.int64:
         return False

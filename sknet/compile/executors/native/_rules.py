@@ -2,19 +2,19 @@
 
 import operator
 from collections.abc import Callable
+from contextvars import Context
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from sknet._scipy import sparsetools
+from sknet.compile.executors._calls import Call
 from sknet.compile.executors.native import _arithmetic, _moves
 from sknet.compile.executors.native._addresses import level_1
 from sknet.compile.executors.native._instructions import Tape
 from sknet.compile.executors.native._layouts import fill
-from sknet.compile.executors.native._recorded import Call
-from sknet.compile.executors.numpy import add_multiple, fill_uniform
-from sknet.device import backend
+from sknet.compile.executors.numpy import add_multiple, check_indices, fill_uniform
 
 __all__ = ["translated"]
 
@@ -43,6 +43,8 @@ def translated(tape: Tape, call: Call) -> bool:
 def _rule_of(function: Any) -> Rule | None:
     if isinstance(function, np.ufunc):
         return _arithmetic.matmul if function is np.matmul else _arithmetic.ufunc
+    if isinstance(getattr(function, "__self__", None), Context):  # as `silently` calls a function
+        return _silenced
     if isinstance(function, partial):
         return _moves.uniform if function.func is fill_uniform else None
     if isinstance(getattr(function, "__self__", None), np.ufunc):
@@ -51,6 +53,11 @@ def _rule_of(function: Any) -> Rule | None:
         return _rules().get(function) or (_arithmetic.vectors if level_1(function) else None)
     except TypeError:  # not hashable
         return None
+
+
+def _silenced(tape: Tape, call: Call) -> bool:
+    function, *args = call.args
+    return translated(tape, Call(function, tuple(args), call.named))
 
 
 @cache
@@ -63,5 +70,5 @@ def _rules() -> dict[Any, Rule]:
         operator.setitem: _moves.put,
         sparsetools().csc_matvecs: _moves.add_rows,
         add_multiple: _arithmetic.add_multiple,
-        backend("cpu").xp.check_indices: _moves.check_indices,
+        check_indices: _moves.check_indices,
     }

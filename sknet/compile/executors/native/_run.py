@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet.compile.executors._calls import Call
 from sknet.compile.executors.native._addresses import place_of
 from sknet.compile.executors.native._arithmetic import squared
 from sknet.compile.executors.native._host import HostCalls
 from sknet.compile.executors.native._instructions import TURN, Kind, Tape
 from sknet.compile.executors.native._loaded import UnsupportedError, runner
 from sknet.compile.executors.native._moves import copied, gathered
-from sknet.compile.executors.native._recorded import Call, recorded
 from sknet.compile.executors.native._rules import translated
 from sknet.compile.executors.native._together import joined
 
@@ -106,7 +106,7 @@ class NativeRun:
         self._of_inputs, self._of_targets = slice(0, first), slice(first, len(self._tape.rows))
         self._orders: tuple[tuple[np.ndarray, np.ndarray], int, int] | None = None
         self._tape.add(Kind.COUNTER, 0, self._tape.address(slots.counter))
-        self._write_calls(recorded(parts.gradient))
+        self._write_calls(parts.gradient.calls())
         if check:
             self._write_check(result)
         first = len(self._tape.rows)
@@ -120,7 +120,7 @@ class NativeRun:
         self._takes_numbers = self._write_copy(
             self._numbers[0], parts.numbers, (0, self._numbers.strides[0], 0)
         )
-        self._write_calls(recorded(parts.update))
+        self._write_calls(parts.update.calls())
         for name, value in result.changed.items():
             self._write_copy(value, slots.untrained[name])
         self._program, self._scratch = self._tape.finished(), np.zeros(8, np.int64)

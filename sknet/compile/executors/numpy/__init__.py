@@ -1,6 +1,7 @@
-"""NumPy: a plan as straight-line Python, every call with ``out=``."""
+"""NumPy: a plan as calls of functions, each with ``out=``."""
 
 from sknet.compile.executors.numpy._emit_erfc import COEFFICIENTS
+from sknet.compile.executors.numpy._emit_index import check_indices
 from sknet.compile.executors.numpy._emitters import add_multiple, fill_uniform
 from sknet.compile.executors.numpy._executor import NumpyProgram
 
@@ -8,5 +9,6 @@ __all__ = [
     "COEFFICIENTS",
     "NumpyProgram",
     "add_multiple",
+    "check_indices",
     "fill_uniform",
 ]

@@ -73,17 +73,17 @@ def _joined(product: Equation, last: Equation) -> Group:
 
 
 def emit_biased(w: Writer, finish: Finish) -> None:
-    """Write the call of a convolution with its bias.
+    """Add the call of a convolution with its bias.
 
     Parameters
     ----------
     w : Writer
-        Collects the line.
+        Collects the call.
     finish : Finish
         The convolution, its bias and its output.
     """
     equation = finish.product
     name = w.partial(partial(equation.primitive.forward_on(backend("cpu")), **equation.params), "conv")
-    rooms = [w.scratch(equation, i) for i in range(len(w.plan.scratch[equation]))]
-    given = [*w.operands(equation), f"bias={w.name(finish.vector)}", f"scratch=({', '.join(rooms)},)"]
-    w.line(f"{name}({', '.join(given)}, out={w.name(finish.output)})")
+    scratch = tuple([w.scratch(equation, i) for i in range(len(w.plan.scratch[equation]))])
+    out = w.name(finish.output)
+    w.call(name, *w.operands(equation), bias=w.name(finish.vector), scratch=scratch, out=out)

@@ -55,8 +55,8 @@ def _erfc(w: Writer, equation: Equation) -> None:
     if w.exact or not _is_fast(equation) or not w.plan.views.is_contiguous(equation.operands[0]):
         by_its_forward(w, equation)
         return
-    names = w.name(equation.operands[0]), w.scratch(equation), w.name(equation.output)
-    w.line(f"{w.function(fast_erfc, 'erfc')}({', '.join(names)})")
+    [x], scratch = equation.operands, w.scratch(equation)
+    w.call(fast_erfc, w.name(x), scratch, w.name(equation.output), label="erfc")
 
 
 def fast_erfc(x: np.ndarray, rooms: np.ndarray, out: np.ndarray) -> None:

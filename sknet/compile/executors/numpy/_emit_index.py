@@ -11,6 +11,7 @@ from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
 # Private: the loop behind a sparse matrix product, which adds into a given array; see device/_numpy.py.
 from sknet._scipy import sparsetools
 from sknet.compile._graph import Equation, Variable
+from sknet.compile.executors._calls import Name
 from sknet.compile.executors._writer import Writer
 from sknet.compile.executors.numpy._emitters import by_its_forward, emitter, scratch, unless_in_place
 from sknet.device import backend
@@ -23,32 +24,34 @@ Needs = list[tuple[tuple[int, ...], Any]]
 
 
 def _count_from_start(
-    w: Writer, equation: Equation, indices: Variable, length: int, out: str, behind: int = 1
+    w: Writer, equation: Equation, indices: Variable, length: int, out: Name, behind: int = 1
 ) -> None:
     """Write the offsets that indices point to, in steps of `behind`; an index out of bounds raises."""
     if equation.params.get("from_end", True):  # by a table, in which negative indices count from the end
         table = w.constant(np.arange(length) * behind)
-        w.method(table, "take", f"{w.name(indices)}, None, {out}")
+        w.call(np.ndarray.take, table, w.name(indices), None, out)
         return
     if indices.size:
         _check(w, indices, length)
-    w.line(f"{w.function(np.copyto, 'copyto')}({out}, {w.name(indices)})")
+    w.call(np.copyto, out, w.name(indices))
     if behind != 1:
-        w.line(f"{w.function(np.multiply, 'multiply')}({out}, {behind}, {out})")
+        w.call(np.multiply, out, behind, out)
 
 
 def _check(w: Writer, indices: Variable, length: int) -> None:
-    """Write the check of `check_indices`, with the view and its methods bound once."""
+    """Add the check of `check_indices`, on a view that is made once."""
     name, bound = w.name(indices), length
-    read = name
+    unsigned = name
     if indices.dtype.kind == "i":  # seen as unsigned integers, negative numbers exceed all valid indices
-        unsigned = indices.dtype.str.replace("i", "u")
-        read = w.made(f"{name}.view('{unsigned}')", "r")
+        unsigned = w.viewed(name, indices.dtype.str.replace("i", "u"))
         bound = min(length, np.iinfo(indices.dtype).max + 1)
-    largest, item = w.made(f"{read}.argmax", "argmax"), w.made(f"{read}.item", "item")
-    refuse = w.function(backend("cpu").xp.check_indices, "check_indices")
-    check = f"{refuse}({name}, {length})"
-    w.line(f"if {item}({largest}()) >= {bound}: {check}", check)
+    w.call(check_indices, name, length, unsigned, bound)
+
+
+def check_indices(indices: np.ndarray, length: int, unsigned: np.ndarray, bound: int) -> None:
+    """Raise an IndexError unless indices, which are also given as unsigned integers, are below a bound."""
+    if unsigned.item(unsigned.argmax()) >= bound:
+        backend("cpu").xp.check_indices(indices, length)
 
 
 @emitter("flat_index")
@@ -57,7 +60,7 @@ def _flat_index(w: Writer, equation: Equation) -> None:
     length = equation.params["length"]
     starts = w.constant(np.arange(0, indices.size * length, length))
     _count_from_start(w, equation, indices, length, out)
-    w.line(f"{w.function(np.add, 'add')}({out}, {starts}, {out})")
+    w.call(np.add, out, starts, out)
 
 
 @emitter("take_at")
@@ -70,14 +73,8 @@ def _take_at(w: Writer, equation: Equation) -> None:
     _take_elements(w, w.name(x), w.name(positions), w.name(equation.output))
 
 
-def _take_elements(w: Writer, x: str, positions: str, out: str) -> None:
-    flat = f"{x}.reshape(-1)"
-    w.method(flat, "take", f"{positions}, None, {out}, 'clip'")
-
-
-def _put_elements(w: Writer, flat: str, positions: str, values: str) -> None:
-    w.called["_array_setitem"] = operator.setitem
-    w.line(f"{flat}[{positions}] = {values}", f"_array_setitem({flat}, {positions}, {values})")
+def _take_elements(w: Writer, x: Name, positions: Name, out: Name) -> None:
+    w.call(np.ndarray.take, w.shaped(x, -1), positions, None, out, "clip")
 
 
 @scratch("subtract_at")
@@ -90,10 +87,11 @@ def _subtract_at(w: Writer, equation: Equation) -> None:
     x, g, positions = equation.operands
     out, part, at = w.name(equation.output), w.scratch(equation), w.name(positions)
     unless_in_place(w, x, equation.output)
-    flat = w.made(f"{out}.reshape(-1)", "r")
+    flat = w.shaped(out, -1)
     _take_elements(w, out, at, part)
-    w.line(f"{w.function(np.subtract, 'subtract')}({part}, {_values(w, g, positions)}, {part})")
-    _put_elements(w, flat, at, part)
+    like_g = w.shaped(part, *g.shape)
+    w.call(np.subtract, like_g, w.name(g), like_g)
+    w.call(operator.setitem, flat, at, part)
 
 
 @emitter("put_at")
@@ -101,35 +99,30 @@ def _put_at(w: Writer, equation: Equation) -> None:
     g, positions = equation.operands
     out = w.name(equation.output)
     _fill(w, equation.output)
-    _put_elements(w, w.made(f"{out}.reshape(-1)", "r"), w.name(positions), _values(w, g, positions))
-
-
-def _values(w: Writer, g: Variable, positions: Variable) -> str:
-    return w.reshaped(g, positions.shape) if w.plan.views.is_contiguous(g) else f"{w.name(g)}.reshape(-1)"
+    w.call(operator.setitem, w.shaped(out, -1), w.shaped(w.name(positions), *g.shape), w.name(g))
 
 
 # -- by positions -----------------------------------------------------------------------------
 
 
-def _take(w: Writer, x: Variable, rows: str, length: int, output: Variable) -> None:
+def _take(w: Writer, x: Variable, rows: Name, length: int, output: Variable) -> None:
     """Take rows of a matrix by their numbers, which are in bounds."""
     shapes = [(y.size // length, length) if length != 1 else (y.size,) for y in (x, output)]
     matrix, out = w.reshaped(x, shapes[0]), w.reshaped(output, shapes[1])
     # mode="clip" skips the check and the buffer.
-    w.method(matrix, "take", f"{rows}, 0, {out}, 'clip'")
+    w.call(np.ndarray.take, matrix, rows, 0, out, "clip")
 
 
 def _fill(w: Writer, output: Variable) -> None:
-    w.method(w.name(output), "fill", "0")
+    w.call(np.ndarray.fill, w.name(output), 0)
 
 
-def _add(w: Writer, g: Variable, rows: str, count: int, length: int, output: Variable) -> None:
+def _add(w: Writer, g: Variable, rows: Name, count: int, length: int, output: Variable) -> None:
     """Add the rows of g to rows of a matrix of zeros, by their numbers, which are in bounds."""
-    sizes = f"{output.size // length}, {count}, {length}"
+    n_rows = output.size // length
     starts, ones = w.constant(np.arange(count + 1)), w.constant(np.ones(count, g.dtype))
     values, out = w.reshaped(g, (g.size,)), w.reshaped(output, (output.size,))
-    add = w.function(sparsetools().csc_matvecs, "csc_matvecs")
-    w.line(f"{add}({sizes}, {starts}, {rows}, {ones}, {values}, {out})")
+    w.call(sparsetools().csc_matvecs, n_rows, count, length, starts, rows, ones, values, out)
 
 
 def _is_simple(w: Writer, *xs: Variable) -> bool:
@@ -149,15 +142,15 @@ def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :])
 
 
-def _rows(w: Writer, equation: Equation, indices: Variable, before: int, length: int) -> str:
+def _rows(w: Writer, equation: Equation, indices: Variable, before: int, length: int) -> Name:
     """Write the row numbers that indices point to, in each matrix of a stack."""
     _count_from_start(w, equation, indices, length, w.scratch(equation))
     if before == 1:
-        return w.made(f"{w.scratch(equation)}.reshape(-1)", "r")
+        return w.shaped(w.scratch(equation), -1)
     starts = w.constant(np.arange(0, before * length, length).reshape(before, 1))
-    each, every = w.made(f"{w.scratch(equation)}.reshape(-1)", "r"), w.scratch(equation, 1)
-    w.line(f"{w.function(np.add, 'add')}({starts}, {each}, {every})")
-    return w.made(f"{every}.reshape(-1)", "r")
+    each, every = w.shaped(w.scratch(equation), -1), w.scratch(equation, 1)
+    w.call(np.add, starts, each, every)
+    return w.shaped(every, -1)
 
 
 def _of_rows(indices: Variable, before: int) -> Needs:
@@ -206,14 +199,14 @@ def _along_needs(equation: Equation) -> Needs:
     return [(equation.operands[1].shape, np.dtype(np.intp))]
 
 
-def _along(w: Writer, equation: Equation, shape: tuple[int, ...]) -> str:
+def _along(w: Writer, equation: Equation, shape: tuple[int, ...]) -> Name:
     """Write the flat positions of the elements in an array of a shape."""
     indices, (before, length, behind) = equation.operands[1], _around(shape, equation.params["axis"])
     _count_from_start(w, equation, indices, length, w.scratch(equation), behind)
     starts = np.arange(before).reshape(-1, 1, 1) * (length * behind) + np.arange(behind)
-    places = w.made(f"{w.scratch(equation)}.reshape{before, indices.size // (before * behind), behind}", "r")
-    w.line(f"{w.function(np.add, 'add')}({places}, {w.constant(starts)}, {places})")
-    return w.made(f"{w.scratch(equation)}.reshape(-1)", "r")
+    positions = w.shaped(w.scratch(equation), before, indices.size // (before * behind), behind)
+    w.call(np.add, positions, w.constant(starts), positions)
+    return w.shaped(w.scratch(equation), -1)
 
 
 @emitter("take_along_axis")
@@ -233,11 +226,12 @@ def _put_along(w: Writer, equation: Equation) -> None:
         by_its_forward(w, equation)
         return
     _fill(w, output)
-    places = _along(w, equation, output.shape)
+    positions = _along(w, equation, output.shape)
     if distinct:
-        _put_elements(w, w.reshaped(output, (output.size,)), places, w.reshaped(g, (g.size,)))
+        flat, values = w.reshaped(output, (output.size,)), w.reshaped(g, (g.size,))
+        w.call(operator.setitem, flat, positions, values)
     else:
-        _add(w, g, places, g.size, 1, output)
+        _add(w, g, positions, g.size, 1, output)
 
 
 # -- with [] ----------------------------------------------------------------------------------
@@ -261,8 +255,8 @@ def _scatter_add(w: Writer, equation: Equation) -> None:
         return
     _fill(w, output)
     if is_basic(index):
-        part = w.made(f"{w.name(output)}[{w.partial(with_ellipsis(index), 'at')}]", "p")
-        w.line(f"{w.function(np.copyto, 'copyto')}({part}, {w.name(g)})")
+        part = w.part(w.name(output), w.partial(with_ellipsis(index), "at"))
+        w.call(np.copyto, part, w.name(g))
         return
     rows, length = rows_of(np, index, output.shape)
     _add(w, g, w.constant(rows), rows.size, length, output)

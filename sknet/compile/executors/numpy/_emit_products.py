@@ -25,22 +25,21 @@ def _matmul(w: Writer, equation: Equation) -> None:
     # np.dot calls BLAS with less overhead, but does not take stacks of matrices.
     flat = same and (x.ndim == y.ndim == 2 or is_stack)
     if not flat:
-        w.line(f"{w.function(np.matmul, 'matmul')}({w.name(x)}, {w.name(y)}, {w.name(output)})")
+        w.call(np.matmul, w.name(x), w.name(y), w.name(output))
         return
     (inner, columns), rows = y.shape, output.size // y.shape[1]
     source, target = w.reshaped(x, (rows, inner)), w.reshaped(output, (rows, columns))
     if inner == 1 and not w.exact and x.dtype.char in REAL:  # a column times a row
-        w.line(f"{w.function(np.multiply, 'multiply')}({source}, {w.name(y)}, {target})")
+        w.call(np.multiply, source, w.name(y), target)
         return
     # For an inner length of 1 np.dot returns 0 where np.matmul returns 0 * inf, which is NaN.
     fits = inner > 1 and (is_stack or _for_blas(w, x)) and _for_blas(w, y)
     parts = 1 if w.exact or not fits else parts_here(rows, inner * columns)
     if parts > 1:
-        source = w.made(f"{w.name(x)}.reshape{parts, rows // parts, inner}", "r")
-        target = w.made(f"{w.name(output)}.reshape{parts, rows // parts, columns}", "r")
+        source = w.shaped(w.name(x), parts, rows // parts, inner)
+        target = w.shaped(w.name(output), parts, rows // parts, columns)
     use_dot = fits and parts == 1
-    name = w.function(np.dot, "dot") if use_dot else w.function(np.matmul, "matmul")
-    w.line(f"{name}({source}, {w.name(y)}, {target})")
+    w.call(np.dot if use_dot else np.matmul, source, w.name(y), target)
 
 
 def _for_blas(w: Writer, x: Variable) -> bool:
@@ -50,10 +49,10 @@ def _for_blas(w: Writer, x: Variable) -> bool:
 
 def _reduction(w: Writer, equation: Equation, function: Any, name: str) -> None:
     [x], axis = equation.operands, equation.params["axis"]
-    at = tuple(sorted(a % x.ndim for a in axis))
-    shown = str(at[0]) if len(at) == 1 else str(at)
-    keep = ", True" if equation.params["keepdims"] else ""
-    w.line(f"{w.function(function, name)}({w.name(x)}, {shown}, None, {w.name(equation.output)}{keep})")
+    axes = tuple(sorted(a % x.ndim for a in axis))
+    at = axes[0] if len(axes) == 1 else axes
+    keep = [True] if equation.params["keepdims"] else []
+    w.call(function, w.name(x), at, None, w.name(equation.output), *keep, label=name)
 
 
 def _ends(equation: Equation) -> tuple[int, int, int] | None:
@@ -87,7 +86,7 @@ def _sum(w: Writer, equation: Equation) -> None:
         # As a product with ones: BLAS sums faster than np.add.reduce.
         ones = w.constant(np.ones(x.shape[0], x.dtype))
         target = w.reshaped(equation.output, x.shape[1:])
-        w.line(f"{w.function(np.dot, 'dot')}({ones}, {w.name(x)}, {target})")
+        w.call(np.dot, ones, w.name(x), target)
     else:
         _reduction(w, equation, np.add.reduce, "sum")
 
@@ -100,14 +99,13 @@ def _sum_behind(w: Writer, equation: Equation, before: int, kept: int, behind: i
     parts = next(n for n in range(-(-rows * behind // ALONE), rows + 1) if rows % n == 0)
     if parts > 1:
         shape = parts, rows // parts
-        source = w.made(f"{w.name(x)}.reshape{*shape, behind}", "r")
-        target = w.made(f"{sums}.reshape{*shape, 1}", "r")
-        w.line(f"{w.function(np.matmul, 'matmul')}({source}, {w.constant(ones[:, np.newaxis])}, {target})")
+        source, target = w.shaped(w.name(x), *shape, behind), w.shaped(sums, *shape, 1)
+        w.call(np.matmul, source, w.constant(ones[:, np.newaxis]), target)
     else:
-        source, target = w.reshaped(x, (rows, behind)), w.made(f"{sums}.reshape(-1)", "r")
-        w.line(f"{w.function(np.dot, 'dot')}({source}, {w.constant(ones)}, {target})")
+        source, target = w.reshaped(x, (rows, behind)), w.shaped(sums, -1)
+        w.call(np.dot, source, w.constant(ones), target)
     if before > 1:
-        w.line(f"{w.function(np.add.reduce, 'sum')}({sums}, 0, None, {w.reshaped(equation.output, (kept,))})")
+        w.call(np.add.reduce, sums, 0, None, w.reshaped(equation.output, (kept,)), label="sum")
 
 
 @scratch("max")
@@ -124,9 +122,9 @@ def _extremum(w: Writer, equation: Equation) -> None:
         _reduction(w, equation, function, name)
         return
     [x] = equation.operands
-    turned, copyto = w.scratch(equation), w.function(np.copyto, "copyto")
-    w.line(f"{copyto}({turned}, {w.made(w.name(x) + '.T', 't')})")
-    w.line(f"{w.function(function, name)}({turned}, 0, None, {w.reshaped(equation.output, x.shape[:1])})")
+    turned = w.scratch(equation)
+    w.call(np.copyto, turned, w.turned(w.name(x), (1, 0)))
+    w.call(function, turned, 0, None, w.reshaped(equation.output, x.shape[:1]), label=name)
 
 
 def _is_narrow(equation: Equation) -> bool:
@@ -141,17 +139,16 @@ def _one_square(equation: Equation) -> Needs:
 
 @emitter("sum_squares")
 def _sum_squares(w: Writer, equation: Equation) -> None:
-    out, dot = w.name(equation.output), w.function(np.dot, "dot")
+    out = w.name(equation.output)
     for i, x in enumerate(equation.operands):
         if not w.plan.views.is_contiguous(x):
             by_its_forward(w, equation)
             return
         flat = w.reshaped(x, (x.size,))
         target = w.scratch(equation) if i else out
-        w.line(f"{dot}({flat}, {flat}, {target})")
+        w.call(np.dot, flat, flat, target)
         # For one number, a BLAS call takes half the time of a ufunc call.
         if i and not w.exact and x.dtype.char in REAL:
-            one, sum = (w.made(f"{name}.reshape(1)", "r") for name in (target, out))
-            w.line(f"{level_1(w, 'axpy', x)}({one}, {sum})")
+            w.call(level_1("axpy", x), w.shaped(target, 1), w.shaped(out, 1), label="axpy")
         elif i:
-            w.line(f"{w.function(np.add, 'add')}({out}, {target}, {out})")
+            w.call(np.add, out, target, out)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile._graph import Equation, Variable
+from sknet.compile.executors._calls import Name
 from sknet.compile.executors._writer import Writer
 from sknet.compile.executors.numpy._emitters import by_its_forward, emitter, scratch
 
@@ -28,21 +29,26 @@ def _axes(equation: Equation) -> tuple[int, ...]:
     return tuple([a % ndim for a in (given if isinstance(given, tuple) else (given,))])
 
 
-def _reduce(w: Writer, function: Any, name: str, x: str, equation: Equation, out: str) -> None:
+def _reduce(w: Writer, function: Any, name: str, x: Name, equation: Equation, out: Name) -> None:
     axes = _axes(equation)
     at = axes[0] if len(axes) == 1 else axes
-    w.line(f"{w.function(function, name)}({x}, {at}, None, {out}, True)")
+    w.call(function, x, at, None, out, True, label=name)
 
 
-def _shift(w: Writer, equation: Equation, top: str, out: str) -> None:
+def _shift(w: Writer, equation: Equation, top: Name, out: Name) -> None:
     """Write x minus its maximum."""
     x = w.name(equation.operands[0])
     number = _number(w, equation, top)
-    if _is_one(w, equation):  # a reduction takes four times as long as finding the place
-        w.line(f"{number}[()] = {x}.item({x}.argmax())")
+    if _is_one(w, equation):  # a reduction takes four times as long as finding the position
+        w.call(write_largest, number, x)
     else:
         _reduce(w, np.maximum.reduce, "max", x, equation, top)
-    w.line(f"{w.function(np.subtract, 'subtract')}({x}, {number}, {out})")
+    w.call(np.subtract, x, number, out)
+
+
+def write_largest(number: np.ndarray, x: np.ndarray) -> None:
+    """Write the largest element of an array."""
+    number[()] = x.item(x.argmax())
 
 
 def _is_one(w: Writer, equation: Equation) -> bool:
@@ -50,9 +56,9 @@ def _is_one(w: Writer, equation: Equation) -> bool:
     return w.exact and not w.is_dividing and math.prod(_kept(equation)) == 1
 
 
-def _number(w: Writer, equation: Equation, row: str) -> str:
+def _number(w: Writer, equation: Equation, row: Name) -> Name:
     """Return an array as one of shape () if it has one element: NumPy broadcasts that in half the time."""
-    return w.made(f"{row}.reshape(())", "r") if _is_one(w, equation) else row
+    return w.shaped(row) if _is_one(w, equation) else row
 
 
 @scratch("softmax")
@@ -78,9 +84,9 @@ def _softmax(w: Writer, equation: Equation) -> None:
         return
     out, row = w.name(equation.output), w.scratch(equation)
     _shift(w, equation, row, out)
-    w.line(f"{w.function(np.exp, 'exp')}({out}, {out})")
+    w.call(np.exp, out, out)
     _reduce(w, np.add.reduce, "sum", out, equation, row)
-    w.line(f"{w.function(np.divide, 'divide')}({out}, {_number(w, equation, row)}, {out})")
+    w.call(np.divide, out, _number(w, equation, row), out)
 
 
 @emitter("log_softmax")
@@ -90,10 +96,10 @@ def _log_softmax(w: Writer, equation: Equation) -> None:
         return
     out, row, powers = w.name(equation.output), w.scratch(equation), w.scratch(equation, 1)
     _shift(w, equation, row, out)
-    w.line(f"{w.function(np.exp, 'exp')}({out}, {powers})")
+    w.call(np.exp, out, powers)
     _reduce(w, np.add.reduce, "sum", powers, equation, row)
-    w.line(f"{w.function(np.log, 'log')}({row}, {row})")
-    w.line(f"{w.function(np.subtract, 'subtract')}({out}, {_number(w, equation, row)}, {out})")
+    w.call(np.log, row, row)
+    w.call(np.subtract, out, _number(w, equation, row), out)
 
 
 @emitter("logsumexp")
@@ -105,11 +111,11 @@ def _logsumexp(w: Writer, equation: Equation) -> None:
     powers, infinite = w.scratch(equation, 1), w.scratch(equation, 2)
     out = w.reshaped(equation.output, _kept(equation))
     _reduce(w, np.maximum.reduce, "max", x, equation, top)
-    w.line(f"{w.function(np.isfinite, 'isfinite')}({top}, {infinite})")
-    w.line(f"{w.function(np.logical_not, 'logical_not')}({infinite}, {infinite})")
-    w.line(f"{w.function(np.copyto, 'copyto')}({top}, 0, where={infinite})")
-    w.line(f"{w.function(np.subtract, 'subtract')}({x}, {top}, {powers})")
-    w.line(f"{w.function(np.exp, 'exp')}({powers}, {powers})")
+    w.call(np.isfinite, top, infinite)
+    w.call(np.logical_not, infinite, infinite)
+    w.call(np.copyto, top, 0, where=infinite)
+    w.call(np.subtract, x, top, powers)
+    w.call(np.exp, powers, powers)
     _reduce(w, np.add.reduce, "sum", powers, equation, out)
-    w.line(f"{w.function(np.log, 'log')}({out}, {out})")
-    w.line(f"{w.function(np.add, 'add')}({out}, {top}, {out})")
+    w.call(np.log, out, out)
+    w.call(np.add, out, top, out)

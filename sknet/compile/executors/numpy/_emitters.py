@@ -13,6 +13,7 @@ import numpy as np
 
 from sknet._warnings import silently
 from sknet.compile._graph import Equation, Variable
+from sknet.compile.executors._calls import Name
 from sknet.compile.executors._writer import Emitter, Writer, forward_scratch, registry
 from sknet.compile.passes import BLOCK
 from sknet.device import backend, philox_uniform
@@ -46,12 +47,12 @@ scratch = registry(SCRATCH)  # registers the scratch arrays that they need
 
 
 def emit(w: Writer, equation: Equation) -> None:
-    """Write the lines that compute one equation.
+    """Add the calls that compute one equation.
 
     Parameters
     ----------
     w : Writer
-        Collects the lines.
+        Collects the calls.
     equation : Equation
         The equation to compute.
     """
@@ -69,13 +70,12 @@ def by_its_forward(w: Writer, equation: Equation) -> None:
     if w.exact and primitive.name in ARITHMETIC and not w.is_dividing:
         operands = _unbroadcast(w, equation, operands)
     if isinstance(forward, np.ufunc) and forward not in (np.maximum, np.minimum):  # faster without a keyword
-        function = w.function(forward, primitive.name)
-        w.line(f"{function}({', '.join(operands)}, {w.name(equation.output)})")
+        w.call(forward, *operands, w.name(equation.output), label=primitive.name)
     else:
         w.forward_call(equation, forward, operands)
 
 
-def _unbroadcast(w: Writer, equation: Equation, operands: list[str]) -> list[str]:
+def _unbroadcast(w: Writer, equation: Equation, operands: list[Name]) -> list[Name]:
     """Return operands in the shape of the output, or of one number, where they have as many elements.
 
     NumPy takes twice as long for operands whose shapes differ, as a bias and a single row do.
@@ -119,7 +119,7 @@ def _relu(w: Writer, equation: Equation) -> None:
     # NumPy's maximum is vectorized for two arrays, but not for an array and a number.
     shape = x.shape if x.size <= WIDE else ()
     zero = w.block_constant(0, x) if w.is_dividing else w.zeros(shape, x.dtype)
-    w.line(f"{w.function(np.maximum, 'maximum')}({w.name(x)}, {zero}, out={w.name(out)})")
+    w.call(np.maximum, w.name(x), zero, out=w.name(out))
 
 
 @emitter("sigmoid")
@@ -130,12 +130,15 @@ def _sigmoid(w: Writer, equation: Equation) -> None:
         by_its_forward(w, equation)
         return
     out, one = w.name(output), w.constant(1, output.dtype)
-    w.called["_array_exp"] = np.exp
-    silent = w.made(f"{w.function(silently, 'silently')}(over='ignore')", "silent")
-    w.line(f"{w.function(np.negative, 'negative')}({w.name(x)}, {out})")
-    w.line(f"{silent}({w.function(np.exp, 'exp')}, {out}, {out})", f"_array_exp({out}, {out})")
-    w.line(f"{w.function(np.add, 'add')}({out}, {one}, {out})")
-    w.line(f"{w.function(np.divide, 'divide')}({one}, {out}, {out})")
+    w.call(np.negative, w.name(x), out)
+    w.call(w.of(silent_overflow, "silent"), w.function(np.exp, "exp"), out, out)
+    w.call(np.add, out, one, out)
+    w.call(np.divide, one, out, out)
+
+
+def silent_overflow() -> Callable[..., Any]:
+    """Return a function that calls another without its warnings of overflow."""
+    return silently(over="ignore")
 
 
 @scratch("softplus", "log_sigmoid")
@@ -154,9 +157,9 @@ def _soft(w: Writer, equation: Equation) -> None:
     limit, join = (np.maximum, np.add) if equation.primitive.name == "softplus" else (np.minimum, np.subtract)
     x, zero = w.name(equation.operands[0]), w.constant(0, equation.output.dtype)
     for function, operand in ((np.absolute, x), (np.negative, tail), (np.exp, tail), (np.log1p, tail)):
-        w.line(f"{w.function(function, function.__name__)}({operand}, {tail})")
-    w.line(f"{w.function(limit, limit.__name__)}({x}, {zero}, out={out})")
-    w.line(f"{w.function(join, join.__name__)}({out}, {tail}, {out})")
+        w.call(function, operand, tail)
+    w.call(limit, x, zero, out=out)
+    w.call(join, out, tail, out)
 
 
 @emitter("zeros_like", "ones_like")
@@ -164,7 +167,7 @@ def _filled(w: Writer, equation: Equation) -> None:
     if w.is_dividing:
         by_its_forward(w, equation)
         return
-    w.method(w.name(equation.output), "fill", "0" if equation.primitive.name == "zeros_like" else "1")
+    w.call(np.ndarray.fill, w.name(equation.output), 0 if equation.primitive.name == "zeros_like" else 1)
 
 
 @emitter("multiply")
@@ -176,7 +179,7 @@ def _multiply(w: Writer, equation: Equation) -> None:
         by_its_forward(w, equation)
         return
     flat = w.name(array) if w.is_dividing else w.reshaped(array, (array.size,))
-    w.line(f"{level_1(w, 'scal', array)}({w.number(number)}, {flat})")
+    w.call(level_1("scal", array), w.number(number), flat, label="scal")
 
 
 @emitter("axpy")
@@ -187,52 +190,37 @@ def _axpy(w: Writer, equation: Equation) -> None:
         return
     unless_in_place(w, x, output)
     if w.is_dividing:
-        _write_axpy(w, equation, "", w.name(y), w.name(output), f"{w.name(y)}.size")
+        _write_axpy(w, equation, w.name(y), w.name(output))
         return
     source, target = (w.reshaped(array, (array.size,)) for array in (y, output))
+    write = partial(_write_axpy, w, equation)
     if y.size <= BLOCK:
-        _write_axpy(w, equation, "", source, target, str(y.size))
-        return
-    # In blocks too small for BLAS to use threads: SciPy's threads would compete with NumPy's.
-    blocks = w.made(f"{w.function(_blocks, 'blocks')}({source}, {target})", "b")
-    _write_axpy(w, equation, f"for b_x, b_y in {blocks}: ", "b_x", "b_y", "b_x.size")
+        write(source, target)
+    else:
+        # In blocks too small for BLAS to use threads: SciPy's threads would compete with NumPy's.
+        w.on_parts({"b_x": source, "b_y": target}, BLOCK, write)
 
 
-def _write_axpy(w: Writer, equation: Equation, head: str, source: str, target: str, size: str) -> None:
+def _write_axpy(w: Writer, equation: Equation, source: Name, target: Name) -> None:
     _, y, a = equation.operands
-    factor = w.number(a)
-    call = f"{level_1(w, 'axpy', y)}({source}, {target}, {size}, {factor})"
+    axpy, size = level_1("axpy", y), w.of(len, "n", source) if w.is_dividing else y.size
     if type(a) is not Variable:
-        w.line(f"{head}{call}")
-        return
-    # BLAS returns at once for a factor of 0, although 0 times NaN or infinity is NaN.
-    zero = w.function(add_zero_times, "add_zero_times")
-    w.called["_array_axpy"] = add_multiple
-    w.line(
-        f"{head}{call} if {factor} else {zero}({source}, {target})",
-        f"{head}_array_axpy({source}, {target}, {size}, {factor})",
-    )
+        w.call(axpy, source, target, size, w.number(a), label="axpy")
+    else:
+        w.call(add_multiple, w.function(axpy, "axpy"), source, target, size, w.name(a))
 
 
-def add_zero_times(source: np.ndarray, target: np.ndarray) -> None:
-    """Add what is 0, or NaN."""
-    target += source * 0
+def add_multiple(
+    axpy: Callable[..., Any], source: np.ndarray, target: np.ndarray, size: int, factor: np.ndarray
+) -> None:
+    """Add a multiple of a vector to another by a function of BLAS.
 
-
-def add_multiple(source: np.ndarray, target: np.ndarray, size: int, factor: np.ndarray) -> None:
-    """Add a multiple of an array to another: what one line of a step does."""
-    from scipy.linalg import blas
-
-    axpy = blas.get_blas_funcs("axpy", dtype=source.dtype)
+    It returns at once for a factor of 0, although 0 times NaN or infinity is NaN.
+    """
     if factor:
         axpy(source, target, size, factor)
     else:
-        add_zero_times(source, target)
-
-
-def _blocks(*arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:
-    starts = range(0, arrays[0].size, BLOCK)
-    return [tuple([array[start : start + BLOCK] for array in arrays]) for start in starts]
+        target += source * 0
 
 
 def _for_level_1(w: Writer, x: Variable) -> bool:
@@ -241,11 +229,12 @@ def _for_level_1(w: Writer, x: Variable) -> bool:
     return flat and x.dtype.char in REAL and (x.ndim == 1 or not w.is_dividing)
 
 
-def level_1(w: Writer, name: str, like: Variable) -> str:
-    """Return the name of a function of BLAS for vectors of the dtype of `like`."""
+def level_1(name: str, like: Variable) -> Callable[..., Any]:
+    """Return a function of BLAS for vectors of the dtype of `like`."""
     from scipy.linalg import blas  # predictors seldom need it
 
-    return w.function(blas.get_blas_funcs(name, dtype=like.dtype), name)
+    function: Callable[..., Any] = blas.get_blas_funcs(name, dtype=like.dtype)
+    return function
 
 
 def _shares(w: Writer, x: Variable, output: Variable) -> bool:
@@ -255,45 +244,42 @@ def _shares(w: Writer, x: Variable, output: Variable) -> bool:
 
 def unless_in_place(w: Writer, x: Variable, output: Variable) -> None:
     if not _shares(w, x, output):
-        w.line(f"{w.function(np.copyto, 'copyto')}({w.name(output)}, {w.name(x)})")
+        w.call(np.copyto, w.name(output), w.name(x))
 
 
 @emitter("astype")
 def _astype(w: Writer, equation: Equation) -> None:
-    [x], copyto = equation.operands, w.function(np.copyto, "copyto")
-    w.line(f"{copyto}({w.name(equation.output)}, {w.name(x)}, 'unsafe')")
+    w.call(np.copyto, w.name(equation.output), w.name(equation.operands[0]), "unsafe")
 
 
 @emitter("copy", "broadcast_to", "permute_dims")
 def _copy(w: Writer, equation: Equation) -> None:
-    w.line(f"{w.function(np.copyto, 'copyto')}({w.name(equation.output)}, {w.name(equation.operands[0])})")
+    w.call(np.copyto, w.name(equation.output), w.name(equation.operands[0]))
 
 
 @emitter("reshape")
 def _reshape(w: Writer, equation: Equation) -> None:
     [x] = equation.operands  # not contiguous, so this is a copy rather than a view
     out = w.reshaped(equation.output, x.shape)
-    w.line(f"{w.function(np.copyto, 'copyto')}({out}, {w.name(x)})")
+    w.call(np.copyto, out, w.name(x))
 
 
 @emitter("where")
 def _where(w: Writer, equation: Equation) -> None:
     condition, x, y = w.operands(equation)
-    output, copyto = equation.output, w.function(np.copyto, "copyto")
-    out, other = w.name(output), equation.operands[2]
+    output, other = equation.output, equation.operands[2]
+    out = w.name(output)
     if type(other) is not Variable or not _shares(w, other, output):
-        w.line(f"{copyto}({out}, {y})")
-    w.line(f"{copyto}({out}, {x}, where={condition})")
+        w.call(np.copyto, out, y)
+    w.call(np.copyto, out, x, where=condition)
 
 
 @emitter("masked")
 def _masked(w: Writer, equation: Equation) -> None:
     x, mask = equation.operands
     # A product of its bits with 0 or 1: many times faster than `where`, and exact for NaN and infinities.
-    bits = w.function(np.dtype(f"i{x.dtype.itemsize}"), f"i{x.dtype.itemsize}")
-    views = [f"{w.name(v)}.view({bits})" for v in (x, equation.output)]
-    source, out = views if w.is_dividing else [w.made(view, "bits") for view in views]
-    w.line(f"{w.function(np.multiply, 'multiply')}({source}, {w.name(mask)}, {out})")
+    source, out = (w.viewed(w.name(v), f"i{x.dtype.itemsize}") for v in (x, equation.output))
+    w.call(np.multiply, source, w.name(mask), out)
 
 
 @scratch("dropout_mask")
@@ -310,10 +296,10 @@ def _dropout_mask(w: Writer, equation: Equation) -> None:
     uniform = w.partial(partial(fill_uniform, key, site, shape), "uniform")
     limit = w.constant(p, np.float32)
     scale = w.constant(1.0 / (1.0 - p) if p < 1 else 0.0, equation.output.dtype)
-    w.line(f"{uniform}({step}, {draws})")
-    w.line(f"{w.function(np.greater_equal, 'greater_equal')}({draws}, {limit}, {keep})")
-    w.line(f"{w.function(np.copyto, 'copyto')}({out}, {keep})")
-    w.line(f"{w.function(np.multiply, 'multiply')}({out}, {scale}, {out})")
+    w.call(uniform, step, draws)
+    w.call(np.greater_equal, draws, limit, keep)
+    w.call(np.copyto, out, keep)
+    w.call(np.multiply, out, scale, out)
 
 
 def fill_uniform(key: tuple[int, int], site: int, shape: tuple[int, ...], step: Any, out: np.ndarray) -> None:
@@ -328,9 +314,9 @@ def fill_uniform(key: tuple[int, int], site: int, shape: tuple[int, ...], step: 
 def _concat(w: Writer, equation: Equation) -> None:
     has_zeros, parts = w.parts_of(equation)
     if has_zeros:  # all at once: a few columns in between take longer
-        w.method(w.name(equation.output), "fill", "0")
+        w.call(np.ndarray.fill, w.name(equation.output), 0)
     for place, x in parts:
-        w.line(f"{w.function(np.copyto, 'copyto')}({place}, {w.name(x)})")
+        w.call(np.copyto, place, w.name(x))
 
 
 @emitter("assemble")
@@ -338,5 +324,5 @@ def _assemble(w: Writer, equation: Equation) -> None:
     out = w.name(equation.output)
     for i, (start, part) in enumerate(zip(equation.params["starts"], equation.operands, strict=True)):
         if not w.plan.is_in_place(equation, i):
-            target = w.made(f"{out}[{start}:{start + math.prod(part.shape)}]", "p")
-            w.line(f"{w.function(np.copyto, 'copyto')}({target}, {w.name(part)})")
+            target = w.part(out, slice(start, start + math.prod(part.shape)))
+            w.call(np.copyto, target, w.name(part))

@@ -1,6 +1,6 @@
-"""The NumPy executor: a plan as straight-line Python, every call with ``out=``."""
+"""The NumPy executor: a plan as calls of functions, each with ``out=``."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, Self
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._plan import Plan
-from sknet.compile.executors._writer import NO_SLOTS, Writer, executable, step_of
+from sknet.compile.executors._calls import Call, Name, runner_of
+from sknet.compile.executors._writer import NO_SLOTS, Writer
 from sknet.compile.executors.numpy import _emit_erfc as _emit_erfc  # registers its emitters
 from sknet.compile.executors.numpy import _emit_index as _emit_index
 from sknet.compile.executors.numpy import _emit_products as _emit_products
@@ -23,7 +24,7 @@ __all__ = ["NumpyProgram"]
 
 
 class NumpyProgram:
-    """Generated source for a plan, which can be bound to memory many times.
+    """The calls of a plan, which can be bound to memory many times.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class NumpyProgram:
     Attributes
     ----------
     source : str
-        The Python source.
+        The calls as Python source, to be read.
 
     Examples
     --------
@@ -64,12 +65,12 @@ class NumpyProgram:
         for group in plan.groups:
             self._write(writer, group)
         for output, donor in plan.copies:
-            copyto = writer.function(np.copyto, "copyto")
-            writer.line(f"{copyto}({writer.name(donor)}, {writer.name(output)})")
+            writer.call(np.copyto, writer.name(donor), writer.name(output))
         self._writer = writer
-        self.source = writer.source()
-        self._execute = executable(self.source, self)
-        self._recording: Callable[[dict[str, Any]], None] | None = None
+
+    @property
+    def source(self) -> str:
+        return self._writer.source()
 
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool) -> Self:
@@ -85,14 +86,14 @@ class NumpyProgram:
             self._write_blocks(writer, group)
             return
         if group.finish is not None:
-            first = len(writer.lines)
+            first = len(writer.calls)
             emit_biased(writer, group.finish)
             writer.comment(first, str(group.finish.output))
             return
         for equation in group.equations:
             if self.plan.views.is_view(equation):
                 continue
-            first = len(writer.lines)
+            first = len(writer.calls)
             emit(writer, equation)
             writer.comment(first, str(equation.output))
 
@@ -102,18 +103,12 @@ class NumpyProgram:
         used = dict.fromkeys(x for e in group.equations for x in (*e.variables, e.output))
         divided = [x for x in used if x.ndim == len(shape) and x.shape[0] == shape[0]]
         names = {x: writer.new_name(f"b_{writer.names[x]}") for x in divided}
-        start, first = len(writer.lines), len(writer.calls)
         writer.begin_blocks(names)
         for equation in group.equations:
             emit(writer, equation)
-        constants = writer.end_blocks()
         name = writer.new_name(f"blocks{len(self._blocks)}")
-        blocks = _Blocks(name, group, divided, list(constants.values()))
-        self._blocks.append(blocks)
-        targets = ", ".join([*names.values(), *constants])
-        head = f"for {targets} in {blocks.name}:  # {group.rows} of {shape[0]} rows each"
-        writer.lines[start:] = [head, *[f"    {line}" for line in writer.lines[start:]]]
-        writer.calls[first:] = [head, *[f"    {line}" for line in writer.calls[first:]]]
+        constants = writer.end_blocks(name, f"{group.rows} of {shape[0]} rows each")
+        self._blocks.append(_Blocks(name, group, divided, list(constants.values())))
 
     # -- binding ------------------------------------------------------------------------------
 
@@ -141,33 +136,18 @@ class NumpyProgram:
         arrays : dict of Variable to ndarray
             Where to find the outputs.
         """
-        arrays = self.plan.arrays(memory, slots)
-        return step_of(self._execute, self._values(memory, arrays, sparse)), arrays
+        calls, arrays = self.calls(memory, slots, sparse)
+        return runner_of(calls), arrays
 
-    def record(
+    def calls(
         self,
         memory: np.ndarray,
         slots: Sequence[np.ndarray],
-        sparse: Mapping[SparseSlot, SparseSlot],
-        record: Callable[[Callable[..., Any]], Callable[..., Any]],
-    ) -> None:
-        """Go through the step without computing.
-
-        Parameters
-        ----------
-        memory : ndarray of uint8
-            As for `bind`.
-        slots : sequence of ndarray
-            As for `bind`.
-        sparse : mapping of SparseSlot to SparseSlot
-            As for `bind`.
-        record : callable
-            Given each function of the step; what it returns is called in the function's place.
-        """
-        if self._recording is None:
-            self._recording = executable(self._writer.recording(), self._writer)
-        values = self._values(memory, self.plan.arrays(memory, slots), sparse)
-        self._recording({**self._writer.called, **values, "record": record})
+        sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
+    ) -> tuple[Iterator[Call], dict[Variable, np.ndarray]]:
+        """Return the calls of the step on this memory, and the array of every variable; as for `bind`."""
+        arrays = self.plan.arrays(memory, slots)
+        return self._writer.bound(self._values(memory, arrays, sparse)), arrays
 
     def _values(
         self, memory: np.ndarray, arrays: dict[Variable, np.ndarray], sparse: Mapping[SparseSlot, SparseSlot]
@@ -181,7 +161,7 @@ class NumpyProgram:
 class _Blocks(NamedTuple):
     """A loop over blocks: its name, its equations, and the arrays that it iterates over."""
 
-    name: str
+    name: Name
     group: Group
     divided: list[Variable]
     constants: list[tuple[float, Variable]]

@@ -1,0 +1,122 @@
+"""Calls: what runs is what is printed."""
+
+import ast
+import operator
+
+import numpy as np
+import pytest
+
+from sknet import ops
+from sknet.compile import compile
+from sknet.compile.executors._calls import Assigned, Call, Loop, Method, Name, bound, lines_of, runner_of
+
+X, W, B = np.random.default_rng(0).normal(size=(3, 12, 12)).astype("float32")
+LABELS = (np.arange(12) % 3).reshape(12, 1)
+
+
+def loss(w, b, x):
+    hidden = ops.relu(x @ w + b[0])
+    chosen = ops.take_along_axis(ops.log_softmax(hidden * 0.5, axis=-1), LABELS, axis=-1)
+    return ops.sum(chosen), ops.sigmoid(hidden.T), hidden * 3.0
+
+
+def statements(source):
+    """The setup and the step of a source, as calls of Python's syntax tree."""
+    tree = ast.parse(source)
+    [step] = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [node for node in tree.body if isinstance(node, ast.Assign)], step.body
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_lines_are_the_calls(exact):
+    """Every line names the function that is called, and each name stands for one array."""
+    made = compile(loss, (W, B, X), exact=exact)
+    made(W, B, X)
+    _, lines = statements(made.source)
+    calls, arrays = made.calls(), {}
+    assert len(lines) == len(calls) > 8
+    for line, call in zip(lines, calls, strict=True):
+        given = [x for x in call.args if isinstance(x, np.ndarray)]
+        if isinstance(line, ast.Assign):  # out[...] = function(...), out[index] = value
+            assert call.function is operator.setitem or isinstance(call.function, Assigned)
+            continue
+        shown = line.value
+        assert isinstance(shown, ast.Call)
+        names = [x for x in shown.args if isinstance(x, ast.Name)]
+        if isinstance(shown.func, ast.Attribute):  # a method of its first argument
+            assert shown.func.attr == call.function.__name__
+            names.insert(0, shown.func.value)
+        names = [x.id for x in names]
+        if len(names) != len(given):  # functions among the arguments
+            continue
+        for name, array in zip(names, given, strict=True):
+            where = array.ctypes.data, array.shape, array.strides, array.dtype
+            assert arrays.setdefault(name, where) == where, name
+
+
+def test_calls_compute_what_a_run_computes():
+    made = compile(loss, (W, B, X))
+    expected = [np.array(x) for x in made(W, B, X)]
+    made.poison()
+    for call in made.calls():
+        call.run()
+    for x, y in zip(made.result, expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_blocks_are_calls_on_parts_of_arrays():
+    x = np.linspace(-3, 3, 1 << 19).astype("float32").reshape(-1, 8)
+    made = compile(lambda x: ops.relu(ops.softplus(x) * 2.0 - 1.0), (x,))
+    _, [loop] = statements(made.source)
+    assert isinstance(loop, ast.For)
+    calls = made.calls()
+    n_blocks, rest = divmod(len(calls), len(loop.body))
+    assert rest == 0
+    assert n_blocks > 1
+    expected = np.maximum(np.log1p(np.exp(x.astype(float))) * 2 - 1, 0)
+    np.testing.assert_allclose(made(x), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_names_are_looked_up_in_functions_tuples_and_named_arguments():
+    seen = []
+
+    def function(*args, **named):
+        seen.append((args, named))
+
+    call = Call(Name("f"), (Name("a"), ("a", (Name("b"), 1)), "b", None), {"out": Name("b")})
+    runner_of(bound([call], {"f": function, "a": 10, "b": 20}))()
+    assert seen == [((10, ("a", (20, 1)), "b", None), {"out": 20})]
+
+
+def test_loops_bind_each_block():
+    seen = []
+    twice = (Name("t"), Call(operator.mul, (Name("x"), 2)))
+    loop = Loop(Name("blocks"), [Name("x")], [twice], [Call(seen.append, (Name("t"),))], "two blocks")
+    runner_of(bound([loop], {"blocks": [(1,), (5,)]}))()
+    assert seen == [2, 10]
+    assert lines_of([loop], {}, {})[0] == "for x in blocks:  # two blocks"
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (Call(Name("f"), (Name("a"), 1.5, float("nan"), "clip")), "f(a, 1.5, float('nan'), 'clip')"),
+        (Call(Name("f"), ((Name("a"),), (1, Name("b")))), "f((a,), (1, b))"),
+        (Call(Name("f"), (Name("a"),), {"where": Name("m")}), "f(a, where=m)"),
+        (Call(Name("put"), (Name("a"), ..., Name("b"))), "a[...] = b"),
+        (Call(Name("get"), (Name("a"), (slice(None), slice(2, 5)))), "a[:, 2:5]"),
+        (Call(Name("get"), (Name("a"), slice(None, None, 2))), "a[::2]"),
+        (Call(Name("take"), (Name("a"), Name("i"), None)), "a.take(i, None)"),
+        (Call(Name("view"), (Name("a"), "i4")), "a.view('i4')"),
+        (Call(Name("g"), (Name("a"), Name("b"))), "a[...] = g(b)"),
+    ],
+)
+def test_text(call, text):
+    functions = {
+        "put": operator.setitem,
+        "get": operator.getitem,
+        "take": np.ndarray.take,
+        "view": Method("view"),
+        "g": Assigned(np.cumsum),
+    }
+    assert call.text(functions) == text
