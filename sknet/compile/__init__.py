@@ -1,7 +1,7 @@
 """The compiler: any pure function of trees of arrays becomes a graph, a plan and a program.
 
 A function is captured once into a graph of primitives, verified, rewritten by passes, given memory
-by a plan, and written out as straight-line Python. It knows neither modules nor optimizers.
+by a plan, and written out as a list of calls. It knows neither modules nor optimizers.
 """
 
 from sknet.compile._capture import capture
