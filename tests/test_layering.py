@@ -201,7 +201,7 @@ ORDERS = {
     ],
     "sknet.engine": ["state", "step", "predict", "loop", "_model", "_many", "_stored", "extend"],
     "sknet.compile.executors": [
-        *("_writer", "_expressions", "_products"),
+        *("_calls", "_writer", "_expressions", "_products"),
         *("numpy", "native", "device", "_program"),
     ],
 }

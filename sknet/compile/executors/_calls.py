@@ -79,6 +79,15 @@ class Call(NamedTuple):
         Positional arguments: names or arrays, numbers, texts, and tuples of these.
     named : mapping of str to object
         Arguments by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import compile
+    >>> [call] = compile(ops.exp, (np.zeros(2),)).calls()
+    >>> call.function
+    <ufunc 'exp'>
     """
 
     function: Any
@@ -90,12 +99,34 @@ class Call(NamedTuple):
         return self.function(*self.args, **self.named)
 
     def on(self, values: Mapping[str, Any]) -> "Call":
-        """Return the call with the objects that its names stand for."""
+        """Return the call with the objects that its names stand for.
+
+        Parameters
+        ----------
+        values : mapping of str to object
+            The objects.
+
+        Returns
+        -------
+        Call
+            One that can run.
+        """
         named = {key: _value(x, values) for key, x in self.named.items()} if self.named else NOTHING_NAMED
         return Call(_value(self.function, values), tuple([_value(x, values) for x in self.args]), named)
 
     def text(self, values: Mapping[str, Any]) -> str:
-        """Return the call as a line of Python, given the functions that its names stand for."""
+        """Return the call as a line of Python.
+
+        Parameters
+        ----------
+        values : mapping of str to object
+            The functions that names stand for: methods and indices are written as Python writes them.
+
+        Returns
+        -------
+        str
+            The line, to be read.
+        """
         function, args = values.get(self.function, self.function), [_text(x) for x in self.args]
         if function is operator.setitem:
             return f"{args[0]}[{_index_text(self.args[1])}] = {args[2]}"

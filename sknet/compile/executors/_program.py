@@ -38,7 +38,8 @@ class Program(Protocol):
     plan: Plan
 
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """The calls as Python source, to be read."""
 
     def bind(
         self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS

@@ -92,6 +92,7 @@ class CupyProgram:
 
     @property
     def source(self) -> str:
+        """The kernels in C, and the calls as Python source, to be read."""
         return self._writer.source(self._head)
 
     @classmethod

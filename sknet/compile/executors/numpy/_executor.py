@@ -70,6 +70,7 @@ class NumpyProgram:
 
     @property
     def source(self) -> str:
+        """The calls as Python source, to be read."""
         return self._writer.source()
 
     @classmethod
@@ -145,7 +146,24 @@ class NumpyProgram:
         slots: Sequence[np.ndarray],
         sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
     ) -> tuple[Iterator[Call], dict[Variable, np.ndarray]]:
-        """Return the calls of the step on this memory, and the array of every variable; as for `bind`."""
+        """Return the calls of the step on this memory, and the array of every variable.
+
+        Parameters
+        ----------
+        memory : ndarray of uint8
+            As for `bind`.
+        slots : sequence of ndarray
+            As for `bind`.
+        sparse : mapping of SparseSlot to SparseSlot
+            As for `bind`.
+
+        Returns
+        -------
+        calls : iterator of Call
+            In order.
+        arrays : dict of Variable to ndarray
+            As for `bind`.
+        """
         arrays = self.plan.arrays(memory, slots)
         return self._writer.bound(self._values(memory, arrays, sparse)), arrays
 
