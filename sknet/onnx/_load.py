@@ -9,16 +9,13 @@ import numpy as np
 
 from sknet import nn
 from sknet.core import Tensor
-from sknet.exceptions import LoadError
-from sknet.onnx import _read_elementwise, _read_neural, _read_shapes  # noqa: F401  they fill READ
+from sknet.onnx import _read_elementwise, _read_neural, _read_recurrent, _read_shapes  # noqa: F401  for READ
+from sknet.onnx._files import Reading, not_a_model
 from sknet.onnx._proto import required
-from sknet.onnx._reading import READ
+from sknet.onnx._reading import READ, computed
 from sknet.onnx._writer import Node
 
 __all__ = ["Network", "load"]
-
-# Inputs of operators that are not weights: statistics of the training data, bounds, factors.
-NOT_TRAINED = {"BatchNormalization": (3, 4), "Clip": (1, 2), "OneHot": (2,), "Pad": (2,), "Resize": (1, 2)}
 
 
 def load(path: str | os.PathLike[str]) -> "Network":
@@ -39,7 +36,13 @@ def load(path: str | os.PathLike[str]) -> "Network":
     ImportError
         If the library onnx is not installed.
     LoadError
-        If the file is not an ONNX model, or has an unsupported operator; the message names it.
+        If the file is damaged or no ONNX model, or has an opset, operator, attribute or type that is not
+        supported; the message names it. Operators whose inputs are only known in a pass raise it there.
+
+    Notes
+    -----
+    Weights in files of their own are read from the model's folder, which they must not leave. Opsets 7 to 28
+    are read.
 
     Examples
     --------
@@ -55,23 +58,26 @@ def load(path: str | os.PathLike[str]) -> "Network":
     >>> [name for name, _ in network.named_parameters()]
     ['weights.0_weight', 'weights.0_bias']
     """
-    onnx = required()
+    onnx, name = required(), os.fspath(path)
     content = Path(path).read_bytes()
     try:
         model = onnx.load_model_from_string(content)
-        onnx.checker.check_model(model)
     except Exception as error:  # the parser's and the checker's have no common base
-        raise LoadError(f"{os.fspath(path)!r} is not an ONNX model: {' '.join(str(error).split())}") from None
-    return _network(onnx, model, os.fspath(path))
+        raise not_a_model(name, error) from None
+    del content
+    reading = Reading(onnx, model, name)
+    values = reading.arrays()
+    try:
+        onnx.checker.check_model(model)
+    except Exception as error:
+        raise not_a_model(name, error) from None
+    return _network(model, reading, values)
 
 
-def _network(onnx: Any, model: Any, path: str) -> "Network":
+def _network(model: Any, reading: Reading, values: Mapping[str, np.ndarray[Any, Any]]) -> "Network":
     graph = model.graph
-    nodes = [_node(onnx, node) for node in graph.node]
-    unknown = sorted({node.op for node in nodes} - READ.keys())
-    if unknown:
-        raise LoadError(f"{path!r} has operators that sknet does not support: {', '.join(unknown)}")
-    values = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    reading.check_values()
+    nodes = reading.nodes()
     fixed = _fixed(nodes) | {name for name in values if _is_constant(name, model.producer_name)}
     weights = {k: v for k, v in values.items() if v.dtype.kind == "f" and v.ndim and k not in fixed}
     constants = {k: v for k, v in values.items() if k not in weights}
@@ -81,32 +87,11 @@ def _network(onnx: Any, model: Any, path: str) -> "Network":
 
 def _fixed(nodes: Sequence[Node]) -> set[str]:
     """Return the names of arrays that are not weights."""
-    return {name for node in nodes for i, name in enumerate(node.inputs) if i in NOT_TRAINED.get(node.op, ())}
+    return {name for node in nodes for i, name in enumerate(node.inputs) if i in READ[node.op].fixed}
 
 
 def _is_constant(name: str, producer: str) -> bool:
     return producer == "sknet" and name.startswith("constant_")
-
-
-def _node(onnx: Any, node: Any) -> Node:
-    attributes = {a.name: _attribute(onnx, a) for a in node.attribute}
-    return Node(node.op_type, tuple(node.input), tuple(node.output), attributes)
-
-
-def _attribute(onnx: Any, attribute: Any) -> Any:
-    value = onnx.helper.get_attribute_value(attribute)
-    if attribute.name == "to":
-        return onnx.helper.tensor_dtype_to_np_dtype(value)
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, onnx.TensorProto):
-        return onnx.numpy_helper.to_array(value)
-    if isinstance(value, (int, float, str)):
-        return value
-    try:
-        return [v.decode() if isinstance(v, bytes) else v for v in value]
-    except TypeError:
-        raise LoadError(f"an attribute of {attribute.name!r} is a graph, which is not supported") from None
 
 
 class Network(nn.Module):
@@ -157,8 +142,7 @@ class Network(nn.Module):
         values |= dict(zip(self.inputs, map(_as_tensor, inputs), strict=True))
         values |= {name: self.weights[known] for name, known in self.names.items()}
         for node in self.nodes:
-            found = READ[node.op](node.attributes, *(values[name] for name in node.inputs))
-            results = found if isinstance(found, tuple) else (found,)
+            results = computed(node, [values[name] for name in node.inputs])
             values |= dict(zip(node.outputs, results, strict=False))
         found = {name: _as_tensor(values[name]) for name in self.outputs}
         return found[self.outputs[0]] if len(found) == 1 else found
@@ -171,10 +155,12 @@ class Network(nn.Module):
 def _parameter_names(names: Iterable[str]) -> dict[str, str]:
     """Return a valid, unique parameter name for each name in the file."""
     found: dict[str, str] = {}
+    taken = set(dir(nn.ParameterDict()))  # `training`, `forward`, `keys`, ...
     for name in names:
         known = name.replace(".", "_").replace("/", "_")
-        while known in found.values():
+        while known in taken:
             known += "_"
+        taken.add(known)
         found[name] = known
     return found
 

@@ -1,33 +1,119 @@
-"""The values of a network while reading: known arrays and computed tensors."""
+"""The table of ONNX operators that are read: functions of inputs and attributes, for some versions."""
 
-from collections.abc import Callable
-from typing import Any
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from sknet.core import Tensor
-from sknet.exceptions import LoadError
+from sknet.exceptions import CaptureError, DtypeError, LoadError, ShapeError
+from sknet.onnx._writer import Node
 
-__all__ = ["READ", "Values", "ints", "known", "operator"]
+__all__ = [
+    "NEWEST", "OLDEST", "READ", "Flag", "Operator", "are_known", "computed", "ints", "known", "operator",
+    "row_of",
+]  # fmt: skip
 
-Values = list[Any]  # NumPy arrays, tensors, and None for omitted inputs
-Operator = Callable[..., Any]
+OLDEST, NEWEST = 7, 28  # of the standard's opsets
 
-READ: dict[str, Operator] = {}
+Flag = Literal[0, 1]
+Compute = Callable[..., Any]
 
 
-def operator(*names: str) -> Callable[[Operator], Operator]:
-    """Register a function for ONNX operators: ``compute(attributes, *inputs)`` returns one value or several.
+class Operator(NamedTuple):
+    """A row of the table.
 
-    If all inputs are known arrays, the result must be one, too, so that shapes can be computed.
+    Attributes
+    ----------
+    compute : callable
+        ``compute(*inputs, **attributes)`` returns one value or several. Its positional parameters are the
+        inputs, its keyword-only ones the attributes that it reads, with the standard's defaults; a
+        ``Literal`` lists all values that it knows. One called `n_outputs` is the number of outputs instead.
+    since, until : int
+        The versions of the operator that it computes.
+    outputs : int or None
+        How many outputs it returns at most; None for any number.
+    fixed : tuple of int
+        Inputs that are not weights: statistics of the training data, bounds, factors.
     """
 
-    def enter(function: Operator) -> Operator:
+    compute: Compute
+    since: int
+    until: int
+    outputs: int | None
+    fixed: tuple[int, ...]
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """Parameters of the function, by name."""
+        return inspect.signature(self.compute).parameters
+
+    @property
+    def inputs(self) -> Iterator[inspect.Parameter]:
+        """Parameters that are inputs."""
+        return (p for p in self.parameters.values() if p.kind is not p.KEYWORD_ONLY)
+
+    @property
+    def attributes(self) -> dict[str, inspect.Parameter]:
+        """Parameters that are attributes, by name."""
+        return {name: p for name, p in self.parameters.items() if p.kind is p.KEYWORD_ONLY}
+
+    def choices(self, name: str) -> tuple[Any, ...] | None:
+        """Return all values of an attribute that are known; None if there is no list of them."""
+        hint = typing.get_type_hints(self.compute).get(name)
+        return typing.get_args(hint) if typing.get_origin(hint) is Literal else None
+
+
+READ: dict[str, Operator] = {}  # by the operator's name; rows for older versions end with the last of them
+
+
+def operator(
+    *names: str, since: int = 1, until: int = NEWEST, outputs: int | None = 1, fixed: tuple[int, ...] = ()
+) -> Callable[[Compute], Compute]:
+    """Register a function for ONNX operators.
+
+    Known arrays arrive as NumPy arrays, computed values as tensors, omitted inputs as None.
+    """
+
+    def enter(function: Compute) -> Compute:
         for name in names:
-            READ[name] = function
+            key = name if until == NEWEST else f"{name}-{until}"
+            READ[key] = Operator(function, since, until, outputs, fixed)
         return function
 
     return enter
+
+
+def row_of(name: str, version: int) -> str | None:
+    """Return the key of the row for a version of an operator, None if there is none."""
+    keys = [name, *(f"{name}-{until}" for until in range(OLDEST, NEWEST))]
+    return next((k for k in keys if k in READ and READ[k].since <= version <= READ[k].until), None)
+
+
+def computed(node: Node, inputs: list[Any]) -> tuple[Any, ...]:
+    """Return the outputs of a node; arrays if all its inputs are known.
+
+    Errors name the node. Only those that depend on the arrays that a user passes keep their types.
+    """
+    try:
+        found = READ[node.op].compute(*inputs, **node.attributes)
+    except (LoadError, ShapeError, DtypeError, IndexError) as error:
+        raise type(error)(f"{_described(node, inputs)}: {error}") from error
+    except CaptureError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise LoadError(f"{_described(node, inputs)} cannot be computed: {error}") from error
+    results = found if isinstance(found, tuple) else (found,)
+    return (
+        tuple(x.numpy() if isinstance(x, Tensor) else x for x in results) if are_known(*inputs) else results
+    )
+
+
+def _described(node: Node, inputs: list[Any]) -> str:
+    given = ", ".join("none" if x is None else f"{x.dtype}{list(x.shape)}" for x in inputs)
+    return f"{node.op} of {given}, which gives {', '.join(filter(None, node.outputs))}"
 
 
 def known(x: Any, what: str) -> np.ndarray[Any, Any]:

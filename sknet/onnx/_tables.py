@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._warnings import warn_caller
 from sknet.compile.extend import Length
 from sknet.exceptions import CaptureError
 from sknet.onnx._expressions import expression
@@ -82,6 +83,7 @@ class Tables:
             raise CaptureError(
                 f"{', '.join(names)}: not all columns are numbers, so each must be an input of its own"
             )
+        _warn_of_empty_texts([f.label for f in self._features if "" in f.levels])
         self._is_split, rows = splits, Length(1, 0)
         self.inputs = [Value("X", self._dtype, (rows, len(types)))]
         if splits:
@@ -122,6 +124,16 @@ class Tables:
         parts = [part for encoder in self._encoders for part in _encoded(w, encoder.plan, columns)]
         joined = parts[0] if len(parts) == 1 else w.add("Concat", *parts, shape=value.shape, axis=1)
         return w.cast(joined, value.dtype)
+
+
+def _warn_of_empty_texts(labels: list[str]) -> None:
+    """Warn that an input of texts has one value for an empty and for a missing one."""
+    if labels:
+        warn_caller(
+            f"{', '.join(labels)}: empty texts are a level, and an input of an ONNX model cannot tell them "
+            "from missing texts, which will be encoded as empty ones: replace empty texts before the fit",
+            UserWarning,
+        )
 
 
 class _Columns:

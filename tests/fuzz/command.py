@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 EVERY = 500  # cases between two lines of progress
-HARMLESS = ("not captured", "not native", "skipped", "ill-conditioned")  # kinds that are only counted
+# Kinds that are only counted.
+HARMLESS = ("agrees", "ill-conditioned", "not captured", "not native", "refused", "skipped")
 
 
 def mismatches(mismatch: Callable[[int], str | None], seeds: Iterable[int]) -> Iterator[str]:

@@ -275,3 +275,25 @@ def test_mistakes_are_named():
         CaptureError, match="column 'city': not all columns are numbers, so each must be an input"
     ):
         to_onnx(clf, initial_types=[("X", FloatTensorType([None, 2]))])
+
+
+@pytest.mark.parametrize("is_ensemble", [False, True])
+def test_empty_texts_that_are_no_missing_ones_are_named_at_export(is_ensemble):
+    texts = np.array(["", None, "p", "q"], object)[np.arange(80) % 4]
+    table = pd.DataFrame({"n": np.arange(80) % 7.0, "c": texts, "d": ["u", "v"] * 40})
+    target = (np.arange(80) % 4 == 0).astype(int)
+    model = (
+        TabularClassifier(budget=0.1, random_state=0)
+        if is_ensemble
+        else sknet.MLPClassifier((8,), encoder="table", tol=0.1, random_state=0)
+    ).fit(table, target)
+    with pytest.warns(UserWarning, match="^column 'c': empty texts are a level, .* missing texts"):
+        exported = onnx.export(model)
+    rest = table[table.c.notna()]
+    found = outputs(exported, rest)["probabilities"]
+    np.testing.assert_allclose(found, model.predict_proba(rest), atol=2e-5)
+    table["c"] = table.c.replace("", "nothing")
+    model.fit(table, target)  # without a warning, missing texts are empty ones
+    np.testing.assert_allclose(
+        outputs(onnx.export(model), table)["probabilities"], model.predict_proba(table), atol=2e-5
+    )
