@@ -131,7 +131,8 @@ def _ceiled(images: Any, grid: _Grid, ceil_mode: int) -> _Grid:
         if ceil_mode and (count - 1) * s >= n + before:  # the window would begin beyond the end
             count -= 1
         padding.append((before, max((count - 1) * s + d * (k - 1) + 1 - n - before, 0)))
-    return grid._replace(padding=tuple(padding))
+    rows, columns = padding
+    return grid._replace(padding=(rows, columns))
 
 
 def _kernel_of(weight: Any, kernel_shape: Any) -> Any:
@@ -315,7 +316,7 @@ def _resized(x: Any, mode: str, scales: Any, sizes: Any, align_corners: bool) ->
         raise LoadError(
             f"an array of shape {list(x.shape)} cannot be resized to {new}: its last one to three axes can"
         )
-    how = {"mode": "nearest", "align_corners": align_corners}
+    how: dict[str, Any] = {"mode": "nearest", "align_corners": align_corners}
     if mode == "linear":
         how["mode"] = {3: "linear", 4: "bilinear", 5: "trilinear"}[x.ndim]
     if factors is None or _are_ratios(factors, new, x.shape):

@@ -29,11 +29,14 @@ def _lstm(
     return _recurrence("lstm", x, weights, lengths, [hidden, cell], direction)
 
 
+RESETS_FIRST: Any = 0  # the standard's default, which is refused: sknet's GRU resets after the product
+
+
 @operator("GRU", outputs=2)
 def _gru(
     x: Any, weight: Any, recurrent: Any, bias: Any = None, lengths: Any = None, hidden: Any = None, *,
     activations: Any = None, direction: Direction = "forward", hidden_size: int | None = None,
-    layout: Literal[0] = 0, linear_before_reset: Literal[1] = 0,  # type: ignore[assignment]  refused
+    layout: Literal[0] = 0, linear_before_reset: Literal[1] = RESETS_FIRST,
 ) -> Any:  # fmt: skip
     _check(activations, [["Sigmoid", "Tanh"]], direction, hidden_size, recurrent)
     return _recurrence("gru", x, (weight, recurrent, bias), lengths, [hidden], direction)
