@@ -121,6 +121,10 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         """Return the sample weights multiplied by the class weights; rows `like` these may decide them."""
         return weight
 
+    def _counted(self, given: Given) -> Given:
+        """Return the arguments of a fit without rows that count nothing."""
+        return given
+
     def _take_targets(self) -> None:
         """Set the fitted attributes that say what the targets are."""
 
@@ -187,7 +191,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
             else:
                 fit_network(self, given, callbacks=callbacks, resume_from=resume_from, beside=beside)
 
-        given = Given(X, y, sample_weight, X_val, y_val, sample_weight_val, groups)
+        given = self._counted(Given(X, y, sample_weight, X_val, y_val, sample_weight_val, groups))
         if is_collection(X):
             return self._fit_collections(given, callbacks=callbacks, resume_from=resume_from)
         fit_as_task(self, given.rows, fit)
@@ -204,6 +208,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
 
     def _fit_part(self, given: Given, classes: Any = None) -> Self:
         """Train for one epoch, continuing the previous fit if there is one."""
+        given = self._counted(given)
         if is_collection(given.X):
             return self._fit_collections(given, incremental=True, classes=classes)
 

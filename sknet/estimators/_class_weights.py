@@ -55,6 +55,11 @@ def class_weighted(class_weight: Any, targets: ClassEncoder, y: Any, weight: Any
 def _of_classes(class_weight: Any, targets: ClassEncoder, y: Any, like: Any) -> Any:
     """Return the weight of each row's class; "balanced" counts the classes of `like`."""
     _check_class_weight(class_weight)
+    if isinstance(class_weight, str) and getattr(targets, "ignored", None) is not None:
+        raise ValueError(
+            "class_weight='balanced' counts labels of rows, and the loss ignores some positions: pass the "
+            "weights of the classes as a dict"
+        )
     if isinstance(class_weight, str) and like is not y:
         both = np.concatenate([like, y])
         return compute_sample_weight(class_weight, both, indices=np.arange(len(like)))[len(like) :]
@@ -67,7 +72,8 @@ def _of_classes(class_weight: Any, targets: ClassEncoder, y: Any, like: Any) -> 
         raise ValueError(f"class_weight names classes {unknown} that are not among {classes}")
     # Classes that are missing from the dict have weight 1.
     weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
-    return weights[np.searchsorted(targets.classes, y)]
+    # A label that is ignored is no class, and its weight counts nothing.
+    return weights.take(np.searchsorted(targets.classes, y), mode="clip")
 
 
 def _check_class_weight(class_weight: Any) -> None:

@@ -9,6 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._frames import is_collection
 from sknet.device import active, device_of, to_device, to_host
 from sknet.engine import Batches, Model, Score
 from sknet.engine import extend as engine
@@ -17,6 +18,7 @@ from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._class_weights import class_weighted
 from sknet.estimators._fitting import Fit
 from sknet.estimators._heads import gives_probabilities, probability_head
+from sknet.estimators._ignored import ignored_label, without_ignored
 from sknet.estimators._namespace import as_host, follows_namespace, on_host
 from sknet.estimators._padding import lengths_of, step_weights
 from sknet.estimators._recipe import Recipe
@@ -26,6 +28,8 @@ from sknet.estimators._targets import (
     ColumnTargets,
     OrderedTargets,
     PositionTargets,
+    counted_labels,
+    refuse_ignored,
 )
 from sknet.estimators._validation import Given
 
@@ -56,7 +60,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         is_foreign = recipe.architecture.is_foreign
         of_columns = (is_foreign or self._several_columns) and _is_of_columns(y)
         if is_foreign and of_columns and _are_of_one_kind(classes):
-            targets: ClassEncoder = PositionTargets(y, classes)
+            targets: ClassEncoder = PositionTargets(y, classes, getattr(recipe.loss, "ignore_index", None))
         elif "ordinal" in recipe.loss.tasks:
             targets = OrderedTargets(y, classes, getattr(recipe.loss, "order", None))
         elif self._several_columns and (of_columns or _has_columns(classes)):
@@ -66,6 +70,13 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         if recipe.strict:
             targets.check_several(type(self).__name__)
         return targets
+
+    def _counted(self, given: Given) -> Given:
+        if ignored_label(self) is None:
+            return given
+        if is_collection(given.X):
+            refuse_ignored(self.loss, "on Dask collections")
+        return without_ignored(self, given)
 
     def _check_continued(self, y: Any) -> None:
         if self._targets.task == "multilabel":
@@ -153,6 +164,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             If `classes` is missing, or y has other labels; and as `fit`.
         """
         classes = as_host(classes)
+        if ignored_label(self) is not None and classes is not None and not _has_columns(classes):
+            classes = np.asarray(classes)[counted_labels(classes, ignored_label(self))]
         self._check_classes(classes)
         given = Given(X, y, sample_weight, X_val, y_val, sample_weight_val)
         return self._fit_part(given, classes)
@@ -255,6 +268,9 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             The accuracy.
         """
         y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
+        counted = counted_labels(y, ignored_label(self))
+        if not counted.all():
+            return _accuracy_of(counted, np.asarray(y) == predicted, lengths_of(X), weight)
         if weight is None and _are_integers_alike(y, predicted):  # which takes longer to check than to count
             return float((y == predicted).mean())
         if isinstance(self._targets, PositionTargets) and np.ndim(y) == 2:
@@ -295,6 +311,18 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         tags.classifier_tags.multi_label = not is_ordinal
         tags.target_tags.multi_output = self._several_columns and not is_ordinal
         return tags
+
+
+def _accuracy_of(counted: Any, right: Any, lengths: Any, weight: Any) -> float:
+    """Return the share of labels that are right, among those that count."""
+    if not counted.any():
+        raise ValueError("every label of y is one that the loss ignores: there is nothing to score")
+    counts = counted.astype(np.float64)
+    if counts.ndim > 1 and lengths is not None:
+        counts *= step_weights(lengths, counts.shape[1], None, np.float64)
+    if weight is not None:
+        counts *= np.asarray(weight).reshape(-1, *[1] * (counts.ndim - 1))
+    return float(np.average(right, weights=counts))
 
 
 def _is_of_columns(y: Any) -> bool:

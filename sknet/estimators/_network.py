@@ -20,7 +20,13 @@ from sknet.estimators._outputs import check_outputs
 from sknet.estimators._padding import without_padding
 from sknet.estimators._reading import are_inputs, check_one_input, integers_as_array, read_inputs
 from sknet.estimators._sparse_inputs import check_sparse_inputs
-from sknet.estimators._targets import ArrayTargets, ClassEncoder, PositionTargets
+from sknet.estimators._targets import (
+    ArrayTargets,
+    ClassEncoder,
+    ColumnTargets,
+    PositionTargets,
+    check_columns,
+)
 
 if TYPE_CHECKING:
     from sknet.estimators._fitting import Fit
@@ -150,7 +156,8 @@ def _new_network(fit: "Fit") -> nn.Module:
     if architecture.is_foreign:
         inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
         if _has_an_output_for_each_class(fit, shape):
-            estimator._targets = PositionTargets(fit.labels, fit.classes)
+            ignored = getattr(recipe.loss, "ignore_index", None)
+            estimator._targets = PositionTargets(fit.labels, fit.classes, ignored)
             encode_targets(fit)
             network = architecture.build(fit.X, _n_outputs(fit))
             inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
@@ -163,6 +170,8 @@ def _new_network(fit: "Fit") -> nn.Module:
             shape = None
         needs = f"{targets.n_outputs} target(s) and {type(fit.loss).__name__}()"
         check_outputs(network, shape, n_outputs, needs, is_class=targets.task != "regression")
+    if isinstance(estimator._targets, ColumnTargets):
+        check_columns(recipe.loss)
     if fit.encoder is not None:
         estimator._inputs = Encoded(fit.encoder)
     estimator._frozen = freeze(network, recipe.frozen)

@@ -3,12 +3,10 @@
 import copy
 from typing import TYPE_CHECKING, Any
 
-from sklearn.utils import _safe_indexing
-
 from sknet.callbacks.extend import Rows
 from sknet.engine.extend import Source
 from sknet.estimators._company import counts_of
-from sknet.estimators._reading import Sequences
+from sknet.estimators._ignored import taken_rows
 
 if TYPE_CHECKING:
     from sknet.estimators._fitting import Fit
@@ -66,12 +64,4 @@ class FitSource(Source):
 def _rows_of(given: Rows, rows: Any) -> Rows:
     if rows is None:
         return given
-    return Rows(*(_taken(array, rows) for array in given))
-
-
-def _taken(array: Any, rows: Any) -> Any:
-    if isinstance(array, Sequences):
-        return Sequences(_taken(array.X, rows), _safe_indexing(array.lengths, rows))
-    if isinstance(array, dict):
-        return {name: _safe_indexing(x, rows) for name, x in array.items()}
-    return None if array is None else _safe_indexing(array, rows)
+    return Rows(*(taken_rows(array, rows) for array in given))

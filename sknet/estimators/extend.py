@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         ColumnTargets,
         OrderedTargets,
         RealTargets,
+        refuse_ignored,
     )
     from sknet.estimators._trainer import Trainer
     from sknet.estimators._validation import DataSet, Given
@@ -90,6 +91,7 @@ __all__ = [
     "outputs_of",
     "probability_head",
     "read_part",
+    "refuse_ignored",
     "settings_of",
     "summary_rows",
     "with_values",
@@ -133,6 +135,7 @@ _NAMES = _Names(
             "OrderedTargets",
             "PositionTargets",
             "RealTargets",
+            "refuse_ignored",
         ),
         "sknet.estimators._fitting": ("fit_network", "read_part"),
         "sknet.estimators._trainer": ("Trainer",),

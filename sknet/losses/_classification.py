@@ -149,13 +149,14 @@ class LogLoss(LogitLoss):
         Share of each target that is spread evenly over all classes, so that no logit is pushed
         towards infinity.
     class_weight : array-like of shape (n_classes,) or dict, default=None
-        How much each class counts; a dict maps class numbers to weights, and those it leaves out
-        count as 1. One output has two classes; of several labels each has a weight.
+        How much each class counts; a dict maps class numbers to weights, in estimators labels, and those
+        it leaves out count as 1. One output has two classes; of several labels each has a weight.
     pos_weight : float or array-like of shape (n_labels,), default=None
         How much more a label counts where it is 1 than where it is 0; for one output and for
         several labels only.
     ignore_index : int, default=None
-        A target that is ignored, such as padding in a sequence.
+        A target that is ignored, such as padding in a sequence: the number of a class for a `Model`, a
+        label for estimators, of which it is then no class.
 
     See Also
     --------

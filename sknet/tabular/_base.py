@@ -23,7 +23,7 @@ from sknet._validation import Interval, StrOptions
 from sknet.engine import History
 from sknet.engine.extend import blas_threads, grouped, n_threads_for, run_in_threads, slim_model
 from sknet.estimators import EstimatorSummary
-from sknet.estimators.extend import Summarized, check_loss_of_logits, check_weights, check_y
+from sknet.estimators.extend import Summarized, check_loss_of_logits, check_weights, check_y, refuse_ignored
 from sknet.losses import LOSSES, Loss
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
@@ -224,6 +224,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         schema, table = Schema.learn(self, X, self.categorical_features)
         y = check_y(self, y, table.n_rows, numeric=self._numeric_targets)
         loss = check_loss_of_logits(self.loss, type(self).__name__)
+        refuse_ignored(loss, f"by {type(self).__name__}")
         self._targets = targets = self._new_targets(y, loss)
         weight = self._weighted(y, check_weights(sample_weight, table.numbers, np.float32))
         task = self._task(schema, table, y, weight, loss)

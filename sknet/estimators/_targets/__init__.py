@@ -7,6 +7,11 @@ from sknet.estimators._targets._arrays import ArrayTargets
 from sknet.estimators._targets._base import ClassEncoder
 from sknet.estimators._targets._classes import ClassTargets
 from sknet.estimators._targets._columns import ColumnTargets
+from sknet.estimators._targets._label_losses import (
+    check_columns,
+    counted_labels,
+    refuse_ignored,
+)
 from sknet.estimators._targets._ordered import OrderedTargets
 from sknet.estimators._targets._positions import PositionTargets
 from sknet.estimators._targets._real import RealTargets
@@ -20,5 +25,8 @@ __all__ = [
     "OrderedTargets",
     "PositionTargets",
     "RealTargets",
+    "check_columns",
+    "counted_labels",
+    "refuse_ignored",
     "tempered",
 ]

@@ -10,6 +10,7 @@ from sknet._indexing import are_indices
 from sknet.engine import Accuracy, Score
 from sknet.engine.extend import Head
 from sknet.estimators._targets._base import ClassEncoder
+from sknet.estimators._targets._label_losses import by_labels
 from sknet.estimators._targets._labels import check_labels, kind_of_labels, unique_labels
 from sknet.losses import Loss
 
@@ -89,6 +90,10 @@ class ClassTargets(ClassEncoder):
             return np.asarray(y, dtype=np.float64)
         numbers = numbers_of(y, self.classes)
         return numbers.astype(np.float64).reshape(-1, 1) if self.task == "binary" else numbers
+
+    def trained(self, loss: Loss) -> Loss:
+        found = super().trained(loss)
+        return found if self.task == "multilabel" else by_labels(found, self.classes)
 
     def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
         if self.task == "multilabel":

@@ -8,6 +8,7 @@ import numpy as np
 from sknet.engine import Accuracy, Score
 from sknet.estimators._targets._base import ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
+from sknet.estimators._targets._label_losses import IGNORED, by_labels, counted_labels
 from sknet.estimators._targets._labels import unique_labels
 from sknet.losses import Loss
 
@@ -23,6 +24,8 @@ class PositionTargets(ClassEncoder):
         Labels.
     classes : array of shape (n_classes,), default=None
         All classes, where y may lack some.
+    ignored : int, default=None
+        The label of positions that do not count, which is no class.
 
     Attributes
     ----------
@@ -42,13 +45,25 @@ class PositionTargets(ClassEncoder):
 
     task = "multiclass"
     have_positions = True
+    ignored: int | None = None
 
-    def __init__(self, y: Any, classes: Any = None) -> None:
-        self.classes = unique_labels(np.ravel(y if classes is None else classes))
+    def __init__(self, y: Any, classes: Any = None, ignored: int | None = None) -> None:
+        if ignored is not None:
+            self.ignored = int(ignored)
+        self.classes = self.found_in(y if classes is None else classes)
         self.n_outputs = len(self.classes)
 
     def encode(self, y: Any) -> Any:
-        return numbers_of(np.ravel(y), self.classes).reshape(np.shape(y))
+        flat = np.ravel(y)
+        counted = counted_labels(flat, self.ignored)
+        if counted.all():
+            return numbers_of(flat, self.classes).reshape(np.shape(y))
+        found = np.full(flat.shape, IGNORED, np.int64)
+        found[counted] = numbers_of(flat[counted], self.classes)
+        return found.reshape(np.shape(y))
+
+    def trained(self, loss: Loss) -> Loss:
+        return by_labels(super().trained(loss), self.classes, None if self.ignored is None else IGNORED)
 
     def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
         return decision.argmax(axis=-1)
@@ -57,7 +72,8 @@ class PositionTargets(ClassEncoder):
         return lambda: Accuracy(loss.threshold, getattr(loss, "ignore_index", None))
 
     def unlike(self, classes: Any) -> bool:
-        return not np.array_equal(self.classes, unique_labels(np.ravel(classes)))
+        return not np.array_equal(self.classes, self.found_in(classes))
 
     def found_in(self, y: Any) -> Any:
-        return unique_labels(np.ravel(y))
+        flat = np.ravel(y)
+        return unique_labels(flat[counted_labels(flat, self.ignored)])

@@ -1,0 +1,110 @@
+"""Losses whose parameters name labels, as users of estimators do, made to count classes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sknet.losses import Loss
+
+__all__ = ["IGNORED", "by_labels", "check_columns", "counted_labels", "refuse_ignored"]
+
+IGNORED = -1  # the number of a label that is ignored, of which no class has it
+
+
+def by_labels(loss: Loss, classes: Any, ignored: int | None = None) -> Loss:
+    """Return a loss whose `class_weight` and `ignore_index` are by the numbers of classes.
+
+    Parameters
+    ----------
+    loss : Loss
+        With labels as the keys of `class_weight`.
+    classes : ndarray of shape (n_classes,)
+        Sorted labels.
+    ignored : int or None, default=None
+        The number that encoded targets have where they are ignored; None if there are no such targets.
+
+    Returns
+    -------
+    Loss
+        The same object, unless it names labels.
+
+    Raises
+    ------
+    ValueError
+        If a key is no label.
+    """
+    changed: dict[str, Any] = {}
+    if getattr(loss, "ignore_index", None) is not None:
+        changed["ignore_index"] = ignored
+    weights = getattr(loss, "class_weight", None)
+    if isinstance(weights, Mapping):
+        labels = classes.tolist()
+        unknown = [label for label in weights if label not in labels]
+        if unknown:
+            raise ValueError(
+                f"{type(loss).__name__}: class_weight names {unknown[0]!r}, which is not among the labels "
+                f"{labels}; in an estimator its keys are labels"
+            )
+        changed["class_weight"] = [weights.get(label, 1.0) for label in labels]
+    return type(loss)(**{**loss.get_params(deep=False), **changed}) if changed else loss
+
+
+def check_columns(loss: Loss) -> None:
+    """Raise a ValueError if a loss names labels, for several columns of labels, each with its own."""
+    refuse_ignored(loss, "for several columns of labels")
+    if isinstance(getattr(loss, "class_weight", None), Mapping):
+        raise ValueError(
+            f"{loss!r}: class_weight by labels is of one column of them, and y has several: give the "
+            "estimator class_weight=[{label: weight}, ...], one dict for each column"
+        )
+
+
+def refuse_ignored(loss: Loss, what: str) -> None:
+    """Raise a ValueError if a loss ignores targets.
+
+    Parameters
+    ----------
+    loss : Loss
+        Of an estimator.
+    what : str
+        Says where that cannot be, for the message.
+
+    Raises
+    ------
+    ValueError
+        If it ignores a target.
+
+    Examples
+    --------
+    >>> from sknet.estimators.extend import refuse_ignored
+    >>> from sknet.losses import LogLoss
+    >>> refuse_ignored(LogLoss(), "here")
+    """
+    ignored = getattr(loss, "ignore_index", None)
+    if ignored is not None:
+        raise ValueError(
+            f"{loss!r}: ignore_index is not supported {what}. Leave rows with the label {ignored} out of the "
+            "fit, and set ignore_index=None"
+        )
+
+
+def counted_labels(y: Any, ignored: Any) -> Any:
+    """Return where labels are not the one that is ignored.
+
+    Parameters
+    ----------
+    y : array-like
+        Labels of any kind.
+    ignored : int or None
+        The label; None for none.
+
+    Returns
+    -------
+    ndarray of bool, of the shape of y
+        True where they count.
+    """
+    y = np.asarray(y)
+    if ignored is None or y.dtype.kind not in "biufO":
+        return np.ones(y.shape, bool)
+    return np.asarray(y != ignored, bool)
