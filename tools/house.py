@@ -1,0 +1,205 @@
+"""Print how large the project is and how many files a fit runs through, beside its targets.
+
+python tools/house.py [--json PATH]
+"""
+
+import argparse
+import ast
+import io
+import json
+import statistics
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "sknet"
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+# Functions and files of a fit and of a prediction, each counted once.
+TRACE = """
+import json, os, sys
+os.environ["SKNET_NATIVE"] = "never"
+import numpy as np
+from sknet import MLPClassifier
+from sknet.callbacks import Callback
+
+root, seen = sys.argv[1], set()
+def watch(frame, event, arg):
+    if event == "call" and frame.f_code.co_filename.startswith(root):
+        seen.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+def files():
+    return len({file for file, _ in seen})
+
+class Begin(Callback):
+    def on_fit_begin(self, fit):
+        before.append(files())
+
+def small(callbacks=None):
+    X = np.random.default_rng(0).normal(size=(64, 5))
+    estimator = MLPClassifier((8,), max_iter=2, random_state=0, callbacks=callbacks)
+    seen.clear()
+    sys.setprofile(watch)
+    try:
+        estimator.fit(X, np.arange(64) % 2)
+    finally:
+        sys.setprofile(None)
+    return estimator, X
+
+import warnings
+warnings.simplefilter("ignore")
+before = []
+estimator, X = small()
+found = {"fit_files": files(), "fit_functions": len(seen)}
+found["modules_loaded"] = sum(name.partition(".")[0] == "sknet" for name in sys.modules)
+small([Begin()])
+found["files_before_training"] = before[0]
+seen.clear()
+sys.setprofile(watch)
+estimator.predict(X)
+sys.setprofile(None)
+found["predict_files"] = files()
+print(json.dumps(found))
+"""
+
+
+class Row(NamedTuple):
+    """A measure, its value, and the value that it shall reach."""
+
+    name: str
+    value: float
+    target: float
+    is_least: bool = False  # whether the target is a minimum
+
+
+def python_files(folder: Path) -> list[Path]:
+    """Return the Python files below a folder."""
+    return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def docstring_lines(tree: ast.AST) -> set[int]:
+    """Return the numbers of the lines that docstrings take."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            lines.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return lines
+
+
+def code_lines(text: str) -> tuple[int, int]:
+    """Return the numbers of lines with code, docstrings excluded, and of lines of docstrings."""
+    documented, code = docstring_lines(ast.parse(text)), set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NO_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - documented), len(documented)
+
+
+def module_of(path: Path) -> str:
+    """Return the name of a module of the package."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path: Path, modules: Iterable[str]) -> Iterator[str]:
+    """Yield the modules of the package that a module imports, for types and in functions, too."""
+    known = set(modules)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                if (found := inner if inner in known else node.module) in known:
+                    yield found
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+
+
+def largest_circle(paths: list[Path]) -> int:
+    """Return the number of modules in the largest circle of imports; 1 if there is none."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    numbers = {module_of(path): i for i, path in enumerate(paths)}
+    edges = [
+        (i, numbers[name])
+        for i, path in enumerate(paths)
+        for name in imported(path, numbers)
+        if numbers[name] != i
+    ]
+    rows, columns = zip(*edges, strict=True)
+    graph = coo_array(([1] * len(edges), (rows, columns)), shape=(len(paths), len(paths)))
+    _, labels = connected_components(graph.tocsr(), connection="strong")
+    return max(list(labels).count(label) for label in set(labels))
+
+
+def private_share(paths: list[Path]) -> float:
+    """Return the share of files of tests, in percent, that import a private name or module of the package."""
+    touching = 0
+    for path in paths:
+        names = [
+            [*(node.module or "").split("."), *[alias.name for alias in node.names]]
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "sknet"
+        ]
+        touching += any(part.startswith("_") for parts in names for part in parts)
+    return 100 * touching / len(paths)
+
+
+def traced() -> dict[str, int]:
+    """Return what a small fit and a prediction run through, in a process of their own."""
+    command = [sys.executable, "-c", TRACE, str(PACKAGE)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def rows() -> list[Row]:
+    """Return all measures."""
+    paths = python_files(PACKAGE)
+    counts = [code_lines(path.read_text()) for path in paths]
+    code, documented = [each[0] for each in counts], [each[1] for each in counts]
+    native = [path for path in PACKAGE.rglob("*.[ch]") if path.suffix in (".c", ".h")]
+    tests = [path for path in python_files(ROOT / "tests") if path.name.startswith("test_")]
+    found = traced()
+    return [
+        Row("code lines of Python", sum(code), 45_000),
+        Row("lines of C", sum(len(path.read_text().splitlines()) for path in native), 4_000),
+        Row("docstring lines", sum(documented), 18_000),
+        Row("files", len(paths), 280),
+        Row("median code lines of a file", statistics.median(code), 150, True),
+        Row("largest circle of imports, types included", largest_circle(paths), 1),
+        Row("files of a small fit", found["fit_files"], 70),
+        Row("functions of a small fit", found["fit_functions"], 500),
+        Row("files before training", found["files_before_training"], 25),
+        Row("files of a prediction", found["predict_files"], 15),
+        Row("modules loaded by a small fit", found["modules_loaded"], 150),
+        Row("files of tests that import private names, %", private_share(tests), 5),
+    ]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--json", type=Path, metavar="PATH", help="a file for the values by name")
+    arguments = parser.parse_args()
+    found = rows()
+    print(f"{'':<44} {'today':>8} {'target':>8}")
+    for row in found:
+        sign = ">=" if row.is_least else "<="
+        print(f"{row.name:<44} {row.value:>8,.0f} {sign}{row.target:>7,.0f}")
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps({row.name: row.value for row in found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
