@@ -23,6 +23,7 @@ from sknet.estimators.extend import (
     settings_of,
 )
 from sknet.losses import LOSSES
+from sknet.losses.extend import ClippedLogLoss
 from sknet.optim import LBFGS, SGD, Adam, BaseOptimizer
 from sknet.optim.schedules import Adaptive, Constant, InverseScaling, Schedule
 
@@ -102,7 +103,7 @@ class _ScikitLearnParameters(PerceptronLayers):
     def _recipe(self) -> Recipe:
         return Recipe(
             architecture=Perceptron(layer_sizes(self.hidden_layer_sizes), self.activation),
-            loss=LOSSES[self.loss](),
+            loss=ClippedLogLoss() if self.loss == "log_loss" else LOSSES[self.loss](),
             optimizer=_optimizer(self),
             alpha=self.alpha,
             batch_size=self.batch_size,

@@ -20,7 +20,8 @@ from sklearn.datasets import load_digits
 from sklearn.utils._response import _get_response_values
 
 import sknet
-from sknet import neural_network
+from sknet import Tensor, neural_network
+from sknet.losses.extend import ClippedLogLoss
 from sknet.optim import EMA, Adam
 from sknet.optim.schedules import Progress
 from tests.estimators.data import CLASSIFICATIONS, TABLES, quiet
@@ -428,3 +429,82 @@ def test_log_probabilities_underflow_as_in_scikit_learn():
     exact = np.isfinite(other) & (other > -10)
     np.testing.assert_allclose(mine[exact], other[exact], rtol=1e-6, atol=1e-15)
     assert np.isneginf(other[np.isneginf(mine)]).all()
+
+
+# -- what is reported, and when a fit stops --------------------------------------------------------------
+
+SOLVERS = {
+    "adam": {"solver": "adam"},
+    "sgd": {"solver": "sgd", "learning_rate_init": 1e-4},
+    "adaptive": {"solver": "sgd", "learning_rate": "adaptive", "learning_rate_init": 1e-4},
+    "lbfgs": {"solver": "lbfgs"},
+    "early_stopping": {"early_stopping": True},
+    "tol": {"tol": 0.5, "n_iter_no_change": 2},
+}
+ALIKE = {"float64": {"rtol": 1e-12, "atol": 1e-13}, "float32": {"rtol": 1e-4, "atol": 1e-5}}
+
+
+def fitted_both(task, dtype, scale, weighted, **params):
+    """Fit ours and scikit-learn's to inputs of another scale, where probabilities reach 0 and 1."""
+    X, y = TABLES[task]
+    X = (scale * X).astype(dtype)
+    weight = {"sample_weight": np.random.default_rng(0).uniform(0.2, 2.0, len(X))} if weighted else {}
+    kind = "MLPClassifier" if task in CLASSIFICATIONS else "MLPRegressor"
+    with quiet():
+        return X, *[
+            getattr(module, kind)(hidden_layer_sizes=(7,), max_iter=12, random_state=0, **params).fit(
+                X, y, **weight
+            )
+            for module in (neural_network, sklearn.neural_network)
+        ]
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel", "regression"])
+def test_losses_and_predictions_are_scikit_learns(task, solver, dtype, scale, weighted):
+    X, ours, theirs = fitted_both(task, dtype, scale, weighted, **SOLVERS[solver])
+    assert ours.n_iter_ == theirs.n_iter_
+    alike = {"rtol": 1e-3, "atol": 1e-3} if (solver, dtype) == ("lbfgs", "float32") else ALIKE[dtype]
+    if solver == "lbfgs":
+        alike = {"rtol": 1e-9, "atol": 1e-10} if dtype == "float64" else alike  # its line searches add up
+    for name in ("loss_curve_", "loss_", "best_loss_", "validation_scores_", "best_validation_score_"):
+        expected = getattr(theirs, name, None)
+        if expected is not None:
+            np.testing.assert_allclose(getattr(ours, name), expected, err_msg=name, **alike)
+    method = "predict_proba" if task in CLASSIFICATIONS else "predict"
+    found, expected = (getattr(each, method)(X) for each in (ours, theirs))
+    np.testing.assert_allclose(found, expected, rtol=1e2 * alike["rtol"], atol=1e2 * alike["atol"])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("z", [-800.0, -40.0, -36.0, -17.0, -1.0, 0.0, 3.0, 17.0, 36.0, 40.0, 800.0])
+def test_reported_log_losses_are_clipped_and_their_gradients_are_not(dtype, z):
+    eps = np.finfo(dtype).eps
+    with np.errstate(over="ignore"):
+        p = 1.0 / (1.0 + np.exp(np.array(-z, dtype)))
+    loss = ClippedLogLoss()
+    for y, of_truth in ((1.0, p), (0.0, 1.0 - p)):
+        raw = Tensor(np.array([[z]], dtype), requires_grad=True)
+        value = loss.values(raw, np.array([y], dtype))
+        np.testing.assert_allclose(value.numpy(), -np.log(np.clip(of_truth, eps, 1.0 - eps)), rtol=2e-6)
+        value.sum().backward()
+        np.testing.assert_allclose(raw.grad.numpy(), [[p - y]], rtol=4 * eps, atol=1e-37)
+        pair = Tensor(np.array([[0.0, z]], dtype), requires_grad=True)
+        value = loss.values(pair, np.array([int(y)]))
+        np.testing.assert_allclose(
+            value.numpy(), np.clip(np.logaddexp(0, z if y == 0 else -z), -np.log1p(-eps), -np.log(eps)),
+            rtol=2e-6, atol=eps,
+        )  # fmt: skip
+        value.sum().backward()
+        np.testing.assert_allclose(pair.grad.numpy()[0, 1], p - y, rtol=4 * eps, atol=eps)
+
+
+def test_a_fit_with_clipped_losses_is_saved(tmp_path):
+    X, ours, _ = fitted_both("multiclass", "float64", 30.0, False)
+    sknet.save(ours, tmp_path / "a")
+    again = sknet.load(tmp_path / "a")
+    assert again.predict_proba(X).tolist() == ours.predict_proba(X).tolist()
+    assert (again.out_activation_, again.loss_) == ("softmax", ours.loss_)

@@ -386,9 +386,10 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         return tags
 
 
+OF_LOGITS = ("LogLoss", "ClippedLogLoss", "Focal")
 OUT_ACTIVATIONS = {
-    **{(task, loss): "logistic" for task in ("binary", "multilabel") for loss in ("LogLoss", "Focal")},
-    **{("multiclass", loss): "softmax" for loss in ("LogLoss", "Focal")},
+    **{(task, loss): "logistic" for task in ("binary", "multilabel") for loss in OF_LOGITS},
+    **{("multiclass", loss): "softmax" for loss in OF_LOGITS},
     **{("regression", loss): "exp" for loss in ("Poisson", "Gamma", "Tweedie")},
     ("regression", "KLDivergence"): "softmax",
 }

@@ -42,6 +42,8 @@ def write_atomically(path: Path, chunks: Iterable[Any]) -> None:
     ------
     FileNotFoundError
         If the folder does not exist.
+    OSError
+        If the file is a link to itself, or cannot be written.
 
     Examples
     --------
@@ -87,6 +89,11 @@ def keep_as(path: Path, other: Path) -> None:
     other : Path
         Another name; replaced if it exists. Links are followed.
 
+    Raises
+    ------
+    OSError
+        If one is a link to itself.
+
     Examples
     --------
     >>> import tempfile
@@ -118,6 +125,11 @@ def remove_leftovers(path: Path) -> None:
     ----------
     path : Path
         The file that they would have become. Links are followed.
+
+    Raises
+    ------
+    OSError
+        If it is a link to itself.
 
     Examples
     --------
