@@ -17,7 +17,7 @@ from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks, KeptError
 from sknet.engine.loop._interrupt import InterruptGuard, raise_if_cancelled
 from sknet.engine.state import Weights
-from sknet.engine.step import batch_as_reported, batch_terms, per_output, show_batch
+from sknet.engine.step import batch_as_reported, batch_terms, look_at_output, per_output, show_batch
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def _minimized(
         X, y, weight = batches.take(slice(None))
     model.materialize(X)
     show_batch(model, X)
+    look_at_output(model, batches.inputs)
     guard = InterruptGuard()
     with Hooks(callbacks, fit) as hooks:
         objective = _Objective(fit, (X, y, weight), guard, hooks)

@@ -19,7 +19,7 @@ from sknet.engine.loop._steps import NO_LOSSES
 from sknet.engine.loop._sums import Sums
 from sknet.engine.loop._train import Settings
 from sknet.engine.state import n_rows, stepping_optimizer
-from sknet.engine.step import show_rows
+from sknet.engine.step import look_at_output, show_rows
 from sknet.exceptions import StateError
 from sknet.persistence import differences
 
@@ -296,6 +296,7 @@ def fit_batches(
     def begin(hooks: Hooks) -> None:
         first = Batches(X, y, weight, n_rows(X), model.dtype, model.device)
         show_rows(model, first.n_samples, first.inputs)
+        look_at_output(model, first.inputs)
         keeper = FitKeeper(fit, loop, hooks, None if validation is None else validation.batches, first)
         fit.state = keeper.state
         if prepared.saved is not None:

@@ -30,7 +30,7 @@ from sknet.engine.loop._sums import Sums
 from sknet.engine.loop._turns import current_turn
 from sknet.engine.loop._validation import Validation
 from sknet.engine.state import stepping_optimizer
-from sknet.engine.step import show_rows
+from sknet.engine.step import look_at_output, show_rows
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -281,6 +281,7 @@ def train(
     stepping_optimizer(model.materialize(batches.X))
     join_leftover(model, batches)
     show_rows(model, batches.n_samples, batches.inputs)
+    look_at_output(model, batches.inputs)
     planned = settings.max_iter * batches.n_batches
     total = model.progress.step + (settings.planned_steps or planned)
     model.progress = model.progress.planned(total)

@@ -55,6 +55,8 @@ class Memory:
         The mark of the structure (`sknet.nn.extend.latest`) for which parameters are laid out.
     shown : object
         The mark for which layers that are initialized from data have seen a batch.
+    looked : bool
+        Whether the operation that the network ends in was looked at.
     take_data : tuple of object and list
         A mark of the structure, and the layers then that can be initialized from data.
     scheduled : tuple of object and list
@@ -73,6 +75,7 @@ class Memory:
 
     is_spent = False
     shown: object = None
+    looked = False
     take_data: tuple[object, list[Any]] = (None, [])
     scheduled: tuple[object, list[tuple[str, Any]]] = (None, [])
 

@@ -24,6 +24,7 @@ from sknet.engine.step._checks import (
 from sknet.engine.step._compiled_step import CompiledStep, compiled_step
 from sknet.engine.step._first_data import show_batch, show_rows
 from sknet.engine.step._functional import evaluate, forward
+from sknet.engine.step._last_operation import look_at_output
 from sknet.engine.step._programs import Programs, check_repeatable, gradient_function, hyper_slots
 from sknet.engine.step._scheduled import follow_schedules
 from sknet.engine.step._signature import (
@@ -80,6 +81,7 @@ __all__ = [
     "gradient_into",
     "hyper_slots",
     "last_layer",
+    "look_at_output",
     "mean_loss",
     "not_compiled",
     "note_last_layer",
