@@ -45,7 +45,8 @@ def draw(seed: int) -> Case:
     oldest = min(
         s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and not s.domain
     )
-    opset = int(rng.integers(max(OLDEST, oldest), NEWEST + 1))
+    newest = min(NEWEST, onnx.defs.onnx_opset_version())
+    opset = int(rng.integers(max(OLDEST, oldest), newest + 1))
     drawn = DRAWS[op](Draw(rng, opset))
     schema = onnx.defs.get_schema(op, opset)
     arrays, attributes = _parameters(schema, drawn.values)
