@@ -176,6 +176,8 @@ class Reading:
             found = [v.decode() if isinstance(v, bytes) else v for v in found]
         except LoadError:
             raise
+        except TypeError:
+            raise self._refused(f"{what} of a graph or a sparse tensor") from None
         except Exception as error:  # of references, and of texts that are none
             raise not_a_model(self._path, error) from None
         if not all(isinstance(v, (int, float, str)) for v in found):

@@ -157,6 +157,21 @@ def test_what_is_not_supported_is_named_when_a_file_is_loaded(message, path):
         onnx.load(path)
 
 
+def test_sparse_arrays_are_named(path):
+    values = library.numpy_helper.from_array(normal(1), "values")
+    places = library.numpy_helper.from_array(np.array([[0, 1]]), "places")
+    sparse = helper.make_sparse_tensor(values, places, [4, 2])
+    model = of(helper.make_node("Constant", [], ["w"], sparse_value=sparse), node("MatMul", "w"))
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(LoadError, match=r"Constant .* with sparse_value of a graph or a sparse tensor"):
+        onnx.load(path)
+    model = of(node("MatMul", "values"))
+    model.graph.sparse_initializer.append(sparse)
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(LoadError, match="has sparse weights"):
+        onnx.load(path)
+
+
 @pytest.mark.parametrize("kind", [TensorProto.STRING, TensorProto.BFLOAT16, TensorProto.COMPLEX64])
 def test_types_of_inputs_that_are_not_supported_are_named(kind, path):
     path.write_bytes(of(node("Identity"), kind=kind).SerializeToString())

@@ -39,7 +39,7 @@ CASES = {
         IMAGES,
     ),
     "AveragePool up with pads that count": (
-        13, node("AveragePool", kernel_shape=[3, 2], strides=[2, 3], pads=[0, 1, 1, 0], ceil_mode=1,
+        13, node("AveragePool", kernel_shape=[2, 2], strides=[3, 3], pads=[1, 1, 1, 1], ceil_mode=1,
                  count_include_pad=1), {}, IMAGES,
     ),
     "Resize by odd scales": (
