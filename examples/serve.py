@@ -7,11 +7,15 @@
 The file was written by `sknet.save`; loading it executes nothing. Rows are lists, or objects keyed by column
 names. Concurrent requests are batched: at most `--most-rows` rows, which wait at most `--wait` milliseconds.
 `/health` describes the model, `/metrics` has counters in Prometheus format.
+
+Every answer is JSON, but for `/metrics`. Requests that cannot be answered get a status of 4xx and the reason:
+422 for rows that do not fit, or whose prediction is not finite, 413 for more bytes or rows than are accepted.
 """
 
 import argparse
 import asyncio
 import json
+import logging
 import math
 import time
 from collections import Counter
@@ -28,6 +32,7 @@ try:
     import uvicorn
     from fastapi import FastAPI, HTTPException, Request
     from fastapi.responses import PlainTextResponse, Response
+    from starlette.requests import ClientDisconnect
 except ImportError as error:
     raise SystemExit(
         f'{error.name} is not installed, which the service needs: pip install "sknet[serve]"'
@@ -36,6 +41,11 @@ except ImportError as error:
 MOST_ROWS = 64
 WAIT = 2.0  # milliseconds
 MOST_WAITING = 10_000  # rows, beyond which a request is rejected
+MOST_BYTES = 1 << 24  # of a request
+MOST_SAID = 1000  # characters of a message
+INT64 = range(-(1 << 63), 1 << 63)
+
+log = logging.getLogger("uvicorn.error")
 
 
 # -- rows -----------------------------------------------------------------------------------------
@@ -89,21 +99,66 @@ class Columns:
         if value is None and self.may_be_missing:
             return math.nan if text is False else None
         is_number = type(value) in (int, float, bool)
-        if is_number and not math.isfinite(value):
-            raise refused(f"{where} must be finite, got {value!r}")
+        if is_number and not is_finite(value):
+            raise refused(f"{where} must be finite, got {shown(value)}")
         if (is_number and text) or (text is False and not is_number) or not (is_number or type(value) is str):
             expected = {True: "a text", False: "a number", None: "a number or a text"}[text]
-            raise refused(f"{where} must be {expected}, got {json.dumps(value)}")
-        return value
+            raise refused(f"{where} must be {expected}, got {shown(value)}")
+        return float(value) if type(value) is int and value not in INT64 else value
 
     def table(self, rows: list[list[Any]]) -> Any:
         """Return rows as the model's input."""
         return np.array(rows, dtype=object if any(text is not False for text in self.texts) else np.float64)
 
 
+def is_finite(value: float) -> bool:
+    """Tell whether a number is finite in float64."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer
+        return False
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message names it."""
+    try:
+        return repr(value) if isinstance(value, float) else json.dumps(value)
+    except RecursionError:
+        return "a value that is nested too deeply"
+
+
 def refused(message: str) -> HTTPException:
     """Return the response to invalid rows."""
-    return HTTPException(422, message)
+    if len(message) > MOST_SAID:
+        message = f"{message[:MOST_SAID]}..."
+    return HTTPException(422, message.encode("utf-8", "backslashreplace").decode())  # half of a character
+
+
+async def received(request: Request) -> Any:
+    """Read the JSON of a request, of which no more bytes are read than are accepted."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise HTTPException(413, f"a request has at most {MOST_BYTES} bytes: send fewer rows at a time")
+    try:
+        return json.loads(body)
+    except RecursionError:
+        raise refused("the request is no JSON of rows: it is nested too deeply") from None
+    except ValueError as error:
+        raise refused(f"the request is no JSON: {error}") from None
+
+
+def written(answer: dict[str, Any]) -> str:
+    """Return an answer as JSON, which has no infinities."""
+    try:
+        return json.dumps(answer, allow_nan=False, default=str)
+    except ValueError:
+        for key, values in answer.items():
+            for number, value in enumerate(values):
+                if not np.isfinite(np.asarray(value, np.float64)).all():
+                    raise refused(f"row {number}: {key} are not finite, got {value!r}") from None
+        raise
 
 
 # -- batches --------------------------------------------------------------------------------------
@@ -128,6 +183,10 @@ class Batcher:
 
     async def ask(self, rows: list[list[Any]]) -> dict[str, Any]:
         """Return the answer for some rows."""
+        if len(rows) > MOST_WAITING:
+            raise HTTPException(
+                413, f"a request has at most {MOST_WAITING} rows, got {len(rows)}: send several"
+            )
         if self.waiting + len(rows) > MOST_WAITING:
             raise HTTPException(503, f"{self.waiting} rows are waiting already: try again later")
         self.waiting += len(rows)
@@ -173,7 +232,7 @@ class Batcher:
             whole = self.predicted([row for rows in requests for row in rows])
         except Exception as error:
             if len(requests) == 1:
-                return [refused(str(error)) if isinstance(error, ValueError) else error]
+                return [refused(str(error)) if isinstance(error, (ValueError, OverflowError)) else error]
             return [answer for rows in requests for answer in self.answers([rows])]  # find the failing one
         found, start = [], 0
         for rows in requests:
@@ -222,17 +281,21 @@ def app_of(model: Any, example: Any = None, most_rows: int = MOST_ROWS, wait: fl
         nonlocal seconds
         begun, status = time.perf_counter(), 500
         try:
-            try:
-                body = json.loads(await request.body())
-            except ValueError as error:
-                raise refused(f"the request is no JSON: {error}") from None
+            body = await received(request)
             answer = await batcher.ask(columns.read(body.get("rows") if isinstance(body, dict) else None))
+            text = written(answer if labels is None else {**answer, "classes": labels})
             status = 200
-            answer = answer if labels is None else {**answer, "classes": labels}
-            return Response(json.dumps(answer), media_type="application/json")
+            return Response(text, media_type="application/json")
         except HTTPException as error:
             status = error.status_code
             raise
+        except ClientDisconnect:
+            status = 499  # as other servers count it; nobody reads the response
+            log.warning("a client has disconnected before its request was read")
+            return Response(status_code=status)
+        except Exception:
+            log.exception("a prediction failed")
+            raise HTTPException(500, "the prediction failed: the log of the service has the error") from None
         finally:
             batcher.counts[f"status {status}"] += 1
             seconds += time.perf_counter() - begun

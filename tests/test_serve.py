@@ -122,6 +122,8 @@ def test_a_regressor_has_predictions_alone():
         ([{"0": 1, "1": 2}], "row 0: column '2' is missing"),
         ([[1, None, 3]], "row 0: column '1' must be a number, got null"),
         ([[1, 1e999, 3]], "row 0: column '1' must be finite, got inf"),
+        ([[1, int("9" * 400), 3]], f"row 0: column '1' must be finite, got {'9' * 400}"),
+        ([[1, "\ud800", 3]], "row 0: column '1' must be a number, got \"\\ud800\""),
         (["abc"], "row 0: expected 3 values or an object, got str"),
         ({}, 'expected {"rows": [...]} with at least one row'),
     ],
@@ -185,9 +187,109 @@ def test_a_failing_row_affects_no_other_request():
 
 
 def test_too_many_waiting_rows_are_rejected():
+    requests = [[[1.0, "Bern"]] * (serve.MOST_WAITING // 2 + 1)] * 2
+    first, second = asyncio.run(asked_together(Named(), requests, most_rows=10, wait=1))
+    assert len(first["predictions"]) == len(requests[0])
+    assert second.status_code == 503
+
+
+def test_a_request_of_more_rows_than_can_ever_wait_is_too_large():
     rows = [[1.0, "Bern"]] * (serve.MOST_WAITING + 1)
     [error] = asyncio.run(asked_together(Named(), [rows], most_rows=10, wait=1))
-    assert error.status_code == 503
+    assert (error.status_code, error.detail) == (
+        413,
+        "a request has at most 10000 rows, got 10001: send several",
+    )
+
+
+@pytest.mark.parametrize("depth", [300, 900, 100_000])
+@pytest.mark.parametrize("around", ['{"rows": %s}', '{"rows": [[1, %s, 3]]}'])
+def test_deep_nesting_is_refused(classifier, depth, around):
+    with Client(serve.app_of(classifier)) as client:
+        done = client.post("/predict", content=around % ("[" * depth + "]" * depth))
+        assert done.status_code == 422
+        assert 0 < len(done.json()["detail"]) <= serve.MOST_SAID + 3
+
+
+def test_long_values_are_not_sent_back(classifier):
+    with Client(serve.app_of(classifier)) as client:
+        for rows in ([[1, "x" * 10**6, 3]], [{"x" * 10**6: 1}]):
+            done = client.post("/predict", json={"rows": rows})
+            assert (done.status_code, len(done.json()["detail"])) == (422, serve.MOST_SAID + 3)
+
+
+class Fails(Named):
+    """Predicts the ages, of which one is not finite, and fails for another one."""
+
+    def predict(self, table):
+        found = super().predict(table)
+        if 13 in found:
+            raise RuntimeError("as told")
+        return np.where(found == 7, np.inf, found)
+
+
+def test_a_prediction_that_overflows_is_refused_alone():
+    with Client(serve.app_of(Fails())) as client:
+        done = client.post("/predict", json={"rows": [[1, "Bern"], [7, "Bern"]]})
+        assert (done.status_code, done.json()["detail"]) == (
+            422,
+            "row 1: predictions are not finite, got inf",
+        )
+        assert client.post("/predict", json={"rows": [[1, "Bern"]]}).json() == {"predictions": [1.0]}
+
+
+def test_probabilities_that_are_not_finite_are_refused():
+    class Unsure(Named):
+        def predict_proba(self, table):
+            return np.array([[0.5, 0.5], [np.nan, np.nan]])[: len(table)]
+
+    with Client(serve.app_of(Unsure())) as client:
+        detail = client.post("/predict", json={"rows": [[1, "Bern"], [2, "Bern"]]}).json()["detail"]
+        assert detail == "row 1: probabilities are not finite, got [nan, nan]"
+
+
+def test_a_model_that_fails_is_told_of_as_json():
+    with Client(serve.app_of(Fails())) as client:
+        done = client.post("/predict", json={"rows": [[13, "Bern"]]})
+        assert done.status_code == 500
+        assert done.json()["detail"] == "the prediction failed: the log of the service has the error"
+
+
+def test_integers_beyond_those_of_64_bits_are_floating():
+    with Client(serve.app_of(Named())) as client:
+        done = client.post("/predict", json={"rows": [[10**300, "Bern"], [2**63, "Bern"]]})
+        assert done.json()["predictions"] == [1e300, 2.0**63]
+
+
+def test_no_more_of_a_request_is_read_than_is_accepted(classifier):
+    sent = []
+
+    async def parts():
+        for _ in range(1000):
+            sent.append(1)
+            yield b" " * (1 << 20)
+
+    with Client(serve.app_of(classifier)) as client:
+        done = client.post("/predict", content=parts())
+        assert done.status_code == 413
+        assert done.json()["detail"] == "a request has at most 16777216 bytes: send fewer rows at a time"
+    assert len(sent) <= 18
+
+
+def test_a_client_that_disconnects_is_one_line_of_the_log(classifier, tmp_path):
+    sknet.save(classifier, tmp_path / "model.safetensors")
+    with running(tmp_path / "model.safetensors") as client:
+        for _ in range(3):
+            with socket.create_connection((client.base_url.host, client.base_url.port)) as dropped:
+                dropped.sendall(b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{")
+        deadline = time.monotonic() + 20
+        while 'status="499"} 3' not in client.get("/metrics").text and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert 'sknet_requests_total{status="499"} 3' in client.get("/metrics").text
+    said = client.said.splitlines()
+    assert [line.split(": ", 1)[1].strip() for line in said] == [
+        "a client has disconnected before its request was read"
+    ] * 3
 
 
 @contextmanager
@@ -219,7 +321,7 @@ def running(path, *arguments):
             yield client
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        _, client.said = process.communicate(timeout=30)
     assert process.returncode in (0, -signal.SIGTERM)
 
 
