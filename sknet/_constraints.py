@@ -23,6 +23,7 @@ __all__ = [
     "RealNotInt",
     "StrOptions",
     "check_values",
+    "constraint",
     "invalid",
     "is_plain",
     "plain",
@@ -156,7 +157,7 @@ NAMED: Mapping[Any, _Named] = {
 }
 
 
-def _constraint(of: Any) -> Any:
+def constraint(of: Any) -> Any:
     """Return an object that tells whether a value satisfies a constraint, and that says so as text."""
     if isinstance(of, type):
         return _Named(lambda value: isinstance(value, of), f"an instance of {_type_name(of)!r}")
@@ -230,7 +231,7 @@ def _check(caller: str, name: str, constraints: Any, value: Any) -> None:
         return
     found = []
     for each in constraints:  # made one by one, since mostly the first is satisfied
-        found.append(_constraint(each))
+        found.append(constraint(each))
         if found[-1].is_satisfied_by(value):
             return
     *others, last = [str(each) for each in found if not getattr(each, "hidden", False)]

@@ -14,7 +14,10 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.random.bit_generator import ISeedSequence
 
-__all__ = ["RandomSnapshot", "check_random_state", "twin_of"]
+from sknet._constraints import Options
+from sknet._fields import ABSENT, FINITE, Arrays, Fields, Number, shown
+
+__all__ = ["RandomSnapshot", "check_generator", "check_random_state", "twin_of"]
 
 _of_thread = threading.local()
 
@@ -44,6 +47,73 @@ def check_random_state(seed: Any) -> RandomState:
     if isinstance(seed, Integral):
         return _seeded(int(seed))
     raise ValueError(f"{seed!r} cannot be used to seed a numpy.random.RandomState: give an int, one, or None")
+
+
+def _pcg(name: str) -> dict[str, Any]:
+    wide = Number(Integral, 0, 2**128 - 1)
+    return {**_bits(name), "state": Fields.of(name, {"state": wide, "inc": wide})}
+
+
+def _bits(name: str, *, has_half: bool = True) -> dict[str, Any]:
+    """Return the fields of a state that most bit generators share: half of a word may be left over."""
+    halves = {"has_uint32": Number(Integral, 0, 1), "uinteger": Number(Integral, 0, 2**32 - 1)}
+    return {"bit_generator": Options(str, {name}), **(halves if has_half else {})}
+
+
+def _words(n: int, itemsize: int = 8) -> Arrays:
+    return Arrays("u", n, itemsize=itemsize)
+
+
+# The state of each bit generator as NumPy writes it; what it does with others is not defined.
+GENERATORS: dict[str, Fields] = {
+    name: Fields.of(name, declared)
+    for name, declared in {
+        "MT19937": {
+            **_bits("MT19937", has_half=False),
+            "state": Fields.of(
+                "MT19937", {"key": Arrays("u", 624, itemsize=4), "pos": Number(Integral, 0, 624)}
+            ),
+            "has_gauss": [Number(Integral, 0, 1), ABSENT],
+            "gauss": [FINITE, ABSENT],
+        },
+        "PCG64": _pcg("PCG64"),
+        "PCG64DXSM": _pcg("PCG64DXSM"),
+        "Philox": {
+            **_bits("Philox"),
+            "state": Fields.of("Philox", {"counter": _words(4), "key": _words(2)}),
+            "buffer": _words(4),
+            "buffer_pos": Number(Integral, 0, 4),
+        },
+        "SFC64": {**_bits("SFC64"), "state": Fields.of("SFC64", {"state": _words(4)})},
+    }.items()
+}
+
+
+def check_generator(state: Any, kind: Any = None) -> Any:
+    """Return the bit generator that a state is of, after checking the state.
+
+    Parameters
+    ----------
+    state : dict
+        As `get_state` of a RandomState returns it, or `state` of a bit generator.
+    kind : type, default=None
+        The only bit generator that it may be of.
+
+    Returns
+    -------
+    type
+        The class of the bit generator.
+
+    Raises
+    ------
+    ValueError
+        If a number or an array in it is out of range, or there is no such bit generator.
+    """
+    name = state.get("bit_generator") if isinstance(state, dict) else None
+    if not isinstance(name, str) or name not in GENERATORS or (kind is not None and name != kind.__name__):
+        raise ValueError(f"{shown(name)} is no bit generator of a random state")
+    GENERATORS[name].check(state)
+    return getattr(np.random, name)
 
 
 class _NoSeeds(ISeedSequence):

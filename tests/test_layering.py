@@ -10,6 +10,7 @@ from tests.project import module_name, source_files
 
 LAYERS = [
     {"exceptions", "_constraints", "_hints", "_warnings"},
+    {"_fields"},
     {
         "_available",
         "_cached",

@@ -8,9 +8,10 @@ import warnings
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sknet import persistence
+from sknet._fields import COUNT
 from sknet._params import Interval, InvalidParameterError, StrOptions
 from sknet.callbacks._callback import Callback
 from sknet.callbacks._view import FitView
@@ -105,6 +106,15 @@ class Checkpoint(Callback):
         "path": [str, os.PathLike],
         "every": [Interval(Integral, 1, None, closed="left"), str],
         "resume": ["boolean", StrOptions({"fall_back"})],
+    }
+    _stored_fields = {
+        "_unit": Literal["epochs", "steps", "seconds"],
+        "_amount": float,
+        "_best": None,
+        "_place": [tuple[int, int, bool], None],
+        "_is_paused": bool,
+        "_step": COUNT,
+        "_time": float,
     }
 
     def __init__(

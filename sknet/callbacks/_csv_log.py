@@ -42,6 +42,9 @@ class CSVLog(Callback):
     of_one_fit = "writes the table of one fit: read histories_ after the fit, or set n_members=1"
     keeps_result = True
     _parameter_constraints = {"path": [str, os.PathLike]}
+    _stored_fields = {
+        "_columns": list[str],
+    }
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         self.path = path

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import COUNT
 from sknet._params import Interval, Options
 from sknet.callbacks._callback import Answer, Callback
 from sknet.callbacks._monitored import check_monitored
@@ -87,6 +88,15 @@ class EarlyStopping(Callback):
     _loaded: Mapping[str, Any] = {}
     _plateau: Plateau | None = None
     best_epoch_ = best_step_ = 0
+    _stored_fields = {
+        "_name": str,
+        "_model": None,
+        "_reductions": COUNT,
+        "_plateau": Plateau,
+        "best_epoch_": COUNT,
+        "best_step_": COUNT,
+        "_weights": None,
+    }
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import ABSENT
 from sknet._params import Interval, StrOptions
 from sknet.callbacks._callback import Callback
 from sknet.callbacks._view import FitView, Rows
@@ -58,6 +59,11 @@ class EpochScoring(Callback):
         "higher_is_better": ["boolean", None],
     }
     _rows: Rows | None = None
+    _stored_fields = {
+        "_rows": None,
+        "name_": str,
+        "_scorer": [callable, ABSENT],
+    }
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import Arrays
 from sknet._params import Interval
 from sknet.callbacks._callback import Answer, Callback
 from sknet.callbacks._optional import optional
@@ -67,6 +68,11 @@ class LearningRateFinder(Callback):
         "n_steps": [Interval(Integral, 2, None, closed="left")],
         "divergence": [Interval(Real, 1, None, closed="neither")],
         "stop": ["boolean"],
+    }
+    _stored_fields = {
+        "losses_": Arrays("f", "n_steps_"),
+        "rates_": Arrays("f", "n_steps_"),
+        "suggestion_": [float, None],
     }
 
     def __init__(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import COUNT, Each
 from sknet._params import Interval
 from sknet.callbacks._callback import Callback
 from sknet.callbacks._view import FitView
@@ -51,6 +52,11 @@ class GradientMonitor(Callback):
     order = -1
     needs = "batches"
     _parameter_constraints = {"every": [Interval(Integral, 1, None, closed="left")]}
+    _stored_fields = {
+        "epochs_": Each(list, COUNT),
+        "norms_": dict[str, list[float]],
+        "weight_norms_": dict[str, list[float]],
+    }
 
     def __init__(self, every: int = 1) -> None:
         self.every = every

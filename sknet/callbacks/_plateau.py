@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
+
+from sknet._fields import COUNT, FINITE, Number
 
 __all__ = ["Plateau"]
 
@@ -42,6 +45,18 @@ class Plateau:
     >>> [plateau.observe(loss) for loss in (1.0, 0.5, 0.45, 0.44)]
     [False, False, False, True]
     """
+
+    _stored_fields = {
+        "patience": Number(Real, 0, math.inf),
+        "tol": FINITE,
+        "higher_is_better": bool,
+        "best": float,
+        "count": COUNT,
+        "waited": COUNT,
+        "cooling": COUNT,
+        "is_best": bool,
+        "_cools_count": bool,
+    }
 
     def __init__(self, patience: float, tol: float, higher_is_better: bool) -> None:
         self.patience, self.tol, self.higher_is_better = patience, tol, higher_is_better

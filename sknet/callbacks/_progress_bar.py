@@ -39,6 +39,10 @@ class ProgressBar(Callback):
     may_warn = False
     _parameter_constraints = {"description": [str, None], "leave": ["boolean"]}
     _bar: Any = None
+    _stored_fields = {
+        "_shown": float,
+        "_bar": None,
+    }
 
     def __init__(self, description: str | None = None, *, leave: bool = True) -> None:
         self.description = description

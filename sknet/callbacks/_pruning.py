@@ -49,6 +49,9 @@ class Pruning(Callback):
         "monitor": [str, None],
         "every": [Interval(Integral, 1, None, closed="left")],
     }
+    _stored_fields = {
+        "_name": str,
+    }
 
     def __init__(self, trial: Any, monitor: str | None = None, *, every: int = 1) -> None:
         self.trial = trial

@@ -34,6 +34,9 @@ class TimeLimit(Callback):
     may_warn = False
     pauses = True
     _parameter_constraints = {"seconds": [Interval(Real, 0, None, closed="left")]}
+    _stored_fields = {
+        "_end": float,
+    }
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

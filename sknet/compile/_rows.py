@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet._fields import COUNT, Arrays, Dtypes, Each, Together
 from sknet.compile._capture import lines_of
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.core.extend import shown
@@ -83,6 +84,8 @@ class Filled(NamedTuple):
     number: np.ndarray[Any, Any]
     shape: tuple[Any, ...]
 
+    _stored_fields = {"number": Arrays("biuf"), "shape": Each(tuple, [COUNT, Length])}
+
 
 class Counted(NamedTuple):
     """The constant 0, 1, 2, ...
@@ -104,6 +107,8 @@ class Counted(NamedTuple):
 
     dtype: np.dtype[Any]
     shape: tuple[Any, ...]
+
+    _stored_fields = {"dtype": Dtypes("biuf"), "shape": Together(Length)}
 
 
 class Rows:

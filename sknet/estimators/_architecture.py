@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sknet import nn
+from sknet._fields import POSITIVE, SHARE, Each
 from sknet.exceptions import DeviceError, ShapeError
 
 __all__ = ["Architecture", "Perceptron"]
@@ -98,6 +99,10 @@ class Perceptron(Architecture):
     activation: str | nn.Module
     dropout: float = 0.0
     is_foreign = False
+    _stored_fields = {
+        "hidden_layer_sizes": Each(tuple, POSITIVE),
+        "dropout": SHARE,
+    }
 
     def build(self, inputs: Any, n_outputs: int) -> nn.Sequential:
         """Return the layers for these inputs.

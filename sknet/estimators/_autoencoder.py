@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from sknet import nn, ops
+from sknet._fields import POSITIVE, SHARE, Each, Named, Params
 from sknet._params import resolve
 from sknet._validation import Interval
 from sknet.callbacks import Callback
@@ -37,6 +38,13 @@ class Coder(nn.Module):
     P. Vincent et al., "Extracting and composing robust features with denoising autoencoders", ICML 2008.
     """
 
+    _stored_fields = {
+        "kept": SHARE,
+        "noise": Named("Dropout"),
+        "encoder": Named("Module"),
+        "decoder": Named("Module"),
+    }
+
     def __init__(self, encoder: nn.Module, decoder: nn.Module, noise: float) -> None:
         self.kept = 1.0 - noise
         self.noise = nn.Dropout(noise)
@@ -59,6 +67,11 @@ class Transposed(nn.Module):
     init : Initializer
         Of the biases.
     """
+
+    _stored_fields = {
+        "weight": Params("inputs", "outputs"),
+        "bias": Params("inputs"),
+    }
 
     def __init__(self, layer: nn.Linear, init: nn.init.Initializer) -> None:
         self.weight = layer.weight
@@ -91,6 +104,10 @@ class SymmetricCoder(Architecture):
     noise: float
     tied: bool
     is_foreign = False
+    _stored_fields = {
+        "hidden_layer_sizes": Each(tuple, POSITIVE),
+        "noise": SHARE,
+    }
 
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:
         if self.noise and ops.is_sparse(inputs):

@@ -9,6 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._fields import ABOVE_ZERO, ABSENT, Arrays, Each
 from sknet._frames import is_collection
 from sknet.device import active, device_of, to_device, to_host
 from sknet.engine import Batches, Model, Score
@@ -55,6 +56,10 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     _several_columns = True  # whether each column of y may have classes of its own
     _targets: ClassEncoder
+    _stored_fields = {
+        "classes_": [np.ndarray, Each(list, np.ndarray)],
+        "temperature_": [Arrays("f", "n_columns"), ABOVE_ZERO, None, ABSENT],
+    }
 
     def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> ClassEncoder:
         is_foreign = recipe.architecture.is_foreign

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from sknet._fields import Named
 from sknet.estimators._namespace import on_host
 from sknet.estimators._reading import Sequences
 
@@ -55,6 +56,9 @@ class Encoded:
 
     encoder: "TableEncoder | FittedEncoder"
     forward: ClassVar[None] = None
+    _stored_fields = {
+        "encoder": Named("TableEncoder", "FittedEncoder"),
+    }
 
     @property
     def n_features(self) -> int:

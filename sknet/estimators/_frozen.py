@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sknet._available import available_if
+from sknet._fields import ABOVE_ZERO, ABSENT, Each, Named
 from sknet.engine.extend import Head, Part
 from sknet.estimators._decoding import DECODER, checked_codes, has_decoder
 from sknet.estimators._encoded import Encoded
@@ -66,6 +67,10 @@ class FrozenClassifier(Frozen):
 
     _targets: ClassEncoder
     _kind = "classifier"
+    _stored_fields = {
+        "_targets": Named("ClassEncoder"),
+        "_temperature": [ABOVE_ZERO, Each((tuple,), ABOVE_ZERO), None, ABSENT],
+    }
 
     def __init__(
         self,
@@ -154,6 +159,9 @@ class FrozenTransformer(Frozen):
 
     _targets: RealTargets | ArrayTargets
     _kind = "transformer"
+    _stored_fields = {
+        "_code": [int, str, ABSENT],
+    }
 
     def __init__(
         self,
@@ -224,6 +232,9 @@ class FrozenRegressor(Frozen):
 
     _targets: RealTargets
     _kind = "regressor"
+    _stored_fields = {
+        "_targets": Named("RealTargets", "ArrayTargets"),
+    }
 
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
         """Return predictions for X and its `lengths`, with deviations too if `return_std`."""

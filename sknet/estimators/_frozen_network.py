@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sknet._cached import cached_property
+from sknet._fields import ABSENT, COUNT, Dtypes, Each, Named
 from sknet._frames import is_frame, read_frame, refuse_collection, with_columns
 from sknet._single_rows import RowReader
 from sknet.core import Tensor
@@ -28,6 +29,7 @@ from sknet.estimators._inputs import Inputs
 from sknet.estimators._passes import Passes
 from sknet.estimators._reading import Sequences, with_lengths
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
+from sknet.losses import Loss
 from sknet.nn import Module, Scope, run
 from sknet.persistence import write_atomically
 
@@ -60,6 +62,15 @@ class Frozen:
 
     _kind: str
     _names: "tuple[str, ...] | None" = None  # predictors of earlier versions have none
+    _stored_fields = {
+        "_loss": Loss,
+        "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
+        "_inputs": [COUNT, Named("Inputs", "Encoded")],
+        "_label": str,
+        "_dtype": Dtypes("f"),
+        "_module": Named("Module"),
+        "_names": [Each((tuple,), str), None, ABSENT],
+    }
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
+from sknet._fields import COUNT, Each, Items
 from sknet.device import MetaArray
 from sknet.engine.extend import arguments, each_input
 from sknet.estimators._reading import read_inputs, required_names
@@ -41,6 +42,18 @@ class Inputs:
     shapes: Any
     integers: Any
     forward: Any = None
+    _stored_fields = {
+        "shapes": [Each(tuple, COUNT), Items(str, Each(tuple, COUNT))],
+        "integers": [bool, Items(str, bool)],
+        "forward": [Items(str, bool), None],
+    }
+
+    def _check_stored(self) -> None:
+        is_named = isinstance(self.shapes, dict)
+        if is_named != isinstance(self.integers, dict) or (
+            is_named and self.shapes.keys() != self.integers.keys()
+        ):
+            raise ValueError(f"inputs {self.shapes} and {self.integers} differ")
 
     @property
     def is_table(self) -> bool:

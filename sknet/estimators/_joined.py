@@ -3,6 +3,7 @@
 from typing import Any
 
 from sknet import nn, ops
+from sknet._fields import POSITIVE, Named
 from sknet.core import as_tensor
 from sknet.estimators._architecture import Architecture
 
@@ -28,6 +29,11 @@ class Joined(Architecture):
     n_members : int
         Their number.
     """
+
+    _stored_fields = {
+        "member": Named("Architecture"),
+        "n_members": POSITIVE,
+    }
 
     def __init__(self, member: Architecture, n_members: int) -> None:
         self.member, self.n_members = member, n_members

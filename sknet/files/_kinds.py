@@ -1,27 +1,34 @@
 """How each kind of object is described, and restored from a description: one record per kind.
 
 A description is a dict or list of values. An object is restored by its constructor if that checks its
-arguments, and otherwise attribute by attribute; a file never names anything that is called.
+arguments, and otherwise attribute by attribute, after each was checked to be what the class declares (see
+`sknet._fields`); a file never names anything that is called.
 """
 
 import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet._constraints import check_values
+from sknet._fields import ABSENT, COUNT, NOT_NEGATIVE, Each, Fields, Items, Number, Together, fields_of
 from sknet._params import ParameterObject
+from sknet._random import check_generator
 from sknet.compile import Graph
 from sknet.core import Tensor
-from sknet.device import MetaArray
+from sknet.device import Device, MetaArray
 from sknet.engine import History, Model
 from sknet.engine.extend import parts_of, restored_model
 from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer
 from sknet.files import _graphs
 from sknet.graphs import GraphModule
-from sknet.nn import Module, ModuleFactory, Parameter, StateDict, is_lazy
+from sknet.losses import Loss
+from sknet.nn import Lazy, Module, ModuleFactory, Parameter, StateDict, is_lazy
+from sknet.optim import BaseOptimizer
 
 __all__ = ["Kind", "is_stored", "kind_of"]
 
@@ -44,6 +51,7 @@ class Kind(NamedTuple):
     restore: Callable[[type, Any], Any]
 
 
+SPLITTERS = "sklearn.model_selection._split"
 COMPUTED = (property, functools.cached_property, types.FunctionType, classmethod, staticmethod)
 
 # -- attributes -------------------------------------------------------------------------------------
@@ -61,14 +69,45 @@ def _is_cached(cls: type, name: str) -> bool:
     return isinstance(inspect.getattr_static(cls, name, None), functools.cached_property)
 
 
+def _splitter(cls: Any, state: dict[str, Any]) -> Any:
+    """Return a splitter of scikit-learn, whose constructor checks its arguments."""
+    given = {**state, **state.get("cvargs", {})}
+    made = cls(**{name: given[name] for name in inspect.signature(cls).parameters if name in given})
+    if vars(made).keys() != state.keys():
+        raise ValueError(f"{cls.__name__} has other attributes, {sorted(state)}")
+    return made
+
+
 def _with_attributes(cls: Any, state: Mapping[str, Any]) -> Any:
     """Return an object with these attributes, none of which may shadow what the class defines."""
     made = cls.__new__(cls)
     checked = _checked(cls, state)
+    _check_fields(cls, checked)
     if hasattr(made, "__setstate__"):
         made.__setstate__(checked)
     else:
         vars(made).update(checked)
+    return _whole(made)
+
+
+def _check_fields(cls: type, values: Mapping[str, Any], *, is_partial: bool = False) -> None:
+    """Raise a ValueError unless values are what a class declares; a user's may have others, and lack some."""
+    ours = _ours(cls)
+    if ours is not None:
+        kept = Lazy if issubclass(ours, Lazy) else ours  # which has nothing of the ordinary class yet
+        fields = fields_of(kept, parameters=issubclass(ours, Module))
+        fields.check(values, is_partial=is_partial or ours is not cls, others=ours is not cls)
+
+
+def _ours(cls: type) -> type | None:
+    """Return the class itself if it is one of sknet's, or else the first of its bases that is; or None."""
+    return next((base for base in cls.__mro__ if base.__module__.startswith("sknet.")), None)
+
+
+def _whole(made: Any) -> Any:
+    """Return an object of sknet's after checking what its fields cannot say one by one."""
+    if _ours(type(made)) is type(made) and hasattr(made, "_check_stored"):
+        made._check_stored()
     return made
 
 
@@ -102,7 +141,22 @@ def _is_first(x: Parameter) -> bool:
     return trained.awaits_data
 
 
+PARAMETER = Fields.of(
+    "Parameter",
+    {
+        "data": [np.ndarray, ABSENT],
+        "shape": [Each((tuple, list), COUNT), ABSENT],
+        "dtype": [str, ABSENT],
+        "draw": [callable, ABSENT],
+        "device": [str, Device, ABSENT],
+        "requires_grad": bool,
+        "awaits_data": bool,
+    },
+)
+
+
 def _parameter(cls: type, state: dict[str, Any]) -> Any:
+    PARAMETER.check(state)
     is_trained, awaits_data = state.pop("requires_grad"), state.pop("awaits_data")
     state.pop("device", None)  # of earlier files; like values, those to be drawn are loaded on the host
     made = cls(**state)
@@ -116,7 +170,11 @@ def _of_tensor(x: Tensor) -> dict[str, Any]:
     return {"data": x.numpy(), "requires_grad": x.requires_grad}
 
 
+TENSOR = Fields.of("Tensor", {"data": np.ndarray, "requires_grad": bool})
+
+
 def _tensor(cls: type, state: dict[str, Any]) -> Any:
+    TENSOR.check(state)
     return cls(state["data"], requires_grad=state["requires_grad"] is True)
 
 
@@ -133,7 +191,20 @@ def _of_module(x: Module) -> dict[str, Any]:
     }
 
 
+MODULE = Fields.of(
+    "Module",
+    {
+        "parameters": Items(str, Parameter),
+        "buffers": Items(str, [Tensor, np.ndarray]),
+        "transient": list[str],
+        "children": Items(str, Module),
+        "settings": dict[str, Any],
+    },
+)
+
+
 def _module(cls: Any, state: dict[str, Any]) -> Any:
+    MODULE.check(state)
     made: Any = cls.__new__(cls)
     for name, parameter in state["parameters"].items():
         made.register_parameter(name, parameter)
@@ -146,7 +217,8 @@ def _module(cls: Any, state: dict[str, Any]) -> Any:
     if wrong:
         raise ValueError(f"{cls.__name__}.{wrong[0]} is not a setting")
     vars(made).update(settings)
-    return made
+    _check_fields(cls, {**settings, **made._parameters, **made._buffers, **made._children})
+    return _whole(made)
 
 
 def _check_drawn(module: Module) -> None:
@@ -161,7 +233,11 @@ def _of_factory(x: ModuleFactory) -> dict[str, Any]:
     return {"factory": x.factory, "arguments": _attributes(x)["_arguments"]}
 
 
+FACTORY = Fields.of("ModuleFactory", {"factory": callable, "arguments": dict[str, Any]})
+
+
 def _factory(cls: type, state: dict[str, Any]) -> Any:
+    FACTORY.check(state)
     return cls(state["factory"], **state["arguments"])
 
 
@@ -170,8 +246,7 @@ def _factory(cls: type, state: dict[str, Any]) -> Any:
 
 def _of_parameters(x: Any) -> dict[str, Any]:
     params = x.get_params(deep=False)
-    if isinstance(x, ParameterObject):
-        x.validate()
+    _check_parameters(x, params)
     state = {name: value for name, value in _attributes(x).items() if name not in params}
     return {"params": params, "state": _checked(type(x), state)}
 
@@ -183,67 +258,126 @@ ADDED = {
 }
 
 
+# Attributes that a fitted object has, and no other.
+FITTED = {"model_", "members_", "cv_results_", "_plan"}
+PARAMETERS = Fields.of("object", {"params": dict[str, Any], "state": dict[str, Any]})
+
+
 def _with_parameters(cls: Any, state: dict[str, Any]) -> Any:
+    PARAMETERS.check(state)
     made, names = cls.__new__(cls), set(cls._get_param_names())
     params = {**{name: value for name, value in ADDED.items() if name in names}, **state["params"]}
     if set(params) != names:
         raise ValueError(f"the parameters of {cls.__name__} are {cls._get_param_names()}")
     own = {name: value for name, value in state["state"].items() if name not in params}
+    _check_fields(cls, own, is_partial=not own.keys() & FITTED)
     vars(made).update({**params, **_checked(cls, own)})
-    if isinstance(made, ParameterObject):
-        made.validate()
-    return made
+    _check_parameters(made, params)
+    return _whole(made)
+
+
+def _check_parameters(x: Any, params: Mapping[str, Any]) -> None:
+    """Raise a ValueError if a parameter is invalid."""
+    if isinstance(x, ParameterObject):
+        x.validate()
+    elif _ours(type(x)) is not None and hasattr(x, "_parameter_constraints"):
+        check_values(x, x._parameter_constraints, params)
 
 
 # -- models and predictors --------------------------------------------------------------------------
 
 
+STATES = Items(str, Items(str, np.ndarray))
+MODEL = Fields.of(
+    "Model",
+    {
+        "module": Module,
+        "loss": Loss,
+        "optimizer": BaseOptimizer,
+        "alpha": NOT_NEGATIVE,
+        "dtype": str,
+        "device": str,
+        "compile": [bool, str],
+        "random_state": [COUNT, np.random.RandomState],
+        "has_seen_output": bool,
+        "is_seeded": [bool, ABSENT],  # in earlier files
+        "progress": Each(list, [COUNT, bool, None]),
+        "epoch": Each(list, COUNT),
+        "key": [Each(list, Number(Integral, 0, 2**64 - 1)), ABSENT],
+        "slots": [STATES, ABSENT],
+        "resting": [STATES, ABSENT],
+    },
+)
+
+
 def _model(cls: type, parts: dict[str, Any]) -> Any:
+    MODEL.check(parts)
     _check_drawn(parts["module"])
     return restored_model(parts)
 
 
-FROZEN = {"_loss", "_targets", "_inputs", "_label", "_dtype", "_module"}
-
-
 def _predictor(cls: type, state: dict[str, Any]) -> Any:
-    if not state.keys() >= FROZEN:
-        raise ValueError(f"a {cls.__name__} consists of {sorted(FROZEN)}")
-    _check_drawn(state["_module"])
-    return _with_attributes(cls, state)
+    made = _with_attributes(cls, state)
+    _check_drawn(made._module)
+    return made
 
 
 # -- others -----------------------------------------------------------------------------------------
 
 
 def _random_state(cls: type, state: dict[str, Any]) -> Any:
+    check_generator(state, np.random.MT19937)
     made = np.random.RandomState(0)
     made.set_state(state)
     return made
 
 
 def _generator(cls: type, state: dict[str, Any]) -> Any:
-    kinds = {kind.__name__: kind for kind in BIT_GENERATORS}
-    bits = kinds[state["bit_generator"]](0)
+    bits = check_generator(state)(0)
     bits.state = state
     return np.random.Generator(bits)
 
 
-BIT_GENERATORS: tuple[Any, ...] = (
-    *(np.random.PCG64, np.random.PCG64DXSM),
-    *(np.random.MT19937, np.random.Philox, np.random.SFC64),
-)
+def _record(cls: Any, values: Any) -> Any:
+    if not isinstance(values, list) or len(values) != len(cls._fields):
+        raise ValueError(f"{cls.__name__} has the fields {cls._fields}")
+    made = cls._make(values)
+    _check_fields(cls, made._asdict())
+    return _whole(made)
 
 
-def _fields(cls: Any, values: list[Any]) -> Any:
-    return cls._make(values)
+HISTORY = Items(str, Each(list, float))
+
+
+def _history(cls: Any, columns: Any) -> Any:
+    if not HISTORY.is_satisfied_by(columns) or len({*map(len, columns.values())}) > 1:
+        raise ValueError("a history has a list of as many numbers for each name")
+    return cls(columns)
+
+
+STATE_DICT = Together(Items(str, np.ndarray), Items(str, Items(str, COUNT)))
+
+
+def _state_dict(cls: Any, state: Any) -> Any:
+    if not STATE_DICT.is_satisfied_by(tuple(state)):
+        raise ValueError("a state has arrays by name, and versions by name")
+    return cls(*state)
+
+
+META = Together(Each(tuple, COUNT), str)
+
+
+def _meta(cls: Any, state: Any) -> Any:
+    if not META.is_satisfied_by(tuple(state)):
+        raise ValueError("an array without values has a shape, and a dtype")
+    return cls(*state)
 
 
 class Record(tuple[Any, ...]):
     """Represents all `typing.NamedTuple` classes in the table."""
 
 
-RECORDS = Kind((Record,), list, _fields)
+RECORDS = Kind((Record,), list, _record)
 KINDS = (
     Kind((Model,), parts_of, _model),
     Kind((Parameter,), _of_parameter, _parameter),
@@ -253,13 +387,14 @@ KINDS = (
     Kind((Module,), _of_module, _module),
     Kind((ModuleFactory,), _of_factory, _factory),
     Kind((FrozenClassifier, FrozenRegressor, FrozenTransformer), _attributes, _predictor),
-    Kind((History,), dict, lambda cls, columns: cls(columns)),
-    Kind((StateDict,), lambda x: [dict(x), x.metadata], lambda cls, state: cls(*state)),
-    Kind((MetaArray,), lambda x: [x.shape, str(x.dtype)], lambda cls, state: cls(*state)),
+    Kind((History,), dict, _history),
+    Kind((StateDict,), lambda x: [dict(x), x.metadata], _state_dict),
+    Kind((MetaArray,), lambda x: [x.shape, str(x.dtype)], _meta),
     Kind((np.random.RandomState,), lambda x: x.get_state(legacy=False), _random_state),
     Kind((np.random.Generator,), lambda x: x.bit_generator.state, _generator),
 )
 PARAMETRIZED = Kind((object,), _of_parameters, _with_parameters)  # as scikit-learn's estimators are
+SPLITTER = Kind((object,), _attributes, _splitter)
 OTHERS = Kind((object,), _attributes, _with_attributes)
 
 
@@ -267,6 +402,8 @@ def kind_of(cls: type) -> Kind:
     """Return the kind of a class."""
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return RECORDS
+    if cls.__module__ == SPLITTERS:
+        return SPLITTER
     others = PARAMETRIZED if hasattr(cls, "_get_param_names") else OTHERS
     return next((kind for kind in KINDS if issubclass(cls, kind.bases)), others)
 

@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import math
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ __all__ = ["SCHEMA", "Decoder", "Encoder"]
 Tree = Any
 PLAIN = (bool, int, float, str, type(None))
 LONG = 8  # from this length on, a list of numbers is stored as an array
+TEXT = np.dtype("U1").itemsize
 NUMBER = 32  # bytes of a number in a Python list
 MOST_IN_RANGE = 1 << 20
 EXACT = {float: np.float64, int: np.int64}
@@ -276,7 +278,10 @@ class Decoder:
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
             if isinstance(error, NotKnownError):
                 raise
-            raise ValueError(f"it has an invalid {name}: {type(error).__name__}: {error}") from error
+            number = len(self._objects)
+            raise ValueError(
+                f"it has, as objects[{number}], an invalid {name}: {type(error).__name__}: {error}"
+            ) from error
 
     def value(self, tree: Tree) -> Any:
         """Return the value that a part of a document represents.
@@ -335,7 +340,8 @@ class Decoder:
         if array.dtype != np.uint32 or not array.ndim or (array.size and array.max() > LAST_CHARACTER):
             raise ValueError("an array of texts must be an array of characters")
         *shape, width = array.shape
-        if not width:
+        if not width:  # an array without bytes, of any length, becomes one with some
+            self._spend(TEXT * math.prod(shape))
             return np.zeros(shape, "U1")[()] if not shape else np.zeros(shape, "U1")
         return array.reshape(-1).view(f"U{width}").reshape(shape)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet._cached import cached_property
+from sknet._fields import COUNT, SLICE, Each, Named
 from sknet._frames import Frame
 from sknet._scipy import issparse, scipy_sparse
 from sknet.freezing._arrays import as_plain
@@ -19,6 +20,20 @@ __all__ = ["Branch", "Chain", "Columns", "Positions"]
 Step = Callable[[Any], Any]
 Positions = slice | tuple[int, ...]
 IN_PLACE = (Imputing, Scaling)
+STEP = Named(
+    *(
+        "Binarizing",
+        "Bins",
+        "BoxCox",
+        "Chain",
+        "Columns",
+        "Elementwise",
+        "Encoding",
+        "Imputing",
+        "Normalizing",
+    ),
+    *("OneHot", "Ordinal", "Powers", "Products", "Projection", "Quantiles", "Scaling", "Selection"),
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,9 @@ class Chain:
     """
 
     steps: tuple[Step, ...]
+    _stored_fields = {
+        "steps": Each(tuple, STEP),
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the output of the last step."""
@@ -75,6 +93,10 @@ class Branch:
     step: Step
     positions: Positions
     weight: float | None = None
+    _stored_fields = {
+        "step": STEP,
+        "positions": [SLICE, Each(tuple, COUNT)],
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""

@@ -3,10 +3,11 @@
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from sknet._fields import COUNT, LEVEL, Dtypes, Items
 from sknet._frames import Frame
 from sknet._scipy import scipy_sparse
 from sknet.freezing._arrays import as_array
@@ -36,6 +37,11 @@ class Levels:
     nan: Any
     unknown: Any
     column: str
+    _stored_fields = {
+        "known": Items([LEVEL, None], float),
+        "nan": [float, None],
+        "unknown": [float, None],
+    }
 
     def of(self, values: list[Any]) -> tuple[list[Any], bool]:
         """Return the codes of values, and whether one is unknown."""
@@ -106,6 +112,20 @@ class OneHot:
     dtype: Any
     container: str
     warns: bool
+    _stored_fields = {
+        "width": COUNT,
+        "dtype": Dtypes("biuf"),
+        "container": Literal["array", "csr_array", "csr_matrix"],
+    }
+
+    def _check_stored(self) -> None:
+        most = sum(len(column.known) + 2 for column in self.levels)
+        for column in self.levels:
+            for place in (*column.known.values(), column.nan, column.unknown):
+                if place is not None and not (
+                    isinstance(place, int) and NOWHERE <= place < self.width <= most
+                ):
+                    raise ValueError(f"{column.column} has the output {place!r} of {self.width}")
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""
@@ -163,6 +183,9 @@ class Ordinal:
 
     levels: tuple[Levels, ...]
     dtype: Any
+    _stored_fields = {
+        "dtype": Dtypes("iuf"),
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the numbers."""

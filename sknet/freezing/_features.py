@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from sknet._fields import COUNT, POSITIVE, Arrays, Dtypes, Each, Together
 from sknet._scipy import issparse, special
 from sknet.freezing._arrays import as_array, as_floats
 from sknet.freezing._encoding import one_hot
@@ -82,6 +83,18 @@ class Projection:
     is_reversed: bool
     center: Any = None
     scale: Any = None
+    _stored_fields = {
+        "memory": Arrays("f", "n_rows", "n_lengths"),
+        "n_columns": POSITIVE,
+        "center": [Arrays("f", 1, "n_outputs"), None],
+        "scale": [Arrays("f", "n_outputs"), None],
+    }
+
+    def _check_stored(self) -> None:
+        n_outputs = self.memory.shape[0] if self.is_turned else self.n_columns
+        wrong = [x for x in (self.center, self.scale) if x is not None and x.shape[-1] != n_outputs]
+        if wrong or self.n_columns > self.memory.shape[1]:
+            raise ValueError(f"a projection to {n_outputs} columns has a memory of shape {self.memory.shape}")
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""
@@ -138,6 +151,9 @@ class Selection:
 
     mask: Any
     allows_nan: bool
+    _stored_fields = {
+        "mask": Arrays("b", "n_features"),
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return these columns."""
@@ -182,6 +198,21 @@ class Products:
     degrees: tuple[tuple[Any, Any], ...]
     n_left_out: int
     order: str
+    _stored_fields = {
+        "degrees": Each(tuple, Together(Arrays("i", "n"), Arrays("i", "n"))),
+        "n_left_out": COUNT,
+        "order": Literal["C", "F"],
+    }
+
+    def _check_stored(self) -> None:
+        n_before = None
+        for before, columns in self.degrees:
+            wrong = before.shape != columns.shape or min(before.min(initial=0), columns.min(initial=0)) < 0
+            if wrong or (n_before is not None and before.max(initial=-1) >= n_before):
+                raise ValueError(
+                    f"products of {len(before)} and {len(columns)} columns, or of some that are not there"
+                )
+            n_before = len(before)
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""
@@ -234,6 +265,11 @@ class Bins:
     edges: tuple[Any, ...]
     dtype: Any
     container: str | None
+    _stored_fields = {
+        "edges": Each(tuple, Arrays("f", "n_edges")),
+        "dtype": [Dtypes("f"), None],
+        "container": [Literal["array", "csr_array", "csr_matrix"], None],
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""
@@ -281,6 +317,9 @@ class Normalizing:
     """
 
     norm: str
+    _stored_fields = {
+        "norm": Literal["l1", "l2", "max"],
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the normalized rows."""
@@ -335,6 +374,9 @@ class Powers:
 
     lambdas: Any
     scaling: Scaling | None
+    _stored_fields = {
+        "lambdas": Arrays("f", "n_features"),
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the transformed columns; NaN is kept."""
@@ -378,6 +420,9 @@ class BoxCox:
 
     lambdas: Any
     scaling: Scaling | None
+    _stored_fields = {
+        "lambdas": Arrays("f", "n_features"),
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the transformed columns; NaN is kept."""
@@ -416,6 +461,14 @@ class Quantiles:
     quantiles: Any
     references: Any
     is_normal: bool
+    _stored_fields = {
+        "quantiles": Arrays("f", "n_quantiles", "n_features"),
+        "references": Arrays("f", "n_quantiles"),
+    }
+
+    def _check_stored(self) -> None:
+        if not len(self.references):
+            raise ValueError("ranks without quantiles")
 
     def __call__(self, X: Any) -> Any:
         """Return the transformed columns; NaN is kept."""

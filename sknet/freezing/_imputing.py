@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from sknet._fields import Arrays
 from sknet._scipy import issparse, scipy_sparse
 from sknet.freezing._arrays import as_array, as_floats, check_finite
 
@@ -35,6 +36,13 @@ class Imputing:
     values: Any
     kept: Any = None
     flagged: Any = None
+    _stored_fields = {
+        "reads": Literal["floats", "objects", "any"],
+        "missing": [float, str, bool, None],
+        "values": Arrays("biufOU", "n_kept"),
+        "kept": [Arrays("i", "n_kept"), None],
+        "flagged": [Arrays("i", "n_flags"), None],
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the table without missing values."""

@@ -10,10 +10,11 @@ import numpy as np
 
 from sknet._available import available_if
 from sknet._cached import cached_property
+from sknet._fields import COUNT, Each, Named
 from sknet._frames import Frame, is_frame, read_frame
 from sknet._scipy import issparse
 from sknet._single_rows import RowReader
-from sknet.freezing._columns import Chain, Columns
+from sknet.freezing._columns import STEP, Chain, Columns
 from sknet.freezing._encoding import OneHot, Ordinal
 from sknet.freezing._scaling import Elementwise
 from sknet.persistence import write_atomically
@@ -21,6 +22,7 @@ from sknet.persistence import write_atomically
 __all__ = ["Features", "FrozenPipeline", "Retargeted"]
 
 
+PREDICTOR = Named("Frozen", "FrozenTabular", "FrozenPipeline", "Retargeted")
 READ_OBJECTS = (Columns, OneHot, Ordinal)
 FLOAT, NUMBERS = frozenset({float}), frozenset({float, int})
 
@@ -42,6 +44,16 @@ class Features:
     count: int
     names: tuple[str, ...] | None = None
     used: frozenset[int] | None = None
+    _stored_fields = {
+        "count": COUNT,
+        "used": [Each(frozenset, COUNT), None],
+    }
+
+    def _check_stored(self) -> None:
+        if self.names is not None and len(self.names) != self.count:
+            raise ValueError(f"{self.count} columns have {len(self.names)} names")
+        if self.used and max(self.used) >= self.count:
+            raise ValueError(f"of {self.count} columns, {max(self.used)} is used")
 
     def read(self, X: Any) -> Any:
         """Return X as an array with two axes, a sparse matrix or a `Frame`, with the columns of the fit.
@@ -108,6 +120,13 @@ class FrozenPipeline:
     >>> frozen, frozen.transform(np.array([[3.0]]))
     (FrozenPipeline(MinMaxScaler), array([[0.75]]))
     """
+
+    _stored_fields = {
+        "_features": Features,
+        "_steps": Chain,
+        "_last": [PREDICTOR, None],
+        "_labels": tuple[str, ...],
+    }
 
     def __init__(self, features: Features, steps: Chain, last: Any, labels: tuple[str, ...]) -> None:
         self._features, self._steps, self._last, self._labels = features, steps, last, labels
@@ -294,6 +313,12 @@ class Retargeted:
     is_single : bool
         Whether y was one-dimensional.
     """
+
+    _stored_fields = {
+        "_regressor": PREDICTOR,
+        "_inverse": STEP,
+        "_is_single": bool,
+    }
 
     def __init__(self, regressor: Any, inverse: Callable[[Any], Any], is_single: bool) -> None:
         self._regressor, self._inverse, self._is_single = regressor, inverse, is_single

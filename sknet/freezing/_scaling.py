@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import Arrays, Each, Together
 from sknet._frames import Frame
+from sknet._params import StrOptions
 from sknet._scipy import issparse
 from sknet.freezing._arrays import as_array, as_floats, check_finite
 
@@ -47,6 +49,9 @@ class Scaling:
     operations: tuple[tuple[str, Any], ...]
     bounds: tuple[float, float] | None = None
     rounds: bool = False
+    _stored_fields = {
+        "operations": Each(tuple, Together(StrOptions({*UFUNCS}), Arrays("f", "n_features"))),
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the columns scaled."""
@@ -161,6 +166,9 @@ class Elementwise:
 
     name: str | None
     checks: bool = False
+    _stored_fields = {
+        "name": [StrOptions({*FUNCTIONS}), None],
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the function of X."""

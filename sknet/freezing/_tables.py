@@ -1,7 +1,7 @@
 """sknet's table encoder."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -35,6 +35,9 @@ class Encoding:
     names: tuple[str, ...] | None
     dtype: str
     is_sparse: bool
+    _stored_fields = {
+        "dtype": Literal["float32", "float64"],
+    }
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""

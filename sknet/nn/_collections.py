@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
+from sknet._fields import Named
 from sknet.core import Tensor
 from sknet.nn._changes import note_structure
 from sknet.nn._module import Module
@@ -39,6 +40,9 @@ class Indexed(Module):
     """
 
     _noun = "layer"
+    _stored_fields = {
+        "*": Named("Module"),
+    }
 
     def __init__(self, *modules: Any) -> None:
         name = type(self).__name__
@@ -213,6 +217,9 @@ class ParameterList(Indexed):
     """
 
     _noun = "parameter"
+    _stored_fields = {
+        "*": Named("Parameter"),
+    }
 
     def __init__(self, *parameters: Any) -> None:
         super().__init__(*parameters)
@@ -312,6 +319,10 @@ class ModuleDict(_Named):
     ['price.weight', 'price.bias', 'kind.weight', 'kind.bias']
     """
 
+    _stored_fields = {
+        "*": Named("Module"),
+    }
+
 
 class ParameterDict(_Named):
     """A dict of registered parameters.
@@ -332,6 +343,10 @@ class ParameterDict(_Named):
     >>> nn.ParameterDict({"scale": nn.Parameter([1.0]), "shift": nn.Parameter([0.0])})
     ParameterDict(scale: (1,), shift: (1,))
     """
+
+    _stored_fields = {
+        "*": Named("Parameter"),
+    }
 
     def _entries(self) -> dict[str, Any]:
         return self._parameters

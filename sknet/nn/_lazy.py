@@ -7,6 +7,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sknet._fields import Together
 from sknet._locks import Lock
 from sknet.device import Device
 from sknet.exceptions import ShapeError, StateError
@@ -78,6 +79,14 @@ class Lazy(Module):
     _infer: str
     _axis: int
     __signature__: inspect.Signature
+    _stored_fields = {
+        "_arguments": dict[str, Any],
+        "_destination": Together([np.dtype, None], [Device, None]),
+    }
+
+    def _check_stored(self) -> None:
+        """Check the arguments as the constructor does."""
+        type(self)(**vars(self)["_arguments"])
 
     def __init_subclass__(cls, *, infer: str | None = None, axis: int = -1, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

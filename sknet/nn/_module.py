@@ -9,6 +9,7 @@ from numpy.random import RandomState
 from numpy.typing import DTypeLike
 
 from sknet._constraints import PLAIN
+from sknet._fields import ABSENT, COUNT
 from sknet._late import above
 from sknet._random import check_random_state
 from sknet.core import HookHandle
@@ -69,6 +70,10 @@ class Module(Registry):
     _hooks: Hooks | None = None
     _init_version: int | None = None
     _version = 1
+    _stored_fields = {
+        "_training": [bool, ABSENT],
+        "_init_version": [COUNT, None, ABSENT],
+    }
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
+from sknet._fields import Named
 from sknet.core import Tensor
 from sknet.onnx import _read_elementwise, _read_neural, _read_recurrent, _read_shapes  # noqa: F401  for READ
 from sknet.onnx._files import Reading, not_a_model
@@ -117,6 +118,27 @@ class Network(nn.Module):
     >>> Network(nodes, ["x"], ["y"], {"w": np.array([[2.0], [3.0]])}, {})([[1.0, 10.0]]).numpy()
     array([[32.]])
     """
+
+    _stored_fields = {
+        "nodes": tuple[Node, ...],
+        "inputs": tuple[str, ...],
+        "outputs": tuple[str, ...],
+        "names": dict[str, str],
+        "constants": dict[str, np.ndarray],
+        "weights": Named("ParameterDict"),
+    }
+
+    def _check_stored(self) -> None:
+        known = {"", *self.constants, *self.inputs, *self.names}
+        for node in self.nodes:
+            missing = [name for name in node.inputs if name not in known]
+            if node.op not in READ or missing:
+                raise ValueError(f"a node {str(node.op)[:80]!r} of a network needs {missing}")
+            known |= {*node.outputs}
+        if not known.issuperset(self.outputs) or {*self.names.values()} != {*self.weights.keys()}:
+            raise ValueError(
+                f"a network has not the outputs {self.outputs}, or other weights than {self.names}"
+            )
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import Arrays
 from sknet._scipy import scipy_sparse
 from sknet.preprocessing._schema import MISSING, UNSEEN
 from sknet.preprocessing._targets import Target
@@ -30,6 +31,13 @@ class CategoryColumn:
 
     names: tuple[str, ...]
     values: np.ndarray
+    _stored_fields = {
+        "values": Arrays("f", "n_codes", "n_outputs"),
+    }
+
+    def _check_stored(self) -> None:
+        if self.values.shape[1] != len(self.names) or len(self.values) < FIRST:
+            raise ValueError(f"{len(self.names)} outputs have values of shape {self.values.shape}")
 
     def encode(self, codes: np.ndarray, out: np.ndarray) -> None:
         """Write the outputs of codes of shape (n_samples,) into `out`, of shape (n_samples, n_outputs)."""
@@ -72,6 +80,10 @@ class Crossed:
 
     values: np.ndarray
     codes: np.ndarray
+    _stored_fields = {
+        "values": Arrays("f", "n_codes", "n_outputs"),
+        "codes": Arrays("i", "n_samples"),
+    }
 
     def take(self, rows: Any) -> np.ndarray:
         """Return the outputs of some rows, of shape (n_rows, n_outputs)."""

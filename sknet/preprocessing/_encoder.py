@@ -9,10 +9,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_consistent_length, check_is_fitted
 
+from sknet._fields import ABSENT, COUNT, Arrays
 from sknet._params import ParameterObject
 from sknet._validation import Interval, RealNotInt, StrOptions
 from sknet.preprocessing._categories import Crossed
-from sknet.preprocessing._plan import Options, Plan, fit_plan
+from sknet.preprocessing._plan import Options, Plan, check_plan, fit_plan
 from sknet.preprocessing._schema import Schema, Table
 from sknet.preprocessing._targets import Target, target_of
 
@@ -113,6 +114,17 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         "dtype": [StrOptions({"float32", "float64"})],
         "random_state": ["random_state"],
     }
+    _stored_fields = {
+        "_schema": Schema,
+        "_plan": Plan,
+        "n_features_in_": COUNT,
+        "n_features_out_": COUNT,
+        "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+    }
+
+    def _check_stored(self) -> None:
+        if "_plan" in vars(self):
+            check_plan(self._schema, self._plan, self.n_features_in_, self.n_features_out_)
 
     def __init__(
         self,

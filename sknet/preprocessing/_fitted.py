@@ -1,12 +1,13 @@
 """What a fitted encoder is frozen into: it reads and encodes tables, without scikit-learn."""
 
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from sknet._fields import ABSENT, COUNT, Arrays
 from sknet._frames import names_of
-from sknet.preprocessing._plan import Plan
+from sknet.preprocessing._plan import Plan, check_plan
 from sknet.preprocessing._schema import Schema, Table
 
 __all__ = ["FittedEncoder"]
@@ -40,6 +41,18 @@ class FittedEncoder:
     """
 
     n_features_in_: int
+    _stored_fields = {
+        "_schema": Schema,
+        "_plan": Plan,
+        "n_features_in_": COUNT,
+        "n_features_out_": COUNT,
+        "_dtype": Literal["float32", "float64"],
+        "_is_sparse": bool,
+        "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+    }
+
+    def _check_stored(self) -> None:
+        check_plan(self._schema, self._plan, self.n_features_in_, self.n_features_out_)
 
     def __init__(self, encoder: Any) -> None:
         self._schema: Schema = encoder._schema

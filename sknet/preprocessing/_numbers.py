@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from sknet._cached import cached_property
+from sknet._fields import FINITE, NOT_NEGATIVE, Arrays, Items
 from sknet.preprocessing._edges import edges_of
 from sknet.preprocessing._targets import Target
 from sknet.preprocessing._values import HUGE
@@ -96,6 +97,15 @@ class NumberColumn:
     has_flag: bool = False
     is_phase: bool = False
     is_known: bool = True
+    _stored_fields = {
+        "center": FINITE,
+        "scale": NOT_NEGATIVE,
+        "edges": Items(Literal["tree", "quantile"], Arrays("f", "n_edges")),
+    }
+
+    def _check_stored(self) -> None:
+        if any(len(edges) < 2 or not np.isfinite(edges).all() for edges in self.edges.values()):
+            raise ValueError(f"{self.name} has bins without edges, or with edges that are not finite")
 
     def with_flag(self, is_missing: bool) -> "NumberColumn":
         """Return the same with a flag, if some values are missing and some are not."""

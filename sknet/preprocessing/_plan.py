@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from sknet._cached import cached_property
+from sknet._fields import COUNT
 from sknet._scipy import scipy_sparse
-from sknet.preprocessing._categories import CategoryColumn, Crossed, fit_levels, fit_means
+from sknet.preprocessing._categories import FIRST, CategoryColumn, Crossed, fit_levels, fit_means
 from sknet.preprocessing._numbers import Numbers, fit_number
 from sknet.preprocessing._one_row import OneRow
 from sknet.preprocessing._schema import Feature, Schema, Table
@@ -16,7 +17,7 @@ from sknet.preprocessing._sparse_numbers import SparseNumbers, fit_sparse
 from sknet.preprocessing._targets import Target
 from sknet.preprocessing._value_means import ValueMeans, fit_value_means, values_tell_more
 
-__all__ = ["Options", "Plan", "fit_plan"]
+__all__ = ["Options", "Plan", "check_plan", "fit_plan"]
 
 Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 BLOCK = 4096  # rows that are looked at together
@@ -53,6 +54,12 @@ class Options:
     smoothing: float = 20.0
     value_means: bool = True
     subsample: int | None = 20_000
+    _stored_fields = {
+        "n_bins": COUNT,
+        "max_levels": COUNT,
+        "min_count": COUNT,
+        "n_folds": COUNT,
+    }
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,12 @@ class Plan:
     sparse: SparseNumbers | None
     categories: tuple[CategoryColumn, ...]
     value_means: tuple[ValueMeans, ...] = ()
+
+    def _check_stored(self) -> None:
+        n_numbers = len(self.numbers.columns)
+        wrong = [each.number for each in self.value_means if each.number >= n_numbers]
+        if wrong:
+            raise ValueError(f"there are means of the values of number {wrong[0]} of {n_numbers}")
 
     @cached_property
     def names(self) -> list[str]:
@@ -195,6 +208,43 @@ class Plan:
         yield from zip(self.categories, table.codes.T, strict=True)
         for means in self.value_means:
             yield means.column, means.codes(table.numbers)
+
+
+def check_plan(schema: Schema, plan: Plan, n_features: int, width: int) -> None:
+    """Raise a ValueError unless a plan encodes the columns of a schema.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns.
+    plan : Plan
+        Their encodings.
+    n_features, width : int
+        Numbers of columns, and of outputs.
+
+    Raises
+    ------
+    ValueError
+        If they do not belong together.
+    """
+    sizes = [len(feature.levels) + FIRST for feature in schema.categories]
+    rows = [len(column.values) for column in plan.categories]
+    if len(rows) != len(sizes) or any(
+        x.names and n != m for x, n, m in zip(plan.categories, rows, sizes, strict=True)
+    ):
+        raise ValueError(f"categories with {sizes} codes are encoded by tables of {rows} rows")
+    n_numbers = len(schema.names)
+    sparse = plan.sparse
+    if schema.is_sparse != (sparse is not None) or (
+        sparse is None and len(plan.numbers.columns) != n_numbers
+    ):
+        raise ValueError(f"{n_numbers} numbers have encodings of {len(plan.numbers.columns)}")
+    if sparse is not None and max(sparse.kept.max(initial=-1), sparse.flagged.max(initial=-1)) >= n_numbers:
+        raise ValueError(f"there are only {n_numbers} sparse numbers")
+    if len(schema.features) != n_features or plan.width != width:
+        raise ValueError(
+            f"{n_features} columns have {len(schema.features)} descriptions, and {width} outputs {plan.width}"
+        )
 
 
 def _different(names: list[str]) -> list[str]:

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from sknet._cached import cached_property
+from sknet._fields import LEVEL, Arrays, Each
 from sknet._frames import is_collection, names_of
 from sknet._hints import suggestion
+from sknet._params import StrOptions
 from sknet._scipy import issparse, scipy_sparse
 from sknet._single_rows import RowReader
 from sknet.preprocessing._columns import CATEGORY, DATE, NUMBER, Column, columns_of, not_a_level
@@ -49,6 +51,11 @@ class Table:
     numbers: np.ndarray
     codes: np.ndarray
     sparse: Any = None
+    _stored_fields = {
+        "numbers": Arrays("f", "n_samples", "n_numbers"),
+        "codes": Arrays("i", "n_samples", "n_categories"),
+        "sparse": None,
+    }
 
     @property
     def n_rows(self) -> int:
@@ -91,6 +98,11 @@ class Feature:
     levels: tuple[Any, ...] = ()
     periods: tuple[str, ...] = ()
     zone: str | None = None
+    _stored_fields = {
+        "kind": Literal["number", "category", "date"],
+        "levels": Each(tuple, LEVEL),
+        "periods": Each(tuple, StrOptions({*PERIODS})),
+    }
 
     @cached_property
     def codes(self) -> dict[Any, int]:

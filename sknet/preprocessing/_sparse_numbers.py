@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import Arrays
 from sknet._scipy import scipy_sparse
 from sknet.preprocessing._numbers import smoothly_clipped
 from sknet.preprocessing._values import HUGE
@@ -32,6 +33,19 @@ class SparseNumbers:
     kept: np.ndarray
     scales: np.ndarray
     flagged: np.ndarray
+    _stored_fields = {
+        "kept": Arrays("i", "n_kept"),
+        "scales": Arrays("f", "n_kept"),
+        "flagged": Arrays("i", "n_flags"),
+    }
+
+    def _check_stored(self) -> None:
+        if len(self.names) != len(self.kept) + len(self.flagged):
+            raise ValueError(
+                f"{len(self.kept)} numbers and {len(self.flagged)} flags have {len(self.names)} names"
+            )
+        if min(self.kept.min(initial=0), self.flagged.min(initial=0)) < 0 or not (self.scales > 0).all():
+            raise ValueError("a scale, or the index of a number, is negative")
 
     def encode(self, sparse: Any) -> Any:
         """Return the outputs of a CSR matrix as another CSR matrix."""

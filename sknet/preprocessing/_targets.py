@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import Arrays
+
 __all__ = ["Target", "target_of"]
 
 # With more classes, means would be of too few rows, and columns too many.
@@ -40,6 +42,10 @@ class Target:
     y: np.ndarray
     numbers: np.ndarray
     names: tuple[str, ...]
+    _stored_fields = {
+        "y": [Arrays("biuf", "n_samples"), Arrays("biuf", "n_samples", "n_outputs")],
+        "numbers": Arrays("f", "n_samples", "n_numbers"),
+    }
 
     def take(self, rows: Any) -> "Target":
         """Return the targets of some rows."""

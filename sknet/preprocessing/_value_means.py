@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet._cached import cached_property
+from sknet._fields import COUNT, Arrays
 from sknet.preprocessing._categories import FIRST, CategoryColumn, Crossed, fit_means
 from sknet.preprocessing._edges import edges_of, has_several
 from sknet.preprocessing._schema import UNSEEN
@@ -42,6 +43,14 @@ class ValueMeans:
     number: int
     levels: np.ndarray
     column: CategoryColumn
+    _stored_fields = {
+        "number": COUNT,
+        "levels": Arrays("f", "n_levels"),
+    }
+
+    def _check_stored(self) -> None:
+        if not len(self.levels) or len(self.column.values) != len(self.levels) + FIRST:
+            raise ValueError(f"{len(self.levels)} values have {len(self.column.values)} rows of means")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._fields import ABSENT, COUNT, Arrays, Each, Named, Together
 from sknet._params import (
     InvalidParameterError,
     PlainNumbers,
@@ -78,6 +79,10 @@ class Job:
     fold: int
     rows: Fold
     seeds: tuple[int, ...]
+    _stored_fields = {
+        "kind": StrOptions({*KINDS}),
+        "rows": Together(Arrays("iu", "n_rows"), Arrays("iu", "n_rows")),
+    }
 
 
 @dataclass
@@ -108,6 +113,10 @@ class Task:
     loss: Loss
     n_outputs: int
     settings: dict[str, Setting]
+    _stored_fields = {
+        "y": np.ndarray,
+        "weight": [np.ndarray, None],
+    }
 
 
 Trained = tuple[Member, np.ndarray]
@@ -119,6 +128,26 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
 
     _numeric_targets: bool
     _of_networks = "members_"
+    _stored_fields = {
+        "n_features_in_": COUNT,
+        "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+        "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
+        "_schema": Schema,
+        "_loss_function": Loss,
+        "members_": Each(list, Member),
+        "encoder_": list,
+        "_mix": Mix,
+        "mix_": dict[str, float],
+        "temperature_": dict[str, float],
+        "oof_score_": float,
+        "oof_prediction_": np.ndarray,
+    }
+
+    def _check_stored(self) -> None:
+        if "members_" in vars(self):
+            kinds = {member.kind for member in self.members_}
+            if not kinds or not kinds <= self._mix.weights.keys() & self._mix.temperatures.keys():
+                raise ValueError(f"members of the kinds {sorted(kinds)} are mixed as {self._mix.weights}")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 
+from sknet._fields import Each
 from sknet._validation import StrOptions
 from sknet.estimators.extend import (
     ClassTargets,
@@ -95,6 +96,9 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
 
     _numeric_targets = False
     _parameter_constraints = CONSTRAINTS | {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
+    _stored_fields = {
+        "classes_": [np.ndarray, Each(list, np.ndarray)],
+    }
 
     def __init__(
         self,

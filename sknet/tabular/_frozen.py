@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import FINITE, Arrays, Each, Named, Together
 from sknet.engine import History
 from sknet.engine.extend import slim_model
 from sknet.losses import Loss
@@ -14,6 +15,7 @@ from sknet.persistence import write_atomically
 from sknet.preprocessing.extend import FittedEncoder
 from sknet.tabular._blending import Counted, OfOneRow, blended
 from sknet.tabular._predicting import Classifies, Predicts, Regresses
+from sknet.tabular._training import Member
 
 __all__ = ["FrozenTabularClassifier", "FrozenTabularRegressor", "Parts"]
 
@@ -35,6 +37,9 @@ class Parts:
     members: list[Counted]
     targets: Any
     loss: Loss
+    _stored_fields = {
+        "targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
+    }
 
 
 class FrozenTabular(Predicts):
@@ -47,6 +52,16 @@ class FrozenTabular(Predicts):
     """
 
     _program: OfOneRow | None = None
+    _stored_fields = {
+        "_members": Each(list, Together(Member, FINITE)),
+        "_encoder": FittedEncoder,
+        "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
+        "_loss_function": Loss,
+    }
+
+    def _check_stored(self) -> None:
+        if not self._members or self._encoder is not self._members[0][0].encoder:
+            raise ValueError("its encoder is not that of its first member")
 
     def __init__(self, parts: Parts) -> None:
         encoders = {id(member.encoder): FittedEncoder(member.encoder) for member, _ in parts.members}
@@ -187,6 +202,9 @@ class FrozenTabularRegressor(Regresses, FrozenTabular):
     """
 
     _kind = "regressor"
+    _stored_fields = {
+        "_bounds": [Together(float, float), Together(Arrays("f", "n_outputs"), Arrays("f", "n_outputs"))],
+    }
 
     def __init__(self, parts: Parts, bounds: tuple[Any, Any]) -> None:
         super().__init__(parts)

@@ -159,6 +159,7 @@ class Setting:
     embeddings: bool
     piecewise: str | None
     n_bins: int
+    _stored_fields = {}
 
     def times(self, budget: float) -> "Setting":
         """Return the same with the work multiplied by ``budget``."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import ABOVE_ZERO, NOT_NEGATIVE, Items
 from sknet.core import Tensor, no_grad
 from sknet.estimators.extend import best_temperature
 from sknet.losses import Loss
@@ -30,6 +31,10 @@ class Mix:
 
     weights: dict[str, float]
     temperatures: dict[str, float]
+    _stored_fields = {
+        "weights": Items(str, NOT_NEGATIVE),
+        "temperatures": Items(str, ABOVE_ZERO),
+    }
 
     def factor(self, kind: str) -> float:
         """Return the factor of the outputs of a kind."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet import nn, ops
+from sknet._fields import ABSENT, Named
 from sknet.core import Tensor, no_grad
 
 __all__ = ["LevelVectors", "TabularNet"]
@@ -82,6 +83,13 @@ class TabularNet(nn.Module):
     spans : sequence of (int, int)
         The one-hot columns of each category whose levels have learned vectors; they need `scales`.
     """
+
+    _stored_fields = {
+        "vectors": [Named("Module"), None, ABSENT],
+        "scale": [Named("Scale"), None],
+        "body": Named("Sequential"),
+        "skip": Named("Linear"),
+    }
 
     def __init__(
         self,

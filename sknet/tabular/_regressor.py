@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from sknet._fields import Arrays, Together
 from sknet.estimators.extend import (
     RealTargets,
 )
@@ -87,6 +88,9 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
 
     _numeric_targets = True
     _parameter_constraints = CONSTRAINTS
+    _stored_fields = {
+        "_bounds": [Together(float, float), Together(Arrays("f", "n_outputs"), Arrays("f", "n_outputs"))],
+    }
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sknet import nn
+from sknet._fields import COUNT, Named
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.device import to_host
 from sknet.engine import Batches, History, Model, Score
@@ -66,6 +67,9 @@ class Rows:
     X: Any
     y: np.ndarray
     weight: np.ndarray | None
+    _stored_fields = {
+        "X": Any,
+    }
 
     @property
     def n_rows(self) -> int:
@@ -115,6 +119,10 @@ class Member:
     encoder: "TableEncoder | FittedEncoder"
     model: Model
     history: History
+    _stored_fields = {
+        "encoder": Named("TableEncoder", "FittedEncoder"),
+        "fold": COUNT,
+    }
 
     def outputs(self, X: Any) -> np.ndarray:
         """Return raw outputs of shape (n_samples, n_outputs) for the encoded rows `X`."""

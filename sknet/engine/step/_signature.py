@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet._fields import COUNT, Dtypes, Each, Either, Items, Named
+
 __all__ = [
     "Batch",
     "DeviceInputs",
@@ -14,6 +16,10 @@ __all__ = [
     "SparseForm",
     "UpdateOutputs",
 ]
+
+
+# An array, or the form of one that is not kept.
+FORM = Either(np.ndarray, Named("MetaArray", "SparseForm"))
 
 
 class Batch(NamedTuple):
@@ -40,6 +46,8 @@ class Batch(NamedTuple):
     y: Any
     weight: Any
 
+    _stored_fields = {"X": [FORM, Items(str, FORM)], "y": FORM, "weight": [FORM, None]}
+
 
 class SparseForm(NamedTuple):
     """What a step has to know of a sparse input.
@@ -61,6 +69,8 @@ class SparseForm(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+
+    _stored_fields = {"shape": Each(tuple, COUNT), "dtype": Dtypes("biuf")}
 
 
 class GradientInputs(NamedTuple):

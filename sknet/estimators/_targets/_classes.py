@@ -1,17 +1,24 @@
 """One label a row, or several that a row has or has not."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from sknet import ops
+from sknet._fields import POSITIVE
 from sknet._indexing import are_indices
 from sknet.engine import Accuracy, Score
 from sknet.engine.extend import Head
 from sknet.estimators._targets._base import ClassEncoder
 from sknet.estimators._targets._label_losses import by_labels
-from sknet.estimators._targets._labels import check_labels, kind_of_labels, unique_labels
+from sknet.estimators._targets._labels import (
+    LABELS,
+    check_classes,
+    check_labels,
+    kind_of_labels,
+    unique_labels,
+)
 from sknet.losses import Loss
 
 __all__ = ["ClassTargets", "both_classes", "labels_of_numbers"]
@@ -56,6 +63,20 @@ class ClassTargets(ClassEncoder):
     >>> targets.task, targets.encode(np.array(["b", "a"])).ravel()
     ('binary', array([1., 0.]))
     """
+
+    _stored_fields = {
+        "classes": LABELS,
+        "task": Literal["binary", "multiclass", "multilabel"],
+        "n_outputs": POSITIVE,
+    }
+
+    def _check_stored(self) -> None:
+        check_classes(self.classes)
+        expected = 1 if self.task == "binary" else len(self.classes)
+        if self.n_outputs != expected or (len(self.classes) > 2) > (self.task != "binary"):
+            raise ValueError(
+                f"{len(self.classes)} classes of a {self.task} task have {self.n_outputs} outputs"
+            )
 
     def __init__(self, y: Any, classes: Any = None) -> None:
         known = None if classes is not None else labels_of_numbers(y)

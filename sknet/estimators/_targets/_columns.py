@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet._fields import POSITIVE, Each
 from sknet.core import Tensor
 from sknet.engine import Score
 from sknet.estimators._targets._base import Agreement, ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
-from sknet.estimators._targets._labels import check_labels, unique_labels
+from sknet.estimators._targets._labels import LABELS, check_classes, check_labels, unique_labels
 from sknet.losses import Loss
 from sknet.losses.extend import Columns
 
@@ -50,6 +51,16 @@ class ColumnTargets(ClassEncoder):
     """
 
     task = "multiclass"
+    _stored_fields = {
+        "classes": Each(list, LABELS),
+        "n_outputs": POSITIVE,
+    }
+
+    def _check_stored(self) -> None:
+        for column in self.classes:
+            check_classes(column)
+        if self.n_outputs != sum(map(len, self.classes)):
+            raise ValueError(f"columns of {[*map(len, self.classes)]} classes have {self.n_outputs} outputs")
 
     def __init__(self, y: Any, classes: Any = None) -> None:
         check_labels(y)

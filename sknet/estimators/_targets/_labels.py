@@ -2,7 +2,14 @@
 
 from typing import Any
 
-__all__ = ["check_labels", "kind_of_labels", "unique_labels"]
+import numpy as np
+
+from sknet._fields import LEVEL, Arrays
+
+__all__ = ["LABELS", "check_classes", "check_labels", "kind_of_labels", "unique_labels"]
+
+
+LABELS = Arrays("biufOUSMm", "n_classes")
 
 
 def unique_labels(*y: Any) -> Any:
@@ -24,3 +31,11 @@ def kind_of_labels(y: Any) -> str:
     from sklearn.utils import multiclass
 
     return str(multiclass.type_of_target(y, input_name="y"))
+
+
+def check_classes(classes: Any) -> None:
+    """Raise a ValueError unless labels are sorted, and each is there once."""
+    if not len(classes) or not all(LEVEL.is_satisfied_by(label) for label in classes):
+        raise ValueError("there are no classes, or some are no labels")
+    if not bool(np.all(classes[:-1] < classes[1:])):
+        raise ValueError("the classes are not sorted, or one is there twice")

@@ -7,12 +7,19 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet._fields import POSITIVE
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.engine import Score
 from sknet.engine.extend import Head
 from sknet.estimators._targets._base import Agreement, ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
-from sknet.estimators._targets._labels import check_labels, kind_of_labels, unique_labels
+from sknet.estimators._targets._labels import (
+    LABELS,
+    check_classes,
+    check_labels,
+    kind_of_labels,
+    unique_labels,
+)
 from sknet.estimators._targets._tempered import tempered
 from sknet.losses.extend import Averaged
 
@@ -55,6 +62,17 @@ class OrderedTargets(ClassEncoder):
     """
 
     task = "ordinal"
+    _stored_fields = {
+        "order": LABELS,
+        "classes": LABELS,
+        "n_outputs": POSITIVE,
+    }
+
+    def _check_stored(self) -> None:
+        check_classes(self.classes)
+        is_same = len(self.order) == len(self.classes) and bool((np.unique(self.order) == self.classes).all())
+        if not is_same or self.n_outputs != max(len(self.order) - 1, 1):
+            raise ValueError(f"{len(self.order)} ordered classes have {self.n_outputs} outputs")
 
     def __init__(self, y: Any, classes: Any = None, order: Any = None) -> None:
         check_labels(y)

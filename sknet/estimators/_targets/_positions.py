@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import ABSENT, POSITIVE
 from sknet.engine import Accuracy, Score
 from sknet.estimators._targets._base import ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
 from sknet.estimators._targets._label_losses import IGNORED, by_labels, counted_labels
-from sknet.estimators._targets._labels import unique_labels
+from sknet.estimators._targets._labels import LABELS, check_classes, unique_labels
 from sknet.losses import Loss
 
 __all__ = ["PositionTargets"]
@@ -46,6 +47,16 @@ class PositionTargets(ClassEncoder):
     task = "multiclass"
     have_positions = True
     ignored: int | None = None
+    _stored_fields = {
+        "classes": LABELS,
+        "n_outputs": POSITIVE,
+        "ignored": [int, None, ABSENT],
+    }
+
+    def _check_stored(self) -> None:
+        check_classes(self.classes)
+        if self.n_outputs != len(self.classes):
+            raise ValueError(f"{len(self.classes)} classes have {self.n_outputs} outputs")
 
     def __init__(self, y: Any, classes: Any = None, ignored: int | None = None) -> None:
         if ignored is not None:

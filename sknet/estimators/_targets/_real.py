@@ -5,6 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from sknet._constraints import StrOptions
+from sknet._fields import ABSENT, FINITE, POSITIVE, Arrays
 from sknet.engine import Batches, RSquared, Score
 from sknet.losses import Loss
 from sknet.losses.extend import Standardized
@@ -48,6 +50,12 @@ class RealTargets:
     mean: Any = None
     scale: Any = None
     dtype = "float64"
+    _stored_fields = {
+        "n_outputs": POSITIVE,
+        "dtype": [StrOptions({"float16", "float32", "float64"}), ABSENT],
+        "mean": [Arrays("f", "n_outputs"), Arrays("f"), FINITE, ABSENT],
+        "scale": [Arrays("f", "n_outputs"), Arrays("f"), FINITE, ABSENT],
+    }
 
     def __init__(self, y: Any) -> None:
         self.n_outputs = 1 if y.ndim == 1 else y.shape[1]

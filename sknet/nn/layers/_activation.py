@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet._fields import ABSENT, Params
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -146,6 +147,10 @@ class PReLU(Module):
     _parameter_constraints = {
         "num_parameters": [Interval(Integral, 1, None, closed="left")],
         "negative_slope": NUMBER,
+    }
+    _stored_fields = {
+        "slope": Params("num_parameters"),
+        "negative_slope": [ABSENT],
     }
 
     def __init__(

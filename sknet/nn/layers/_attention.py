@@ -3,6 +3,7 @@
 from numbers import Integral, Real
 from typing import Any
 
+from sknet._fields import ABSENT, Named
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -88,6 +89,20 @@ class MultiheadAttention(Module):
         "dropout": SHARE,
         "bias": ["boolean"],
     }
+    _stored_fields = {
+        "in_projection": Named("Linear"),
+        "out_projection": Named("Linear"),
+        "dropout": Named("Dropout"),
+        "bias": [ABSENT],
+    }
+
+    def _check_stored(self) -> None:
+        n = self.embed_dim
+        sizes = [(each.in_features, each.out_features) for each in (self.in_projection, self.out_projection)]
+        if n % self.num_heads or sizes != [(n, 3 * n), (n, n)]:
+            raise ValueError(
+                f"{type(self).__name__} of {n} features in {self.num_heads} heads has maps of {sizes}"
+            )
 
     def __init__(
         self,

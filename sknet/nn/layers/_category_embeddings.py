@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
+from sknet._fields import ABSENT, POSITIVE, Named
 from sknet._params import Interval, InvalidParameterError
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -74,6 +75,26 @@ class CategoryEmbeddings(Module):
         "cardinalities": ["array-like"],
         "embedding_dim": [Interval(Integral, 1, None, closed="left"), "array-like", None],
     }
+    _stored_fields = {
+        "cardinalities": tuple[int, ...],
+        "out_features": POSITIVE,
+        "embedding_dim": [ABSENT],
+        "embeddings": Named("ModuleList"),
+    }
+
+    def _check_stored(self) -> None:
+        tables = [each for _, each in self.embeddings.named_children()]
+        sizes = [each.num_embeddings for each in tables if isinstance(each, Embedding)]
+        if len(sizes) != len(tables) or len(tables) != len(self.cardinalities):
+            raise ValueError(
+                f"{type(self).__name__} has no table for each of the cardinalities {self.cardinalities}"
+            )
+        if [*self.cardinalities] != [n - 1 for n in sizes]:
+            raise ValueError(
+                f"{type(self).__name__} has tables of {sizes} rows for {self.cardinalities} levels"
+            )
+        if self.out_features != sum(each.embedding_dim for each in tables):
+            raise ValueError(f"{type(self).__name__} cannot have {self.out_features} outputs")
 
     def __init__(
         self,

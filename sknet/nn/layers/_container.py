@@ -6,6 +6,7 @@ from numbers import Integral
 from operator import add, mul
 from typing import Any
 
+from sknet._fields import Named
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
@@ -91,6 +92,11 @@ class Residual(Module):
     >>> block(np.ones((5, 3))).shape
     (5, 3)
     """
+
+    _stored_fields = {
+        "module": Named("Module"),
+        "projection": [Named("Module"), None],
+    }
 
     def __init__(self, module: Module, projection: Module | None = None) -> None:
         self.register_module("module", module)
@@ -192,6 +198,10 @@ class Lambda(Module):
     >>> net[1]
     Lambda(exp)
     """
+
+    _stored_fields = {
+        "function": callable,
+    }
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         if not callable(function) or isinstance(function, Module):

@@ -6,6 +6,7 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
+from sknet._fields import ABSENT, Named, Params
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -51,6 +52,18 @@ class _Convolution(Module):
     }
 
     padding_mode = "zeros"
+    _stored_fields = {
+        "weight": Named("Parameter"),
+        "bias": [Params("out_channels"), None],
+        "padding_mode": [StrOptions({"zeros", "reflect", "replicate", "circular"}), ABSENT],
+        "output_padding": [*EDGES, ABSENT],
+    }
+
+    def _check_stored(self) -> None:
+        if self.in_channels % self.groups or self.weight.shape != self._weight_shape(
+            _lengths(self, "kernel_size")
+        ):
+            raise ValueError(f"{self!r} cannot have a weight of shape {self.weight.shape}")
 
     def _make(
         self, init: "Initializer | str | None", device: "str | Device | None", **arguments: Any

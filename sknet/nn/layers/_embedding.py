@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState
 
+from sknet._fields import Named, Params
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_device
@@ -71,6 +72,9 @@ class Embedding(Module):
         "num_embeddings": COUNT,
         "embedding_dim": COUNT,
         "padding_idx": [Integral, None],
+    }
+    _stored_fields = {
+        "weight": Params("num_embeddings", "embedding_dim"),
     }
 
     def __init__(
@@ -142,6 +146,9 @@ class PositionalEncoding(Module):
     _parameter_constraints = {
         "base": [Interval(Real, 1, None, closed="neither")],
         "dropout": [Interval(Real, 0, 1, closed="both")],
+    }
+    _stored_fields = {
+        "dropout": Named("Dropout"),
     }
 
     def __init__(self, base: float = 10000.0, dropout: float = 0.0) -> None:

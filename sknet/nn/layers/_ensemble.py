@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState
 
+from sknet._fields import Params
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -129,6 +130,12 @@ class BatchEnsembleLinear(Module):
         "factors": [StrOptions({"ones", "signs", "normal"})],
         "bias": ["boolean"],
     }
+    _stored_fields = {
+        "weight": Params("in_features", "out_features"),
+        "in_factors": Params("n_members", "in_features"),
+        "out_factors": Params("n_members", "out_features"),
+        "bias": [Params("n_members", "out_features"), None],
+    }
 
     def __init__(
         self,
@@ -225,6 +232,10 @@ class EnsembleLinear(Module):
         "n_members": COUNT,
         "reduce": [StrOptions({"mean"}), None],
         "bias": ["boolean"],
+    }
+    _stored_fields = {
+        "weight": Params("n_members", "in_features", "out_features"),
+        "bias": [Params("n_members", "out_features"), None],
     }
 
     def __init__(

@@ -83,6 +83,9 @@ class Unflatten(Module):
     """
 
     _parameter_constraints = {"dim": AXIS, "unflattened_size": [tuple, list]}
+    _stored_fields = {
+        "unflattened_size": tuple[int, ...],
+    }
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         check_arguments(self, dim=dim, unflattened_size=unflattened_size)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState
 
+from sknet._fields import ABSENT, Named, Params
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor
 from sknet.device import Device, to_host
@@ -75,6 +76,11 @@ class Linear(Module):
         "out_features": [Interval(Integral, 1, None, closed="left")],
         "bias": ["boolean"],
         "parametrization": [StrOptions({"standard", "ntp"})],
+    }
+    _stored_fields = {
+        "weight": Params("in_features", "out_features"),
+        "bias": [Params("out_features"), None],
+        "_from_data": [Named("FromData"), None, ABSENT],
     }
 
     def __init__(

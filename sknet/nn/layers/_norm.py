@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+from sknet._fields import Named, Params
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -83,6 +84,14 @@ class LayerNorm(Affine):
     """
 
     _parameter_constraints = {"normalized_shape": LENGTH, "eps": SMALL, **AFFINE}
+    _stored_fields = {
+        "normalized_shape": tuple[int, ...],
+        "bias": [Named("Parameter"), None],
+        "weight": [Named("Parameter"), None],
+    }
+
+    def _check_stored(self) -> None:
+        _check_affine(self)
 
     def __init__(
         self,
@@ -134,6 +143,14 @@ class RMSNorm(Affine):
     """
 
     _parameter_constraints = {"normalized_shape": LENGTH, "eps": SMALL, "affine": ["boolean"]}
+    _stored_fields = {
+        "normalized_shape": tuple[int, ...],
+        "bias": None,
+        "weight": [Named("Parameter"), None],
+    }
+
+    def _check_stored(self) -> None:
+        _check_affine(self)
 
     def __init__(
         self,
@@ -200,6 +217,10 @@ class GroupNorm(Affine):
     """
 
     _parameter_constraints = {"num_groups": LENGTH, "num_channels": LENGTH, "eps": SMALL, **AFFINE}
+    _stored_fields = {
+        "weight": [Params("num_channels"), None],
+        "bias": [Params("num_channels"), None],
+    }
 
     def __init__(
         self,
@@ -236,6 +257,13 @@ def _lengths(layer: Module, shape: int | Sequence[int], **others: Any) -> tuple[
     for length in lengths or (None,):
         check_arguments(layer, normalized_shape=length, **others)
     return tuple(int(length) for length in lengths)
+
+
+def _check_affine(layer: Any) -> None:
+    """Raise a ValueError if a scale or a shift has another shape than the axes."""
+    for parameter in (layer.weight, layer.bias):
+        if parameter is not None and parameter.shape != layer.normalized_shape:
+            raise ValueError(f"{layer!r} has a parameter of shape {parameter.shape}")
 
 
 def _over_last_axes(layer: Any, x: Any, function: Callable[..., Tensor], *arguments: Any) -> Tensor:

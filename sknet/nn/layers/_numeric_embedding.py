@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState
 
+from sknet._fields import POSITIVE, Buffers, Named, Params
 from sknet._params import Interval, resolve
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -84,6 +85,19 @@ class PeriodicEmbedding(Module):
         "n_frequencies": COUNT,
         "sigma": [Interval(Real, 0, None, closed="neither")],
     }
+    _stored_fields = {
+        "frequencies": Params("n_features", "n_frequencies"),
+        "weight": [Named("Parameter"), None],
+        "bias": [Params("n_features", "embedding_dim"), None],
+        "activation": [Named("Module"), None],
+    }
+
+    def _check_stored(self) -> None:
+        expected = (self.n_features, 2 * self.n_frequencies, self.embedding_dim)
+        if (None if self.weight is None else self.weight.shape) != (
+            None if self.embedding_dim is None else expected
+        ):
+            raise ValueError(f"the weight of {type(self).__name__} is not of shape {expected}")
 
     def __init__(
         self,
@@ -177,6 +191,21 @@ class PiecewiseLinearEncoding(Module):
     array([[ 1. ,  0.5,  0.5],
            [ 1. ,  1.5, -0.1]])
     """
+
+    _stored_fields = {
+        "n_features": POSITIVE,
+        "n_bins": POSITIVE,
+        "column": Buffers("i", "n_bins"),
+        "left": Buffers("f", "n_bins"),
+        "width": Buffers("f", "n_bins"),
+        "low": Buffers("f", "n_bins"),
+        "high": Buffers("f", "n_bins"),
+    }
+
+    def _check_stored(self) -> None:
+        columns = self.column.numpy()
+        if columns.min() < 0 or columns.max() >= self.n_features:
+            raise ValueError(f"{type(self).__name__} has bins of other columns than its {self.n_features}")
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from numbers import Integral
 from typing import Any
 
+from sknet._fields import Named, Params
 from sknet._params import Interval, resolve
 from sknet.core import as_tensor
 from sknet.device import Device
@@ -54,6 +55,10 @@ class ParametricActivation(Module):
     weight: Any = Registered()
 
     _parameter_constraints = {"n_features": [Interval(Integral, 1, None, closed="left")]}
+    _stored_fields = {
+        "weight": Params("n_features"),
+        "activation": Named("Module"),
+    }
 
     def __init__(
         self,

@@ -1,10 +1,12 @@
 """Pooling layers."""
 
+import inspect
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
 from sknet import ops
+from sknet._fields import ABSENT
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.nn._module import Module
@@ -40,6 +42,15 @@ class _Pool(Module):
         "count_include_pad": ["boolean"],
         "output_size": [*STEPS, None],
     }
+    _stored_fields = {
+        "_names": tuple[str, ...],
+        **{name: [*each, ABSENT] for name, each in _parameter_constraints.items()},
+    }
+
+    def _check_stored(self) -> None:
+        names = tuple(inspect.signature(type(self)).parameters)
+        if self._names != names or not set(names) <= vars(self).keys():
+            raise ValueError(f"the arguments of {type(self).__name__} are {names}")
 
     def _keep(self, **arguments: Any) -> None:
         check_arguments(self, **arguments)

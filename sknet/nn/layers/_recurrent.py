@@ -6,6 +6,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
+from sknet._fields import ABSENT, POSITIVE, Named
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -28,6 +29,26 @@ class _Recurrent(Module, ABC):
         "bidirectional": ["boolean"],
         "returns": [StrOptions({"all", "sequence", "last"})],
     }
+    _stored_fields = {
+        "_ends": tuple[str, ...],
+        "drop": [Named("Dropout"), None],
+        "input_size": POSITIVE,
+        "hidden_size": POSITIVE,
+        "bias": bool,
+        "activation": [StrOptions({"tanh", "relu"}), ABSENT],
+        "*": Named("_Cell"),
+    }
+
+    def _check_stored(self) -> None:
+        ends = ("", "_reverse") if self.bidirectional else ("",)
+        n_cells = len(self._children) - (self.drop is not None)
+        expected = {f"l{i}{end}" for i in range(min(self.num_layers, n_cells)) for end in ends}
+        if (
+            self._ends != ends
+            or n_cells != self.num_layers * len(ends)
+            or not expected <= self._children.keys()
+        ):
+            raise ValueError(f"{type(self).__name__} has not the cells of {self.num_layers} layers")
 
     def _build(
         self,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import RandomState
 
+from sknet._fields import ABSENT, Named
 from sknet._params import Interval, StrOptions
 from sknet.core import as_tensor
 from sknet.device import Device
@@ -41,6 +42,21 @@ class _Cell(Module, ABC):
         "bias": ["boolean"],
         "activation": [StrOptions({"tanh", "relu"})],
     }
+    _stored_fields = {
+        "weight_ih": Named("Parameter"),
+        "weight_hh": Named("Parameter"),
+        "bias": [Named("Parameter"), None],
+        "activation": [StrOptions({"tanh", "relu"}), ABSENT],
+    }
+
+    def _check_stored(self) -> None:
+        columns = self.gates * self.hidden_size
+        shapes = [each.shape for each in (self.weight_ih, self.weight_hh)]
+        n_biases = self.biases * self.hidden_size
+        if shapes != [(self.input_size, columns), (self.hidden_size, columns)] or (
+            self.bias is not None and self.bias.shape != (n_biases,)
+        ):
+            raise ValueError(f"{type(self).__name__} of {self.hidden_size} features has weights of {shapes}")
 
     def _build(
         self,

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from numbers import Real
 from typing import Any
 
+from sknet._fields import ABSENT, Buffers, Params
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -30,6 +31,19 @@ class _RunningNorm(Affine, ABC):
     }
 
     _least = 2  # axes of an input
+    _stored_fields = {
+        "weight": [Params("num_features"), None],
+        "bias": [Params("num_features"), None],
+        "running_mean": [Buffers("f", "num_features"), ABSENT],
+        "running_var": [Buffers("f", "num_features"), ABSENT],
+        "num_batches": [Buffers("i"), ABSENT],
+    }
+
+    def _check_stored(self) -> None:
+        if self.track_running_stats != (
+            self._buffers.keys() == {"running_mean", "running_var", "num_batches"}
+        ):
+            raise ValueError(f"{type(self).__name__} has the buffers {list(self._buffers)}")
 
     def _make(self, affine: bool, bias: bool, device: "str | Device | None", **arguments: Any) -> None:
         """Check and keep the arguments, and make parameters and buffers."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import Params
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -57,6 +58,9 @@ class Scale(Module):
     weight: Any = Registered()
 
     _parameter_constraints = {"n_features": [Interval(Integral, 1, None, closed="left")]}
+    _stored_fields = {
+        "weight": Params("n_features"),
+    }
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
+from sknet._fields import ABSENT, Named
 from sknet._params import Interval, resolve
 from sknet.device import Device
 from sknet.nn._module import Module
@@ -33,6 +34,25 @@ class _Layer(Module):
     _parameter_constraints = OPTIONS
 
     norms: ClassVar[int]
+    _stored_fields = {
+        "embed_dim": [ABSENT],
+        "num_heads": [ABSENT],
+        "feedforward_dim": [ABSENT],
+        "eps": [ABSENT],
+        "attention": Named("MultiheadAttention"),
+        "cross_attention": [Named("MultiheadAttention"), ABSENT],
+        "feedforward": Named("Sequential"),
+        "norm1": Named("LayerNorm"),
+        "norm2": Named("LayerNorm"),
+        "norm3": [Named("LayerNorm"), ABSENT],
+        "dropout": Named("Dropout"),
+    }
+
+    def _check_stored(self) -> None:
+        norms = [f"norm{i + 1}" for i in range(self.norms)]
+        crossed = ["cross_attention"] if self.norms == 3 else []
+        if sorted(self._children) != sorted([*norms, *crossed, "attention", "feedforward", "dropout"]):
+            raise ValueError(f"{type(self).__name__} has the parts {list(self._children)}")
 
     def __init__(
         self,
@@ -201,6 +221,17 @@ class _Stack(Module):
     _parameter_constraints = {**OPTIONS, "num_layers": [Interval(Integral, 1, None, closed="left")]}
 
     layer: ClassVar[type[_Layer]]
+    _stored_fields = {
+        "num_layers": [ABSENT],
+        "embed_dim": [ABSENT],
+        "num_heads": [ABSENT],
+        "feedforward_dim": [ABSENT],
+        "eps": [ABSENT],
+        "dropout": [ABSENT],
+        "norm_first": [ABSENT],
+        "layers": Named("Sequential"),
+        "norm": [Named("LayerNorm"), None],
+    }
 
     def __init__(
         self,
