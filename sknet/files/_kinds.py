@@ -7,6 +7,7 @@ arguments, and otherwise attribute by attribute, after each was checked to be wh
 
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable, Mapping
 from numbers import Integral
@@ -101,7 +102,12 @@ def _check_fields(cls: type, values: Mapping[str, Any], *, is_partial: bool = Fa
 
 def _ours(cls: type) -> type | None:
     """Return the class itself if it is one of sknet's, or else the first of its bases that is; or None."""
-    return next((base for base in cls.__mro__ if base.__module__.startswith("sknet.")), None)
+    return next((base for base in cls.__mro__ if _is_ours(base)), None)
+
+
+def _is_ours(cls: type) -> bool:
+    home = cls.__module__ if cls.__module__.startswith("sknet.") else ""
+    return vars(sys.modules.get(home, object)).get(cls.__qualname__) is cls
 
 
 def _whole(made: Any) -> Any:
