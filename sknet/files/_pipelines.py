@@ -1,6 +1,9 @@
 """Estimators of other libraries that contain sknet's: skops writes them, with placeholders for sknet's."""
 
 import copy
+import io
+import math
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -14,6 +17,7 @@ from sknet.files._registry import full_name, is_ours, splitters
 __all__ = ["Seat", "packed", "unpacked"]
 
 Bytes = np.ndarray[Any, Any]
+PER_VALUE = 100  # bytes of memory of a value in JSON text, at most
 LEAVES = (np.ndarray, str, bytes, int, float, type(None), type)
 
 
@@ -57,7 +61,7 @@ def packed(estimator: Any) -> tuple[Bytes, list[Any]]:
     return np.frombuffer(skops.dumps(frame), np.uint8), inside
 
 
-def unpacked(frame: Bytes, inside: list[Any], trusted: Iterable[Any]) -> Any:
+def unpacked(frame: Bytes, inside: list[Any], trusted: Iterable[Any], spare: int) -> Any:
     """Return the estimator that `packed` has written.
 
     Parameters
@@ -68,6 +72,8 @@ def unpacked(frame: Bytes, inside: list[Any], trusted: Iterable[Any]) -> Any:
         sknet's estimators, by the index of their placeholders.
     trusted : iterable of type or callable
         The user's own classes and functions that it may name.
+    spare : int
+        Bytes of memory that may be used, beyond twice those of `frame`.
 
     Returns
     -------
@@ -77,19 +83,75 @@ def unpacked(frame: Bytes, inside: list[Any], trusted: Iterable[Any]) -> Any:
     Raises
     ------
     LoadError
-        If a type in it is neither trusted by skops nor in `trusted`.
+        If a type in it is neither trusted by skops nor in `trusted`, or it needs too much memory.
     ImportError
         If skops is not installed.
     """
     skops, written = _skops(), frame.tobytes()
+    del frame
+    check_archive(written, len(written) + spare)
     known = [*map(full_name, (Seat, Bunch, np.dtype, *splitters(), *trusted))]
     unknown = [name for name in skops.get_untrusted_types(data=written) if name not in known]
     if unknown:
         short = ", ".join(name.rpartition(".")[2] for name in unknown)
         raise LoadError(f"it needs {', '.join(unknown)}: load(path, trusted=[{short}]) if you trust that")
     found = skops.loads(written, trusted=known)
-    seats = {id(x): inside[x.number] for x in _found_in(found, lambda x: isinstance(x, Seat))}
-    return copy.deepcopy(found, dict(seats))
+    seats = {id(x): _taken(inside, x.number) for x in _found_in(found, lambda x: isinstance(x, Seat))}
+    arrays = {id(x): x for x in _found_in(found, lambda x: isinstance(x, np.ndarray))}  # are not copied
+    return copy.deepcopy(found, {**arrays, **seats})
+
+
+def _taken(inside: list[Any], number: Any) -> Any:
+    if type(number) is not int or not 0 <= number < len(inside):
+        raise LoadError(f"its estimator number {str(number)[:80]} is not there, of {len(inside)}")
+    return inside[number]
+
+
+def check_archive(written: bytes, spare: int) -> int:
+    """Raise a LoadError if what an archive holds needs too much memory.
+
+    Parameters
+    ----------
+    written : bytes
+        A zip file.
+    spare : int
+        Bytes of memory that may be used.
+
+    Returns
+    -------
+    int
+        Bytes that are left.
+
+    Raises
+    ------
+    LoadError
+        Names the member that is too large.
+    """
+    with zipfile.ZipFile(io.BytesIO(written)) as archive:
+        for member in archive.infolist():
+            spare -= member.file_size
+            if spare < 0:
+                raise LoadError(f"its member {member.filename!r} needs more memory than the file justifies")
+            if member.filename.endswith((".npz", ".zip")):
+                spare = check_archive(archive.read(member), spare)
+            elif member.filename.endswith(".npy"):
+                with archive.open(member) as file:
+                    _check_array(file, member)
+            else:
+                text = archive.read(member)
+                spare -= PER_VALUE * sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
+    return spare
+
+
+def _check_array(file: Any, member: zipfile.ZipInfo) -> None:
+    """Raise a LoadError unless an array has as many bytes as its header says."""
+    version = np.lib.format.read_magic(file)
+    read: Any = (
+        np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read(file)
+    if math.prod(shape) * dtype.itemsize != member.file_size - file.tell() or dtype.hasobject:
+        raise LoadError(f"its array {member.filename!r} has not as many bytes as it says")
 
 
 def _found_in(x: Any, wanted: Callable[[Any], bool]) -> Iterator[Any]:
@@ -98,11 +160,13 @@ def _found_in(x: Any, wanted: Callable[[Any], bool]) -> Iterator[Any]:
     waiting = [x]
     while waiting:
         each = waiting.pop()
-        if id(each) in seen or isinstance(each, LEAVES):
+        if id(each) in seen:
             continue
         seen.add(id(each))
         if wanted(each):
             yield each
+        elif isinstance(each, LEAVES):
+            continue
         elif isinstance(each, dict):
             waiting += [*reversed(each.values())]
         elif isinstance(each, (list, tuple, set, frozenset)):

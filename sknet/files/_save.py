@@ -5,7 +5,6 @@ import platform
 import sys
 from collections.abc import Iterable
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from sknet._installed import version_of
@@ -22,13 +21,12 @@ from sknet.files._registry import (
     splitters,
 )
 from sknet.files._values import SCHEMA, Decoder, Encoder
-from sknet.persistence import read_any, write
+from sknet.persistence import read_within, write
 
 __all__ = ["load", "save", "trusted_types"]
 
 KIND = "object"
 PACKAGES = ("sknet", "numpy", "scikit-learn")
-LITTLE = 1 << 26  # memory in bytes that lists of numbers may always use, however small the file is
 INCLUDE = ("all", "predict")
 
 
@@ -185,12 +183,12 @@ def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
     )
     """
     registry = Registry(trusted)
-    kind, document = read_any(path)
+    kind, document, spare = read_within(path)
     if kind != KIND:
         return document
     try:
         _check_schema(document)
-        decoder = Decoder(registry, max(Path(path).stat().st_size, LITTLE))
+        decoder = Decoder(registry, spare)
         for described in _taken(document["objects"]):
             decoder.add(described)
         found = decoder.value(document["value"])
@@ -198,7 +196,7 @@ def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
             return found
         from sknet.files._pipelines import unpacked  # needs scikit-learn
 
-        return unpacked(document["frame"], found, trusted)
+        return unpacked(document.pop("frame"), found, trusted, decoder.spare)
     except NotKnownError as error:
         raise LoadError(f"{path} cannot be loaded: {error.args[0]}") from None
     except ImportError:

@@ -30,7 +30,8 @@ Tree = Any
 PLAIN = (bool, int, float, str, type(None))
 LONG = 8  # from this length on, a list of numbers is stored as an array
 TEXT = np.dtype("U1").itemsize
-NUMBER = 32  # bytes of a number in a Python list
+NUMBER = 40  # bytes of a number in a Python list
+RARE_OBJECT = 1 << 16  # bytes of a scorer or a distribution, at most
 MOST_IN_RANGE = 1 << 20
 EXACT = {float: np.float64, int: np.int64}
 TIMES = ("M", "m")
@@ -248,12 +249,17 @@ class Decoder:
     ----------
     registry : Registry
         Looks up the names in it.
-    budget : int
-        Bytes of memory that lists of numbers may use.
+    spare : int
+        Bytes of memory that values may use, besides the document and a copy of each array.
+
+    Attributes
+    ----------
+    spare : int
+        What is left of them.
     """
 
-    def __init__(self, registry: Registry, budget: int) -> None:
-        self._registry, self._budget = registry, budget
+    def __init__(self, registry: Registry, spare: int) -> None:
+        self._registry, self.spare = registry, spare
         self._objects: list[Any] = []
 
     def add(self, described: Tree) -> None:
@@ -325,9 +331,9 @@ class Decoder:
         return found
 
     def _spend(self, n_bytes: int) -> None:
-        self._budget -= n_bytes
-        if self._budget < 0:
-            raise ValueError("its lists need more memory than the file justifies")
+        self.spare -= n_bytes
+        if self.spare < 0:
+            raise ValueError("its values need more memory than the file justifies")
 
     def _range(self, items: Any) -> range:
         found = range(*self.value(list(items)))
@@ -366,6 +372,14 @@ class Decoder:
         if data.shape != mask.shape:
             raise ValueError(f"a masked array has shapes {data.shape} and {mask.shape}")
         return np.ma.MaskedArray(data, mask, fill_value=fill_value)
+
+    def _found_scorer(self, content: Any) -> Any:
+        self._spend(RARE_OBJECT)
+        return scorer(self.value(content))
+
+    def _found_distribution(self, content: Any) -> Any:
+        self._spend(RARE_OBJECT)
+        return distribution(*map(self.value, content))
 
     def _complex(self, array: Any) -> Any:
         self._spend(array.nbytes)
@@ -430,8 +444,8 @@ DECODED: dict[str, Callable[[Decoder, Any], Any]] = {
     "cells": Decoder._cells,
     "complex": Decoder._complex,
     "masked": Decoder._masked,
-    "scorer": lambda self, content: scorer(self.value(content)),
-    "distribution": lambda self, content: distribution(*map(self.value, content)),
+    "scorer": Decoder._found_scorer,
+    "distribution": Decoder._found_distribution,
     "turned": lambda self, array: array.T,
     "scalar": Decoder._scalar,
     "dtype": Decoder._dtype,

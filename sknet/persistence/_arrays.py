@@ -99,6 +99,11 @@ class Stored:
         self._start = stop
         return without_other_booleans(found) if is_bool else found
 
+    @property
+    def n_copied(self) -> int:
+        """Bytes of small arrays, which were copied."""
+        return self._start or 0
+
     def unused(self) -> list[str]:
         """Return the names of arrays that were not taken, or not in full."""
         joined = self._arrays.get(JOINED)

@@ -41,7 +41,7 @@ __all__ = [
 PLAIN, FORMAT = 1, 2  # with a document as it is, and with a compressed one
 DOCUMENT = {PLAIN: "content", FORMAT: "compressed"}
 CHUNK = 1 << 16
-LITTLE = 1 << 26  # memory in bytes that texts and other values may always use, however small the file is
+LITTLE = 15 << 20  # memory in bytes that reading may take beyond twice the size of the file
 LITTLE_TEXT = 1 << 19  # the same for a compressed text, most of which is not in the file
 PER_VALUE = 100  # the most bytes of memory for a value in a text
 MOST_AXES = 64  # NumPy's limit
@@ -67,11 +67,15 @@ class Contents(NamedTuple):
         Its document.
     arrays : dict of str to ndarray
         Its arrays.
+    spare : int
+        Memory in bytes that what is made of them may take besides: with it, all is twice the size of the file
+        and 16 MiB, one of them for what is counted nowhere.
     """
 
     kind: str
     text: str
     arrays: dict[str, np.ndarray[Any, Any]]
+    spare: int = 0
 
 
 class Place(NamedTuple):
@@ -175,7 +179,9 @@ def read_file(path: Path) -> Contents:
         places = _check_places(path, header, size - start)
         file.seek(start)
         arrays = {name: _read_array(path, file, name, place) for name, place in places.items()}
-    return Contents(kind, text, arrays)
+    # Whoever owns arrays may copy each once.
+    spare = LITTLE - _needed(text) + 2 * (size - sum(array.nbytes for array in arrays.values()))
+    return Contents(kind, text, arrays, spare)
 
 
 def parse_json(path: Path, text: "str | bytes") -> Any:
@@ -243,7 +249,7 @@ def _read_header(path: Path, file: BinaryIO, size: int) -> tuple[dict[str, Any],
     if length > size - 8:
         raise damaged(path, f"its header claims {length} bytes, but the file has {size}")
     text = file.read(length)
-    if _needed(text) > max(size, LITTLE):
+    if _needed(text) > 2 * size + LITTLE:
         raise damaged(path, f"its header of {length} bytes holds too many values")
     header = parse_json(path, text)
     if not isinstance(header, dict):

@@ -12,7 +12,7 @@ from sknet.exceptions import LoadError
 from sknet.persistence._arrays import Joined, Named, Stored
 from sknet.persistence._container import Contents, compressible, damaged, parse_json, read_file, write_file
 
-__all__ = ["read", "read_any", "write"]
+__all__ = ["read", "read_any", "read_within", "write"]
 
 ARRAY, FLOAT = "$array", "$float"
 NOT_FINITE = ("nan", "inf", "-inf")
@@ -136,6 +136,45 @@ def read_any(path: "str | PathLike[str]") -> tuple[str, Any]:
     >>> read_any(path)
     ('notes', {'epochs': 3})
     """
+    kind, tree, _ = read_within(path)
+    return kind, tree
+
+
+def read_within(path: "str | PathLike[str]") -> tuple[str, Any, int]:
+    """Read a document of any kind, and return how much memory what is made of it may take.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file.
+
+    Returns
+    -------
+    kind : str
+        Its kind.
+    tree
+        The document, with new arrays.
+    spare : int
+        Bytes, besides the document and a copy of each array.
+
+    Raises
+    ------
+    LoadError
+        If the file is damaged (every byte is checked), or was not written by `write`.
+    OSError
+        If it cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sknet.persistence import read_within, write
+    >>> path = Path(tempfile.mkdtemp()) / "notes"
+    >>> write(path, {"epochs": 3}, "notes")
+    >>> kind, tree, spare = read_within(path)
+    >>> kind, tree, spare > 2**23
+    ('notes', {'epochs': 3}, True)
+    """
     file = Path(path)
     contents = read_file(file)
     tree = parse_json(file, contents.text)
@@ -146,7 +185,7 @@ def read_any(path: "str | PathLike[str]") -> tuple[str, Any]:
         raise damaged(file, f"its document cannot be read ({error})") from None
     if unused := arrays.unused():
         raise damaged(file, f"its document does not mention the arrays {unused[:5]}")
-    return contents.kind, found
+    return contents.kind, found, contents.spare - arrays.n_copied
 
 
 def _encoded(value: Any, place: str, arrays: "Named | Joined") -> Any:
