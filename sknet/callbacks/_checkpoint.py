@@ -14,6 +14,7 @@ from sknet import persistence
 from sknet._fields import COUNT
 from sknet._params import Interval, InvalidParameterError, StrOptions
 from sknet.callbacks._callback import Callback
+from sknet.callbacks._fit_fields import checked_fit
 from sknet.callbacks._view import FitView
 from sknet.exceptions import CallbackWarning, LoadError
 
@@ -294,7 +295,7 @@ def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
     if not file.is_file():
         raise FileNotFoundError(f"there is no checkpoint {file}: Checkpoint({str(file.parent)!r}) writes one")
     try:
-        return SavedFit(str(file), persistence.read(file, KIND))
+        return SavedFit(str(file), checked_fit(file, persistence.read(file, KIND)))
     except LoadError as error:
         previous = file.with_name(PREVIOUS)
         if file.name == LAST and previous.exists():

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from sknet._fields import COUNT
+from sknet._fields import ABSENT, COUNT, Arrays, Each, Fields, Items
 from sknet._params import Interval, Options
 from sknet.callbacks._callback import Answer, Callback
 from sknet.callbacks._monitored import check_monitored
 from sknet.callbacks._plateau import Plateau
 from sknet.callbacks._view import FitView
 from sknet.device import to_device, to_host
+from sknet.exceptions import StateError
 from sknet.optim.schedules import Schedule
 
 __all__ = ["EarlyStopping"]
@@ -25,6 +26,19 @@ SPOKEN = {
     "validation_loss": "Validation loss",
     "validation_score": "Validation score",
 }
+
+
+ARRAYS = Items(str, np.ndarray)
+WEIGHTS = Fields.of(
+    "weights",
+    {
+        "trained": Each(list, str),
+        "thawed": ARRAYS,
+        "flat": Arrays("f", "size"),
+        "buffers": ARRAYS,
+        "slots": ARRAYS,
+    },
+)
 
 
 class EarlyStopping(Callback):
@@ -96,6 +110,19 @@ class EarlyStopping(Callback):
         "best_epoch_": COUNT,
         "best_step_": COUNT,
         "_weights": None,
+    }
+
+    _state_fields = {
+        "monitor": str,
+        "higher_is_better": bool,
+        "best": float,
+        "count": COUNT,
+        "waited": COUNT,
+        "cooling": COUNT,
+        "cools_count": bool,
+        "best_epoch": COUNT,
+        "best_step": COUNT,
+        "weights": [WEIGHTS, ABSENT],
     }
 
     def __init__(
@@ -240,7 +267,19 @@ def _weights_of(model: Any, saved: Mapping[str, Any] | None) -> Any:
     def placed(arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {name: to_device(array, model.device) for name, array in arrays.items()}
 
-    return weights.trained_by(saved["trained"], placed(saved["thawed"]))._replace(
+    known = {*(weights.layout.shapes if weights.layout else ()), *weights.frozen}
+    if not known >= {*saved["trained"], *saved["thawed"]}:
+        raise StateError("the best weights that were saved are of another network")
+    like = weights.trained_by(saved["trained"], placed(saved["thawed"]))
+    flats = [saved["flat"], *saved["slots"].values()]
+    pairs = [(weights.buffers.get(name), x) for name, x in saved["buffers"].items()]
+    if (
+        any((x.shape, x.dtype) != ((like.layout.size,), weights.flat.dtype) for x in flats)
+        or saved["slots"].keys() != weights.slots.keys()
+        or any(now is None or (now.shape, now.dtype) != (x.shape, x.dtype) for now, x in pairs)
+    ):
+        raise StateError("the best weights that were saved are of another network, or of another optimizer")
+    return like._replace(
         flat=to_device(saved["flat"], model.device),
         buffers=placed(saved["buffers"]),
         slots=placed(saved["slots"]),

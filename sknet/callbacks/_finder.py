@@ -91,6 +91,11 @@ class LearningRateFinder(Callback):
         self.stop = stop
 
     _loaded: Mapping[str, Any] = {}
+    _state_fields = {
+        "rates": Arrays("f", "n_steps"),
+        "losses": Arrays("f", "n_steps"),
+        "suggestion": [float, None],
+    }
 
     def on_fit_begin(self, fit: FitView) -> Answer:
         if fit.epoch and self._loaded:  # resumed: the test was done before the first step

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._fields import COUNT, Each
+from sknet._fields import COUNT, Arrays, Each, Items
 from sknet._params import Interval
 from sknet.callbacks._callback import Callback
 from sknet.callbacks._view import FitView
@@ -62,6 +62,10 @@ class GradientMonitor(Callback):
         self.every = every
 
     _loaded: Mapping[str, Any] = {}
+    _state_fields = {
+        "epochs": Each(list, COUNT),
+        **dict.fromkeys(("norms", "weight_norms"), Items(str, [Arrays("f", "n"), list[float]])),
+    }
 
     def on_fit_begin(self, fit: FitView) -> None:
         known = self._loaded if fit.epoch else {}  # of a fit that is resumed

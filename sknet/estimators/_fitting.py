@@ -40,7 +40,7 @@ from sknet.estimators._validation import (
     Given,
     check_given,
 )
-from sknet.exceptions import NonFiniteError
+from sknet.exceptions import LoadError, NonFiniteError
 from sknet.losses import Loss
 
 if TYPE_CHECKING:
@@ -267,6 +267,8 @@ def fit_network(
         _refuse_checkpoints(fit)
     else:
         fit.saved = saved_fit(fit.callbacks, start_of(estimator) if resume_from is None else resume_from)
+        if fit.saved is not None and fit.saved.state["began"] is None:
+            raise LoadError(f"{fit.saved.path} is of a fit of a Model, not of an estimator")
     _check_rows(fit)
     take_model(fit)
     if estimator._is_full_batch():

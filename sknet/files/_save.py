@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 from sknet._installed import version_of
+from sknet.callbacks.extend import checked_fit
 from sknet.engine import Model
 from sknet.engine.extend import slim_model
 from sknet.exceptions import LoadError
@@ -184,6 +185,8 @@ def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
     """
     registry = Registry(trusted)
     kind, document, spare = read_within(path)
+    if kind == "checkpoint":
+        return checked_fit(path, document)
     if kind != KIND:
         return document
     try:

@@ -2,7 +2,8 @@
 
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,14 +11,15 @@ import numpy as np
 
 from sknet._blas import libraries
 from sknet._cached import cached_property
+from sknet._fields import Fields
 from sknet._installed import version_of
 from sknet.callbacks import Callback
-from sknet.callbacks.extend import SavedFit
+from sknet.callbacks.extend import VERSION, SavedFit, check_state
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._fit import Fit
 from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._model_state import check_frozen, frozen_names, load_model_state, model_state
-from sknet.exceptions import StateError
+from sknet.exceptions import LoadError, StateError
 from sknet.losses import LOSSES
 from sknet.nn import ACTIVATIONS
 from sknet.optim import OPTIMIZERS
@@ -25,7 +27,6 @@ from sknet.persistence import describe, differences, digest
 
 __all__ = ["FitKeeper", "digested"]
 
-VERSION = 2  # of the format of `FitKeeper.state`
 MOST = 4  # differences named in a message
 ROWS = "choice of rows"
 # Parameters that may be given by name, and the classes that the names stand for.
@@ -126,7 +127,8 @@ class FitKeeper:
         check_frozen(self._fit.model, state["frozen"], path)
         load_model_state(self._fit.model, state["model"], path)
         self._plan(self._loop.more_steps(state["loop"]))
-        self._loop.load_state(state["loop"], path)
+        with _damaged(path):
+            self._loop.load_state(state["loop"], path)
         known = _load_callbacks(self._hooks.callbacks, state["callbacks"], path)
         stopped_by = None if state["stopped_by"] is None else known[state["stopped_by"]]
         if stopped_by is not None and not stopped_by.pauses:
@@ -170,6 +172,21 @@ def _name(callback: Callback) -> str:
     return f"{type(callback).__module__}.{type(callback).__qualname__}"
 
 
+@contextmanager
+def _damaged(path: str) -> Iterator[None]:
+    """Raise a LoadError where what a score or a loop was, is something else; each knows only itself."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise LoadError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _check_callback(callback: Callback, state: Mapping[str, Any], path: str) -> None:
+    declared = getattr(type(callback), "_state_fields", None)
+    if declared is not None and state:
+        check_state(path, Fields.of(type(callback).__name__, declared), state)
+
+
 def _load_callbacks(
     callbacks: Sequence[Callback], saved: Sequence[Mapping[str, Any]], path: str
 ) -> list[Callback | None]:
@@ -180,6 +197,7 @@ def _load_callbacks(
         known.append(found)
         if found is not None:
             left = [callback for callback in left if callback is not found]  # not by equality
+            _check_callback(found, each["state"], path)
             found.load_state(each["state"])
         elif each["state"]:
             name = each["class"].rpartition(".")[2]

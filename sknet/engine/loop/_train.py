@@ -31,6 +31,7 @@ from sknet.engine.loop._turns import current_turn
 from sknet.engine.loop._validation import Validation
 from sknet.engine.state import stepping_optimizer
 from sknet.engine.step import look_at_output, show_rows
+from sknet.exceptions import LoadError
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -199,7 +200,14 @@ class RowEpochs(Epochs):
         return {"order": self._orders.now}
 
     def load_state(self, state: Mapping[str, Any], path: str) -> None:
-        self._orders.now = state["order"]
+        order, now = state["order"], self._orders.now
+        if order is not None and now is not None:
+            if order.shape != now.shape or (np.sort(order) != np.sort(now)).any():
+                raise LoadError(f"{path} is damaged: its order is no order of {len(now)} rows")
+            order = order.astype(now.dtype)
+        elif order is not now:
+            raise LoadError(f"{path} is damaged: rows are shuffled in one of the fits only")
+        self._orders.now = order
 
     def more_steps(self, state: Mapping[str, Any]) -> int | None:
         return (self.fit.max_epochs - int(state["max_epochs"])) * self._batches.n_batches
