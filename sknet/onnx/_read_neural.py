@@ -317,7 +317,9 @@ def _resized(x: Any, mode: str, scales: Any, sizes: Any, align_corners: bool) ->
             f"an array of shape {list(x.shape)} cannot be resized to {new}: its last one to three axes can"
         )
     how: dict[str, Any] = {"mode": "nearest", "align_corners": align_corners}
-    if mode == "linear":
+    if mode == "nearest":
+        _check_nearest(new, x.shape, factors)
+    else:
         how["mode"] = {3: "linear", 4: "bilinear", 5: "trilinear"}[x.ndim]
     if factors is None or _are_ratios(factors, new, x.shape):
         return ops.interpolate(x, new[2:], **how)
@@ -329,6 +331,20 @@ def _resized(x: Any, mode: str, scales: Any, sizes: Any, align_corners: bool) ->
     if list(found.shape) != new:  # scales in single precision round to another length
         raise LoadError(f"scales={factors.tolist()} are not supported for shape {list(x.shape)}: use sizes")
     return found
+
+
+def _check_nearest(new: list[int], old: tuple[int, ...], factors: Any) -> None:
+    """Check that the nearest elements do not depend on how positions are rounded: runtimes differ there."""
+    for axis, (m, n) in enumerate(zip(new, old, strict=True)):
+        if not n or m % n == 0:
+            continue
+        factor = np.float32(m / n) if factors is None else factors[axis]
+        step = np.float32(n / m if factors is None or factor == np.float32(m / n) else 1 / float(factor))
+        places = np.arange(m)
+        exact = places * n // m if factors is None else np.floor(places / float(factor))
+        singles = places.astype(np.float32)
+        if any(np.any(np.floor(each) != exact) for each in (singles / factor, singles * step)):
+            raise LoadError(f"{n} elements cannot be resized to {m} by the nearest ones: runtimes differ")
 
 
 def _are_ratios(factors: Any, new: list[int], old: tuple[int, ...]) -> bool:

@@ -115,15 +115,15 @@ def _recurrence(gates: int, options: list[list[str] | None]) -> Callable[[Draw],
         steps, rows, width, size = d.int(1, 4), d.int(1, 3), d.int(1, 3), d.int(1, 3)
         direction = d.one([None, "forward", "reverse", "bidirectional"])
         n = 2 if direction == "bidirectional" else 1
-        activations = d.one(options)
+        activations, has_state = d.one([None, None, *options]), d.chance(0.5)
         values: dict[str, Any] = {
             "X": d.array((steps, rows, width)),
             "W": d.array((n, gates * size, width)),
             "R": d.array((n, gates * size, size)),
             "B": d.maybe(d.array((n, 2 * gates * size)), 0.7),
             "sequence_lens": d.maybe(d.rng.integers(0, steps + 1, rows).astype("int32"), 0.4),
-            "initial_h": d.maybe(d.array((n, rows, size))),
-            "initial_c": d.maybe(d.array((n, rows, size))) if gates == 4 else None,
+            "initial_h": d.array((n, rows, size)) if has_state else None,
+            "initial_c": d.array((n, rows, size)) if has_state and gates == 4 else None,
             "P": d.maybe(d.array((n, 3 * size)), 0.1) if gates == 4 else None,
             "hidden_size": size,
             "direction": direction,

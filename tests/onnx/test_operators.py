@@ -148,6 +148,16 @@ def test_operands_that_do_not_fit_are_refused_by_the_operators_name(message, pat
         onnx.load(path)(normal(3, 4))
 
 
+def test_nearest_elements_that_depend_on_rounding_are_refused(path):
+    operator = node(
+        "Resize", "", "f", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    )
+    network = loaded(path, 18, [operator], {"f": np.array([1, 1, 0.6], "float32")}, shape=("n", 1, "m"))
+    np.testing.assert_array_equal(network(normal(1, 1, 5)).numpy(), normal(1, 1, 5)[:, :, [0, 1, 3]])
+    with pytest.raises(LoadError, match="7 elements cannot be resized to 4 by the nearest ones"):
+        network(normal(1, 1, 7))  # the last is at 3 / 0.6
+
+
 def test_arrays_that_do_not_fit_are_errors_of_shape(path):
     network = loaded(path, 18, [node("MatMul", "w")], {"w": normal(4, 2)})
     with pytest.raises(
