@@ -47,6 +47,7 @@ def has_several(values: np.ndarray, count: int) -> bool:
 
 def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray:
     """Return the thresholds of a tree that sees only this number."""
+    from sklearn import config_context
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     kind = DecisionTreeClassifier if target.is_classification else DecisionTreeRegressor
@@ -54,8 +55,11 @@ def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray
     tree = kind(max_leaf_nodes=n_leaves, min_samples_leaf=least, random_state=0)
     # Trees compute in float32, in which large numbers overflow and close ones are equal.
     low, high = values.min(), values.max()
-    share = (values - low) / (high - low)
-    inner = tree.fit(share[:, np.newaxis], target.y).tree_.threshold[tree.tree_.feature >= 0]
+    share = ((values - low) / (high - low)).astype(np.float32)[:, np.newaxis]
+    # The checks of scikit-learn take longer than most trees.
+    with config_context(skip_parameter_validation=True):
+        fitted = tree.fit(share, np.ascontiguousarray(target.y), check_input=False).tree_
+    inner = fitted.threshold[fitted.feature >= 0]
     found: np.ndarray = low + inner * (high - low)
     inside: np.ndarray = found[(found > low) & (found < high)]
     return inside

@@ -81,28 +81,28 @@ def fit_sparse(names: list[str], sparse: Any) -> SparseNumbers:
     """
     columns = sparse.tocsc()
     columns.sum_duplicates()
-    n_rows = columns.shape[0]
-    scales = np.zeros(columns.shape[1])
-    flagged = np.zeros(columns.shape[1], dtype=bool)
-    for i, (start, stop) in enumerate(zip(columns.indptr[:-1], columns.indptr[1:], strict=True)):
-        data = columns.data[start:stop]
-        missing = np.isnan(data)
-        flagged[i] = missing.any() and not missing.all()
-        scales[i] = _scale(data[~missing & (np.abs(data) < HUGE)], n_rows - len(data))
+    n_rows, n_columns = columns.shape
+    ends, data = columns.indptr, columns.data
+    of_column = np.repeat(np.arange(n_columns), np.diff(ends))
+    n_missing = np.bincount(of_column[np.isnan(data)], minlength=n_columns)
+    flagged = (n_missing > 0) & (n_missing < np.diff(ends))
+    usable = np.abs(data) < HUGE  # a comparison with NaN is False
+    values, of_value = data[usable], of_column[usable]
+    n_values = np.bincount(of_value, minlength=n_columns)
+    n_zeros = n_rows - np.diff(ends)
+    low, high = np.zeros((2, n_columns))
+    known = np.flatnonzero(n_values)
+    starts = np.cumsum(n_values) - n_values
+    if len(known):
+        low[known] = np.minimum.reduceat(values, starts[known])
+        high[known] = np.maximum.reduceat(values, starts[known])
+    has_zeros = n_zeros > 0
+    low[has_zeros], high[has_zeros] = np.minimum(low[has_zeros], 0.0), np.maximum(high[has_zeros], 0.0)
+    scales = (high - low) / 2
+    for i in np.flatnonzero((n_values > 0) & (4 * n_zeros < 3 * (n_values + n_zeros))):
+        own = values[starts[i] : starts[i] + n_values[i]]
+        first, third = np.quantile(np.concatenate([own, np.zeros(n_zeros[i])]), [0.25, 0.75])
+        scales[i] = third - first or scales[i]
     kept, flags = np.flatnonzero(scales), np.flatnonzero(flagged)
     outputs = (*(names[i] for i in kept), *(f"{names[i]}_missing" for i in flags))
     return SparseNumbers(outputs, kept, scales[kept], flags)
-
-
-def _scale(values: np.ndarray, n_zeros: int) -> float:
-    """Return the interquartile range of values and zeros; if it is 0, half their range, which may be 0."""
-    if not len(values):
-        return 0.0
-    low, high = values.min(), values.max()
-    if n_zeros:
-        low, high = min(low, 0.0), max(high, 0.0)
-    if 4 * n_zeros < 3 * (len(values) + n_zeros):
-        first, third = np.quantile(np.concatenate([values, np.zeros(n_zeros)]), [0.25, 0.75])
-        if third > first:
-            return float(third - first)
-    return float(high - low) / 2
