@@ -12,10 +12,20 @@ from sknet.preprocessing._edges import edges_of
 from sknet.preprocessing._targets import Target
 from sknet.preprocessing._values import HUGE
 
-__all__ = ["NumberColumn", "Numbers", "chunk_of", "encode_numbers", "fit_number", "smoothly_clipped"]
+__all__ = [
+    "NumberColumn",
+    "Numbers",
+    "chunk_of",
+    "encode_numbers",
+    "fit_number",
+    "quartiles_of",
+    "smoothly_clipped",
+]
 
 # Bins that are computed at a time, so that temporaries stay in the cache.
 CHUNK = 2**17
+QUARTILES = (0.25, 0.5, 0.75)
+FEW_ROWS = 1000
 
 
 def chunk_of(n_bins: int) -> int:
@@ -120,6 +130,7 @@ def fit_number(
     n_bins: int,
     *,
     is_phase: bool = False,
+    quartiles: Any = None,
 ) -> NumberColumn:
     """Fit the encoding of a number.
 
@@ -135,6 +146,8 @@ def fit_number(
         As for `edges_of`.
     is_phase : bool, default=False
         Whether it is a sine or cosine.
+    quartiles : sequence of float, default=None
+        Those of the values if they are known.
 
     Returns
     -------
@@ -148,10 +161,29 @@ def fit_number(
         return NumberColumn(name, center, 0.0, is_phase=is_phase, is_known=not np.isnan(values).all())
     if is_phase:
         return NumberColumn(name, 0.0, 1.0, is_phase=True)
-    first, center, third = np.quantile(seen, [0.25, 0.5, 0.75])
+    first, center, third = np.quantile(seen, QUARTILES) if quartiles is None else quartiles
     scale = third - first or (seen.max() - seen.min()) / 2
     edges = edges_of(seen, None if target is None else target.take(usable), piecewise, n_bins)
     return NumberColumn(name, float(center), float(scale), edges)
+
+
+def quartiles_of(values: np.ndarray) -> dict[int, np.ndarray]:
+    """Return the quartiles of columns that are finite, found at once: of few rows, a call takes long.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, n_numbers)
+        NaN where missing.
+
+    Returns
+    -------
+    dict of int to ndarray of shape (3,)
+        By column; none of tables with many rows.
+    """
+    if len(values) > FEW_ROWS:
+        return {}
+    usable = np.flatnonzero((np.abs(values) < HUGE).all(axis=0))
+    return dict(zip(usable.tolist(), np.quantile(values[:, usable], QUARTILES, axis=0).T, strict=True))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from sknet._cached import cached_property
 from sknet._fields import COUNT
 from sknet._scipy import scipy_sparse
 from sknet.preprocessing._categories import FIRST, CategoryColumn, Crossed, fit_levels, fit_means
-from sknet.preprocessing._numbers import Numbers, fit_number
+from sknet.preprocessing._numbers import Numbers, fit_number, quartiles_of
 from sknet.preprocessing._one_row import OneRow
 from sknet.preprocessing._schema import Feature, Schema, Table
 from sknet.preprocessing._sparse_numbers import SparseNumbers, fit_sparse
@@ -352,10 +352,16 @@ def _fit_numbers(
 ) -> Numbers:
     missing = _have_missing(table.numbers, rows)
     names = [] if schema.is_sparse else schema.names
-    columns = []
+    columns, quartiles = [], quartiles_of(sample)
     for i, name in enumerate(names):
         fit = fit_number(
-            name, sample[:, i], target, options.piecewise, options.n_bins, is_phase=bool(schema.phased[i])
+            name,
+            sample[:, i],
+            target,
+            options.piecewise,
+            options.n_bins,
+            is_phase=bool(schema.phased[i]),
+            quartiles=quartiles.get(i),
         )
         columns.append(fit.with_flag(bool(missing[i])))
     return Numbers(tuple(columns))

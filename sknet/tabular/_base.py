@@ -22,13 +22,14 @@ from sknet._params import (
 )
 from sknet._validation import Interval, StrOptions
 from sknet.engine import History
-from sknet.engine.extend import blas_threads, grouped, n_threads_for, run_in_threads, slim_model
+from sknet.engine.extend import blas_threads, grouped, run_in_threads, slim_model
 from sknet.estimators import EstimatorSummary
 from sknet.estimators.extend import Summarized, check_loss_of_logits, check_weights, check_y, refuse_ignored
 from sknet.losses import LOSSES, Loss
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
 from sknet.tabular._blending import blended, counted
+from sknet.tabular._budget import Cost, planned
 from sknet.tabular._folds import Fold, folds_of
 from sknet.tabular._frozen import Parts
 from sknet.tabular._members import KINDS, Members, Setting, setting_of
@@ -42,15 +43,14 @@ from sknet.tabular._training import Member, Rows, train_member
 __all__ = ["CONSTRAINTS", "BaseTabular"]
 
 SECONDS = re.compile(r"(\d+(?:\.\d+)?) ?s")
-# The largest multiple of the default work that is worthwhile.
-LARGEST_BUDGET = 10.0
+MOST_WORK = 1000.0  # a multiple of the default that nobody waits for
 
 CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # names are checked by the function that looks them up, with a better message
     "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
     "n_folds": [Interval(Integral, 1, None, closed="left")],
     "members": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-    "budget": [Interval(Real, 0, None, closed="neither"), str],
+    "budget": [Interval(Real, 0, MOST_WORK, closed="right"), str],
     "smooth": [Members, StrOptions({"auto"}), None],
     "sharp": [Members, StrOptions({"auto"}), None],
     "cv": ["cv_object"],
@@ -121,6 +121,8 @@ class Task:
 
 Trained = tuple[Member, np.ndarray]
 """A member, and its outputs for its held-out rows."""
+Encoded = tuple[TableEncoder, Rows, Rows]
+"""The encoder of a fold, and the rows for training and those held out."""
 
 
 class BaseTabular(PlainNumbers, Predicts, Summarized):
@@ -262,9 +264,10 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
         with blas_threads(1), grouped(1):
-            budget = self._budget(task, jobs, began)
-            task = replace(task, settings={k: each.times(budget) for k, each in task.settings.items()})
-            trained = self._run(task, jobs)
+            encoded: dict[Any, Encoded] = {}
+            jobs, settings = self._within_budget(task, jobs, began, encoded)
+            task = replace(task, settings=settings)
+            trained = self._run(task, jobs, encoded)
         self._mix_up(task, jobs, trained, y)
 
     def _task(self, schema: Schema, table: Table, y: Any, weight: Any, loss: Loss) -> Task:
@@ -279,7 +282,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         loss.check_target(encoded, n_outputs=targets.n_outputs)
         kind = "regression" if self._numeric_targets else "classification"
         settings = {
-            name: setting_of(name, getattr(self, name), targets.task, table.n_rows, self.members)
+            name: setting_of(name, getattr(self, name), targets.task, table.numbers.shape, self.members)
             for name in KINDS
             if getattr(self, name) is not None
         }
@@ -297,41 +300,53 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
                 jobs.append(Job(kind, i, rows, tuple(seeds.tolist())))
         return sorted(jobs, key=lambda job: -sum(task.settings[job.kind].hidden_layer_sizes))
 
-    def _budget(self, task: Task, jobs: list[Job], began: float) -> float:
-        """Return the multiple of the default work; for a budget in seconds, it is measured."""
+    def _within_budget(
+        self, task: Task, jobs: list[Job], began: float, encoded: "dict[Any, Encoded]"
+    ) -> tuple[list[Job], dict[str, Setting]]:
+        """Return jobs and settings for the budget; in seconds, a member of each kind is tried."""
         if not isinstance(self.budget, str):
-            return float(self.budget)
+            return jobs, {kind: each.times(float(self.budget)) for kind, each in task.settings.items()}
         found = SECONDS.fullmatch(self.budget)
         if found is None or not float(found[1]):
             raise InvalidParameterError(
                 f"The 'budget' parameter of {type(self).__name__} must be a multiple of the default work, a "
                 f"number above 0, or seconds, such as '30s'. Got {self.budget!r} instead."
             )
-        seconds = 0.0
+        seconds, costs = float(found[1]), {}
         for kind, setting in task.settings.items():
             once = replace(task, settings={kind: replace(setting, epochs=1, per_fold=1)})
             job = next(job for job in jobs if job.kind == kind)
-            self._trained(once, job)  # compiles the steps before they are measured
             started = time.monotonic()
-            self._trained(once, job)
-            n_members = setting.per_fold * sum(job.kind == kind for job in jobs)
-            seconds += (time.monotonic() - started) * setting.epochs * n_members
-        left = max(0.0, float(found[1]) - (time.monotonic() - began))
-        return min(left * n_threads_for(self.n_jobs, len(jobs)) / seconds, LARGEST_BUDGET)
+            encoded[kind, job.fold] = rows = self._encoded(task, job)
+            encoding = time.monotonic() - started
+            self._trained(once, job, rows)  # compiles the steps before they are measured
+            started = time.monotonic()
+            self._trained(once, job, rows)
+            costs[kind] = Cost(encoding, time.monotonic() - started)
+            if time.monotonic() - began > seconds / 2:
+                break  # another kind would take as long again
+        left = seconds - (time.monotonic() - began)
+        return planned(jobs, task.settings, costs, left, self.n_jobs)
 
-    def _run(self, task: Task, jobs: list[Job]) -> list[list[Trained]]:
+    def _run(self, task: Task, jobs: list[Job], encoded: "dict[Any, Encoded]") -> list[list[Trained]]:
         """Train all members, in threads."""
-        every = [task.settings[job.kind] for job in jobs for _ in job.seeds[1:]]
+        every = [task.settings[job.kind] for job in jobs for _ in range(task.settings[job.kind].per_fold)]
         progress = Progress(self.verbose, every)
-        fits = [partial(self._trained, task, job, progress) for job in jobs]
+        fits = [partial(self._fitted, task, job, encoded, progress) for job in jobs]
         notes = [f"in the {job.kind} members of fold {job.fold}, counted from 0" for job in jobs]
         try:
             return run_in_threads(fits, self.n_jobs, notes)
         finally:
             progress.close()
 
-    def _trained(self, task: Task, job: Job, progress: Progress | None = None) -> list[Trained]:
-        """Train the members of one kind in one fold, on rows encoded for that fold."""
+    def _fitted(
+        self, task: Task, job: Job, encoded: "dict[Any, Encoded]", progress: Progress
+    ) -> list[Trained]:
+        rows = encoded.pop((job.kind, job.fold), None)
+        return self._trained(task, job, self._encoded(task, job) if rows is None else rows, progress)
+
+    def _encoded(self, task: Task, job: Job) -> "Encoded":
+        """Return the encoder of a kind in one fold, and rows encoded for that fold."""
         setting, (training, held_out) = task.settings[job.kind], job.rows
         random_state = np.random.RandomState(job.seeds[0])
         unfitted = TableEncoder(
@@ -353,7 +368,13 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
             Rows(X, task.y[chosen], None if task.weight is None else task.weight[chosen])
             for X, chosen in zip(inputs, job.rows, strict=True)
         )
-        found = []
+        return encoder, own, others
+
+    def _trained(
+        self, task: Task, job: Job, rows: "Encoded", progress: Progress | None = None
+    ) -> list[Trained]:
+        """Train the members of one kind in one fold."""
+        setting, (encoder, own, others), found = task.settings[job.kind], rows, []
         ticks = () if progress is None else progress.callbacks(setting)
         for seed in job.seeds[1 : 1 + setting.per_fold]:
             began = time.monotonic()

@@ -70,11 +70,21 @@ def folds_of(
 def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
     if hasattr(cv, "split"):
         pairs: Iterable[Any] = cv.split(np.zeros((len(y), 1)), y, groups)
-    else:
+    elif isinstance(cv, Iterable):
         pairs = cv
+    else:
+        raise ValueError(
+            f"cv must be a splitter or yield pairs of (training, held-out) rows, got {cv!r}: n_folds is "
+            "their number"
+        )
     found = []
-    for training, held_out in pairs:
-        rows = [np.asarray(part) for part in (training, held_out)]
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ValueError(
+                f"cv must be a splitter or yield pairs of (training, held-out) rows, got {pair!r} in one of "
+                "them"
+            )
+        rows = [np.asarray(part) for part in pair]
         rows = [np.flatnonzero(part) if part.dtype == bool else part for part in rows]
         for part in rows:
             if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu" or not _are_in(part, len(y)):

@@ -189,7 +189,7 @@ class FrozenTabularRegressor(Regresses, FrozenTabular):
     parts : Parts
         Of a fitted ensemble.
     bounds : pair of float or ndarray
-        Smallest and largest target of the fit.
+        Smallest and largest prediction.
 
     Examples
     --------

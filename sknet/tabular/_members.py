@@ -46,6 +46,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
 }
 KINDS = tuple(RECIPES)
+# With fewer rows, numbers have fewer bins: each is a column more that has to be told from chance.
+ROWS_PER_COLUMN = 5
 
 
 def _auto(*others: Any) -> list[Any]:
@@ -190,7 +192,9 @@ class Setting:
         return WeightDecay(found, FlatThenCosine(self.weight_decay, n_steps=n_steps), decays)
 
 
-def setting_of(kind: str, chosen: Members | str, task: str, n_rows: int, per_fold: int | str) -> Setting:
+def setting_of(
+    kind: str, chosen: Members | str, task: str, shape: tuple[int, ...], per_fold: int | str
+) -> Setting:
     """Return the settings of the members of a kind.
 
     Parameters
@@ -201,8 +205,8 @@ def setting_of(kind: str, chosen: Members | str, task: str, n_rows: int, per_fol
         The user's options.
     task : {"binary", "multiclass", "multilabel", "ordinal", "regression"}
         The kind of targets.
-    n_rows : int
-        Number of training rows.
+    shape : tuple of int
+        Number of rows, and of columns of numbers.
     per_fold : int or "auto"
         Members of each kind in each fold, unless `chosen` decides.
 
@@ -211,10 +215,14 @@ def setting_of(kind: str, chosen: Members | str, task: str, n_rows: int, per_fol
     Setting
         Settings without "auto".
     """
+    n_rows, n_columns = shape
     task = {"multilabel": "binary", "ordinal": "multiclass"}.get(task, task)
     recipe = {name: x[task] if isinstance(x, dict) else x for name, x in RECIPES[kind].items()}
     recipe["batch_size"] = _batch_size(recipe["batch_size"], n_rows)
     recipe["epochs"] = _epochs(recipe["epochs"], n_rows)
+    recipe["n_bins"] = round(recipe["n_bins"] * min(1.0, n_rows / (ROWS_PER_COLUMN * max(n_columns, 1))))
+    if recipe["n_bins"] < 2:
+        recipe |= {"n_bins": 2, "piecewise": None}
     if not isinstance(per_fold, str):
         recipe["per_fold"] = per_fold
     given = {} if isinstance(chosen, str) else chosen.get_params(deep=False)

@@ -147,7 +147,8 @@ class Regresses(Predicts):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            What the loss estimates: means, medians or quantiles; not beyond the targets of the fit.
+            What the loss estimates: means, medians or quantiles; not beyond the targets of the fit, unless
+            `extrapolate` is true.
         """
         return self._means(self._outputs(X))
 

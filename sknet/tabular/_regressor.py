@@ -25,7 +25,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     trained on all rows that are not held out: smooth ones, small and strongly regularized, and sharp ones,
     larger and trained to convergence. The held-out rows determine the weights with which the kinds are
     mixed. Targets are standardized if the loss allows it, and predictions stay within the range of the
-    training targets.
+    training targets, unless `extrapolate` is true.
 
     Parameters
     ----------
@@ -44,6 +44,9 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     smooth, sharp : Members, "auto" or None, default="auto"
         How the members of a kind are trained; nested parameters are set as ``sharp__epochs``. None omits the
         kind.
+    extrapolate : bool, default=False
+        Whether predictions may be smaller than the smallest target of the fit, and larger than the largest.
+        Within these bounds, rows unlike those of the fit do less harm; prices that rise need more.
     cv : splitter, iterable of (training, held-out) rows, or None, default=None
         Custom folds, instead of `n_folds`.
     n_jobs : int or None, default=None
@@ -87,7 +90,8 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     """
 
     _numeric_targets = True
-    _parameter_constraints = CONSTRAINTS
+    _parameter_constraints = CONSTRAINTS | {"extrapolate": ["boolean"]}
+    extrapolate = False  # of those that were pickled before there was the parameter
     _stored_fields = {
         "_bounds": [Together(float, float), Together(Arrays("f", "n_outputs"), Arrays("f", "n_outputs"))],
     }
@@ -102,6 +106,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         budget: float | str = 1.0,
         smooth: Members | str | None = "auto",
         sharp: Members | str | None = "auto",
+        extrapolate: bool = False,
         cv: Any = None,
         n_jobs: int | None = None,
         device: str = "cpu",
@@ -115,6 +120,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         self.budget = budget
         self.smooth = smooth
         self.sharp = sharp
+        self.extrapolate = extrapolate
         self.cv = cv
         self.n_jobs = n_jobs
         self.device = device
@@ -125,7 +131,10 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         return RealTargets(y)
 
     def _take_targets(self, y: Any) -> None:
-        self._bounds = y.min(axis=0), y.max(axis=0)
+        lowest, highest = y.min(axis=0), y.max(axis=0)
+        if self.extrapolate:
+            lowest, highest = (x + np.zeros(lowest.shape) for x in (-np.inf, np.inf))
+        self._bounds = lowest, highest
 
     def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
         from sklearn.metrics import r2_score  # slow to import

@@ -376,3 +376,13 @@ def test_a_rate_as_a_schedule_is_an_object_of_its_own():
     first.set_params(lr=7.0)
     assert second.lr == SGD(0.1).schedules[0].lr == 0.1
     assert float(SGD(np.array(0.1)).schedules[0].lr) == 0.1
+
+
+def test_a_power_that_no_rate_survives_is_refused():
+    """Python would compute an integer of gigabytes."""
+    with pytest.raises(ValueError, match=r"The 'power' parameter of InverseScaling must be .*\[0.0, 10.0\]"):
+        InverseScaling(0.1, power=2**31).validate()
+    with pytest.raises(ValueError, match=r"The 'n_cycles' parameter of CosLog must be .*\[1, 1000\]"):
+        schedules.CosLog(0.1, n_cycles=2**31).validate()
+    assert schedules.Exponential(0.1, factor=2)(Progress(epoch=900)) == pytest.approx(0.1 * 2.0**900)
+    assert InverseScaling(0.1, power=10)(Progress(samples=2**40)) == pytest.approx(0.1 / 2.0**400)

@@ -17,6 +17,7 @@ from sklearn.utils import estimator_checks
 from sklearn.utils._testing import assert_allclose_dense_sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import sknet
 from sknet.losses import NLL, Ordinal, Quantile
 from sknet.tabular import Members, TabularClassifier, TabularRegressor, _base
 from tests.estimators.checks import run_check
@@ -93,6 +94,25 @@ def test_the_unit_of_targets_does_not_matter(unit):
     same = TabularRegressor(**SMALL).fit(X, SIGNAL * 2.0**-300)  # trees see numbers in these units otherwise
     if unit < 1:
         np.testing.assert_allclose(other.predict(X) / unit, same.predict(X) / 2.0**-300, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["one", "several"])
+def test_predictions_go_beyond_the_targets_of_a_fit_only_if_asked_to(target, tmp_path):
+    x = np.linspace(0, 1, 200)
+    y = 10 * x if target == "one" else np.stack([10 * x, -10 * x], axis=1)
+    X, beyond = x.reshape(-1, 1), np.array([[1.5], [-0.5]])
+    bounded, free = (
+        TabularRegressor(**{**SMALL, "budget": 1.0}, extrapolate=e).fit(X, y) for e in (False, True)
+    )
+    assert np.abs(bounded.predict(beyond)).max() <= 10.0
+    sknet.save(free, tmp_path / "saved")
+    for model in (free, free.freeze(), sknet.load(tmp_path / "saved"), pickle.loads(pickle.dumps(free))):
+        found = model.predict(beyond).reshape(2, -1)[:, 0]
+        assert found[0] > 10.5
+        assert found[1] < -0.5
+    np.testing.assert_array_equal(
+        np.clip(free.predict(beyond), y.min(axis=0), y.max(axis=0)), bounded.predict(beyond)
+    )
 
 
 def test_targets_whose_squares_overflow_or_vanish():
@@ -294,22 +314,33 @@ def test_budget():
     )
     assert abs(three - 3 * one) <= 2
     short = TabularRegressor(**{**SMALL, "budget": "0.001 s"}).fit(X, SIGNAL)
-    assert {len(member.history["loss"]) for member in short.members_} == {1}
+    assert [len(member.history["loss"]) for member in short.members_] == [1]
+    assert np.isfinite(short.oof_prediction_).sum() == len(X) // 10
+    with pytest.raises(
+        ValueError, match=r"The 'budget' parameter of TabularRegressor must be .*\(0.0, 1000.0\]"
+    ):
+        TabularRegressor(budget=1e300).fit(X, SIGNAL)
 
 
 def test_a_budget_in_seconds_includes_what_it_takes_to_estimate_it(monkeypatch):
-    """By a clock on which each look takes a second, there are two in an epoch of a member: 80 in all."""
+    """By a clock on which each look takes a second, rows are encoded in 1, and an epoch takes 2.
+
+    Of the 45 seconds 8 have gone by then; three quarters of the others are for 2 encodings and 2 * 20 epochs.
+    """
     clock = itertools.count()
     monkeypatch.setattr(_base, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     few = Members(hidden_layer_sizes=[8], epochs=20, per_fold=1)
     model = TabularRegressor(budget="45s", smooth=few, sharp=None, n_folds=2, n_jobs=1, random_state=0)
     members = model.fit(X, SIGNAL).members_
-    assert {len(member.history["loss"]) for member in members} == {10}
+    assert {len(member.history["loss"]) for member in members} == {round(20 * (0.75 * 37 - 2) / 80)}
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
+        ({"cv": [1]}, r"cv must .*pairs of \(training, held-out\) rows, got 1"),
+        ({"cv": 3}, r"cv must be a splitter or yield pairs .*, got 3: n_folds is their number"),
+        ({"cv": [(np.arange(9), np.arange(9, 12), np.arange(3))]}, "cv must .*pairs"),
         ({"budget": "soon"}, "must be a multiple of the default work, .* such as '30s'. Got 'soon'"),
         ({"budget": 0}, "The 'budget' parameter of TabularRegressor must be"),
         ({"smooth": None, "sharp": None}, "leave no members"),

@@ -21,6 +21,8 @@ CASES = {
     "ordinal": (TabularClassifier(**QUICK, loss="ordinal"), LABELS["multiclass"]),
     "quantiles": (TabularRegressor(**QUICK, loss=Quantile([0.1, 0.5, 0.9])), SIGNAL),
     "deviations": (TabularRegressor(**QUICK, loss="gaussian_nll"), SIGNAL),
+    "extrapolating": (TabularRegressor(**QUICK, extrapolate=True), SIGNAL),
+    "extrapolating, several": (TabularRegressor(**QUICK, extrapolate=True), NUMBERS["several"]),
     "one kind": (TabularRegressor(**{**QUICK, "smooth": None, "members": 2}), SIGNAL),
 }
 METHODS = (

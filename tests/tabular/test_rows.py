@@ -114,7 +114,7 @@ def test_some_rows_of_a_table_are_those_of_a_table_of_them(seed, native):
 @pytest.mark.parametrize("kind", ["smooth", "sharp"])
 def test_members_are_those_of_the_array(table, kind, native):
     encoder, read, fitted, expected, y = table
-    setting = setting_of(kind, "auto", "binary", len(y), 1).times(0.2)
+    setting = setting_of(kind, "auto", "binary", (len(y), 1), 1).times(0.2)
     weight = np.random.default_rng(0).random(len(y)).astype("float32")
     weight[::3] = 0.0
     members = []

@@ -269,7 +269,7 @@ class InverseScaling(Schedule):
     lr : float
         The rate of the first epoch.
     power : float, default=0.5
-        The exponent of the decay.
+        The exponent of the decay, at most 10.
 
     Notes
     -----
@@ -283,7 +283,7 @@ class InverseScaling(Schedule):
     0.01
     """
 
-    _parameter_constraints = {"lr": [POSITIVE], "power": [SHARE]}
+    _parameter_constraints = {"lr": [POSITIVE], "power": [Interval(Real, 0, 10, closed="both")]}
 
     def __init__(self, lr: float, power: float = 0.5) -> None:
         self.lr = lr
@@ -291,4 +291,4 @@ class InverseScaling(Schedule):
 
     def __call__(self, progress: Progress) -> float:
         check_epochs(self, progress)
-        return float(self.lr / (progress.samples + 1) ** self.power)
+        return float(self.lr / (progress.samples + 1) ** float(self.power))

@@ -167,7 +167,11 @@ class CosLog(Schedule):
     [0.0, 0.093, 0.0, 0.0718, 0.093, 0.0324, 0.0, 0.0]
     """
 
-    _parameter_constraints = {"lr": [POSITIVE], "n_cycles": [COUNT], "n_steps": [COUNT, None]}
+    _parameter_constraints = {
+        "lr": [POSITIVE],
+        "n_cycles": [Interval(Integral, 1, 1000, closed="both")],
+        "n_steps": [COUNT, None],
+    }
 
     def __init__(self, lr: float, n_cycles: int = 4, n_steps: int | None = None) -> None:
         self.lr = lr

@@ -61,7 +61,7 @@ class Step(Schedule):
         self.unit = unit
 
     def __call__(self, progress: Progress) -> float:
-        return float(self.lr * self.factor ** (_done(self, progress) // self.every))
+        return float(self.lr * float(self.factor) ** (_done(self, progress) // self.every))
 
 
 class MultiStep(Schedule):
@@ -106,7 +106,7 @@ class MultiStep(Schedule):
         check_rising(self, "milestones", self.milestones)
 
     def __call__(self, progress: Progress) -> float:
-        return float(self.lr * self.factor ** bisect_right(self.milestones, _done(self, progress)))
+        return float(self.lr * float(self.factor) ** bisect_right(self.milestones, _done(self, progress)))
 
 
 def check_rising(schedule: Schedule, name: str, values: Sequence[Any]) -> None:
@@ -146,7 +146,7 @@ class Exponential(Schedule):
         self.unit = unit
 
     def __call__(self, progress: Progress) -> float:
-        return float(self.lr * self.factor ** _done(self, progress))
+        return float(self.lr * float(self.factor) ** _done(self, progress))
 
 
 class Adaptive(Schedule):
