@@ -1,7 +1,8 @@
-"""Settings of tests and doctests: threads and printing."""
+"""Settings of tests and doctests: threads, printing, and unseeded random numbers."""
 
 import gc
 import os
+import random
 import sys
 
 # Before NumPy is imported: parallel test workers would otherwise each start one thread per core.
@@ -52,13 +53,19 @@ def pytest_sessionfinish():
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """Reset NumPy's print options, whatever an earlier test or the environment has set.
+    """Reset NumPy's print options, whatever an earlier test or the environment has set, and random numbers.
 
-    What a full collection has left over is excluded from the next one, which would take longer each time.
+    A test that seeds nothing, and its fixtures, draw the same numbers in each run: from global states, and
+    from new ones without a seed, as of parameters that are drawn without one. What a full collection has left
+    over is excluded from the next one, which would take longer each time.
     """
     global _collections
     np.set_printoptions(**NUMPYS_OWN)
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - for those who use it
+    np.random.bit_generator.randbits = random.Random(0).getrandbits
     collections = gc.get_stats()[2]["collections"]
     if collections != _collections:
         _collections = collections

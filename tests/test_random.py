@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import random
 import re
 from itertools import product
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.random import PCG64, RandomState
 
-from sknet import _random
+from sknet import _random, nn
 from sknet._random import RandomSnapshot, check_random_state, twin_of
 
 DRAWS = {
@@ -106,3 +107,21 @@ def test_a_twin_goes_on_and_leaves_its_source_alone(kind, before, memory, monkey
     state = as_text(source)
     assert twin_of(source).normal(size=3).tolist() == again.normal(size=3).tolist()
     assert as_text(source) == state
+
+
+UNSEEDED = {
+    "random": random.random,
+    "global": np.random.random,
+    "RandomState": lambda: RandomState().random(),
+    "default_rng": lambda: np.random.default_rng().random(),
+    "parameter": lambda: nn.Linear(1, 1).initialize().weight.item(),
+}
+drawn = {}
+
+
+@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("kind", UNSEEDED)
+def test_unseeded_numbers_are_the_same_in_each_test_but_not_within(kind, number):
+    first, second = UNSEEDED[kind](), UNSEEDED[kind]()
+    assert first != second
+    assert drawn.setdefault(kind, first) == first
