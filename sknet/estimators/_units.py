@@ -2,10 +2,16 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sknet._warnings import warn_caller
+
 if TYPE_CHECKING:
     from sknet.estimators._fitting import Fit
 
 __all__ = ["standardize"]
+
+MOST_DEVIATIONS = 10.0  # of later targets, in units of the first ones: beyond, fits take many times as long
 
 
 def standardize(fit: "Fit", rows: Any = None) -> None:
@@ -18,11 +24,15 @@ def standardize(fit: "Fit", rows: Any = None) -> None:
     rows : ndarray of int, default=None
         Of the training, from which mean and scale are learned; None for all.
     """
-    recipe = fit.recipe
+    recipe, targets = fit.recipe, fit.estimator._targets
+    if fit.continuing:
+        _warn_of_other_units(fit, targets)
     if not recipe.scale_target or fit.continuing:
         return
-    scaling, targets = recipe.loss.scaling, fit.estimator._targets
+    scaling = recipe.loss.scaling
     assert scaling is not None
+    if fit.incremental:
+        _check_first_part(fit.y, scaling.shifts)
     y, weight = fit.y, fit.weight
     if rows is not None:
         y, weight = y[rows], None if weight is None else weight[rows]
@@ -31,3 +41,34 @@ def standardize(fit: "Fit", rows: Any = None) -> None:
     fit.y = targets.encode(fit.y)
     fit.loss = targets.trained(recipe.loss)
     fit.model.adopt(recipe.optimizer, fit.loss, recipe.alpha)
+
+
+def _check_first_part(y: Any, shifts: bool) -> None:
+    """Raise a ValueError if the first part of a stream does not tell the unit of the others."""
+    y = np.asarray(y, np.float64)
+    column = (y if y.ndim == 2 else y.reshape(-1, 1)).T
+    alike = [np.ptp(each) == 0 if shifts else not each.any() for each in column]
+    if any(alike):
+        k = alike.index(True)
+        where = "y" if len(column) == 1 else f"column {k} of y"
+        raise ValueError(
+            f"scale_target=True standardizes by the first part of a stream, and {where} is {column[k][0]:g} "
+            f"in all its {len(y)} rows: give a first part whose targets vary as later ones do, or scale y "
+            "and set scale_target=False"
+        )
+
+
+def _warn_of_other_units(fit: "Fit", targets: Any) -> None:
+    """Warn if targets are far from those that the first fit has standardized by."""
+    if getattr(targets, "scale", None) is None:
+        return
+    y = np.asarray(fit.y, np.float64)
+    with np.errstate(over="ignore"):
+        found = np.sqrt(np.mean(np.square(y), axis=0)).max()
+    if found > MOST_DEVIATIONS:
+        warn_caller(
+            f"targets are {found:.3g} times as large as those that the first fit was standardized by "
+            "(scale_target=True), and such fits learn slowly: begin anew with rows whose targets are like "
+            "these, or scale y by constants and set scale_target=False",
+            UserWarning,
+        )

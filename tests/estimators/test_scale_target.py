@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -236,15 +237,52 @@ def test_columns_that_do_not_vary():
     np.testing.assert_allclose(estimator.predict(X)[:, 1:], y[:, 1:], atol=0.5)
 
 
+UNLIKE = "times as large as those that the first fit was standardized by .* scale y by constants"
+
+
+@pytest.mark.parametrize("y", [np.full(20, 3.0), np.zeros(20), np.c_[Y[:20], np.ones(20)]], ids=str)
+def test_a_stream_cannot_begin_with_targets_that_do_not_vary(y):
+    reg = estimator_for("regression", scale_target=True, batch_size="auto")
+    where = "y is" if y.ndim == 1 else "column 1 of y is"
+    with pytest.raises(
+        ValueError, match=f"standardizes by the first part of a stream, and {where} [0-9.]+ in all"
+    ):
+        reg.partial_fit(X[:20], y)
+    assert not hasattr(reg, "model_")
+    reg.partial_fit(X[:20], Y[:20]).partial_fit(X[:20], np.full(20, Y[0]))  # later parts may
+    estimator_for("regression", batch_size="auto").partial_fit(X[:20], y)
+
+
+def test_a_stream_of_counts_cannot_begin_with_zeros():
+    reg = estimator_for("regression", loss="poisson", scale_target=True, batch_size="auto")
+    with pytest.raises(ValueError, match="y is 0 in all its 20 rows: give a first part whose targets vary"):
+        reg.partial_fit(X[:20], np.zeros(20))
+    reg.partial_fit(X[:20], np.ones(20))  # whose mean is a unit
+
+
+@pytest.mark.parametrize("ratio", [20.0, 1e3])
+@pytest.mark.parametrize("kind", TARGETS)
+def test_later_parts_in_another_unit_warn(ratio, kind):
+    y, reg = TARGETS[kind], estimator_for("regression", scale_target=True)
+    reg.partial_fit(X, y).partial_fit(X, y)
+    mean, deviation = standardized(y)
+    other = (y.reshape(len(y), -1) - mean) / deviation * (ratio * deviation) + mean
+    other = other.reshape(y.shape)
+    with pytest.warns(UserWarning, match=f"targets are {re.escape(f'{ratio:.3g}')} {UNLIKE}"):
+        reg.partial_fit(X, other)
+    reg.partial_fit(X, y)
+
+
 def test_a_fit_that_continues_keeps_mean_and_scale():
     part = estimator_for("regression", scale_target=True).partial_fit(X[:100], LARGE[:100])
     before = part.model_.loss_function
-    part.partial_fit(X, 1000 * LARGE)
+    with pytest.warns(UserWarning, match=UNLIKE):
+        part.partial_fit(X, 1000 * LARGE)
     assert part.model_.loss_function == before
     warm = fitted(LARGE, warm_start=True, max_iter=100)
     known, scale = warm.predict(X), warm.model_.loss_function.scale
     warm.set_params(optimizer=sknet.optim.SGD(1e-300), max_iter=1)
-    with quiet():
+    with quiet(), pytest.warns(UserWarning, match=UNLIKE):
         warm.fit(X, LARGE * 10)
     assert warm.model_.loss_function.scale == scale
     np.testing.assert_array_equal(warm.predict(X), known)
