@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -130,7 +131,8 @@ class BaseRegressor(RegressorMixin, BaseNet):
         from sklearn.metrics import r2_score  # it loads half of scikit-learn
 
         predicted = on_host(self.predict(X))
-        return float(r2_score(on_host(y), predicted, sample_weight=on_host(sample_weight)))
+        with np.errstate(under="ignore"):  # squares of tiny targets, which count nothing beside others
+            return float(r2_score(on_host(y), predicted, sample_weight=on_host(sample_weight)))
 
     def freeze(self) -> "FrozenRegressor":
         """Return a predictor without any training state: small, picklable, fast for single rows.

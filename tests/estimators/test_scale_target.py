@@ -413,3 +413,20 @@ def test_predictions_of_a_standardized_loss_are_in_units_of_the_targets():
     assert not hasattr(Standardized(SquaredError()), "predict_quantiles")
     assert pickle.loads(pickle.dumps(loss)) == loss == clone(loss)
     assert ops.astype(loss.predict(z.astype("float32")), "float32").dtype == np.float32
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-18, 1.0])
+@pytest.mark.parametrize("scale_target", [True, False])
+@pytest.mark.parametrize(
+    "params", [{}, {"optimizer": "lbfgs"}, {"early_stopping": True}, {"n_members": 2}], ids=str
+)
+def test_tiny_targets_leave_numbers_that_vanish_unmentioned(unit, scale_target, params):
+    y = (Y * unit).astype("float32")
+    with quiet(), np.errstate(under="raise"):
+        reg = estimator_for("regression", scale_target=scale_target, **params).fit(X.astype("float32"), y)
+        score = reg.score(X.astype("float32"), y)
+        reg.freeze().predict(X.astype("float32"))
+    if scale_target and unit > 1e-20:  # below, squares in single precision vanish, in scikit-learn as well
+        with quiet():
+            other = estimator_for("regression", scale_target=True, **params).fit(X.astype("float32"), Y)
+        assert score == pytest.approx(other.score(X.astype("float32"), Y), abs=0.02)

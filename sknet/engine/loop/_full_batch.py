@@ -227,7 +227,7 @@ def _number(penalty: Any) -> float:
 def _reported(model: "Model", X: Any, y: Any, weight: Any) -> float:
     """Return the reported objective: regression losses as the mean over outputs."""
     trained = [parameter for parameter in model.module.parameters() if parameter.requires_grad]
-    with no_grad(), active(model.device, model.precision):
+    with no_grad(), active(model.device, model.precision), np.errstate(all="ignore"):
         output = model(X)
         data, penalty = batch_terms(model, output, y, weight, trained)
         data, penalty = batch_as_reported(model, output, y, weight, data, penalty)

@@ -81,12 +81,13 @@ class RealTargets:
         """
         y = np.asarray(y, np.float64)
         _, digits = np.frexp(np.abs(y).max(axis=0))
-        y = np.ldexp(y, -digits)  # no square overflows or vanishes, and no bit of others changes
-        mean = np.average(y, axis=0, weights=weight)
-        scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight)) if shifts else mean
-        # A deviation that rounding alone can have made is none.
-        tiny = len(y) * np.finfo(np.float64).eps * np.abs(mean) if shifts else 0.0
-        mean, scale = np.ldexp(mean, digits), np.where(scale > tiny, np.ldexp(scale, digits), 1.0)
+        with np.errstate(under="ignore"):  # what is too small to count, or in its own units denormal
+            y = np.ldexp(y, -digits)  # no square overflows or vanishes, and no bit of others changes
+            mean = np.average(y, axis=0, weights=weight)
+            scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight)) if shifts else mean
+            # A deviation that rounding alone can have made is none.
+            tiny = len(y) * np.finfo(np.float64).eps * np.abs(mean) if shifts else 0.0
+            mean, scale = np.ldexp(mean, digits), np.where(scale > tiny, np.ldexp(scale, digits), 1.0)
         self.mean, self.scale = mean if shifts else np.zeros_like(mean), scale
         return self
 
