@@ -46,7 +46,7 @@ def without_ignored(estimator: Any, given: Given) -> Given:
     changed: dict[str, Any] = {}
     for names in (("y", "X", "sample_weight", "groups"), ("y_val", "X_val", "sample_weight_val")):
         arrays = {name: getattr(given, name) for name in names}
-        rows = _counted_rows(*[arrays[name] for name in names[:2]], ignored)
+        rows = _counted_rows(arrays[names[0]], arrays[names[1]], ignored)
         if rows is None:
             continue
         if not len(rows):

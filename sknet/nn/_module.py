@@ -72,6 +72,7 @@ class Module(Registry):
     _version = 1
     _stored_fields = {
         "_training": [bool, ABSENT],
+        "_held": [bool, ABSENT],
         "_init_version": [COUNT, None, ABSENT],
     }
 
