@@ -6,7 +6,7 @@ pickling work as for its estimators, but without importing scikit-learn, since p
 
 import inspect
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from functools import cache, wraps
 from pprint import saferepr
 from typing import Any, ClassVar, Self, TypeVar, cast
@@ -413,6 +413,7 @@ def resolve(
     parameter: str,
     caller: str,
     synonyms: Mapping[str, str] | None = None,
+    elsewhere: Mapping[str, Collection[str]] | None = None,
 ) -> Any:
     """Turn a name into a new object of the registry, and pass objects of `base` through.
 
@@ -428,6 +429,8 @@ def resolve(
         For the message: which parameter of which estimator.
     synonyms : mapping of str to str or None, default=None
         Suggestions for names from other libraries.
+    elsewhere : mapping of str to collection of str, default=None
+        Which names of the registry are only for other callers, by these; the message says so.
 
     Returns
     -------
@@ -448,7 +451,10 @@ def resolve(
     hint = suggestion(value, registry, synonyms) if isinstance(value, str) else "."
     if isinstance(value, type) and issubclass(value, base):
         hint = f". Pass an instance: {value.__name__}()."
+    others = {} if elsewhere is None else elsewhere
+    names = sorted(set(registry).difference(*others.values()))
+    only = "".join(f" ({owner} alone also takes {sorted(its)})" for owner, its in others.items())
     invalid(
-        f"The {parameter!r} parameter of {caller} must be a str among {sorted(registry)} "
+        f"The {parameter!r} parameter of {caller} must be a str among {names}{only} "
         f"or an instance of {base.__name__}. Got {value!r} instead{hint}"
     )

@@ -251,6 +251,8 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         fit_as_task(self, given.rows, fit, is_part=True)
         return self
 
+    # Searches and cross-validation give groups to their splitter, unless `set_fit_request(groups=True)`.
+    __metadata_request__fit = {"groups": False}
     _numeric_targets: bool
     _targets_of_any_rank = False
     _holds_out_every_class = False

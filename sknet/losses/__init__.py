@@ -102,5 +102,9 @@ def check_loss(value: str | Loss, caller: str) -> Loss:
     >>> check_loss("squared_error", caller="MLPRegressor")
     SquaredError()
     """
-    loss: Any = resolve(value, LOSSES, Loss, parameter="loss", caller=caller, synonyms=_SYNONYMS)
+    without_task = [name for name, cls in LOSSES.items() if not cls.tasks]
+    elsewhere = None if caller == "Model" else {"Model": without_task}
+    loss: Any = resolve(
+        value, LOSSES, Loss, parameter="loss", caller=caller, synonyms=_SYNONYMS, elsewhere=elsewhere
+    )
     return loss  # type: ignore[no-any-return]

@@ -203,8 +203,8 @@ class Loss(ParameterObject, ABC):
         check_task(task)
         if not self.tasks:
             raise ValueError(
-                f"{type(self).__name__} supports no task of estimators, and the task here is {task}: "
-                "train with Model"
+                f"{type(self).__name__} is a loss for Model alone: it supports no task of estimators, "
+                f"and the task here is {task}"
             )
         if task not in self.tasks:
             raise ValueError(

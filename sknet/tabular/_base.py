@@ -128,6 +128,7 @@ Encoded = tuple[TableEncoder, Rows, Rows]
 class BaseTabular(PlainNumbers, Predicts, Summarized):
     """Abstract base of the ensembles for tables."""
 
+    __metadata_request__fit = {"groups": False}  # as of networks
     _numeric_targets: bool
     _of_networks = "members_"
     _stored_fields = {

@@ -1,13 +1,15 @@
 """Every loss by its name: fits improve, predictions beat chance, and match the loss's link."""
 
+import ast
 import pickle
+import re
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 import sknet
-from sknet import Model, nn, ops
+from sknet import MLPClassifier, MLPRegressor, Model, TabularClassifier, TabularRegressor, nn, ops
 from sknet.losses import LOSSES, Focal, GaussianNLL, Hinge, LogLoss, Loss
 from tests.estimators.data import CLASSIFICATIONS, OTHER_CLASSIFICATIONS, TABLES, estimator_for, quiet
 
@@ -184,3 +186,29 @@ def test_label_smoothing_makes_probabilities_less_sure():
             for share in (0.0, 0.2)
         )
     assert smooth.predict_proba(X).max(axis=1).mean() < plain.predict_proba(X).max(axis=1).mean() - 0.05
+
+
+MODELS_ALONE = ("ctc", "margin_ranking", "cosine_embedding", "triplet_margin")
+
+
+@pytest.mark.parametrize("kind", [MLPClassifier, MLPRegressor, TabularClassifier, TabularRegressor])
+def test_losses_of_models_alone_are_said_to_be_so(kind):
+    X, y = np.eye(4), [0, 1, 0, 1]
+    with pytest.raises(ValueError, match="must be a str among") as raised:
+        kind(loss="none of them").fit(X, y)
+    listed, apart = re.search(
+        r"among (\[.*?\]) \(Model alone also takes (\[.*?\])\)", str(raised.value)
+    ).groups()
+    assert sorted(MODELS_ALONE) == ast.literal_eval(apart)
+    assert not set(MODELS_ALONE) & set(ast.literal_eval(listed))
+    assert set(MODELS_ALONE) | set(ast.literal_eval(listed)) == set(LOSSES)
+    for name in MODELS_ALONE:
+        with pytest.raises(ValueError, match="is a loss for Model alone: it supports no task of estimators"):
+            kind(loss=name).fit(X, y)
+
+
+def test_a_model_lists_every_loss():
+    with pytest.raises(ValueError, match="must be a str among") as raised:
+        Model(nn.Linear(2, 1), loss="none of them")
+    assert "alone" not in str(raised.value)
+    assert "'ctc'" in str(raised.value)

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 import sknet
-from sknet import nn
+from sknet import model_selection, nn
 from sknet.callbacks import Callback
 from tests.estimators.data import TABLES, WEIGHTS, quiet, same_bits
 
@@ -153,6 +153,54 @@ def test_groups_are_routed_through_cross_validation(split):
         assert not training & validation
         assert len(training | validation) < 23  # some are those of the outer split
     assert all(each.best_epoch_ for each in found["estimator"])
+
+
+SEARCHES = {
+    "scikit-learn": lambda e: GridSearchCV(e, {"random_state": [0, 1]}, cv=GroupKFold(3)),
+    "grid": lambda e: model_selection.GridSearchCV(e, {"random_state": [0, 1]}, cv=GroupKFold(3)),
+    "random": lambda e: model_selection.RandomizedSearchCV(
+        e, {"random_state": [0, 1]}, n_iter=2, cv=GroupKFold(3)
+    ),
+    "halving": lambda e: model_selection.HalvingGridSearchCV(e, {"random_state": [0, 1]}, cv=GroupKFold(3)),
+    "halving, random": lambda e: model_selection.HalvingRandomSearchCV(
+        e, {"random_state": [0, 1]}, cv=GroupKFold(3)
+    ),
+    "hyperband": lambda e: model_selection.HyperbandSearchCV(
+        e, {"random_state": [0, 1]}, max_resources=3, resource="n_samples", cv=GroupKFold(3)
+    ),
+}
+OF_GROUPS = {
+    **KINDS,
+    "TabularClassifier": lambda **_: sknet.TabularClassifier(members=2, budget=0.01),
+    "TabularRegressor": lambda **_: sknet.TabularRegressor(members=2, budget=0.01),
+}
+
+
+@pytest.mark.parametrize("kind", OF_GROUPS)
+def test_groups_are_for_the_splitter_unless_a_fit_asks_for_them(kind):
+    request = get_routing_for_object(OF_GROUPS[kind]()).fit.requests
+    assert request["groups"] is False
+    with quiet():
+        found = cross_validate(
+            OF_GROUPS[kind](max_iter=1), X, targets(kind), cv=GroupKFold(3), params={"groups": GROUPS},
+            return_indices=True,
+        )  # fmt: skip
+    for training, held_out in zip(*(found["indices"][part] for part in ("train", "test")), strict=True):
+        assert not set(GROUPS[training]) & set(GROUPS[held_out])
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+@pytest.mark.parametrize("is_routed", [False, True])
+@pytest.mark.filterwarnings("ignore:The total space")
+def test_searches_split_by_groups_with_and_without_routing(kind, is_routed):
+    estimator = made("MLPClassifier", max_iter=3, early_stopping=False)
+    with sklearn.config_context(enable_metadata_routing=is_routed), quiet():
+        found = SEARCHES[kind](estimator).fit(X, Y, groups=GROUPS)
+    with sklearn.config_context(enable_metadata_routing=False), quiet():
+        expected = SEARCHES[kind](estimator).fit(X, Y, groups=GROUPS)
+    np.testing.assert_array_equal(
+        found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+    )
 
 
 def test_callbacks_of_one_fit_are_routed_through_a_pipeline():
