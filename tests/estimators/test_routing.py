@@ -166,7 +166,7 @@ SEARCHES = {
         e, {"random_state": [0, 1]}, cv=GroupKFold(3)
     ),
     "hyperband": lambda e: model_selection.HyperbandSearchCV(
-        e, {"random_state": [0, 1]}, max_resources=3, resource="n_samples", cv=GroupKFold(3)
+        e, {"random_state": [0, 1]}, max_resources=3, cv=GroupKFold(3)
     ),
 }
 OF_GROUPS = {
