@@ -95,6 +95,7 @@ Y = np.arange(6, dtype="float32").reshape(6, 1)
 
 # Values of required arguments, by name.
 ARGUMENTS = {
+    **{"name": "Own", "tasks": ["regression"], "heads": {"predict": ops.exp}},
     "lr": 0.1,
     "peak_lr": 0.2,
     "optimizer": optim.SGD(0.1, 0.9),

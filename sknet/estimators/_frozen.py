@@ -71,6 +71,7 @@ class FrozenClassifier(Frozen):
         "_targets": Named("ClassEncoder"),
         "_temperature": [ABOVE_ZERO, Each((tuple,), ABOVE_ZERO), None, ABSENT],
     }
+    _stored = (*Frozen._stored, "_temperature")
 
     def __init__(
         self,
@@ -84,9 +85,6 @@ class FrozenClassifier(Frozen):
     ) -> None:
         super().__init__(model, targets, inputs, label, names=names)
         self._temperature = temperature
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_temperature": self._temperature}
 
     @property
     def classes_(self) -> Any:
@@ -162,6 +160,8 @@ class FrozenTransformer(Frozen):
     _stored_fields = {
         "_code": [int, str, ABSENT],
     }
+    _stored = (*Frozen._stored, "_code")
+    _keeps_layers = True
 
     def __init__(
         self,
@@ -175,9 +175,6 @@ class FrozenTransformer(Frozen):
     ) -> None:
         super().__init__(model, targets, inputs, label, names=names)
         self._code = code
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_code": self._code}
 
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
         """Return the code or the output of a layer, as the estimator's method does for X and `lengths`."""

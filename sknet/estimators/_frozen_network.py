@@ -1,9 +1,10 @@
 """The base of frozen predictors: the part of a fitted network that prediction needs."""
 
+import copy
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from sknet.engine.extend import (
 from sknet.estimators._encoded import Encoded
 from sknet.estimators._inputs import Inputs
 from sknet.estimators._passes import Passes
+from sknet.estimators._portable import pack, portable_loss, portable_module, unpack
 from sknet.estimators._reading import Sequences, with_lengths
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
 from sknet.losses import Loss
@@ -61,6 +63,8 @@ class Frozen:
     """
 
     _kind: str
+    _keeps_layers = False  # whether layers are read, of which a graph has none
+    _stored: ClassVar = ("_loss", "_targets", "_inputs", "_label", "_dtype", "_module", "_names")
     _names: "tuple[str, ...] | None" = None  # predictors of earlier versions have none
     _stored_fields = {
         "_loss": Loss,
@@ -186,17 +190,24 @@ class Frozen:
         """Return a transformer whose output is that of a layer, as the estimator's method does."""
         from sknet.estimators._layers import LayerOutput  # an estimator of scikit-learn
 
-        return LayerOutput(self, layer).fit()
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self), _keeps_layers=True)
+        return LayerOutput(other, layer).fit()
 
     def _layer(self, layer: int | str) -> Layer:
         inputs = self._inputs
         row = np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
-        given = each_input(lambda x: Tensor(x.astype(computed_dtype(x, self._dtype))), row)
 
         def compute(by: Pass) -> Any:
-            return by(self._module, Scope({}), arguments(given))
+            return by(self._module, Scope({}), self._example())
 
         return find_layer(layer, self._module, self._layout, row, self._dtype, compute)
+
+    def _example(self) -> Any:
+        """Return arguments of the network: a row of zeros."""
+        inputs = self._inputs
+        row = np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
+        return arguments(each_input(lambda x: Tensor(x.astype(computed_dtype(x, self._dtype))), row))
 
     def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
         return self._layer(layer).shape
@@ -254,8 +265,32 @@ class Frozen:
         return isinstance(self._inputs, Encoded)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_loss", "_targets", "_inputs", "_label", "_dtype", "_module", "_names")
-        return {name: getattr(self, name) for name in kept}
+        """Return the attributes, without classes of users where inputs are a table of real numbers."""
+        is_table = isinstance(self._inputs, (int, Encoded))
+        return self._portable() if is_table else self._attributes()
+
+    def _attributes(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._stored}
+
+    def _portable(self) -> dict[str, Any]:
+        """Return the attributes, without classes of users as far as graphs replace them."""
+        if self._keeps_layers:
+            return self._attributes()
+        example = self._example()
+        module = portable_module(self._module, example)
+        loss = portable_loss(self._loss, lambda: run(self._module, Scope({}), example))
+        return {**self._attributes(), "_module": module, "_loss": loss}
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        state = self._portable()
+        if state["_module"] is self._module and state["_loss"] is self._loss:
+            return super().__reduce_ex__(protocol)
+        return _restored, (type(self), state, pack(self._module, self._loss, state["_module"]))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Frozen":
+        made: Frozen = type(self).__new__(type(self))
+        made.__setstate__(copy.deepcopy(self._attributes(), memo))
+        return made
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         module = state.pop("_module")
@@ -265,3 +300,11 @@ class Frozen:
     def __repr__(self) -> str:
         loss = type(getattr(self._loss, "loss", self._loss)).__name__  # the one inside of a wrapping loss
         return f"{type(self).__name__}({self._label}, {loss}, {self._dtype})"
+
+
+def _restored(cls: type[Frozen], state: dict[str, Any], packed: bytes | None) -> Frozen:
+    """Return a predictor from a pickle: with the user's classes where they are, else with graphs."""
+    made = cls.__new__(cls)
+    module, loss = unpack(packed, state["_module"], state["_loss"])
+    made.__setstate__({**state, "_module": module, "_loss": loss})
+    return made

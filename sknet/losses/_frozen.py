@@ -1,0 +1,77 @@
+"""The loss of a frozen predictor whose fit had a loss of the user's own: graphs of its links."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sknet.core import Tensor, as_tensor
+from sknet.losses._base import Loss
+
+__all__ = ["FrozenLoss"]
+
+
+class FrozenLoss(Loss):
+    """Links of a loss, as graphs: what a predictor needs of it where the loss's class does not exist.
+
+    Parameters
+    ----------
+    name : str
+        Of the class.
+    tasks : sequence of str
+        That it supports.
+    heads : mapping of str to callable
+        Functions of raw outputs by the names of the methods, such as "predict".
+    n_outputs : int, default=1
+        Outputs of the network for each column of the targets.
+    middle : float, default=0.0
+        The output that separates two classes.
+    has_probabilities, of_probabilities : bool
+        As of the loss.
+
+    Examples
+    --------
+    >>> from sknet import ops
+    >>> from sknet.losses.extend import FrozenLoss
+    >>> FrozenLoss("Cauchy", ["regression"], {"predict": ops.exp}).predict([[0.0]])
+    Tensor([[1.]], dtype=float64)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tasks: Sequence[str],
+        heads: Mapping[str, Any],
+        n_outputs: int = 1,
+        middle: float = 0.0,
+        has_probabilities: bool = True,
+        of_probabilities: bool = False,
+    ) -> None:
+        self.name = name
+        self.tasks = tasks  # type: ignore[misc, assignment]
+        self.heads = heads
+        self.n_outputs = n_outputs
+        self.middle = middle
+        self.has_probabilities = has_probabilities  # type: ignore[misc]
+        self.of_probabilities = of_probabilities  # type: ignore[misc]
+
+    @property
+    def outputs_per_target(self) -> int:
+        """Outputs of the network for each column of the targets."""
+        return self.n_outputs
+
+    @property
+    def threshold(self) -> float:
+        """The output that separates two classes, where a single output stands for both."""
+        return self.middle
+
+    def __getattr__(self, name: str) -> Any:
+        heads = vars(self).get("heads", {})
+        if name not in heads:
+            raise AttributeError(f"the loss {vars(self).get('name')!r} has no {name!r}")
+        return heads[name]
+
+    def predict(self, output: Tensor) -> Tensor:
+        found: Tensor = self.heads["predict"](as_tensor(output))
+        return found
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        raise TypeError(f"a frozen predictor only predicts: the values of {self.name} need its class")
