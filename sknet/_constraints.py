@@ -16,7 +16,9 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 __all__ = [
+    "NUMBERS",
     "PLAIN",
+    "WHOLE",
     "Interval",
     "InvalidParameterError",
     "Options",
@@ -27,11 +29,16 @@ __all__ = [
     "invalid",
     "is_plain",
     "plain",
+    "shown",
 ]
 
 PLAIN = frozenset({bool, int, float, str, type(None)})  # types of most parameters and attributes
+MOST_SHOWN = 500  # characters of a value in a message
+DEEPEST = 4  # lists in lists that numbers are looked for in
+WHOLE = 2**63  # integers are smaller
 MOST_VALID = 4096  # values that are known to be valid
 BOOLEANS = (bool, np.bool_)
+NUMBERS = (int, float, np.integer, np.floating)
 
 
 class InvalidParameterError(ValueError, TypeError):
@@ -207,7 +214,19 @@ def is_plain(value: Any) -> bool:
     return type(value) in PLAIN or (type(value) is tuple and all(type(x) is int for x in value))
 
 
-def plain(value: Any) -> Any:
+def shown(value: Any) -> str:
+    """Return a value as a message shows it: shortened, and whatever its class does."""
+    if isinstance(value, int) and not -(10**40) < value < 10**40:
+        return f"an int of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except Exception as error:
+        return f"an object of {_type_name(type(value))}, whose representation raises {type(error).__name__}"
+    half = MOST_SHOWN // 2
+    return text if len(text) <= MOST_SHOWN else f"{text[:half]}...{text[-half:]}"
+
+
+def plain(value: Any, depth: int = 0) -> Any:
     """Return a number of NumPy as Python's, also in lists, tuples and dicts; anything else as it is.
 
     Computations with integers of few bits overflow, and unsigned ones have no negative powers.
@@ -218,8 +237,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         number = float(value) if isinstance(value, np.longdouble) else value.item()
         return number if isinstance(value, (np.bool_, np.integer, np.floating)) else value
-    if kind is tuple or kind is list:
-        items = [plain(item) for item in value]
+    if (kind is tuple or kind is list) and depth < DEEPEST:
+        items = [plain(item, depth + 1) for item in value]
         return value if all(map(operator.is_, items, value)) else kind(items)
     if kind is dict and any(isinstance(item, np.generic) for item in value.values()):
         return {key: plain(item) for key, item in value.items()}
@@ -232,11 +251,23 @@ def _check(caller: str, name: str, constraints: Any, value: Any) -> None:
     found = []
     for each in constraints:  # made one by one, since mostly the first is satisfied
         found.append(constraint(each))
-        if found[-1].is_satisfied_by(value):
+        if satisfies(value, found[-1]):
             return
     *others, last = [str(each) for each in found if not getattr(each, "hidden", False)]
     must = f"{', '.join(others)} or {last}" if others else last
-    invalid(f"The {name!r} parameter of {caller} must be {must}. Got {value!r} instead.")
+    invalid(f"The {name!r} parameter of {caller} must be {must}. Got {shown(value)} instead.")
+
+
+def satisfies(value: Any, constraint: Any) -> bool:
+    """Tell whether a value satisfies a constraint; what cannot be compared does not."""
+    if isinstance(value, Real) and not isinstance(value, NUMBERS):  # such as a Fraction
+        return False
+    if isinstance(value, int) and not -WHOLE <= value < WHOLE:
+        return False
+    try:
+        return bool(constraint.is_satisfied_by(value))
+    except Exception:
+        return False
 
 
 def invalid(message: str) -> NoReturn:

@@ -22,6 +22,7 @@ from sknet._constraints import (
     check_values,
     invalid,
     plain,
+    shown,
 )
 from sknet._hints import advice_for, argument_hint, parameter_hint, suggestion, value_hint
 
@@ -192,7 +193,7 @@ class ParameterObject(PlainNumbers):
         if _shows_changes_only():
             defaults = _defaults_of(cast(Hashable, type(self)))
             found = {name: value for name, value in found.items() if not _is_default(value, defaults[name])}
-        return [(name, saferepr(value)) for name, value in found.items()]
+        return [(name, _as_text(value)) for name, value in found.items()]
 
     def __hash__(self) -> int:
         return hash(type(self))  # equal objects must have equal hashes, and 1 == 1.0 == np.float32(1)
@@ -391,7 +392,7 @@ def validate_parameters(estimator: Any) -> None:
         check_values(estimator, estimator._parameter_constraints, params)
     except InvalidParameterError as error:
         name = next((name for name in params if f"The {name!r} parameter" in str(error)), "")
-        hint = value_hint(name, params.get(name))
+        hint = _advice(name, params.get(name))
         if not hint:
             raise
         raise type(error)(f"{error}{hint}") from None
@@ -403,6 +404,20 @@ def validate_parameters(estimator: Any) -> None:
                 f"The {name!r} parameter of {type(estimator).__name__} must not be a class. Got {value!r} "
                 f"instead: pass an object, {value.__name__}(...)."
             )
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return saferepr(value)
+    except Exception:  # of its class
+        return shown(value)
+
+
+def _advice(name: str, value: Any) -> str:
+    try:
+        return value_hint(name, value)
+    except Exception:  # of a value that compares with nothing
+        return ""
 
 
 def resolve(
@@ -456,5 +471,5 @@ def resolve(
     only = "".join(f" ({owner} alone also takes {sorted(its)})" for owner, its in others.items())
     invalid(
         f"The {parameter!r} parameter of {caller} must be a str among {names}{only} "
-        f"or an instance of {base.__name__}. Got {value!r} instead{hint}"
+        f"or an instance of {base.__name__}. Got {shown(value)} instead{hint}"
     )

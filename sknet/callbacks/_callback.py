@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from sknet._constraints import shown
 from sknet._hints import suggestion, value_hint
 from sknet._params import InvalidParameterError, ParameterObject
 from sknet.callbacks._view import FitView
@@ -232,13 +233,13 @@ def check_callbacks(callbacks: Any, caller: str) -> list[Callback]:
         return []
     if isinstance(callbacks, Callback):
         raise InvalidParameterError(
-            f"The 'callbacks' parameter of {caller} must be a list. Got {callbacks!r} instead: pass "
-            f"[{callbacks!r}]."
+            f"The 'callbacks' parameter of {caller} must be a list. Got {shown(callbacks)} instead: pass "
+            f"[{shown(callbacks)}]."
         )
     if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
         raise InvalidParameterError(
-            f"The 'callbacks' parameter of {caller} must be a list of callbacks or None. Got {callbacks!r} "
-            f"instead.{value_hint('callbacks', callbacks)}"
+            f"The 'callbacks' parameter of {caller} must be a list of callbacks or None. Got "
+            f"{shown(callbacks)} instead.{value_hint('callbacks', callbacks)}"
         )
     for number, callback in enumerate(callbacks):
         _check_one(callback, f"callbacks[{number}]", caller)
@@ -252,14 +253,14 @@ def _check_one(callback: Any, name: str, caller: str) -> None:
     if isinstance(callback, type) and issubclass(callback, Callback):
         why = f"is a class. Pass an object: {callback.__name__}(...)."
     elif any(hasattr(callback, hook) for hook in HOOKS):
-        why = f"is {callback!r}, which has hooks but is not a Callback: derive its class from Callback."
+        why = f"is {shown(callback)}, which has hooks but is not a Callback: derive its class from Callback."
     elif hasattr(callback, "on_fit_task_begin"):
-        why = f"is {callback!r}, a callback of scikit-learn: pass it to set_callbacks."
+        why = f"is {shown(callback)}, a callback of scikit-learn: pass it to set_callbacks."
     elif isinstance(callback, tuple) and callback and isinstance(callback[-1], Callback):
-        why = f"is {callback!r}, and callbacks have no names: pass {callback[-1]!r}."
+        why = f"is {shown(callback)}, and callbacks have no names: pass {callback[-1]!r}."
     else:
         why = (
-            f"is {callback!r}, which is not a callback: see sknet.callbacks for built-in ones. A custom "
+            f"is {shown(callback)}, which is not a callback: see sknet.callbacks for built-in ones. A custom "
             "callback is an instance of a class that derives from Callback."
         )
     raise InvalidParameterError(f"{name} of {caller} {why}")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet.device._device import Device
 from sknet.device._namespace import Namespace
@@ -289,7 +290,7 @@ def backend(kind: str) -> Backend:
     if kind not in _backends:
         if kind not in _loaders:
             hint = suggestion(kind, _loaders, dict.fromkeys(("gpu", "nvidia", "GPU", "CUDA"), "use 'cuda'"))
-            raise DeviceError(f"unknown device {kind!r}: expected one of {sorted(_loaders)}{hint}")
+            raise DeviceError(f"unknown device {shown(kind)}: expected one of {sorted(_loaders)}{hint}")
         loaded = _loaders[kind]()
         _backends[kind] = _by_type[loaded.array_type] = loaded
     return _backends[kind]

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from sknet._constraints import shown
 from sknet.exceptions import DeviceError
 
 __all__ = ["Device"]
@@ -51,11 +52,11 @@ class Device:
         """
         if isinstance(spec, cls):
             return spec
-        if spec == "cpu":
+        if isinstance(spec, str) and spec == "cpu":
             return cls("cpu")
         match = re.fullmatch(r"([a-z]+)(?::(\d+))?", spec) if isinstance(spec, str) else None
         if match is None:
-            raise DeviceError(f"a device must be 'cpu', 'cuda', 'cuda:<index>' or 'meta', got {spec!r}")
+            raise DeviceError(f"a device must be 'cpu', 'cuda', 'cuda:<index>' or 'meta', got {shown(spec)}")
         return cls(match[1], int(match[2] or 0))
 
     def __str__(self) -> str:

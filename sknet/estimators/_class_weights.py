@@ -1,14 +1,16 @@
 """Weights of classes, multiplied into those of the rows."""
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils.class_weight import compute_sample_weight
 
+from sknet._constraints import NUMBERS, shown
 from sknet.estimators._targets import ClassEncoder, ColumnTargets
 
 __all__ = ["class_weighted"]
+
+MOST = np.finfo(np.float64).max
 
 
 def class_weighted(class_weight: Any, targets: ClassEncoder, y: Any, weight: Any, like: Any = None) -> Any:
@@ -81,8 +83,10 @@ def _check_class_weight(class_weight: Any) -> None:
     for part in class_weight if isinstance(class_weight, list) else [class_weight]:
         if isinstance(class_weight, list) and not isinstance(part, dict):
             raise ValueError(
-                f"class_weight as a list must hold one dict for each label of y, got {part!r} in it"
+                f"class_weight as a list must hold one dict for each label of y, got {shown(part)} in it"
             )
         for label, value in part.items() if isinstance(part, dict) else ():
-            if not (isinstance(value, Real) and 0 <= float(value) < np.inf):
-                raise ValueError(f"class_weight[{label!r}] must be a finite number >= 0, got {value!r}")
+            if not (isinstance(value, NUMBERS) and 0 <= value <= MOST):
+                raise ValueError(
+                    f"class_weight[{shown(label)}] must be a finite number >= 0, got {shown(value)}"
+                )

@@ -129,7 +129,7 @@ class BaseTransformer(Coding, NamedOptions):
 
     def _target(self, X: Any, y: Any) -> Any:
         """Return what the network learns."""
-        if self.target != "y":
+        if not (isinstance(self.target, str) and self.target == "y"):
             return X
         if y is None:
             raise ValueError(
@@ -318,5 +318,5 @@ class BaseTransformer(Coding, NamedOptions):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = self.target == "y"
+        tags.target_tags.required = isinstance(self.target, str) and self.target == "y"
         return tags

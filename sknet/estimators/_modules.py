@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from sknet import nn
+from sknet._constraints import shown
 from sknet.engine import Model
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._reading import Forward, forward_of
@@ -44,7 +45,7 @@ def architecture_of(module: Any, caller: str) -> Architecture:
         return Built(nn.ModuleFactory(module))
     raise TypeError(
         f"The 'module' parameter of {caller} must be a class of modules, nn.ModuleFactory(MyNet, ...), or a "
-        f"module that is built already. Got {module!r} instead.{hint}"
+        f"module that is built already. Got {shown(module)} instead.{hint}"
     )
 
 

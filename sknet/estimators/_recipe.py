@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from sknet._constraints import is_plain
+from sknet._constraints import WHOLE, is_plain, shown
 from sknet._params import validate_parameters
 from sknet.callbacks import Callback
 from sknet.device import arrays_in
@@ -255,10 +255,12 @@ def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
     >>> layer_sizes(10), layer_sizes([10, 5])
     ((10,), (10, 5))
     """
-    is_one = not hasattr(hidden_layer_sizes, "__iter__")  # `Iterable` would ask hundreds of classes
+    is_one = not hasattr(hidden_layer_sizes, "__iter__") or getattr(hidden_layer_sizes, "ndim", 1) == 0
+    # `Iterable` would ask hundreds of classes
     sizes = [hidden_layer_sizes] if is_one else list(hidden_layer_sizes)
-    if not all(isinstance(size, Integral) and int(size) > 0 for size in sizes):
+    if not all(isinstance(size, Integral) and 0 < int(size) < WHOLE for size in sizes):
         raise ValueError(
-            f"hidden_layer_sizes must be > 0, got {sizes}: expected positive integers, one a hidden layer."
+            f"hidden_layer_sizes must be > 0, got {shown(sizes)}: expected positive integers, one a hidden "
+            "layer."
         )
     return tuple(int(size) for size in sizes)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet._params import InvalidParameterError
 from sknet.callbacks.extend import direction_of
@@ -103,7 +104,7 @@ class Scoring(NamedTuple):
         if name not in directions:
             raise InvalidParameterError(
                 f"The 'monitor' parameter of {caller} must be one of {sorted(directions)}, which are "
-                f"measured. Got {monitor!r} instead{suggestion(name, directions)}"
+                f"measured. Got {shown(monitor)} instead{suggestion(name, directions)}"
             )
         return name
 
@@ -151,7 +152,7 @@ def check_scoring(scoring: Any, caller: str) -> Scoring:
         given = [(None, one) for one in scoring]
     else:
         given = [(None, scoring)]
-    found = [_scorer(name, one, caller) for name, one in given if one != LOSS or name not in (None, LOSS)]
+    found = [_scorer(name, one, caller) for name, one in given if not (is_loss(one) and name in (None, LOSS))]
     names = [scorer.name for scorer in found]
     for name in names:
         if names.count(name) > 1:
@@ -162,6 +163,10 @@ def check_scoring(scoring: Any, caller: str) -> Scoring:
     return Scoring(tuple(found))
 
 
+def is_loss(one: Any) -> bool:
+    return isinstance(one, str) and one == LOSS
+
+
 def _scorer(name: Any, given: Any, caller: str) -> Scorer:
     """Return one scorer, checked."""
     call = _named(given, caller) if isinstance(given, str) else given
@@ -170,7 +175,7 @@ def _scorer(name: Any, given: Any, caller: str) -> Scorer:
     if not callable(call) or isinstance(call, type):
         raise InvalidParameterError(
             f"The 'scoring' parameter of {caller} must be 'loss', a name or scorer of scikit-learn, "
-            f"a callable (estimator, X, y), or a list or dict of them. Got {given!r} instead."
+            f"a callable (estimator, X, y), or a list or dict of them. Got {shown(given)} instead."
         )
     if not is_scikit_learns and module.startswith("sklearn.metrics."):
         raise InvalidParameterError(
@@ -181,8 +186,8 @@ def _scorer(name: Any, given: Any, caller: str) -> Scorer:
     name = _name_of(given) if name is None else name
     if not isinstance(name, str) or not name or name in TAKEN or name.startswith(HELD_OUT):
         raise InvalidParameterError(
-            f"a scorer in the 'scoring' parameter of {caller} cannot be called {name!r}: expected a str that "
-            f"is none of {list(TAKEN)} and does not begin with {HELD_OUT!r}"
+            f"a scorer in the 'scoring' parameter of {caller} cannot be called {shown(name)}: expected a "
+            f"str that is none of {list(TAKEN)} and does not begin with {HELD_OUT!r}"
         )
     if is_scikit_learns:
         return Scorer(name, call, True, bool(call._accept_sample_weight()), looks_at_inputs=False)

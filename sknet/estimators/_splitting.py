@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet._params import InvalidParameterError
 
 __all__ = ["check_validation_split", "given_split", "held_out_fraction"]
@@ -34,7 +35,7 @@ def check_validation_split(validation_split: Any, caller: str) -> None:
     raise InvalidParameterError(
         f"The 'validation_split' parameter of {caller} must be a splitter of scikit-learn, such as "
         "ShuffleSplit(1), or a pair (training, validation) of arrays of row numbers, or None. Got "
-        f"{validation_split!r} instead.{hint}"
+        f"{shown(validation_split)} instead.{hint}"
     )
 
 

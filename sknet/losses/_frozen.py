@@ -1,8 +1,10 @@
 """The loss of a frozen predictor whose fit had a loss of the user's own: graphs of its links."""
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
+from sknet._params import Interval, InvalidParameterError
 from sknet.core import Tensor, as_tensor
 from sknet.losses._base import Loss
 
@@ -35,6 +37,16 @@ class FrozenLoss(Loss):
     Tensor([[1.]], dtype=float64)
     """
 
+    _parameter_constraints = {
+        "name": [str],
+        "tasks": [list],
+        "heads": [dict],
+        "n_outputs": [Interval(Integral, 1, None, closed="left")],
+        "middle": [Interval(Real, None, None, closed="neither")],
+        "has_probabilities": ["boolean"],
+        "of_probabilities": ["boolean"],
+    }
+
     def __init__(
         self,
         name: str,
@@ -52,6 +64,11 @@ class FrozenLoss(Loss):
         self.middle = middle
         self.has_probabilities = has_probabilities  # type: ignore[misc]
         self.of_probabilities = of_probabilities  # type: ignore[misc]
+
+    def validate(self) -> None:
+        super().validate()
+        if "predict" not in self.heads or not all(callable(head) for head in self.heads.values()):
+            raise InvalidParameterError("the heads of a FrozenLoss must be functions, one called 'predict'")
 
     @property
     def outputs_per_target(self) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet._constraints import shown
 from sknet._params import Interval, InvalidParameterError
 from sknet.core import Tensor, as_tensor
 from sknet.losses._base import Loss, Scaling, of_blocks
@@ -77,7 +78,7 @@ class Quantile(Loss):
             if not (fits and (levels > 0).all() and (levels < 1).all() and (np.diff(levels) > 0).all()):
                 raise InvalidParameterError(
                     "The 'quantile' parameter of Quantile must be a number between 0 and 1, or several in "
-                    f"increasing order, such as [0.1, 0.5, 0.9]. Got {self.quantile!r} instead."
+                    f"increasing order, such as [0.1, 0.5, 0.9]. Got {shown(self.quantile)} instead."
                 )
 
     @property

@@ -7,6 +7,7 @@ from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import HalvingGridSearchCV as GridHalving
 from sklearn.model_selection import HalvingRandomSearchCV as RandomHalving
 
+from sknet._constraints import shown
 from sknet.model_selection._network import EPOCHS, epochs_of
 from sknet.model_selection._search import Search
 
@@ -40,7 +41,7 @@ def checked_limit(search: Any) -> Any:
         epochs = epochs_of(search.estimator)
         hint = f"the epochs of its network are resource={epochs!r}" if epochs else "see get_params()"
         raise ValueError(
-            f"resource={search.resource!r} of {type(search).__name__} is not a parameter of this "
+            f"resource={shown(search.resource)} of {type(search).__name__} is not a parameter of this "
             f"{type(search.estimator).__name__}: {hint}"
         )
     return params[search.resource] if search.max_resources == "auto" else search.max_resources

@@ -5,7 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,8 +22,9 @@ from sklearn.utils import indexable
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import _check_method_params
 
+from sknet._constraints import shown
 from sknet._fields import ABSENT, COUNT, NOT_NEGATIVE, Arrays, Each, Items
-from sknet._params import PlainNumbers, same
+from sknet._params import InvalidParameterError, PlainNumbers, same, validate_parameters
 from sknet._warnings import warn_caller
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate
@@ -247,6 +248,44 @@ def _looked_up(known: Sequence[tuple[dict[str, Any], Any]], key: Any) -> Any:
     return None
 
 
+def check_splits(cv: Any, y: Any, search: Any) -> Any:
+    """Return a splitter, after a check that what a user gives as `cv` can be split by."""
+    try:
+        found = check_cv(cv, y, classifier=is_classifier(search.estimator))
+        found.get_n_splits  # noqa: B018  a text has a method `split`, too
+        given = [] if cv is None or isinstance(cv, int) or hasattr(cv, "split") else found.split()
+        is_right = all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in given)
+    except Exception as error:
+        raise _no_splits(cv, search, f" ({error})") from None
+    if not is_right:
+        raise _no_splits(cv, search)
+    return found
+
+
+def _no_splits(cv: Any, search: Any, why: str = "") -> Exception:
+    return InvalidParameterError(
+        f"The 'cv' parameter of {type(search).__name__} must be a number of folds, a splitter of "
+        f"scikit-learn, or an iterable of pairs (training, held-out rows), or None. Got {shown(cv)} "
+        f"instead{why}."
+    )
+
+
+def _undone(fit: Any) -> Any:
+    """Return a fit that leaves the search as it was if it fails."""
+
+    @wraps(fit)
+    def fitted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return fitted
+
+
 class Search(PlainNumbers, BaseSearchCV):
     """The `fit` of scikit-learn's searches, with evaluations that reuse results of earlier ones."""
 
@@ -283,9 +322,23 @@ class Search(PlainNumbers, BaseSearchCV):
         if columns and not (len(lengths) == 1 and best < max(lengths)):
             raise ValueError(f"candidates have results of lengths {sorted(lengths)}, and {best} is the best")
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.fit = _undone(cls.fit)  # type: ignore[method-assign]
+
     def _epochs(self) -> str | None:
         """Return the parameter that changes from rung to rung while fits continue; None if none do."""
         return None
+
+    def _validate_params(self) -> None:
+        validate_parameters(self)
+        for name in ("param_grid", "param_distributions"):
+            given = getattr(self, name, {})
+            if not isinstance(given, dict) and not (len(given) and all(isinstance(g, dict) for g in given)):
+                raise InvalidParameterError(
+                    f"The {name!r} parameter of {type(self).__name__} must be a dict, or a list of at "
+                    f"least one. Got {shown(given)} instead."
+                )
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
         """Check what depends on the data; halving does."""
@@ -317,7 +370,7 @@ class Search(PlainNumbers, BaseSearchCV):
         told = {"estimator": self, "X": X, "y": y}
         told["metadata"] = None if weight is None else {"sample_weight": weight}
         context = self._context(max_subtasks=1 + (self.refit is not False)).call_on_fit_task_begin(**told)
-        self._checked_cv_orig = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        self._checked_cv_orig = check_splits(self.cv, y, self)
         self._check_input_parameters(X=X, y=y, split_params=routed.splitter.split)
         self.n_splits_ = self._checked_cv_orig.get_n_splits(X, y, **routed.splitter.split)
         base = clone(self.estimator)
@@ -365,7 +418,16 @@ class Search(PlainNumbers, BaseSearchCV):
             metric = self.refit
         if not (self.refit or not self.multimetric_):
             return
-        self.best_index_ = self._select_best_index(self.refit, metric, results)
+        try:
+            self.best_index_ = self._select_best_index(self.refit, metric, results)
+        except Exception as error:
+            if not callable(self.refit):
+                raise
+            name = type(self).__name__
+            raise TypeError(
+                f"The 'refit' parameter of {name} is a function that must return the number of a candidate "
+                f"of cv_results_. {shown(self.refit)} fails: {error}"
+            ) from error
         if not callable(self.refit):
             self.best_score_ = results[f"mean_test_{metric}"][self.best_index_]
         self.best_params_ = results["params"][self.best_index_]

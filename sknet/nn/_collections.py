@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
+from sknet._constraints import shown
 from sknet._fields import Named
 from sknet.core import Tensor
 from sknet.nn._changes import note_structure
@@ -242,7 +243,12 @@ class _Named(Module):
     """A dict whose entries are registered."""
 
     def __init__(self, entries: Mapping[str, Any] | None = None) -> None:
-        self.update(entries or {})
+        if not isinstance(entries, Mapping | None):
+            raise TypeError(
+                f"The 'entries' parameter of {type(self).__name__} must be a dict or None. Got "
+                f"{shown(entries)} instead."
+            )
+        self.update({} if entries is None else entries)
 
     def _entries(self) -> dict[str, Any]:
         return self._children

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet._params import same
 from sknet.nn._module import Module
@@ -51,7 +52,7 @@ class ModuleFactory:
     def __init__(self, factory: Callable[..., Module], /, **arguments: Any) -> None:
         if not callable(factory) or isinstance(factory, Module):
             raise TypeError(
-                f"ModuleFactory needs a class of modules or a function that returns one, got {factory!r}"
+                f"ModuleFactory needs a class of modules or a function that returns one, got {shown(factory)}"
             )
         self._factory, self._arguments = factory, arguments
         for name in arguments:
@@ -112,7 +113,7 @@ class ModuleFactory:
             )
         module = self._factory(**arguments)
         if not isinstance(module, Module):
-            raise TypeError(f"{self.name} must return an nn.Module, got {type(module).__name__}")
+            raise TypeError(f"module: {self.name} must return an nn.Module, got {type(module).__name__}")
         return module
 
     def _signature(self) -> Mapping[str, inspect.Parameter]:

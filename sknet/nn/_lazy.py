@@ -106,6 +106,10 @@ class Lazy(Module):
         arguments = dict(self.__signature__.bind(*args, **kwargs).arguments)
         constraints = getattr(self, "_parameter_constraints", {})
         check_arguments(self, **{name: value for name, value in arguments.items() if name in constraints})
+        if arguments.get("device") is not None:
+            Device.parse(arguments["device"])
+        if arguments.get("init") is not None:
+            init.scheme(arguments["init"], self, "linear")
         vars(self).update(
             _arguments=arguments, _destination=(None, None), _init_version=init.active_version()
         )

@@ -1,9 +1,10 @@
 """Learning rates of chosen parameters, as factors of the optimizer's."""
 
+import sys
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
+from sknet._constraints import shown
 from sknet._params import InvalidParameterError
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer
@@ -90,9 +91,9 @@ def factor_of(path: str, factors: Mapping[str, float], otherwise: float, paramet
 def check_factors(factors: Mapping[Any, Any], parameter: str, owner: str) -> None:
     """Raise an InvalidParameterError unless patterns lead to finite numbers that are not negative."""
     for pattern, factor in factors.items():
-        is_number = isinstance(factor, Real) and not isinstance(factor, bool)
-        if not (isinstance(pattern, str) and is_number and 0 <= factor < float("inf")):
+        is_number = isinstance(factor, (int, float)) and not isinstance(factor, bool)
+        if not (isinstance(pattern, str) and is_number and 0 <= factor <= sys.float_info.max):
             raise InvalidParameterError(
                 f"The {parameter!r} parameter of {owner} must be a dict of patterns to factors >= 0. "
-                f"Got {factor!r} for {pattern!r} instead."
+                f"Got {shown(factor)} for {shown(pattern)} instead."
             )

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
+
 __all__ = ["Fold", "folds_of"]
 
 Fold = tuple[np.ndarray, np.ndarray]
@@ -68,28 +70,29 @@ def folds_of(
 
 
 def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
-    if hasattr(cv, "split"):
+    if hasattr(cv, "split") and not isinstance(cv, (str, bytes)):
         pairs: Iterable[Any] = cv.split(np.zeros((len(y), 1)), y, groups)
     elif isinstance(cv, Iterable):
         pairs = cv
     else:
         raise ValueError(
-            f"cv must be a splitter or yield pairs of (training, held-out) rows, got {cv!r}: n_folds is "
-            "their number"
+            f"cv must be a splitter or yield pairs of (training, held-out) rows, got {shown(cv)}: n_folds "
+            "is their number"
         )
     found = []
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ValueError(
-                f"cv must be a splitter or yield pairs of (training, held-out) rows, got {pair!r} in one of "
-                "them"
+                f"cv must be a splitter or yield pairs of (training, held-out) rows, got {shown(pair)} in "
+                "one of them"
             )
         rows = [np.asarray(part) for part in pair]
         rows = [np.flatnonzero(part) if part.dtype == bool else part for part in rows]
         for part in rows:
             if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu" or not _are_in(part, len(y)):
                 raise ValueError(
-                    f"cv must yield pairs of row indices, from 0 to {len(y) - 1}, got {part!r} in one of them"
+                    f"cv must yield pairs of row indices, from 0 to {len(y) - 1}, got "
+                    f"{shown(part)} in one of them"
                 )
         if len(np.intersect1d(rows[0], rows[1])):
             raise ValueError(
@@ -97,7 +100,7 @@ def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
             )
         found.append((rows[0].astype(np.intp), rows[1].astype(np.intp)))
     if not found:
-        raise ValueError(f"cv={cv!r} yields no folds")
+        raise ValueError(f"cv={shown(cv)} yields no folds")
     return found
 
 

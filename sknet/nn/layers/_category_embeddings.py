@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
+from sknet._constraints import WHOLE, shown
 from sknet._fields import ABSENT, POSITIVE, Named
 from sknet._params import Interval, InvalidParameterError
 from sknet.core import Tensor, as_tensor
@@ -150,11 +153,11 @@ class CategoryEmbeddings(Module):
 
 
 def _counts(values: Any, name: str) -> tuple[int, ...]:
-    found: list[Any] = list(values)
-    if not found or not all(isinstance(x, Integral) and int(x) > 0 for x in found):
+    found: list[Any] = list(values) if np.ndim(values) else []
+    if not found or not all(isinstance(x, Integral) and 0 < int(x) < WHOLE for x in found):
         raise InvalidParameterError(
             f"The {name!r} parameter of CategoryEmbeddings must be a sequence of ints from 1, at least one. "
-            f"Got {found}."
+            f"Got {shown(values)}."
         )
     return tuple(int(x) for x in found)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState
 
+from sknet._constraints import shown
 from sknet._fields import POSITIVE, Buffers, Named, Params
 from sknet._params import Interval, resolve
 from sknet.core import Tensor, as_tensor
@@ -260,7 +261,13 @@ def checked(layer: Module, x: Any, n_features: int) -> Tensor:
 
 
 def _checked_edges(edges: Sequence[Any]) -> list[Any]:
-    found = [np.asarray(each, np.float64) for each in edges]
+    try:
+        found = [np.asarray(each, np.float64) for each in edges]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            "PiecewiseLinearEncoding: edges must be a list with the edges of each feature, numbers; got "
+            f"{shown(edges)}: {error}"
+        ) from None
     if not found:
         raise ValueError("PiecewiseLinearEncoding: expected edges of at least one feature, got none")
     for number, each in enumerate(found):

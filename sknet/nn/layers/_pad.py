@@ -3,6 +3,7 @@
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
+from sknet._constraints import WHOLE, shown
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
@@ -41,13 +42,16 @@ class _Pad(Module):
         """Return how many elements come before and after each axis."""
         given: Any = self.padding
         each = [given] * self.rank if isinstance(given, Integral) else list(given)
-        pairs = [(width, width) if isinstance(width, Integral) else tuple(width) for width in each]
-        are_counts = all(isinstance(n, Integral) and int(n) >= 0 for pair in pairs for n in pair)
-        if len(pairs) != self.rank or not are_counts or not all(len(pair) == 2 for pair in pairs):
+        pairs = [(width, width) if isinstance(width, Integral) else width for width in each]
+        are_pairs = all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs)
+        are_counts = are_pairs and all(
+            isinstance(n, Integral) and 0 <= int(n) < WHOLE for pair in pairs for n in pair
+        )
+        if len(pairs) != self.rank or not are_counts:
             name = type(self).__name__
             raise ValueError(
                 f"The 'padding' parameter of {name} must be an int, or for each of {self.rank} axes an int "
-                f"or a pair (before, after), and none negative. Got {given!r} instead."
+                f"or a pair (before, after), and none negative. Got {shown(given)} instead."
             )
         return [(int(before), int(after)) for before, after in pairs]
 

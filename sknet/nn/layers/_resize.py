@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
+from sknet._constraints import WHOLE, shown
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
@@ -66,6 +67,13 @@ class Upsample(Module):
         if (size is None) == (scale_factor is None):
             raise ValueError("Upsample: exactly one of size and scale_factor must be given")
         self.size = size
+        for name, given in (("size", size), ("scale_factor", scale_factor)):
+            for each in given if isinstance(given, (tuple, list)) else ():
+                if not (isinstance(each, (int, float)) and 0 < each < WHOLE):
+                    raise ValueError(
+                        f"The {name!r} parameter of Upsample must hold positive numbers. Got {shown(given)} "
+                        "instead."
+                    )
         self.scale_factor = scale_factor
         self.mode = mode
         self.align_corners = align_corners

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
+from sknet._constraints import WHOLE, shown
 from sknet._params import Interval, InvalidParameterError
 from sknet.optim.schedules._base import (
     COUNT,
@@ -111,11 +110,11 @@ class MultiStep(Schedule):
 
 def check_rising(schedule: Schedule, name: str, values: Sequence[Any]) -> None:
     """Raise an InvalidParameterError unless some numbers of updates or epochs are ascending ints."""
-    counts = all(isinstance(value, (int, np.integer)) and value > 0 for value in values)
+    counts = all(isinstance(value, int) and 0 < value < WHOLE for value in values)
     if not counts or list(values) != sorted(set(values)):
         raise InvalidParameterError(
             f"The {name!r} parameter of {type(schedule).__name__} must be a list of rising positive ints. "
-            f"Got {values!r} instead."
+            f"Got {shown(values)} instead."
         )
 
 

@@ -1,0 +1,334 @@
+"""Bad values for every parameter of every public class: of estimators, layers, losses and others.
+
+A value is used: a fit of a few rows, a pass of a layer, a validation of what only stores its parameters. It
+is accepted, or refused by a ValueError or TypeError that names the parameter; the object and its attributes
+are then as before. Nothing takes long.
+
+    python -m tests.fuzz.parameters --cases 10000 --seed 0
+"""
+
+import inspect
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import sknet
+from sknet import callbacks, exceptions, losses, model_selection, neural_network, nn, optim
+from sknet._params import ParameterObject
+from sknet.nn import init
+from sknet.optim import schedules
+from tests.fuzz.command import run
+
+SECONDS = 10
+MODULES = (sknet, nn, init, losses, optim, schedules, callbacks, model_selection, neural_network)
+OWN = tuple(
+    value
+    for value in vars(exceptions).values()
+    if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == exceptions.__name__
+)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(12, 3))
+LABELS = np.arange(12) % 2
+ARGUMENTS = {  # of what has no default, by the names of parameters
+    "module": nn.Identity(),
+    "in_features": 4,
+    "out_features": 4,
+    "num_features": 4,
+    "normalized_shape": 4,
+    "n_features": 4,
+    "input_size": 4,
+    "hidden_size": 4,
+    "embed_dim": 4,
+    "num_heads": 2,
+    "num_layers": 1,
+    "groups": 2,
+    "in_channels": 4,
+    "out_channels": 4,
+    "kernel_size": 2,
+    "num_groups": 2,
+    "num_channels": 4,
+    "num_embeddings": 4,
+    "embedding_dim": 4,
+    "output_size": 2,
+    "upscale_factor": 2,
+    "downscale_factor": 2,
+    "padding": 1,
+    "dim": 1,
+    "unflattened_size": (2, 2),
+    "cardinalities": [3, 4],
+    "edges": [[0.0, 1.0]],
+    "function": abs,
+    "param_grid": {"alpha": [1.0, 2.0]},
+    "param_distributions": {"alpha": [1.0, 2.0]},
+    "schedules": [0.1],
+    "path": "/nowhere",
+    "seconds": 5,
+    "max_norm": 1,
+    "max_value": 1,
+    "n_steps": 3,
+    "every": 2,
+    "factor": 0.5,
+    "lr_factors": {"*": 1.0},
+    "milestones": [2, 4],
+    "boundaries": [],
+    "lr": 0.1,
+    "peak_lr": 0.5,
+    "schedule": 0.1,
+    "value": 1,
+    "trial": None,
+}
+
+
+QUICK = {"max_iter": 2, "members": 1, "budget": 0.01, "random_state": 0, "epochs": 1}
+NOT_TRIED = (neural_network.BernoulliRBM, nn.Module, nn.Lazy, sknet.Model, optim.BaseOptimizer)
+OTHERS = {  # words in the errors of scikit-learn, and in those of containers
+    "param_grid": ("Parameter grid",),
+    "param_distributions": ("Parameter distribution", "Parameter grid"),
+    "entries": ("ParameterDict.", "ModuleDict."),
+    "module": ("ModuleFactory(",),
+    "scoring": ("predefined scorers",),
+    "categorical_features": ("nothing can be learned from X",),
+}
+
+
+class Hostile:
+    """An object whose special methods raise."""
+
+    def __repr__(self):
+        raise RuntimeError("no representation")
+
+    def __eq__(self, other):
+        raise RuntimeError("no comparison")
+
+    def __bool__(self):
+        raise RuntimeError("no truth")
+
+    def __len__(self):
+        raise RuntimeError("no length")
+
+    __hash__ = None
+
+
+class Plain:
+    """An object that nothing expects."""
+
+
+def _nested() -> Any:
+    found: Any = 1
+    for _ in range(50):
+        found = [found]
+    return found
+
+
+def _circular() -> Any:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+VALUES: "dict[str, Callable[[], Any]]" = {
+    "10**400": lambda: 10**400,
+    "-10**400": lambda: -(10**400),
+    "2**63": lambda: 2**63,
+    "-1": lambda: -1,
+    "0": lambda: 0,
+    "0.5": lambda: 0.5,
+    "1.5": lambda: 1.5,
+    "nan": lambda: float("nan"),
+    "inf": lambda: float("inf"),
+    "-inf": lambda: -float("inf"),
+    "complex": lambda: 1 + 2j,
+    "Fraction": lambda: Fraction(1, 3),
+    "Decimal": lambda: Decimal("0.1"),
+    "Decimal NaN": lambda: Decimal("sNaN"),
+    "NA": lambda: pd.NA,
+    "NaT": lambda: pd.NaT,
+    "None": lambda: None,
+    "True": lambda: True,
+    "array": lambda: np.arange(3.0),
+    "array of integers": lambda: np.array([3, 4]),
+    "array of objects": lambda: np.array([None, "a"], dtype=object),
+    "array of no axes": lambda: np.array(0.5),
+    "empty array": lambda: np.empty(0),
+    "Series": lambda: pd.Series([1, 2]),
+    "list": lambda: [1, 2],
+    "nested list": _nested,
+    "circular list": _circular,
+    "list of huge": lambda: [10**400],
+    "list of None": lambda: [None],
+    "list of texts": lambda: ["a", "b"],
+    "empty list": list,
+    "empty tuple": tuple,
+    "tuple": lambda: (1, 2),
+    "tuple of many": lambda: (1, 2, 3, 4),
+    "tuple of negative": lambda: (-1, 3),
+    "tuple of nan": lambda: (float("nan"), 0.5),
+    "dict": lambda: {"a": 1},
+    "dict of numbers": lambda: {0: 0.5, 1: 10**400},
+    "dict of dicts": lambda: {"a": {"b": {"c": [1]}}},
+    "dict of None": lambda: {None: None},
+    "empty dict": dict,
+    "set": lambda: {1, 2},
+    "text": lambda: "nonsense",
+    "empty text": lambda: "",
+    "long text": lambda: "x" * 10_000,
+    "text with a NUL": lambda: "a\0b",
+    "bytes": lambda: b"abc",
+    "class": lambda: Plain,
+    "object": Plain,
+    "hostile object": Hostile,
+    "list of hostile objects": lambda: [Hostile()],
+    "generator": lambda: (i for i in range(3)),
+    "function": lambda: lambda: None,
+    "function of one": lambda: lambda x: x,
+    "built-in": lambda: len,
+    "range": lambda: range(3),
+    "module": lambda: np,
+    "estimator": lambda: sknet.MLPClassifier(),
+    "layer": nn.ReLU,
+    "loss": losses.SquaredError,
+    "optimizer": optim.Adam,
+    "Ellipsis": lambda: ...,
+}
+
+
+def classes() -> Iterator[type]:
+    """Yield public classes with parameters."""
+    found: dict[type, None] = {}
+    for module in MODULES:
+        for name in module.__all__:
+            value = getattr(module, name)
+            if isinstance(value, type) and not inspect.isabstract(value):
+                found[value] = None
+    for cls in found:
+        has_parameters = issubclass(cls, (ParameterObject, nn.Module)) or hasattr(cls, "fit")
+        if has_parameters and cls not in NOT_TRIED:
+            yield cls
+
+
+@cache
+def pairs() -> list[tuple[type, str]]:
+    """Return classes with the names of their parameters."""
+    return [
+        (cls, name)
+        for cls in classes()
+        for name, p in inspect.signature(cls).parameters.items()
+        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
+
+
+def needed(cls: type) -> dict[str, Any]:
+    """Return arguments of a class that has no defaults for them, and those that make a fit short."""
+    outputs = 3 if cls is sknet.NetTransformer else 1
+    special = {
+        "estimator": lambda: sknet.MLPClassifier((3,), max_iter=2, random_state=0),
+        "optimizer": optim.Adam,
+        "schedules": lambda: [schedules.Constant(0.1)],
+    }
+    if cls is optim.Groups:
+        special["groups"] = lambda: {"*": optim.Adam()}
+    if issubclass(cls, (sknet.NetClassifier, sknet.NetRegressor, sknet.NetTransformer)):
+        special["module"] = lambda: nn.Sequential(nn.LazyLinear(3), nn.Tanh(), nn.LazyLinear(outputs))
+    found: dict[str, Any] = {"scale_factor": 2.0} if cls is nn.Upsample else {}
+    for name, p in inspect.signature(cls).parameters.items():
+        if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
+            continue
+        if p.default is p.empty:
+            found[name] = special[name]() if name in special else ARGUMENTS[name]
+        elif hasattr(cls, "fit") and name in QUICK:
+            found[name] = QUICK[name]
+    return found
+
+
+def used(instance: Any) -> None:
+    """Use an object's parameters."""
+    if hasattr(instance, "fit"):
+        is_classifier = "Classifier" in type(instance).__name__ or "CV" in type(instance).__name__
+        instance.fit(X, LABELS if is_classifier else X[:, 0])
+    elif isinstance(instance, nn.Module):
+        repr(instance)
+    else:
+        instance.validate()
+
+
+class TooLongError(BaseException):
+    """Raised by the alarm."""
+
+
+@contextmanager
+def bounded(seconds: int) -> Iterator[None]:
+    """Raise a TooLongError in the block after so many seconds."""
+
+    def stop(*_: Any) -> None:
+        raise TooLongError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def is_documented(error: Exception, name: str, cls: type) -> bool:
+    """Tell whether an error says which parameter is wrong."""
+    if isinstance(error, OWN) and not isinstance(error, (ValueError, TypeError)):
+        return True
+    words = {name, name.rstrip("s"), name.removesuffix("_"), *OTHERS.get(name, ())}
+    return isinstance(error, (ValueError, TypeError)) and any(word in str(error) for word in words)
+
+
+def state_of(instance: Any) -> dict[str, int]:
+    """Return which objects an object's attributes are."""
+    return {name: id(value) for name, value in vars(instance).items()}
+
+
+def mismatch(seed: int) -> str | None:
+    """Return what is wrong with a case; None if nothing is."""
+    rng = np.random.default_rng(seed)
+    chosen = pairs()
+    cls, name = chosen[int(rng.integers(len(chosen)))]
+    text = list(VALUES)[int(rng.integers(len(VALUES)))]
+    return of_case(cls, name, text, seed)
+
+
+def of_case(cls: type, name: str, text: str, seed: int = -1) -> str | None:
+    """Return what is wrong with a parameter of a class and one of the values."""
+    value = VALUES[text]()
+    shown = f"seed {seed}: {cls.__module__}.{cls.__qualname__}({name}={text})"
+    instance: Any = None
+    before: Any = None
+    try:
+        with bounded(SECONDS), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            instance = cls(**{**needed(cls), name: value})
+            before = None if isinstance(instance, nn.Module) else state_of(instance)
+            used(instance)
+    except TooLongError:
+        return f"{shown}: takes more than {SECONDS} s"
+    except Exception as error:
+        try:
+            said = str(error)
+        except Exception as other:
+            return f"{shown}: {type(error).__name__} that cannot be shown: {other!r}"
+        if not is_documented(error, name, cls):
+            return f"{shown}: {type(error).__name__}: {said[:300]}"
+        if len(said) > 5000:
+            return f"{shown}: a message of {len(said)} characters"
+        if before is not None and state_of(instance) != before:
+            changed = {k for k in {*before, *vars(instance)} if before.get(k) != state_of(instance).get(k)}
+            return f"{shown}: refused, but {sorted(changed)} changed"
+    return None
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(mismatch, __doc__, 3000))

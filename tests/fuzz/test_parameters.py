@@ -1,0 +1,29 @@
+"""Bad values of parameters are refused by errors that name them, before anything changes."""
+
+import pytest
+
+from sknet import _constraints
+from tests.fuzz.command import mismatches
+from tests.fuzz.parameters import VALUES, mismatch, pairs
+
+CASES, PART = 400, 100
+
+
+@pytest.mark.parametrize("first", range(0, CASES, PART))
+def test_bad_parameters_are_refused_by_name(first):
+    assert not list(mismatches(mismatch, range(first, first + PART)))
+
+
+def test_there_are_many_parameters():
+    assert len(pairs()) > 800
+    assert len({cls for cls, _ in pairs()}) > 140
+    assert len(VALUES) > 50
+
+
+@pytest.mark.parametrize("blind", ["numbers", "representations"])
+def test_cases_find_unchecked_values(blind, monkeypatch):
+    if blind == "numbers":
+        monkeypatch.setattr(_constraints, "satisfies", lambda value, of: of.is_satisfied_by(value))
+    else:
+        monkeypatch.setattr(_constraints, "shown", repr)
+    assert next(mismatches(mismatch, range(300)), None) is not None
