@@ -13,6 +13,7 @@ from sknet._hints import suggestion
 from sknet._params import StrOptions
 from sknet._scipy import issparse, scipy_sparse
 from sknet._single_rows import RowReader
+from sknet._warnings import warn_caller
 from sknet.preprocessing._columns import CATEGORY, DATE, NUMBER, Column, columns_of, not_a_level
 from sknet.preprocessing._dates import PERIODS, has_period, phases, seconds
 from sknet.preprocessing._opening import opened
@@ -297,6 +298,8 @@ class Schema:
                     codes.append(feature.codes.get(value, UNSEEN))
                 except TypeError:
                     raise not_a_level(feature.label, value, 0) from None
+                if codes[-1] == UNSEEN:
+                    _warn_of_texts(feature, [value], codes[-1:])
         return Table(_bounded(np.array([numbers], np.float64)), np.array([codes], np.int32))
 
 
@@ -379,8 +382,28 @@ def _codes(feature: Feature, column: Column) -> np.ndarray:
     """Return the codes of a column; unseen levels are not an error."""
     codes, levels = column.coded()
     found = [feature.codes.get(level, UNSEEN) for level in levels]
+    _warn_of_texts(feature, levels, found)
     numbered: np.ndarray = np.array([*found, MISSING], dtype=np.int32)[codes]
     return numbered
+
+
+def _warn_of_texts(feature: Feature, levels: list[Any], codes: list[int]) -> None:
+    """Warn if levels are texts where those of the fit are numbers, or the reverse, so that none is known."""
+    if not levels or not feature.levels or any(code != UNSEEN for code in codes):
+        return
+    is_text, was_text = ({isinstance(level, str) for level in each} for each in (levels, feature.levels))
+    if (
+        len(is_text) == len(was_text) == 1
+        and is_text != was_text
+        and {*map(str, levels)} & {*map(str, feature.levels)}
+    ):
+        warn_caller(
+            f"{feature.label}: all levels are unseen, since they are "
+            f"{'texts' if True in is_text else 'no texts'}, such as {levels[0]!r}, and those of the fit are "
+            f"{'texts' if True in was_text else 'no texts'}, such as {feature.levels[0]!r}: convert the "
+            "column",
+            UserWarning,
+        )
 
 
 def _numbers(feature: Feature, column: Column) -> list[np.ndarray]:

@@ -131,7 +131,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         return RealTargets(y)
 
     def _take_targets(self, y: Any) -> None:
-        lowest, highest = y.min(axis=0), y.max(axis=0)
+        lowest, highest = (x if y.dtype.kind == "f" else x.astype(np.float64) for x in (y.min(0), y.max(0)))
         if self.extrapolate:
             lowest, highest = (x + np.zeros(lowest.shape) for x in (-np.inf, np.inf))
         self._bounds = lowest, highest

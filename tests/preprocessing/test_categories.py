@@ -143,3 +143,16 @@ def test_without_targets_the_most_frequent_levels_are_kept():
     X = frame_of([f"z{i:02d}" for i in range(50) for _ in range(5 + i)])
     names = TableEncoder().fit(X).get_feature_names_out().tolist()
     assert names == [f"c_z{i:02d}" for i in range(10, 50)]
+
+
+@pytest.mark.parametrize("fitted", ["numbers", "texts"])
+def test_levels_of_another_type_are_told(fitted):
+    codes = np.arange(40) % 4
+    tables = {"numbers": codes.astype(object), "texts": np.array([str(x) for x in codes], dtype=object)}
+    other = tables["texts" if fitted == "numbers" else "numbers"]
+    encoder = TableEncoder().fit(pd.DataFrame({"zip": tables[fitted]}))
+    for rows in (slice(None), slice(1)):
+        with pytest.warns(UserWarning, match="column 'zip': all levels are unseen, since they are"):
+            encoder.transform(pd.DataFrame({"zip": other[rows]}))
+        encoder.transform(pd.DataFrame({"zip": tables[fitted][rows]}))
+    encoder.transform(pd.DataFrame({"zip": [9 if fitted == "numbers" else "9"]}, dtype=object))

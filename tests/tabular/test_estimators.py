@@ -115,6 +115,13 @@ def test_predictions_go_beyond_the_targets_of_a_fit_only_if_asked_to(target, tmp
     )
 
 
+def test_ensembles_of_integers_are_saved(tmp_path):
+    y = np.stack([np.arange(len(X)), -np.arange(len(X))], axis=1)
+    reg = TabularRegressor(**SMALL).fit(X, y)
+    sknet.save(reg, tmp_path / "saved")
+    np.testing.assert_array_equal(sknet.load(tmp_path / "saved").predict(X), reg.predict(X))
+
+
 def test_targets_whose_squares_overflow_or_vanish():
     for unit, wrong in ((1e200, "smaller"), (1e-200, "larger")):
         with pytest.raises(ValueError, match=rf"y must be {wrong}: its deviation is .*, and SquaredError"):
