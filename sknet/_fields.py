@@ -435,7 +435,8 @@ class Fields(NamedTuple):
                 raise ValueError(f"{self.holder} has no field {shown(name)}, only {sorted(self.checks)}")
             if not check.is_satisfied_by(value):
                 raise ValueError(f"field {name!r} of {self.holder} must be {check}, got {shown(value)}")
-            self._compare(name, check, values, lengths)
+            if isinstance(check, (Arrays, Either)):
+                self._compare(name, check, values, lengths)
 
     def is_satisfied_by(self, values: Any) -> bool:
         """Tell whether a value is a dict of such fields."""

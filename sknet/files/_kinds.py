@@ -82,7 +82,7 @@ def _splitter(cls: Any, state: dict[str, Any]) -> Any:
 def _with_attributes(cls: Any, state: Mapping[str, Any]) -> Any:
     """Return an object with these attributes, none of which may shadow what the class defines."""
     made = cls.__new__(cls)
-    checked = _checked(cls, state)
+    checked = dict(state) if _ours(cls) is cls else _checked(cls, state)  # ours declare their fields
     _check_fields(cls, checked)
     if hasattr(made, "__setstate__"):
         made.__setstate__(checked)
@@ -100,6 +100,7 @@ def _check_fields(cls: type, values: Mapping[str, Any], *, is_partial: bool = Fa
         fields.check(values, is_partial=is_partial or ours is not cls, others=ours is not cls)
 
 
+@functools.cache
 def _ours(cls: type) -> type | None:
     """Return the class itself if it is one of sknet's, or else the first of its bases that is; or None."""
     return next((base for base in cls.__mro__ if _is_ours(base)), None)
@@ -277,7 +278,7 @@ def _with_parameters(cls: Any, state: dict[str, Any]) -> Any:
         raise ValueError(f"the parameters of {cls.__name__} are {cls._get_param_names()}")
     own = {name: value for name, value in state["state"].items() if name not in params}
     _check_fields(cls, own, is_partial=not own.keys() & FITTED)
-    vars(made).update({**params, **_checked(cls, own)})
+    vars(made).update({**params, **(own if _ours(cls) is cls else _checked(cls, own))})
     _check_parameters(made, params)
     return _whole(made)
 
