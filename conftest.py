@@ -6,10 +6,9 @@ import random
 import sys
 
 # Before NumPy is imported: parallel test workers would otherwise each start one thread per core.
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
-# The tests fit networks of many structures, each of which would be compiled first. Tests of native
-# code turn it on.
+# Most tests are of NumPy's plan, which every installation has. Tests of native code turn it on.
 os.environ.setdefault("SKNET_NATIVE", "never")
 # Container images often set it. Test workers, and each process that a test starts, would then compile
 # all of sknet and the tests again.
@@ -18,6 +17,8 @@ sys.dont_write_bytecode = False
 
 import numpy as np
 import pytest
+
+from sknet._native import core
 
 NUMPYS_OWN = {
     "precision": 8,
@@ -51,6 +52,17 @@ def pytest_sessionfinish():
     """Collect what is left once: pytest and Python do so several times, each in a large part of a second."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    """Skip tests that turn native code on where it was not built."""
+    try:
+        return (yield)
+    except RuntimeError as error:
+        if core() is None and "compiled extension" in str(error):
+            pytest.skip("native code was not built")
+        raise
 
 
 @pytest.hookimpl(tryfirst=True)

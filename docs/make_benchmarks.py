@@ -51,7 +51,6 @@ RUNS = {
     "large-tables": Run("large_tables.py"),
     "threads": Run("threads.py"),
     "validation": Run("validation.py"),
-    "loops": Run("loops.py"),
     "memory": Run("memory.py"),
     "functional": Run("functional.py"),
     "layers": Run("layers.py", {"OMP_NUM_THREADS": "2"}),

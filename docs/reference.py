@@ -23,7 +23,7 @@ TABLES = {
     "sknet.core.extend.OF_NUMPY": "Functions of `sknet.ops` by NumPy's of the same name.",
     "sknet.callbacks.extend.HOOKS": "The names of the hooks, in the order in which a fit calls them.",
     "sknet.callbacks.extend.PARTS": "What callbacks that have seen a fit consist of, by the names in files.",
-    "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy, C and Numba.",
+    "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy and C.",
     "sknet.compile.passes.BLOCK": "Elements of a block of a long chain, which stay in the cache.",
     "sknet.core.PRIMITIVES": "Every primitive by its name.",
     "sknet.engine.extend.FEW_ROWS": "Up to this many rows, a predictor has a program for each number.",

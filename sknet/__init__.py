@@ -51,7 +51,6 @@ _completed_by(
 )  # core declares primitives, ops attach their rules
 _offered("export", lambda: import_module("sknet.graphs").export)
 _offered("save", lambda: import_module("sknet.files").save)
-_offered("has_numba", lambda: import_module("sknet.compile.executors.native").has_numba)
 _offered("native_passes", lambda: import_module("sknet.compile.executors.native").native_passes)
 # Estimators that are given Dask collections.
 _offered("fit_collections", lambda: import_module("sknet.dask.extend").fit_collections)
@@ -59,6 +58,7 @@ _offered("map_blocks", lambda: import_module("sknet.dask.extend").map_blocks)
 
 _HOMES = {
     "sknet._config": ("config_context", "get_config", "set_config"),
+    "sknet._show_versions": ("show_versions",),
     "sknet.autograd": ("Function", "checkpoint", "grad", "value_and_grad", "vmap"),
     "sknet.core": ("Tensor", "enable_grad", "inference_mode", "no_grad", "set_grad_enabled"),
     "sknet.engine": ("Model",),
@@ -118,6 +118,7 @@ __all__ = [
     "save",
     "set_config",
     "set_grad_enabled",
+    "show_versions",
     "tabular",
     "trusted_types",
     "value_and_grad",

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import Literal
 
 from sknet._hints import suggestion
+from sknet._native import Core, core, needed
 
 __all__ = [
     "Lease",
@@ -14,6 +15,7 @@ __all__ = [
     "config_context",
     "get_config",
     "lease_setting",
+    "native_core",
     "native_setting",
     "set_config",
 ]
@@ -86,10 +88,9 @@ def set_config(*, native: Native | None = None, lease: Lease | None = None) -> N
     Parameters
     ----------
     native : {"auto", "always", "never"}, default=None
-        When training steps run in native code, which needs Numba (``sknet[fast]``). "auto" starts with NumPy
-        and switches once the native code is loaded, if the remaining steps take long enough; "always" waits
-        for it before the first step, and compiles it if need be; "never" uses NumPy alone. Results have the
-        same bits in each case. None leaves the setting as it is. The setting is in the environment variable
+        Whether training steps run in native code, the compiled extension of this package. "auto" uses it
+        where it was built, and NumPy's plan elsewhere; with "always" it is an error if it was not built;
+        "never" uses NumPy alone. None leaves the setting as it is. The setting is in the environment variable
         ``SKNET_NATIVE``; without it, it is "auto".
     lease : {"workers", "never"}, default=None
         Which fits have a GPU to themselves. With "workers", of the processes that work for one other, such as
@@ -101,6 +102,8 @@ def set_config(*, native: Native | None = None, lease: Lease | None = None) -> N
     ------
     ValueError
         If a setting is not one of these.
+    RuntimeError
+        For ``native="always"``, if there is no native code, see `show_versions`.
 
     Examples
     --------
@@ -135,6 +138,8 @@ def config_context(*, native: Native | None = None, lease: Lease | None = None) 
     ------
     ValueError
         If a setting is not valid.
+    RuntimeError
+        For ``native="always"``, if there is no native code, see `show_versions`.
 
     Examples
     --------
@@ -157,12 +162,29 @@ def config_context(*, native: Native | None = None, lease: Lease | None = None) 
 def _given(**values: str | None) -> list[tuple[Setting, str]]:
     """Return the settings that are not None, after all have been checked."""
     given = [(SETTINGS[name], value) for name, value in values.items() if value is not None]
-    return [(setting, setting.checked(value, setting.name)) for setting, value in given]
+    checked = [(setting, setting.checked(value, setting.name)) for setting, value in given]
+    if values.get("native") == "always":
+        needed()
+    return checked
 
 
 def native_setting() -> Native:
     """Return when native code is used: the setting of this block, or of the process."""
     return SETTINGS["native"].value()  # type: ignore[return-value]
+
+
+def native_core() -> Core | None:
+    """Return native code where it is used, see `set_config`; None elsewhere.
+
+    Raises
+    ------
+    RuntimeError
+        If the setting is "always", and there is none.
+    """
+    setting = native_setting()
+    if setting == "never":
+        return None
+    return needed() if setting == "always" else core()
 
 
 def lease_setting() -> Lease:

@@ -2,7 +2,7 @@
 
 A child has no other threads, but the locks that they held. Those of sknet are renewed there, see
 `sknet._locks`; a module that was half imported stays so, with its lock held, and whatever needs it in the
-child would wait forever. The same is true of Numba's compiler.
+child would wait forever.
 """
 
 import os
@@ -15,7 +15,6 @@ __all__: list[str] = []
 
 PATIENCE = 30.0  # seconds; what another thread imports may itself wait for the one that forks
 IMPORT = "<frozen importlib._bootstrap>", "_find_and_load"
-COMPILERS = "numba", "llvmlite"
 
 
 def _is_of(name: object, package: str) -> bool:
@@ -23,7 +22,7 @@ def _is_of(name: object, package: str) -> bool:
 
 
 def _is_loading(frame: FrameType | None) -> bool:
-    """Tell whether the thread whose innermost call this is imports or compiles something for sknet."""
+    """Tell whether the thread whose innermost call this is imports something for sknet."""
     is_found = False
     while frame is not None:
         name, code = frame.f_globals.get("__name__"), frame.f_code
@@ -33,7 +32,6 @@ def _is_loading(frame: FrameType | None) -> bool:
             is_found = True
             if _is_of(frame.f_locals.get("name"), "sknet"):
                 return True
-        is_found = is_found or any(_is_of(name, package) for package in COMPILERS)
         frame = frame.f_back
     return False
 

@@ -1,15 +1,18 @@
 """Settings: which of block, process and environment holds, and what they change."""
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 import sknet
 from sknet import MLPClassifier
+from sknet._native import core
 from sknet.tabular import Members, TabularClassifier
 
 
@@ -80,7 +83,7 @@ def seen_by(estimator, monkeypatch) -> set[str]:
 
     X, y = make_classification(60, random_state=0)
     with monkeypatch.context() as patch:
-        patch.setattr("sknet.engine.loop._choice.native_setting", noted)
+        patch.setattr("sknet._config.native_setting", noted)
         clone(estimator).fit(X, y)
     return set(found)
 
@@ -101,3 +104,30 @@ def test_a_fit_follows_the_block_around_it(estimator, monkeypatch):
     with sknet.config_context(native="always"):
         assert seen_by(estimator, monkeypatch) == {"always"}
     assert seen_by(estimator, monkeypatch) == {"auto"}
+
+
+def test_versions_tell_whether_native_code_was_built(capsys, monkeypatch):
+    sknet.show_versions()
+    shown = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    assert shown["numpy"] == np.__version__
+    assert shown["Python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}.")
+    assert shown["settings"] == "native=auto, lease=workers"
+    assert shown["BLAS"]
+    native = core()
+    assert shown["native code"].startswith("not built: " if native is None else f"built, uses {native.isa()}")
+    monkeypatch.setattr("sknet._show_versions.core", lambda: None)
+    monkeypatch.setattr("sknet._show_versions.reason", lambda: "no compiler")
+    sknet.show_versions()
+    assert "\nnative code: not built: no compiler\n" in capsys.readouterr().out
+
+
+def test_the_environment_chooses_instructions():
+    if (native := core()) is None:
+        pytest.skip("native code was not built")
+    command = [sys.executable, "-c", "from sknet._native import core; print(core().isa())"]
+    for isa in native.isas():
+        found = subprocess.check_output(command, text=True, env=os.environ | {"SKNET_ISA": isa})
+        assert found == f"{isa}\n"
+    environment = os.environ | {"SKNET_ISA": "avx"}
+    failed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert "no instructions named 'avx'" in failed.stderr

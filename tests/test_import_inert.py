@@ -10,7 +10,6 @@ OPTIONAL = (
     "pandas",
     "pyarrow",
     "torch",
-    "numba",
     "dask",
     "distributed",
     "onnx",

@@ -14,7 +14,6 @@ import sknet
 ANYWAY = "sklearn.base, sklearn.utils.validation, sklearn.utils.multiclass, sklearn.utils.metaestimators"
 HEAVY = (
     "matplotlib",
-    "numba",
     "pandas",
     "scipy.optimize",
     "scipy.signal",

@@ -9,7 +9,7 @@ import pytest
 from tests.project import module_name, source_files
 
 LAYERS = [
-    {"exceptions", "_constraints", "_hints", "_warnings"},
+    {"exceptions", "_constraints", "_hints", "_native", "_warnings"},
     {"_fields"},
     {
         "_available",
@@ -45,7 +45,7 @@ LAYERS = [
     {"freezing"},
     {"onnx"},
     {"files"},
-    {"display", "dask", "gpu_check", "warm"},
+    {"display", "dask", "gpu_check", "_show_versions"},
     {""},  # sknet/__init__.py, which only gathers names
 ]
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
@@ -54,8 +54,6 @@ HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
 OPTIONAL = {
     "cupy": ("sknet.device", "sknet.compile.executors", "sknet.gpu_check"),
     "cupyx": ("sknet.device", "sknet.compile.executors"),
-    "numba": ("sknet.compile.executors",),
-    "llvmlite": ("sknet.compile.executors",),
     "matplotlib": ("sknet.callbacks", "sknet.display"),
     "optuna": ("sknet.callbacks",),
     "tensorboardX": ("sknet.callbacks",),

@@ -1,8 +1,7 @@
-"""Time seeded fits of six structures in a fresh process without any compiled code, against NumPy's plan.
+"""Time seeded fits of six structures in a fresh process, in native code and by NumPy's plan.
 
-Three activations and two depths on digits, one fit after the other. Each round starts three processes in
-turn: with an empty cache of compiled code, in native code from the first step on, loaded from another cache,
-and with NumPy's plan alone. The weights have to be bitwise identical.
+Three activations and two depths on digits, one fit after the other. Each round starts two processes in turn.
+The weights have to be bitwise identical.
 
     python examples/benchmarks/cold.py
     python examples/benchmarks/cold.py --quick --json cold.json
@@ -13,7 +12,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from typing import Any
 
 from measured import Table, parser_of, write
@@ -34,14 +32,13 @@ for activation in ("relu", "tanh", "logistic"):
 print(json.dumps({"seconds": time.perf_counter() - started, "bits": digest.hexdigest()}))
 """
 
-COLD, LOADED, NUMPY = "no native code on disk", "native code loaded before the first step", "NumPy plan"
+NATIVE, NUMPY = "native code", "NumPy plan"
 TIMES = Table("six fits", {"seconds": ".2f", "times the NumPy plan": ".2f"})
 
 
-def fits(epochs: int, folder: str, native: str) -> dict[str, Any]:
+def fits(epochs: int, native: str) -> dict[str, Any]:
     """Return seconds and a digest of all weights, of fits in a separate process."""
-    environment = os.environ | {"SKNET_CACHE_DIR": folder, "OPENBLAS_NUM_THREADS": "1"}
-    environment["SKNET_NATIVE"] = native
+    environment = os.environ | {"SKNET_NATIVE": native, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-c", FITS, str(epochs)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -55,21 +52,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     epochs, rounds = (2, 1) if args.quick else (20, args.rounds)
-    taken: dict[str, list[float]] = {name: [] for name in (COLD, LOADED, NUMPY)}
+    taken: dict[str, list[float]] = {name: [] for name in (NATIVE, NUMPY)}
     are_equal = True
-    with tempfile.TemporaryDirectory() as filled:
-        fits(1, filled, "always")  # compiles
-        for _ in range(rounds):
-            with tempfile.TemporaryDirectory() as empty:
-                ways = (empty, "auto"), (filled, "always"), (empty, "never")
-                results = [fits(epochs, folder, native) for folder, native in ways]
-            are_equal &= len({result["bits"] for result in results}) == 1
-            for name, result in zip(taken, results, strict=True):
-                taken[name].append(result["seconds"])
+    for _ in range(rounds):
+        results = [fits(epochs, native) for native in ("always", "never")]
+        are_equal &= len({result["bits"] for result in results}) == 1
+        for name, result in zip(taken, results, strict=True):
+            taken[name].append(result["seconds"])
     medians = {name: statistics.median(values) for name, values in taken.items()}
     for name, value in medians.items():
         TIMES.add(name, value, value / medians[NUMPY])
-    print(f"\nthe same bits in all three: {are_equal}")
+    print(f"\nthe same bits in both: {are_equal}")
     write(args.json, {"fits": TIMES})
 
 

@@ -23,7 +23,6 @@ PACKAGES = {
     "numpy": "NumPy",
     "scipy": "SciPy",
     "scikit-learn": "scikit-learn",
-    "numba": "Numba",
     "torch": "PyTorch",
     "onnxruntime": "onnxruntime",
 }

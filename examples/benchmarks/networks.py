@@ -4,7 +4,7 @@ A convolutional network, a Transformer and an LSTM classify images and sequences
 in float32, by `NetClassifier` and by a typical loop in PyTorch, on the CPU or, with --device cuda, on a GPU.
 A step's time is the difference between a long and a short fit, divided by the difference in steps.
 
-sknet runs in native code from the first step on where Numba is installed; SKNET_NATIVE=never does without.
+sknet runs in native code where it was built; SKNET_NATIVE=never does without.
 
 Prints, for each network, milliseconds per step (median over the rounds) and the ratio of sknet's time to
 PyTorch's. Threads are the BLAS library's: OMP_NUM_THREADS=2 gives both libraries two.

@@ -3,7 +3,7 @@
 Measured alternately, in one process, with one BLAS thread:
 
 - a second fit of 20 epochs on iris, and its time before the first step;
-- the time before the first step of the first fit of a fresh process, without and with Numba;
+- the time before the first step of the first fit of a fresh process, without and with native code;
 - a call of `partial_fit` on one batch of a stream, and its overhead besides the step;
 - predictions of 1, 2 and 10 rows, in microseconds and in calls of Python functions.
 
@@ -16,7 +16,6 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported; second threads do not help here
 
 import cProfile
-import importlib.util
 import json
 import statistics
 import subprocess
@@ -134,9 +133,10 @@ def first_fits(rounds: int) -> None:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         return float(json.loads(done.stdout))
 
-    rows: dict[str, Sides] = {"before the first step of a process, ms": {"sknet": lambda: fresh(False)}}
-    if importlib.util.find_spec("numba") is not None:
-        rows["the same with Numba installed, ms"] = {"sknet": lambda: fresh(True)}
+    rows: dict[str, Sides] = {
+        "before the first step of a process, ms": {"sknet": lambda: fresh(False)},
+        "the same with native code, ms": {"sknet": lambda: fresh(True)},
+    }
     measured(rows, 1e3, rounds, warm=0)
 
 

@@ -1,13 +1,11 @@
 """Time four small fits in four threads of one process, and in two processes.
 
-With Numba, training runs in native code that does not hold the GIL, so threads scale as well as
-processes, without copies of the data and without workers to start. The worker processes are started,
-and have loaded the machine code, before timing starts.
+Training runs in native code that does not hold the GIL, so threads scale as well as processes, without copies
+of the data and without workers to start. The worker processes are started before timing starts.
 
     python examples/benchmarks/threads.py [--rounds 5] [--fits 4] [--json PATH]
 """
 
-import os
 import statistics
 import time
 import warnings
@@ -19,7 +17,6 @@ from measured import Table, parser_of, write
 from sknet import MLPClassifier
 from sknet.optim import Adam
 
-os.environ.setdefault("SKNET_NATIVE", "always")  # short fits would end before it is loaded
 FITS = Table("fits of 20-100-2, batch 32, 300 epochs", {"seconds": ".2f"})
 REST = 0.3  # seconds before each turn, since threads of the previous one spin for a while
 
@@ -59,7 +56,7 @@ def main() -> None:
             time.sleep(REST)
             start = time.perf_counter()
             losses = parallel(jobs)
-            if turn:  # the first starts workers and loads machine code
+            if turn:  # the first starts workers
                 times[name].append(time.perf_counter() - start)
             else:
                 alone = losses if name == next(iter(ways)) else alone

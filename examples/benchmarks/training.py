@@ -4,7 +4,7 @@ A step's time is the difference between a long and a short fit, divided by the d
 validation, capture and planning cancel out, and are in the column "start". The floor is the time
 of the step's matrix products alone.
 
-sknet runs in native code from the first step on where Numba is installed; SKNET_NATIVE=never does without.
+sknet runs in native code where it was built; SKNET_NATIVE=never does without.
 
 Prints, for each network, microseconds per step (median over the rounds), the ratio of the others to
 sknet, and of sknet to the floor; at the end the geometric means.
@@ -13,7 +13,6 @@ sknet, and of sknet to the floor; at the end the geometric means.
 """
 
 import importlib.util
-import os
 import platform
 import statistics
 import sys
@@ -30,7 +29,6 @@ from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
 
 import sknet
 
-os.environ.setdefault("SKNET_NATIVE", "always")  # short fits would end before it is loaded
 SHORT, LONG = 2, 8  # epochs
 NEVER = 10**6  # epochs without improvement that are allowed
 SIDES = ("sknet", "scikit-learn", "PyTorch", "floor")

@@ -55,7 +55,7 @@ class Checkpoint(Callback):
 
     A resumed fit ends with the same bits as if it had not been interrupted: weights, optimizer state,
     history (except times), random state, early stopping and its best weights. This requires the same
-    versions of NumPy, Numba and BLAS, the same kind of machine and the same number of threads, which a
+    versions of NumPy and BLAS, the same kind of machine and the same number of threads, which a
     checkpoint records; a warning names any differences.
 
     Parameters

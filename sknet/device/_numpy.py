@@ -9,6 +9,7 @@ import numpy as np
 
 from sknet._indexing import are_indices
 from sknet._late import above
+from sknet._native import core
 from sknet._scipy import SPECIAL_FUNCTIONS, issparse, sparsetools, special
 from sknet.device._backend import Backend, backend, register
 from sknet.device._device import Device
@@ -35,8 +36,8 @@ def _native_passes() -> Any:
 
 
 def _may_be_native() -> bool:
-    """Tell whether this installation has native code, however it is set and whether it is loaded or not."""
-    return bool(above("has_numba")())
+    """Tell whether this installation has native code, however it is set."""
+    return core() is not None
 
 
 def _in_threads(work: Callable[[int, Any], None], count: int, rooms: Any) -> None:

@@ -8,7 +8,6 @@ rules know that they are those of x: its gradient in x is the whole one.
 """
 
 import math
-import time
 from functools import cache
 from typing import Any
 
@@ -116,7 +115,7 @@ def _of_channels(xp: Namespace, sums: Any, axes: Shape) -> Any:
 
 def _sums_of_products(xp: Namespace, x: Any, g: Any, centers: Any, room: Any, sums: Any) -> None:
     """Write sums over rows of the products of centered elements and others, or of their squares."""
-    started, native = time.perf_counter(), xp.native_passes()
+    native = xp.native_passes()
     if native is not None and native.sums_of_products(x, g, centers, block_of(x.shape[1]), room, sums):
         return
     ones = xp.ones((x.shape[1], 1), dtype=x.dtype)
@@ -125,8 +124,6 @@ def _sums_of_products(xp: Namespace, x: Any, g: Any, centers: Any, room: Any, su
         xp.subtract(x[rows], centers[rows, np.newaxis], out=products)
         products *= products if g is None else g[rows]
         products_of(xp, products, ones, sums[rows])
-    if native is not None:
-        native.note(time.perf_counter() - started)
 
 
 # -- the maps ---------------------------------------------------------------------------------
@@ -169,7 +166,7 @@ def _norm_forward(
     rows, axes = _matrix(x), _by_row(x)
     target, given = out.reshape(rows.shape), (m[0], w * _inverse(xp, m, eps), b)
     numbers = [_spread(v, axes, room[i]) for i, v in enumerate(given)]
-    started, native = time.perf_counter(), xp.native_passes()
+    native = xp.native_passes()
     if native is not None and native.scaled_rows(rows, None, numbers, target):
         return out
     for part in _parts(rows):
@@ -177,8 +174,6 @@ def _norm_forward(
         found = xp.subtract(rows[part], center, out=target[part])
         found *= factor
         found += shift
-    if native is not None:
-        native.note(time.perf_counter() - started)
     return out
 
 
@@ -210,7 +205,7 @@ def _gradient_forward(
 
 
 def _slopes(xp: Namespace, x: Any, g: Any, numbers: Any, room: Any, dx: Any) -> None:
-    started, native = time.perf_counter(), xp.native_passes()
+    native = xp.native_passes()
     if native is not None and native.scaled_rows(x, g, numbers, dx):
         return
     for part in _parts(x):
@@ -220,8 +215,6 @@ def _slopes(xp: Namespace, x: Any, g: Any, numbers: Any, room: Any, dx: Any) -> 
         found = xp.subtract(g[part], shift, out=dx[part])
         found *= factor
         found -= products
-    if native is not None:
-        native.note(time.perf_counter() - started)
 
 
 # -- in differentiable operations -------------------------------------------------------------

@@ -6,7 +6,6 @@ which goes over each image once, leaves the same bits.
 """
 
 import math
-import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -89,7 +88,6 @@ class Depthwise(NamedTuple):
 
     def convolved(self, xp: Namespace, x: Any, w: Any, out: Any, scratch: Any, bias: Any = None) -> None:
         """Write the convolution of images (N, C, H, W) with kernels (C, 1, h, w), plus a bias (C, 1, 1)."""
-        started = time.perf_counter()
         native = xp.native_passes()
         if native is not None and native.convolved(self, x, w, bias, out, scratch):
             return
@@ -109,12 +107,9 @@ class Depthwise(NamedTuple):
                 out[samples, channels] = found
             else:
                 xp.add(found, bias[channels], out=out[samples, channels])
-        if native is not None:
-            native.note(time.perf_counter() - started)
 
     def weight(self, xp: Namespace, x: Any, g: Any, scratch: Any) -> Any:
         """Return the gradient of the kernels, of shape (C, h, w), given that of the result."""
-        started = time.perf_counter()
         native = xp.native_passes()
         kernel, n_places = self.windows.kernel, math.prod(_places(self.windows))
         sums = scratch[3].reshape(self.channels, *kernel, n_places)
@@ -124,8 +119,6 @@ class Depthwise(NamedTuple):
             for start in range(0, self.channels, self.together):
                 channels = slice(start, min(start + self.together, self.channels))
                 self._add_up(xp, x[:, channels], g[:, channels], sums[channels], scratch)
-            if native is not None:
-                native.note(time.perf_counter() - started)
         return xp.sum(sums, axis=-1)
 
     def _add_up(self, xp: Namespace, x: Any, g: Any, sums: Any, scratch: Any) -> None:

@@ -6,7 +6,6 @@ elements at a time: native code calls the same product for the same rows, so it 
 """
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -122,7 +121,6 @@ def _norm_forward(
     if not x.size:
         return out
     (x, w, b), target = matrices(x, w, b), out.reshape(_rows(x))
-    started = time.perf_counter()
     native = xp.native_passes()
     if native is not None and native.norm(x, w, b, eps, block_of(x.shape[1]), rooms, target):
         return out
@@ -132,8 +130,6 @@ def _norm_forward(
         found *= _factors(xp, x[rows], ones, eps, rooms, found)
         found *= w
         found += b
-    if native is not None:
-        native.note(time.perf_counter() - started)
     return out
 
 
@@ -148,12 +144,10 @@ def _gradient_forward(
     dx, totals = out[: x.size].reshape(_rows(x)), out[x.size :].reshape(2, width)
     if x.size:
         (x, w), few = matrices(x, w), _alike(xp, g)
-        started, block = time.perf_counter(), block_of(width)
+        block = block_of(width)
         native = xp.native_passes()
         if native is None or not native.norm_gradient(few, x, w, eps, block, GROUP * block, rooms, dx):
             _slopes(xp, matrices(g)[0], x, w, eps, rooms, dx)
-            if native is not None:
-                native.note(time.perf_counter() - started)
     xp.sum(rooms[2], axis=1, out=totals)
     return out
 

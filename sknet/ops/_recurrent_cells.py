@@ -4,7 +4,6 @@ A step reads and writes arrays that are allocated once: over a hundred steps, an
 would take longer than computing. Every array of a step is a matrix with a row for each sample.
 """
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -118,7 +117,6 @@ def _lstm_forward(xp: Namespace, z: Any, q: Any, b: Any, saved: Any, before: Any
     native = xp.native_passes()
     if native is not None and native.lstm_forward(z, q, b, saved, before[1], h, c):
         return
-    started = time.perf_counter()
     i, f, g, o = _parts(saved, 4)
     xp.add(q, z, out=saved)
     saved += b
@@ -134,8 +132,6 @@ def _lstm_forward(xp: Namespace, z: Any, q: Any, b: Any, saved: Any, before: Any
     c += h
     xp.tanh(c, out=h)
     h *= o
-    if native is not None:
-        native.note(time.perf_counter() - started)
 
 
 def _lstm_whole(
@@ -159,7 +155,6 @@ def _lstm_backward(xp: Namespace, saved: Any, before: Any, after: Any, slopes: A
     native = xp.native_passes()
     if native is not None and native.lstm_backward(saved, before[1], after[1], dh, dc, d):
         return
-    started = time.perf_counter()
     bent = xp.tanh(after[1])
     xp.multiply(dh, o, out=do)
     xp.multiply(bent, bent, out=di)
@@ -177,8 +172,6 @@ def _lstm_backward(xp: Namespace, saved: Any, before: Any, after: Any, slopes: A
     xp.multiply(g, g, out=curved)
     xp.subtract(1, curved, out=curved)
     d *= slope
-    if native is not None:
-        native.note(time.perf_counter() - started)
 
 
 def _lstm_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:

@@ -14,7 +14,6 @@ divided depends on sizes alone, so results do not depend on the number of thread
 """
 
 import math
-import time
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -101,7 +100,7 @@ class Winograd(NamedTuple):
 
     def convolved(self, xp: Namespace, x: Any, w: Any, out: Any, scratch: Any, bias: Any = None) -> None:
         """Write the convolution of images (N, C, H, W) with kernels (O, C / groups, 3, 3), plus a bias."""
-        native, started = xp.native_passes(), time.perf_counter()
+        native = xp.native_passes()
         kernels = _of_kernels(xp, w).reshape(self._transformed)
         if native is not None and native.convolved_by_tiles(self, x, kernels, out, bias, scratch):
             return
@@ -111,12 +110,10 @@ class Winograd(NamedTuple):
             self._convolve(xp, x[samples], kernels, out[samples], bias, rooms)
 
         xp.in_threads(convolve, self.shares.n_shares, self.shares.rooms(scratch))
-        if native is not None:
-            native.note(time.perf_counter() - started)
 
     def weight(self, xp: Namespace, x: Any, g: Any, scratch: Any) -> Any:
         """Return the gradient of the kernels, given that of the result."""
-        native, started = xp.native_passes(), time.perf_counter()
+        native = xp.native_passes()
         *rooms, sums = scratch
 
         def add(share: int, rooms: Any) -> None:
@@ -125,8 +122,6 @@ class Winograd(NamedTuple):
 
         if native is None or not native.weight_by_tiles(self, x, g, sums, rooms):
             xp.in_threads(add, self.shares.n_shares, self.shares.rooms(rooms))
-            if native is not None:
-                native.note(time.perf_counter() - started)
         total, *others = sums
         for each in others:
             total += each

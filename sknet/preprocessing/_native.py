@@ -1,17 +1,17 @@
 """Rows of a table, encoded by native code, a batch at a time."""
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
-from sknet._config import native_setting
-from sknet.compile.executors.native import Codes, Field, Runner, UnsupportedError, row_runner
+from sknet._native import needed
+from sknet.compile.executors.native import Codes, Field
 from sknet.preprocessing._categories import Crossed
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import Table
 
-__all__ = ["NativeRows", "native_rows"]
+__all__ = ["NativeRows"]
 
 
 class NativeRows:
@@ -100,13 +100,11 @@ class NativeRows:
             found.append([int(source[0]), self._address(given), given.shape[1], *source[1:]])
         return found
 
-    def encode(self, run: Any, chosen: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
+    def encode(self, chosen: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
         """Write the outputs of some rows.
 
         Parameters
         ----------
-        run : callable
-            What ``native_rows(...).steps`` is.
         chosen, places : ndarray of int64
             The rows among those that may be chosen, and in the table; C-contiguous, all in range.
         out : ndarray of shape (n_rows, width), dtype=float32
@@ -115,40 +113,4 @@ class NativeRows:
         room = np.empty(self._n_numbers)
         arrays = self._fields, chosen, places, out, room
         fields, *addresses = (array.ctypes.data for array in arrays)
-        run(fields, len(places), *addresses)
-
-
-def native_rows(seconds: float) -> "Runner | None":
-    """Return what encodes rows in native code; None if there is none, or not yet.
-
-    Parameters
-    ----------
-    seconds : float
-        That the encodings to come would take by NumPy, which decides whether it is loaded or compiled.
-
-    Returns
-    -------
-    Runner or None
-        Whose ``steps`` are loaded.
-
-    Examples
-    --------
-    >>> import sknet
-    >>> from sknet.preprocessing.extend import native_rows
-    >>> with sknet.config_context(native="never"):
-    ...     native_rows(60.0) is None
-    True
-    """
-    setting = native_setting()
-    if setting == "never":
-        return None
-    try:
-        found = row_runner()
-    except UnsupportedError:
-        return None
-    if setting == "always":
-        try:
-            found.wait()
-        except Exception:  # whatever is wrong with Numba or its cache: a fit that needs it warns
-            return None
-    return found if found.is_ready(seconds) else None
+        needed().rows(fields, len(places), *addresses)

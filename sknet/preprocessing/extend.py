@@ -14,7 +14,7 @@ from sknet.preprocessing._values import HUGE
 
 if TYPE_CHECKING:
     from sknet.preprocessing._encoder import fit_encoder
-    from sknet.preprocessing._native import NativeRows, native_rows
+    from sknet.preprocessing._native import NativeRows
     from sknet.preprocessing._python import (
         EncodedTable,
         columns_of,
@@ -43,7 +43,6 @@ __all__ = [
     "encoding_call",
     "fit_encoder",
     "fit_plan",
-    "native_rows",
     "table_facts",
     "table_source",
     "target_of",
@@ -53,7 +52,7 @@ if not TYPE_CHECKING:
     __getattr__ = _Names(
         {
             "sknet.preprocessing._encoder": ("fit_encoder",),
-            "sknet.preprocessing._native": ("NativeRows", "native_rows"),
+            "sknet.preprocessing._native": ("NativeRows",),
             "sknet.preprocessing._python": (
                 *("EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"),
             ),

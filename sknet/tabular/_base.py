@@ -360,10 +360,9 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         encoder, fitted = fit_encoder(
             unfitted, self, task.schema, task.table, task.target, random_state, training
         )
-        passes = setting.epochs * setting.per_fold
         inputs = (
-            encoded_rows(encoder, task.table, training, fitted, passes),
-            encoded_rows(encoder, task.table, held_out, passes=passes),
+            encoded_rows(encoder, task.table, training, fitted),
+            encoded_rows(encoder, task.table, held_out),
         )
         own, others = (
             Rows(X, task.y[chosen], None if task.weight is None else task.weight[chosen])

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._config import native_core
 from sknet.engine.extend import ComputedRows
-from sknet.preprocessing.extend import Crossed, NativeRows, Table, native_rows
+from sknet.preprocessing.extend import Crossed, NativeRows, Table
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
@@ -18,8 +19,6 @@ __all__ = ["EncodedRows", "encoded_rows"]
 KEPT_BYTES = 2**24
 # Without native code, encoding anew in every epoch takes longer, so more is kept.
 MOST_BYTES = 2**28
-# Seconds for an output by NumPy, roughly.
-PER_OUTPUT = 4e-9
 
 
 class EncodedRows(ComputedRows):
@@ -35,8 +34,6 @@ class EncodedRows(ComputedRows):
         Indices of the rows; None for all.
     fitted : mapping of int to Crossed, default=None
         Outputs of these rows that are known, as `fit_encoder` returns them.
-    passes : int, default=1
-        How often all rows will be read, roughly.
 
     Attributes
     ----------
@@ -52,7 +49,6 @@ class EncodedRows(ComputedRows):
         table: Table,
         rows: "np.ndarray | None" = None,
         fitted: "Mapping[int, Crossed] | None" = None,
-        passes: int = 1,
     ) -> None:
         n_rows = table.n_rows if rows is None else len(rows)
         super().__init__((n_rows, encoder.n_features_out_), np.dtype(encoder.dtype))
@@ -60,31 +56,28 @@ class EncodedRows(ComputedRows):
         self._rows = None if rows is None else np.ascontiguousarray(rows, np.int64)
         if self._rows is not None and not _are_in(self._rows, table.n_rows):
             raise IndexError(f"rows of a table of {table.n_rows} rows must be from 0 to {table.n_rows - 1}")
-        self._seconds = passes * self.nbytes / self.dtype.itemsize * PER_OUTPUT
         self._native: NativeRows | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_native": None}  # it holds addresses of this process
 
     @property
-    def runner(self) -> Any:
-        """What encodes rows in native code; None if there is none, or not yet."""
-        is_dense = self._table.sparse is None and self.dtype == np.float32
-        return native_rows(self._seconds) if is_dense else None
+    def is_native(self) -> bool:
+        """Whether native code encodes rows."""
+        return self._table.sparse is None and self.dtype == np.float32 and native_core() is not None
 
     def write(self, rows: np.ndarray, out: np.ndarray) -> None:
         rows = np.asarray(rows)
         is_plain = out.flags.c_contiguous and out.dtype == np.float32 and rows.dtype.kind in "iu"
         fits = out.shape == (*rows.shape, self.shape[1])
-        runner = self.runner if is_plain and fits and _are_in(rows, len(self)) else None
-        if runner is None:
+        if not (is_plain and fits and self.is_native and _are_in(rows, len(self))):
             out[...] = self._by_numpy(rows)
             return
         chosen = np.ascontiguousarray(rows, np.int64)
         if self._native is None:
             self._native = NativeRows(self._encoder.plan, self._table, self._fitted)
         places = chosen if self._rows is None else self._rows[chosen]
-        self._native.encode(runner.steps, chosen, places, out)
+        self._native.encode(chosen, places, out)
 
     def _by_numpy(self, rows: np.ndarray) -> np.ndarray:
         places = rows if self._rows is None else self._rows[rows]
@@ -103,13 +96,12 @@ def encoded_rows(
     table: Table,
     rows: "np.ndarray | None" = None,
     fitted: "Mapping[int, Crossed] | None" = None,
-    passes: int = 1,
 ) -> Any:
     """Return encoded rows of a table: an array, a CSR array, or `EncodedRows` if an array is too large.
 
     Parameters
     ----------
-    encoder, table, rows, fitted, passes
+    encoder, table, rows, fitted
         As for `EncodedRows`.
 
     Returns
@@ -120,6 +112,6 @@ def encoded_rows(
     if table.sparse is not None:
         table = table if rows is None else table.take(rows)
         return encoder.encode(table, *([dict(fitted)] if fitted else []))
-    found = EncodedRows(encoder, table, rows, fitted, passes)
-    is_large = found.nbytes > (MOST_BYTES if found.runner is None else KEPT_BYTES)
+    found = EncodedRows(encoder, table, rows, fitted)
+    is_large = found.nbytes > (KEPT_BYTES if found.is_native else MOST_BYTES)
     return found if is_large else found[:]

@@ -1,25 +1,16 @@
 """Training in native code from the first step on, and comparing what is left to the last bit."""
 
 import numpy as np
-import pytest
 
 from sknet import Model
-from sknet.compile.executors.native import runner
 from sknet.engine import Batches
 from sknet.engine.loop._native_steps import NativeSteps
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import CompiledSteps
 
 
-class WaitingSteps(NativeSteps):
-    """Native steps that wait for native code."""
-
-    def __init__(self, *args):
-        found = runner()
-        found.wait()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("SKNET_NATIVE", "always")
-            super().__init__(*args, found)
+class InspectedSteps(NativeSteps):
+    """Native steps that tell what native code does."""
 
     @property
     def runs(self):
@@ -27,14 +18,14 @@ class WaitingSteps(NativeSteps):
         return list(self._runs.values())
 
 
-class ChangingSteps(WaitingSteps):
+class ChangingSteps(InspectedSteps):
     """Steps by NumPy's plan and by native code, in turns."""
 
     _turns = 0
 
-    def _is_ready(self):
+    def _run_for(self, n_rows):
         self._turns += 1
-        return self._turns % 3 == 2
+        return super()._run_for(n_rows) if self._turns % 3 == 2 else None
 
 
 def trained(
@@ -44,8 +35,7 @@ def trained(
     model = Model(module, random_state=0, **settings)
     batches = Batches(X, y, weight, size, model.dtype, model.device, rows)
     model.epoch_ended()  # some schedules count epochs: the first begins
-    planned = (epochs * batches.n_batches,) if issubclass(kind, NativeSteps) else ()
-    steps = kind(model, batches, check_finite, *planned)
+    steps = kind(model, batches, check_finite)
     losses, outputs, kept = [], [], Outputs(batches.n_samples)
     with np.errstate(all="ignore"):
         for _ in range(epochs):
@@ -83,7 +73,7 @@ def assert_same_bits(found, expected):
 def assert_equal_training(make_module, *args, **settings):
     """Train both ways, by NumPy's plan and in native code, and compare all that is left, bit by bit."""
     expected, losses, outputs, _ = trained(CompiledSteps, make_module(), *args, **settings)
-    found, native_losses, native_outputs, steps = trained(WaitingSteps, make_module(), *args, **settings)
+    found, native_losses, native_outputs, steps = trained(InspectedSteps, make_module(), *args, **settings)
     assert found.progress == expected.progress
     assert_same_bits(
         left_by(found) | {"losses": native_losses, "outputs": native_outputs},

@@ -15,7 +15,7 @@ from tests.nn.layers.test_contract import ROWS as LAYERS
 from tests.optim.helpers import with_eps
 from tests.optim.test_contract import CASES as OPTIMIZERS
 
-pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
+pytest.importorskip("sknet._native._core", reason="native code was not built")
 
 RNG = np.random.default_rng(0)
 EACH_DTYPE = every(dtype=["float32", "float64"])

@@ -51,7 +51,7 @@ def checked(kind):
 
 warnings.simplefilter("ignore", ConvergenceWarning)
 kinds = [getattr(import_module(module), name) for module, name in json.load(sys.stdin)]
-for name in ("numba", "torch"):
+for name in ("torch",):
     with suppress(ImportError):
         import_module(name)
 sys.stdout, out = sys.stderr, sys.stdout

@@ -70,7 +70,7 @@ class Press(Callback):
 def test_a_fit_that_is_ended_has_the_bits_of_one_that_ends_there(epoch, native):
     """Of few epochs and of many."""
     if native == "always":
-        pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+        pytest.importorskip("sknet._native._core", reason="native code was not built")
     estimator = endless(callbacks=[Press(epoch)])
     with config_context(native=native):
         with pytest.warns(FitInterruptedWarning):

@@ -120,7 +120,7 @@ from importlib.machinery import PathFinder
 class Without(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        optional = name.split(".")[0] in ("torch", "cupy", "numba", "llvmlite", "pandas", "matplotlib")
+        optional = name.split(".")[0] in ("torch", "cupy", "pandas", "matplotlib")
         return None if optional else PathFinder.find_spec(name, path, target)
 
 

@@ -133,7 +133,7 @@ import importlib.util, json, pickle, sys
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("sknet", "sklearn", "scipy", "joblib", "numba"):
+        if name.partition(".")[0] in ("sknet", "sklearn", "scipy", "joblib"):
             raise ImportError(f"{name} is blocked")
 
 sys.meta_path.insert(0, Blocked())

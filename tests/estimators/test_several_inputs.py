@@ -202,7 +202,7 @@ def test_on_a_device_as_on_the_host(params, fake_device):
 
 def steps(kind, X, place="cpu"):
     model = Model(ready(kind), loss="log_loss", dtype="float64", device=place, random_state=0)
-    return steps_for(model, Batches(X, LABELS, None, 16, model.dtype, model.device), True, 100)
+    return steps_for(model, Batches(X, LABELS, None, 16, model.dtype, model.device), True)
 
 
 def test_inputs_by_name_are_trained_on_in_native_code():

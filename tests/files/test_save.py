@@ -425,7 +425,7 @@ from importlib.machinery import PathFinder
 class Without(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        missing = name.split(".")[0] in ("torch", "cupy", "numba", "pandas", "safetensors", "skops", "onnx")
+        missing = name.split(".")[0] in ("torch", "cupy", "pandas", "safetensors", "skops", "onnx")
         return None if missing else PathFinder.find_spec(name, path, target)
 
 
@@ -499,6 +499,6 @@ def test_nothing_but_pipelines_needs_an_extra(tmp_path):
         "tqdm",
         "optuna",
     ]
-    code = WITHOUT_EXTRAS.format(blocked=[*extras, "onnx", "skl2onnx", "numba"], path=str(tmp_path / "it"))
+    code = WITHOUT_EXTRAS.format(blocked=[*extras, "onnx", "skl2onnx"], path=str(tmp_path / "it"))
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "True\n", done.stderr

@@ -49,7 +49,7 @@ for name, (kind, calls) in methods.items():
 loaded = [name for name in sys.modules if name.partition(".")[0] in BLOCKED]
 print(json.dumps([found, loaded, seconds]))
 """
-NOT_NEEDED = ["sklearn", "joblib", "pandas", "numba", "matplotlib"]
+NOT_NEEDED = ["sklearn", "joblib", "pandas", "matplotlib"]
 
 
 def net(*layers):

@@ -49,7 +49,7 @@ from sknet.optim.schedules import (
     Polynomial,
     WarmUp,
 )
-from tests.compile.native import ChangingSteps, WaitingSteps, left_by, trained
+from tests.compile.native import ChangingSteps, InspectedSteps, left_by, trained
 from tests.fuzz.command import run_kinds
 from tests.fuzz.tangles import KINDS, NATIVE, Tangle
 from tests.losses.test_contract import CASES as LOSS_CASES
@@ -308,12 +308,12 @@ def problems(case: Case) -> Iterator[tuple[str, str]]:
         yield kind, f"{gap:.1e} in {where}, by rounding {by_rounding:.1e}"
     if case.layout == "CSR":
         return
-    for steps in (WaitingSteps, ChangingSteps):
+    for steps in (InspectedSteps, ChangingSteps):
         native = train(case, steps)
         gap, where = difference(native.arrays, planned)
         if gap:
             yield steps.__name__, f"{gap:.1e} in {where}: not the bits of NumPy's plan"
-        if not isinstance(native.steps, WaitingSteps) or None in native.steps.runs:
+        if not isinstance(native.steps, InspectedSteps) or None in native.steps.runs:
             yield "not native", case.layout
 
 

@@ -21,7 +21,7 @@ from sknet.core import gradients
 from sknet.device import Device, to_device, to_host
 from sknet.exceptions import CaptureError
 from sknet.optim import SGD
-from tests.compile.native import WaitingSteps, trained
+from tests.compile.native import InspectedSteps, trained
 from tests.fuzz.command import run_kinds
 from tests.fuzz.steps import KINDS, KINDS_OF_INTEGERS, Drawer, Step
 
@@ -261,7 +261,7 @@ def _natively(program: Program, expected: Any) -> Iterator[tuple[str, str]]:
     dtype = program.arrays[0].dtype
     X, y = np.ones((2, 1), dtype), np.zeros((2, 1), dtype)
     model, losses, _, _ = trained(
-        WaitingSteps, Trainable(program), X, y, size=2, dtype=str(dtype), loss="squared_error",
+        InspectedSteps, Trainable(program), X, y, size=2, dtype=str(dtype), loss="squared_error",
         optimizer=SGD(0.01), check_finite=False,
     )  # fmt: skip
     total = sum(

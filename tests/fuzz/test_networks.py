@@ -7,7 +7,7 @@ import pytest
 from tests.fuzz.command import HARMLESS
 from tests.fuzz.networks import checked, draw
 
-pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
+pytest.importorskip("sknet._native._core", reason="native code was not built")
 
 SEEDS = range(120)
 EACH = 20  # in one test

@@ -8,9 +8,9 @@ from threadpoolctl import threadpool_limits
 
 import sknet._threads
 from sknet import Tensor, config_context, ops
+from sknet._native import core
 from sknet.autograd import grad
 from sknet.compile import compile
-from sknet.compile.executors.native import has_numba, pass_runner
 from sknet.core import PRIMITIVES, Primitive, gradients, no_grad
 from sknet.device import backend
 from sknet.exceptions import DtypeError, ShapeError
@@ -163,7 +163,7 @@ def test_errors():
 @pytest.mark.parametrize("lengths", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_native_code_leaves_the_same_bits(sizes, lengths, reverse, dtype):
-    pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+    pytest.importorskip("sknet._native._core", reason="native code was not built")
     run, operands = setup("lstm", *sizes)
     given = np.arange(sizes[0]) % sizes[1] + 1 if lengths else None
 
@@ -186,7 +186,6 @@ def test_native_code_leaves_the_same_bits(sizes, lengths, reverse, dtype):
         expected = results()
     with config_context(native="always"):
         found = results()
-    assert pass_runner().steps is not None
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -276,7 +275,7 @@ def test_bits_do_not_depend_on_threads_or_native_code(sizes, dtype):
 
 @pytest.mark.parametrize("units", [96, 128, 256])
 def test_shares_go_back_in_native_code(units, monkeypatch):
-    pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+    pytest.importorskip("sknet._native._core", reason="native code was not built")
     rng = np.random.default_rng(0)
     x, g = rng.standard_normal((2, 64, 50, units), dtype=np.float32)
     w_ih, w = rng.standard_normal((2, units, 4 * units), dtype=np.float32) * 0.05
@@ -311,13 +310,13 @@ def test_several_threads_take_shares_where_there_is_enough_to_do(monkeypatch):
     monkeypatch.setattr("sknet._threads.in_threads", noted)
     for sizes in SHARED:
         run_alone(shared(sizes, "float32"))
-    assert len(callers) == len(SHARED) * has_numba()
+    assert len(callers) == len(SHARED) * (core() is not None)
     run_alone(shared((4, 100, 128, 128), "float32"))
     run_alone(shared((64, 1, 128, 128), "float32"))
     with no_grad():
         run, operands = setup("lstm", *SHARED[0])
         run(*operands, lengths=[7] * SHARED[0][0])
-    assert len(callers) == len(SHARED) * has_numba()
+    assert len(callers) == len(SHARED) * (core() is not None)
 
 
 def test_devices_have_no_shares(fake_device):

@@ -29,8 +29,6 @@ class BatchSteps:
         The model to train.
     settings : Settings
         The user's.
-    planned : int
-        Number of steps to come.
 
     Notes
     -----
@@ -39,8 +37,8 @@ class BatchSteps:
     eagerly, and the step is compiled when the shape comes again.
     """
 
-    def __init__(self, model: "Model", settings: Settings, planned: int) -> None:
-        self._model, self._settings, self._planned = model, settings, planned
+    def __init__(self, model: "Model", settings: Settings) -> None:
+        self._model, self._settings = model, settings
         self._by_shape: OrderedDict[Any, Steps | None] = OrderedDict()
         self._first: Any = None
         self._never = False  # whether this model's step cannot be compiled
@@ -84,7 +82,7 @@ class BatchSteps:
         waits = self._first not in (None, form) and key not in self._by_shape and model.compile == "auto"
         if self._never or waits:
             return EagerSteps(model, batches, settings.check_finite)
-        found = steps_for(model, batches, settings.check_finite, self._planned)
+        found = steps_for(model, batches, settings.check_finite)
         self._first = self._first or form
         self._never = isinstance(found, EagerSteps)
         return found

@@ -1,11 +1,10 @@
 """The choice of a fit's steps: native code, a compiled plan, or eager operations."""
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet._config import native_setting
+from sknet._config import native_core
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
@@ -14,7 +13,6 @@ from sknet.engine.step import not_compiled
 from sknet.exceptions import CaptureError, GraphError
 
 if TYPE_CHECKING:
-    from sknet.compile.executors.native import Runner
     from sknet.engine._model import Model
 
 __all__ = ["steps_for"]
@@ -24,7 +22,6 @@ def steps_for(
     model: "Model",
     batches: Batches,
     check_finite: bool,
-    planned: int,
     buffers: tuple[Any, dict[str, Any]] | None = None,
 ) -> Steps:
     """Return the fastest steps that are possible.
@@ -33,28 +30,26 @@ def steps_for(
     ----------
     model, batches, check_finite
         As for `Steps`.
-    planned : int
-        The most steps planned from now on, which decides whether native code is worthwhile.
     buffers : tuple of an array and a dict of arrays, default=None
         Memory that compiled steps on the host work in, instead of the model's: parameters and slots.
 
     Returns
     -------
     Steps
-        Compiled if the module can be captured, and on the host in native code as soon as that is loaded, if
-        Numba is installed and the setting `native` is not "never"; it waits for native code where that is
-        "always". Otherwise eager.
+        Compiled if the module can be captured, and on the host in native code, unless it was not built or the
+        setting `native` is "never". Otherwise eager.
 
     Raises
     ------
     CaptureError
         With ``compile=True``, if the step cannot be captured.
+    RuntimeError
+        If the setting `native` is "always", and there is no native code.
 
     Warns
     -----
     UserWarning
-        If native code should be possible but fails, or if the module or the loss cannot be captured;
-        names the reason and the line.
+        If the module or the loss cannot be captured; names the reason and the line.
     """
     if not model.compile or (model.device.kind != "cpu" and any_sparse(batches.X)):
         return EagerSteps(model, batches, check_finite)
@@ -63,7 +58,7 @@ def steps_for(
             from sknet.engine.loop._device_steps import DeviceSteps  # the host does without it
 
             return DeviceSteps(model, batches, check_finite)
-        return _compiled_steps(model, batches, check_finite, planned, buffers)
+        return _compiled_steps(model, batches, check_finite, buffers)
     except (CaptureError, GraphError) as error:
         if model.compile is True:
             raise
@@ -71,32 +66,10 @@ def steps_for(
         return EagerSteps(model, batches, check_finite)
 
 
-def _compiled_steps(
-    model: "Model", batches: Batches, check_finite: bool, planned: int, buffers: Any
-) -> CompiledSteps:
+def _compiled_steps(model: "Model", batches: Batches, check_finite: bool, buffers: Any) -> CompiledSteps:
     inputs = batches.X.values() if isinstance(batches.X, dict) else [batches.X]
-    if native_setting() != "never" and all(isinstance(x, (np.ndarray, ComputedRows)) for x in inputs):
-        runner = _native_runner()
-        if runner is not None:
-            from sknet.engine.loop._native_steps import NativeSteps
+    if native_core() is not None and all(isinstance(x, (np.ndarray, ComputedRows)) for x in inputs):
+        from sknet.engine.loop._native_steps import NativeSteps  # which NumPy's plan does without
 
-            return NativeSteps(model, batches, check_finite, planned, runner, buffers)
+        return NativeSteps(model, batches, check_finite, buffers)
     return CompiledSteps(model, batches, check_finite, buffers)
-
-
-def _native_runner() -> "Runner | None":
-    """Return what runs native code; None if there is none."""
-    # Importing sknet should not take the time to load a compiler that may not be needed.
-    from sknet.compile.executors.native import UnsupportedError, runner
-
-    try:
-        found = runner()
-        if native_setting() == "always":
-            found.wait()
-    except UnsupportedError:
-        return None
-    except Exception as error:
-        # Whatever is wrong with Numba or its cache must not stop a fit that NumPy can do.
-        warnings.warn(f"no native code, so the fit uses NumPy: {error!r}", UserWarning, stacklevel=6)
-        return None
-    return found

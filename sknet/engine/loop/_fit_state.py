@@ -13,6 +13,7 @@ from sknet._blas import libraries
 from sknet._cached import cached_property
 from sknet._fields import Fields
 from sknet._installed import version_of
+from sknet._native import core
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import VERSION, SavedFit, check_state
 from sknet.engine.loop._batches import Batches
@@ -253,9 +254,10 @@ def _check_same(before: Any, now: Any, path: str, what: str) -> None:
 
 
 def _environment(steps: str) -> Tree:
-    """Return all that rounding depends on: versions of numerical libraries, and the machine."""
+    """Return all that rounding depends on: versions of numerical libraries, native code, and the machine."""
     found: Tree = {"steps": steps, "machine": platform.machine()}
-    found |= {name: version_of(name) for name in ("sknet", "numpy", "numba")}
+    found |= {name: version_of(name) for name in ("sknet", "numpy")}
+    found |= {"native": "not built" if core() is None else "built"}
     return found | _blas(libraries().info())
 
 

@@ -27,15 +27,13 @@ class KeptSteps:
         self._known: CompiledSteps | None = None  # steps whose code is all sknet's, as long as they hold
         self._form: Hashable = None
 
-    def take(self, batches: Batches, planned: int, how: Hashable) -> Steps | None:
+    def take(self, batches: Batches, how: Hashable) -> Steps | None:
         """Return the kept steps for these rows, if there are any; the loop looks whether they hold.
 
         Parameters
         ----------
         batches : Batches
             The rows.
-        planned : int
-            The number of planned steps.
         how : hashable
             Everything else that the steps depend on.
         """
@@ -44,7 +42,7 @@ class KeptSteps:
         if steps is None or before != self._form:
             self._known = None
             return None
-        steps.rebind(batches, planned)
+        steps.rebind(batches)
         return steps
 
     def keep(self, model: "Model", steps: Steps) -> None:

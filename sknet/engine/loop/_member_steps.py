@@ -97,8 +97,6 @@ class MemberSteps(Steps):
     ----------
     model, batches, check_finite
         As for `Steps`.
-    planned : int
-        As for `steps_for`.
     turn : Turn
         The turns of this fit.
 
@@ -113,12 +111,10 @@ class MemberSteps(Steps):
         If the step cannot be captured.
     """
 
-    def __init__(
-        self, model: "Model", batches: Batches, check_finite: bool, planned: int, turn: Turn
-    ) -> None:
+    def __init__(self, model: "Model", batches: Batches, check_finite: bool, turn: Turn) -> None:
         super().__init__(model, batches, check_finite)
         self.optimizer = model.optimizer.in_steps()
-        self._planned, self._turn = planned, turn
+        self._turn = turn
         self._alone: Steps | None = None
         self._captured: dict[int, Numbered] = {}
         self._structure = structure_of(model.module, model.loss_function, model.alpha, self.optimizer)
@@ -266,15 +262,15 @@ class MemberSteps(Steps):
     def _go_alone(self) -> None:
         self.give_back()
         self._turn.leave()
-        self._alone = steps_for(self.model, self.batches, self.check_finite, self._planned)
+        self._alone = steps_for(self.model, self.batches, self.check_finite)
 
 
-def member_steps(model: "Model", batches: Batches, check_finite: bool, planned: int) -> MemberSteps | None:
+def member_steps(model: "Model", batches: Batches, check_finite: bool) -> MemberSteps | None:
     """Return steps that are made together with those of other fits; None if this fit trains alone.
 
     Parameters
     ----------
-    model, batches, check_finite, planned
+    model, batches, check_finite
         As for `steps_for`.
     """
     turn = current_turn()
@@ -283,7 +279,7 @@ def member_steps(model: "Model", batches: Batches, check_finite: bool, planned: 
     # Who has changed what its steps are made of goes on alone.
     if not turn.at_end and _may_be_member(model, batches):
         try:
-            return MemberSteps(model, batches, check_finite, planned, turn)
+            return MemberSteps(model, batches, check_finite, turn)
         except (CaptureError, GraphError):
             pass  # told by the steps of this fit alone
     turn.leave()

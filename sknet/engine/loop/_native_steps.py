@@ -1,4 +1,4 @@
-"""Training steps in native code, many per call, once it is loaded."""
+"""Training steps in native code, many per call."""
 
 import math
 import sys
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet._config import native_setting
 from sknet.compile.executors import native
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._computed import ComputedRows, Window
@@ -18,7 +17,7 @@ from sknet.engine.step import advance, follow_schedules, per_output
 from sknet.optim.schedules import Progress
 
 if TYPE_CHECKING:
-    from sknet.compile.executors.native import NativeRun, Runner, Turns
+    from sknet.compile.executors.native import NativeRun, Turns
     from sknet.engine._model import Model
 
 __all__ = ["NativeSteps"]
@@ -27,20 +26,15 @@ MOST_STEPS = 1 << 15  # per block
 LEAST_STEPS = 1 << 8  # for which a run has room, since several epochs may be one block
 MOST_TOGETHER = 1 << 16  # outputs of the epochs of one call, which are in the cache when they are scored
 MOST_TURNS = 1 << 20  # bytes of their instructions
-SHORT = 0.005  # seconds of steps by NumPy's plan that are not worth writing instructions for
 
 
 class NativeSteps(CompiledSteps):
-    """Steps by a NumPy plan, and by its calls in native code as soon as that is loaded: with the same bits.
+    """Steps by the calls of a NumPy plan in native code, and by the plan where data have an unusual layout.
 
     Parameters
     ----------
     model, batches, check_finite
         As for `Steps`.
-    planned : int
-        Number of planned steps, which decides whether native code is worthwhile.
-    runner : Runner
-        What runs native code.
     buffers
         As for `CompiledSteps`.
     """
@@ -50,27 +44,19 @@ class NativeSteps(CompiledSteps):
         model: "Model",
         batches: Batches,
         check_finite: bool,
-        planned: int,
-        runner: "Runner",
         buffers: Any = None,
     ) -> None:
         super().__init__(model, batches, check_finite, buffers)
-        self._left = planned
         self._per_native_step = 1e-3  # seconds
-        self._looked = 0.0
         self._runs: dict[int, NativeRun | None] = {}
-        self._took, self._blocks = 0.0, 0  # seconds and blocks of steps by NumPy's plan
         self._order: Any = None
         self._orders: tuple[np.ndarray, np.ndarray] | None = None
         self._rows: Any = None  # in the order of an epoch, for the window
         computed = isinstance(batches.X, ComputedRows)
         self._window = Window(batches.X, batches.size, batches.n_batches) if computed else None
-        self._runner = runner
-        self._always = native_setting() == "always"
 
-    def rebind(self, batches: Batches, planned: int) -> None:
-        super().rebind(batches, planned)
-        self._left = planned
+    def rebind(self, batches: Batches) -> None:
+        super().rebind(batches)
         for run in self._runs.values():
             if run is not None:
                 run.rebind((batches.X, batches.y, batches.weight))
@@ -101,9 +87,9 @@ class NativeSteps(CompiledSteps):
 
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
         _, n_rows = self.batches.part(order, first)
-        run = self._run_for(n_rows) if self._is_ready() else None
+        run = self._run_for(n_rows)
         if run is None:
-            return self._by_numpy(order, first, most, outputs)
+            return super().run(order, first, most, outputs)
         room = self._free(n_rows, outputs)
         most = min(most, run.most) if room is None else min(most, run.most, len(room) // n_rows)
         if follow_schedules(self.model):  # buffers set by schedules are inputs of a single step
@@ -117,7 +103,7 @@ class NativeSteps(CompiledSteps):
         batches = self.batches
         # Weights may be zero for whole batches; buffers change with every step, and schedules set them.
         plain = most > 1 and batches.weight is None and self._window is None and not self.model.buffers
-        if not (plain and self._is_ready()):
+        if not plain:
             return 1
         parts = batches.alike
         runs = [run for _, n_rows, _ in parts if (run := self._run_for(n_rows)) is not None]
@@ -147,7 +133,6 @@ class NativeSteps(CompiledSteps):
             turns = [self._turns(len(orders), *part) for part in parts]
             terms = native.run_turns(turns, places, hyper, before, outputs)
         self._per_native_step = max((time.perf_counter() - started) / max(len(terms), 1), 1e-7)
-        self._left -= len(terms)
         losses = self._losses_of(terms)
         return losses, None if outputs is None else outputs.reshape((*orders.shape, *shape))
 
@@ -168,32 +153,6 @@ class NativeSteps(CompiledSteps):
         losses: Any = terms[:, 0].astype(np.float64)
         return per_output(self.model, losses, self._output) + terms[:, 1]
 
-    def _by_numpy(self, order: Any, first: int, most: int, outputs: Outputs | None) -> Block:
-        started = time.perf_counter()
-        block = super().run(order, first, most, outputs)
-        seconds = time.perf_counter() - started
-        self._runner.note(seconds)
-        self._took += seconds
-        self._blocks += 1
-        self._left -= len(block.losses)
-        return block
-
-    def _is_ready(self) -> bool:
-        if self._always:
-            return True
-        if self._runs:
-            return True
-        if self._blocks < 2:  # the first step binds programs to memory, which says nothing of the others
-            return False
-        remaining = self._left * self._per_step
-        if self._runner.steps is not None:
-            return remaining + self._took > SHORT  # parts of a stream add up
-        now = time.perf_counter()
-        if now - self._looked > SECONDS:
-            self._looked = now
-            return self._runner.is_ready(remaining)
-        return False
-
     def _native(self, run: "NativeRun", order: Any, first: int, steps: int, room: Any) -> Block | None:
         model, batches = self.model, self.batches
         orders = self._orders_of(order)
@@ -208,7 +167,6 @@ class NativeSteps(CompiledSteps):
         if not done:
             return None
         self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
-        self._left -= done
         advance(model, {name: untrained[name].copy() for name in buffers}, done)
         return Block(self._losses_of(run.losses[:done]), done * run.rows)
 

@@ -44,18 +44,16 @@ class SharedSteps(Steps):
     ----------
     form : hashable
         What models and rows must agree in to use these steps.
-    model, batches, check_finite, planned
+    model, batches, check_finite
         As for `steps_for`, of the first fit.
     """
 
-    def __init__(
-        self, form: Hashable, model: "Model", batches: Batches, check_finite: bool, planned: int
-    ) -> None:
+    def __init__(self, form: Hashable, model: "Model", batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
         flat, slots = model.memory.flat_buffers()
         self.form = form
         self._flat, self._slots = flat.copy(), {name: slot.copy() for name, slot in slots.items()}
-        self._steps = steps_for(model, batches, check_finite, planned, (self._flat, self._slots))
+        self._steps = steps_for(model, batches, check_finite, (self._flat, self._slots))
 
     @property
     def name(self) -> str:
@@ -65,11 +63,11 @@ class SharedSteps(Steps):
     def threads_needed(self) -> Threads:
         return self._steps.threads_needed
 
-    def lend(self, model: "Model", batches: Batches, planned: int) -> None:
+    def lend(self, model: "Model", batches: Batches) -> None:
         """Go on with another model of the same structure."""
         assert isinstance(self._steps, CompiledSteps)
         self.model, self.batches = model, batches
-        self._steps.lend(model, batches, planned)
+        self._steps.lend(model, batches)
 
     def give_back(self) -> None:
         """Let other fits use these steps, unless this one has changed what they are made of."""
@@ -122,8 +120,10 @@ def shared_steps(
 
     Parameters
     ----------
-    model, batches, check_finite, planned
+    model, batches, check_finite
         As for `steps_for`.
+    planned : int
+        The most steps planned from now on.
     how : hashable
         What else decides which steps there are.
     """
@@ -138,8 +138,8 @@ def shared_steps(
     form = known, how
     found: SharedSteps | None = _idle_steps().take(form)
     if found is None:
-        return SharedSteps(form, model, batches, check_finite, planned)
-    found.lend(model, batches, planned)
+        return SharedSteps(form, model, batches, check_finite)
+    found.lend(model, batches)
     return found
 
 

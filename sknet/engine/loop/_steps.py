@@ -208,19 +208,19 @@ class CompiledSteps(Steps):
         """Whether steps draw random numbers, so that they depend on the model's seed."""
         return any(program.draws for program in self._by_rows.values())
 
-    def lend(self, model: "Model", batches: Batches, planned: int) -> None:
+    def lend(self, model: "Model", batches: Batches) -> None:
         """Go on with another model of the same structure, whose memory is copied to and from the buffers."""
         self.model = model
         self._programs.lend(model)
         for program in self._by_rows.values():
             self._programs.set_strength(program)
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
-        self.rebind(batches, planned)
+        self.rebind(batches)
 
     def hold(self) -> bool:
         return self._programs.are_of(self.model) and self._fingerprint.holds()
 
-    def rebind(self, batches: Batches, planned: int) -> None:
+    def rebind(self, batches: Batches) -> None:
         """Go on with other rows of the same shapes, dtypes and layouts."""
         self.batches = batches
 

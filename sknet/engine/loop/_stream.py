@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_batches"]
 
-MANY = 10_000  # assumed number of steps of a stream of unknown length
-
 
 class Feed:
     """The batches of a fit, epoch by epoch.
@@ -155,7 +153,7 @@ class StreamEpochs(Epochs):
     def __init__(self, fit: Fit, feed: Feed, settings: Settings) -> None:
         super().__init__(fit, Sums(None, self._targets))
         self._feed = feed
-        self._steps = BatchSteps(fit.model, settings, feed.n_steps or MANY)
+        self._steps = BatchSteps(fit.model, settings)
         self._counts: list[int] = []  # batches of each finished epoch
         self._latest: Any = None
 

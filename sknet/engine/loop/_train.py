@@ -110,13 +110,13 @@ class RowEpochs(Epochs):
         left = (settings.max_iter - n_iter) * self._batches.n_batches
         model, batches = self.fit.model, self._batches
         if settings.is_part:
-            found: Steps | None = kept_steps(model).take(batches, left, self._how)
+            found: Steps | None = kept_steps(model).take(batches, self._how)
         else:
             self.release()
-            found = _member_steps(model, batches, settings.check_finite, left) or shared_steps(
+            found = _member_steps(model, batches, settings.check_finite) or shared_steps(
                 model, batches, settings.check_finite, left, self._how
             )
-        self._steps = found or steps_for(model, batches, settings.check_finite, left)
+        self._steps = found or steps_for(model, batches, settings.check_finite)
         self._steps.look_ahead_by(self._orders.look_ahead)
 
     def keep_steps(self) -> None:
@@ -213,13 +213,13 @@ class RowEpochs(Epochs):
         return (self.fit.max_epochs - int(state["max_epochs"])) * self._batches.n_batches
 
 
-def _member_steps(model: "Model", batches: Batches, check_finite: bool, planned: int) -> Steps | None:
+def _member_steps(model: "Model", batches: Batches, check_finite: bool) -> Steps | None:
     """Return steps that are made together with those of other fits; None if this fit takes no turns."""
     if current_turn() is None:
         return None
     from sknet.engine.loop._member_steps import member_steps  # most fits do without it
 
-    return member_steps(model, batches, check_finite, planned)
+    return member_steps(model, batches, check_finite)
 
 
 def train(

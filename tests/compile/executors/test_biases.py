@@ -31,7 +31,7 @@ def data(case, dtype):
 @each_case
 def test_bits_are_those_of_two_calls(case, dtype, native):
     if native == "always":
-        pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+        pytest.importorskip("sknet._native._core", reason="native code was not built")
     (x, w, b), where = data(case, dtype)
 
     def convolved(x, w, b):
@@ -89,7 +89,7 @@ def test_operands_keep_their_values(case):
 
 @pytest.mark.filterwarnings("ignore:.*Maximum iterations")
 def test_a_fit_has_the_same_bits_in_native_code():
-    pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+    pytest.importorskip("sknet._native._core", reason="native code was not built")
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 2, 8, 8), dtype=np.float32), np.arange(40) % 3
 

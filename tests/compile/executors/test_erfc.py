@@ -6,7 +6,6 @@ from scipy import special
 
 from sknet import config_context, ops
 from sknet.compile import compile
-from sknet.compile.executors.native import pass_runner
 
 EDGES = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, -3e38, 11.0, -11.0], np.float32)
 
@@ -49,13 +48,12 @@ def test_an_operand_that_is_not_contiguous(view):
 
 @pytest.mark.parametrize("size", [2048, 16384, 50001])
 def test_native_code_leaves_the_same_bits(size):
-    pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+    pytest.importorskip("sknet._native._core", reason="native code was not built")
     x = np.concatenate([EDGES, np.random.default_rng(0).uniform(-11, 11, size).astype(np.float32)])
     found = {}
     for native in ("never", "always"):
         with config_context(native=native):
             found[native] = planned(x), planned(x, function=lambda x: ops.erfc(x * -1.0))
-    assert pass_runner().steps is not None
     for ours, theirs in zip(*found.values(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

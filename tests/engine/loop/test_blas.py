@@ -103,7 +103,7 @@ def test_convolutions_have_threads_of_their_own(width, expected, kernel):
 
 @pytest.mark.parametrize(("layer", "expected"), [(nn.LSTM, (2, 1)), (nn.GRU, (2, 2))])
 def test_recurrent_networks_have_threads_of_their_own_if_native_code_makes_all_steps(layer, expected):
-    pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+    pytest.importorskip("sknet._native._core", reason="native code was not built")
     sequences = RNG.normal(size=(64, 40, 32)).astype("f4")
     callback = Free()
     layers = layer(32, 128, returns="last"), nn.Linear(128, 3)

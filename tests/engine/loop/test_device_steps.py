@@ -386,7 +386,7 @@ def test_without_the_check_steps_go_on(fake_device):
 def test_models_on_a_device_take_these_steps(fake_device):
     model = Model(LAYERS["relu"](), loss="log_loss", random_state=0, device=fake_device)
     batches = Batches(*data(), None, SIZE, model.dtype, model.device)
-    assert type(steps_for(model, batches, True, 1)) is DeviceSteps
+    assert type(steps_for(model, batches, True)) is DeviceSteps
 
 
 def test_batches_of_zero_weight_are_skipped(fake_device):

@@ -62,7 +62,7 @@ def test_all_kinds_of_steps_agree(kind, optimizer, monkeypatch, request):
 
 
 def test_native_steps_read_what_is_frozen():
-    pytest.importorskip("numba")
+    pytest.importorskip("sknet._native._core", reason="native code was not built")
     models = [
         Model(network(3), "log_loss", Adam(0.01), dtype="float64", random_state=0, compile=mode)
         for mode in (True, False)

@@ -67,7 +67,7 @@ def test_training_is_compiled_and_learns(network):
     model = fitted(network, 30)
     assert np.mean(predict_rows(model, X).argmax(axis=1) == Y) > 0.9
     batches = Batches(X, Y, None, 20, model.dtype, model.device)
-    assert type(steps_for(model, batches, True, 100)) is CompiledSteps
+    assert type(steps_for(model, batches, True)) is CompiledSteps
 
 
 @pytest.mark.parametrize("network", [convolutional, transformer])

@@ -1,13 +1,15 @@
 """Short epochs are trained several in one call, with the results of one after the other."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
 import sknet
 from sknet import MLPClassifier, MLPRegressor, Model, nn
+from sknet._native import needed
 from sknet.callbacks import Callback, EarlyStopping
-from sknet.compile.executors.native import runner
 from sknet.engine.loop import _native_steps, _train
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD, Adam
@@ -94,9 +96,10 @@ CASES = {
 @pytest.mark.parametrize("batch_size", [150, 50, 40])
 def test_several_epochs_are_one_call_of_native_code(batch_size, calls, monkeypatch):
     """Also where the last batch of each is shorter."""
-    runner().wait()
-    native, steps = [], runner().steps
-    monkeypatch.setattr(runner(), "steps", lambda *args: native.append(1) or steps(*args))
+    native, core = [], needed()
+    counting = SimpleNamespace(steps=lambda *args: native.append(1) or core.steps(*args))
+    for module in ("_run", "_turns"):
+        monkeypatch.setattr(f"sknet.compile.executors.native.{module}.needed", lambda: counting)
     params = {"max_iter": 12, "tol": 0.0, "callbacks": [Reading(ahead=4)], "batch_size": batch_size}
     MLPClassifier((9,), random_state=0, **params).fit(X, LABELS)
     assert calls == [4, 4, 4]

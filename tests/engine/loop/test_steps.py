@@ -5,11 +5,12 @@ import pytest
 import scipy.sparse
 
 from sknet import MLPClassifier, Model, nn
+from sknet._native import core
 from sknet.engine import Batches
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD
-from tests.compile.native import WaitingSteps, trained
+from tests.compile.native import InspectedSteps, trained
 
 RNG = np.random.default_rng(0)
 N = 70
@@ -19,12 +20,8 @@ REAL = RNG.normal(size=(N, 3)).astype("f4")
 WEIGHT = RNG.uniform(0.5, 2.0, N).astype("f4")
 SPARSE = scipy.sparse.random_array((N, 6), density=0.4, rng=RNG, format="csr", dtype="f4")
 KINDS = {"numpy": CompiledSteps}
-try:
-    import numba  # noqa: F401
-
-    KINDS["native"] = WaitingSteps
-except ImportError:
-    pass
+if core() is not None:
+    KINDS["native"] = InspectedSteps
 EACH_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
@@ -92,10 +89,10 @@ def test_many_batches_are_not_bound_one_by_one(monkeypatch):
     assert steps._by_start == {}
 
 
-@pytest.mark.skipif("native" not in KINDS, reason="Numba is not installed")
+@pytest.mark.skipif("native" not in KINDS, reason="native code was not built")
 def test_a_native_step_that_fails_is_repeated_by_numpy():
     with pytest.raises(NonFiniteError, match="loss"):
-        trained(WaitingSteps, network(), X * np.float32(np.inf), CLASSES, size=20, loss="log_loss")
+        trained(InspectedSteps, network(), X * np.float32(np.inf), CLASSES, size=20, loss="log_loss")
 
 
 # -- sparse rows ------------------------------------------------------------------------------

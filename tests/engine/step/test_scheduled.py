@@ -13,7 +13,7 @@ from sknet.exceptions import StateError
 from sknet.nn import functional_call
 from sknet.optim import SGD
 from sknet.optim.schedules import Cosine, FlatThenCosine, Linear
-from tests.compile.native import WaitingSteps, trained
+from tests.compile.native import InspectedSteps, trained
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 5)), RNG.integers(0, 3, 60)
@@ -44,7 +44,7 @@ def assert_same_parameters(model, other, rtol=0.0):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", [EagerSteps, CompiledSteps, WaitingSteps])
+@pytest.mark.parametrize("kind", [EagerSteps, CompiledSteps, InspectedSteps])
 @pytest.mark.parametrize("p", [0.0, 0.25, 0.5, 0.8, 1.0])
 def test_a_constant_schedule_is_a_constant_probability(p, kind, dtype):
     scheduled, *_ = train_by(kind, network(lambda progress: p, 0.3), dtype)
@@ -54,7 +54,7 @@ def test_a_constant_schedule_is_a_constant_probability(p, kind, dtype):
 
 
 @EACH
-@pytest.mark.parametrize("kind", [CompiledSteps, WaitingSteps])
+@pytest.mark.parametrize("kind", [CompiledSteps, InspectedSteps])
 def test_programs_do_what_the_eager_steps_do(schedule, kind):
     found, losses, *_ = train_by(kind, network(schedule, Linear(0.4, 0.1, n_steps=15)))
     expected, eager_losses, *_ = train_by(EagerSteps, network(schedule, Linear(0.4, 0.1, n_steps=15)))

@@ -1,19 +1,12 @@
 """Native code: the calls of NumPy's plan, as instructions that one compiled function carries out.
 
-Importing this package loads only what decides whether native code is worthwhile.
+Importing this package loads none of the modules that write instructions.
 """
 
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
-from sknet.compile.executors.native._loaded import (
-    Runner,
-    UnsupportedError,
-    has_numba,
-    pass_runner,
-    row_runner,
-    runner,
-)
+from sknet.compile.executors.native._unsupported import UnsupportedError
 
 if TYPE_CHECKING:
     from sknet.compile.executors.native._native_passes import native_passes
@@ -35,13 +28,8 @@ __all__ = [
     "Field",
     "NativeRun",
     "Parts",
-    "Runner",
     "Turns",
     "UnsupportedError",
-    "has_numba",
     "native_passes",
-    "pass_runner",
-    "row_runner",
     "run_turns",
-    "runner",
 ]

@@ -5,6 +5,7 @@ So threads go from one work to the next without either, if it begins soon, as in
 They avoid the core of their caller, see `sknet._cores`.
 """
 
+import ctypes
 import os
 import threading
 import time
@@ -17,13 +18,11 @@ import numpy as np
 from sknet._blas import blas_threads, free_threads
 from sknet._cores import current_core
 from sknet.compile.executors.native._addresses import place_of
-from sknet.compile.executors.native._placed import keep
+from sknet.compile.executors.native._fields import Job, Work
 
 __all__ = ["share_out"]
 
-# `Work` and `Job`, which are not imported before native code is worthwhile
-BY_TILES, SERVE, LEAD = 8, 11, 12
-FIELDS, SHARE, THREAD, SIZE, LOOKS, LENGTH = 16, 17, 18, 19, 20, 24
+LENGTH = 24  # of a job
 MANY, FEW = 10000, 100  # looks for more work before a thread rests: about 250 and 3 us
 QUIET = 16  # works for which threads look but a few times, after one of them was late
 NAP = 5e-5  # seconds between looks at another thread that is late with its share
@@ -35,9 +34,9 @@ class _Helper:
     """A thread that looks for work when it is called."""
 
     def __init__(self, steps: Steps, job: Any, number: int) -> None:
-        self._given = place_of(job), number, SERVE
+        self._given = place_of(job), number, Work.SERVE
         self._steps = steps
-        keep(job)
+        _keep(job)
         self._is_resting = False
         self._call = threading.Lock()
         self._call.acquire()
@@ -65,20 +64,25 @@ class _Helper:
             self._is_resting = False
 
 
+def _keep(memory: Any) -> None:
+    """Never free what a thread in native code may read, even while Python ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+
+
 class _Crew:
     """The threads of this process that help with one work at a time; a forked one begins without any."""
 
     def __init__(self) -> None:
         self.busy = threading.Lock()
         self.job = np.zeros(LENGTH, np.int64)
-        self.job[LOOKS] = MANY
+        self.job[Job.LOOKS] = MANY
         self._helpers: list[_Helper] = []
         self._late = 0
 
     def note(self, is_late: bool) -> None:
         """Have threads rest sooner if one of them was late, since others want the cores."""
         self._late = QUIET if is_late else max(self._late - 1, 0)
-        self.job[LOOKS] = FEW if self._late else MANY
+        self.job[Job.LOOKS] = FEW if self._late else MANY
 
     def call(self, steps: Steps, count: int) -> None:
         """Have so many threads look for work."""
@@ -134,7 +138,7 @@ def share_out(steps: Steps, fields: Any, size: int) -> None:
     with blas_threads(1):
         if n_threads < 2 or not crew.busy.acquire(blocking=False):
             for share in fields:
-                steps(place_of(share), size, BY_TILES)
+                steps(place_of(share), size, Work.BY_TILES)
             return
         try:
             _lead(crew, steps, fields, size, n_threads)
@@ -144,11 +148,11 @@ def share_out(steps: Steps, fields: Any, size: int) -> None:
 
 def _lead(crew: _Crew, steps: Steps, fields: Any, size: int, n_threads: int) -> None:
     job = crew.job
-    job[FIELDS:LOOKS] = place_of(fields), *fields.strides[:2], size
+    job[Job.FIELDS : Job.LOOKS] = place_of(fields), *fields.strides[:2], size
     crew.call(steps, n_threads - 1)
     place, left = place_of(job), 1
     try:
-        left = steps(place, len(fields) | n_threads << 32, LEAD)
+        left = steps(place, len(fields) | n_threads << 32, Work.LEAD)
     finally:
         if left:
             _wait(steps, place)
@@ -160,7 +164,7 @@ def _wait(steps: Steps, place: int) -> None:
     raised = None
     while True:
         try:
-            while steps(place, 0, LEAD):
+            while steps(place, 0, Work.LEAD):
                 time.sleep(NAP)
             break
         except BaseException as error:  # a signal's

@@ -9,7 +9,7 @@ from sknet.compile.executors.native._addresses import place_of
 __all__ = ["CONVERTED", "MEANING", "TURN", "WIDTH", "Kind", "Meaning", "Spread", "Tape"]
 
 WIDTH = 32  # integers per instruction
-TURN = 5  # integers per turn: instructions and their number, room of eight integers, steps, and the first
+TURN = 4  # integers per turn: instructions and their number, steps, and the first
 MEANING = 31  # field of a loop that only `_together` reads: see `Meaning`
 GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
 # Pairs of dtypes between which elements are converted; NumPy converts all others.

@@ -1,27 +1,26 @@
 """Native code for steps of recurrent networks, with the bits of NumPy's calls."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from sknet.compile.executors.native._addresses import loop_of, loop_of_products, place_of
-from sknet.compile.executors.native._loaded import Runner
+from sknet.compile.executors.native._fields import Work
 
 __all__ = ["NativeGates"]
 
-FIELDS = 50  # of `_gates`
-# `Work`, which is not imported before native code is worthwhile
-LSTM_FORWARD, LSTM_BACKWARD, LSTM_STEPS, LSTM_BACK_STEPS = 3, 4, 7, 13
+FIELDS = 50  # of what describes a step
 
 
 class NativeGates:
     """What LSTMs call."""
 
-    _runner: Runner
+    _pass: Callable[[int, int, int], int]
 
     def has_steps(self, dtype: Any) -> bool:
         """Tell whether all steps of an LSTM can be computed in one call."""
-        found = loop_of(np.tanh, (dtype, dtype)), loop_of_products(dtype), self._runner.steps
+        found = loop_of(np.tanh, (dtype, dtype)), loop_of_products(dtype)
         return None not in found and dtype.char in "fd"
 
     def lstm_forward(self, z: Any, q: Any, b: Any, gates: Any, cell: Any, hidden: Any, new_cell: Any) -> bool:
@@ -48,7 +47,7 @@ class NativeGates:
         if z.strides[1] != z.itemsize or z.dtype != gates.dtype or not z.flags.aligned:
             return False
         states = (cell, new_cell, hidden, None, None, None, None)
-        return self._step(LSTM_FORWARD, z, z.strides[0], (q, b, gates, *states))
+        return self._step(Work.LSTM_FORWARD, z, z.strides[0], (q, b, gates, *states))
 
     def lstm_steps(self, z: Any, w: Any, b: Any, first: Any, reverse: bool, memory: tuple[Any, ...]) -> bool:
         """Compute all steps of an LSTM.
@@ -83,7 +82,7 @@ class NativeGates:
         slabs = w if w.ndim == 3 else w[np.newaxis]
         arrays = product, b, gates, cells, None, hidden, None, None, None, None
         ends = (z[:, at], sign * z.strides[1]), (outputs[:, at], sign * outputs.strides[1])
-        return self._steps(LSTM_STEPS, z, ends, arrays, (len(gates), len(cells)), first, slabs)
+        return self._steps(Work.LSTM_STEPS, z, ends, arrays, (len(gates), len(cells)), first, slabs)
 
     def lstm_backward(self, gates: Any, cell: Any, new_cell: Any, d_hidden: Any, d_cell: Any, d: Any) -> bool:
         """Compute the gradients of the gates and of the cell state before a step of an LSTM.
@@ -104,7 +103,7 @@ class NativeGates:
         """
         room = np.empty_like(cell)
         return self._step(
-            LSTM_BACKWARD, None, 0, (None, None, gates, cell, new_cell, None, d_hidden, d_cell, d, room)
+            Work.LSTM_BACKWARD, None, 0, (None, None, gates, cell, new_cell, None, d_hidden, d_cell, d, room)
         )
 
     def lstm_back_steps(self, g: Any, w: Any, reverse: bool, slopes: Any, kept: Any, results: Any) -> bool:
@@ -139,20 +138,20 @@ class NativeGates:
             return False
         arrays = None, None, gates, cells, None, total, d_hidden, d_cell, d, room
         ends = (g[:, at], sign * g.strides[1]), (dz[:, at], sign * dz.strides[1])
-        return self._steps(LSTM_BACK_STEPS, g, ends, arrays, (len(gates), len(cells)), None, slabs)
+        return self._steps(Work.LSTM_BACK_STEPS, g, ends, arrays, (len(gates), len(cells)), None, slabs)
 
     def _steps(
         self, work: int, z: Any, ends: Any, arrays: tuple[Any, ...], lengths: Any, first: Any, slabs: Any
     ) -> bool:
         """Make all steps, from the first inputs and outputs, and bytes to the next, `ends`."""
         (given, z_step), (out, out_step) = ends
-        dtype, size, steps = z.dtype, z.itemsize, self._runner.steps
+        dtype, size = z.dtype, z.itemsize
         tanh, loop = loop_of(np.tanh, (dtype, dtype)), loop_of_products(dtype)
         gates, cells = arrays[2:4]
         others = [x for x in (*arrays[:2], *arrays[4:], first, slabs) if x is not None]
         plain = [gates[0], cells[0], *others]
         rows, width = cells.shape[1:]
-        if steps is None or tanh is None or loop is None or dtype.char not in "fd" or not rows * width:
+        if tanh is None or loop is None or dtype.char not in "fd" or not rows * width:
             return False
         if not all(x.dtype == dtype and x.flags.aligned for x in (given, out, *plain)):
             return False
@@ -172,14 +171,14 @@ class NativeGates:
             ],
             np.int64,
         )
-        steps(place_of(fields), size, work)
+        self._pass(place_of(fields), size, work)
         return True
 
     def _step(self, work: int, z: Any, row: int, arrays: tuple[Any, ...]) -> bool:
-        steps, gates, cell = self._runner.steps, arrays[2], arrays[3]
+        gates, cell = arrays[2], arrays[3]
         dtype, size = gates.dtype, gates.itemsize
         tanh = loop_of(np.tanh, (dtype, dtype))
-        if steps is None or tanh is None or dtype.char not in "fd" or not cell.size:
+        if tanh is None or dtype.char not in "fd" or not cell.size:
             return False
         places = [place_of(z), row]
         for x in arrays:
@@ -189,5 +188,5 @@ class NativeGates:
         loop = tanh.address, tanh.data, 0, 0, 0, size, size
         fields = np.zeros(FIELDS, np.int64)
         fields[: len(places) + 2 + len(loop)] = [*places, *cell.shape, *loop]
-        steps(fields.ctypes.data, size, work)
+        self._pass(fields.ctypes.data, size, work)
         return True

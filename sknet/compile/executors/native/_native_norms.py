@@ -4,13 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from sknet._native import Core
 from sknet.compile.executors.native._addresses import loop_of_products, place_of
-from sknet.compile.executors.native._loaded import Runner
+from sknet.compile.executors.native._fields import Work
 
 __all__ = ["NativeNorms"]
-
-# `Work`, which is not imported before native code is worthwhile
-NORM, NORM_GRADIENT, SUMS_OF_PRODUCTS, SCALED_ROWS = 5, 6, 9, 10
 
 
 class NativeNorms:
@@ -18,16 +16,12 @@ class NativeNorms:
 
     Parameters
     ----------
-    runner : Runner
-        Of this process.
+    core : Core
+        Native code.
     """
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-
-    def note(self, seconds: float) -> None:
-        """Count time that calls have taken without native code."""
-        self._runner.note(seconds)
+    def __init__(self, core: Core) -> None:
+        self._pass = core.passes
 
     def norm(self, x: Any, w: Any, b: Any, eps: float, block: int, rooms: Any, out: Any) -> bool:
         """Normalize rows, and scale and shift them.
@@ -50,7 +44,7 @@ class NativeNorms:
         bool
             False, with nothing written, if NumPy has to do it.
         """
-        return self._normalized(NORM, x, (w, b, out, None), eps, (block, block, 0), rooms)
+        return self._normalized(Work.NORM, x, (w, b, out, None), eps, (block, block, 0), rooms)
 
     def norm_gradient(
         self, g: Any, x: Any, w: Any, eps: float, block: int, group: int, rooms: Any, dx: Any
@@ -75,7 +69,7 @@ class NativeNorms:
             As for `norm`.
         """
         apart = block * g.strides[0] if len(g) == len(x) else 0
-        return self._normalized(NORM_GRADIENT, x, (w, None, dx, g), eps, (block, group, apart), rooms)
+        return self._normalized(Work.NORM_GRADIENT, x, (w, None, dx, g), eps, (block, group, apart), rooms)
 
     def sums_of_products(self, x: Any, g: Any, centers: Any, block: int, room: Any, sums: Any) -> bool:
         """Write sums over rows of the products of centered elements and others, or of their squares.
@@ -100,7 +94,7 @@ class NativeNorms:
         """
         ones = np.ones(x.shape[1], x.dtype)
         arrays = [x, None, None, None, g], [ones, None, room, centers, None, sums]
-        return self._over_rows(SUMS_OF_PRODUCTS, *arrays, block)
+        return self._over_rows(Work.SUMS_OF_PRODUCTS, *arrays, block)
 
     def scaled_rows(self, x: Any, g: Any, numbers: Any, out: Any) -> bool:
         """Write rows centered, scaled and shifted, or the gradient of a norm.
@@ -122,7 +116,7 @@ class NativeNorms:
         """
         center, factor, shift, slope = (*numbers, None)[:4]
         return self._over_rows(
-            SCALED_ROWS, [x, slope, shift, out, g], [None, None, None, center, factor, None], len(x)
+            Work.SCALED_ROWS, [x, slope, shift, out, g], [None, None, None, center, factor, None], len(x)
         )
 
     def _normalized(
@@ -136,10 +130,10 @@ class NativeNorms:
         return self._over_rows(work, [x, *more], rest, block, groups)
 
     def _over_rows(self, work: int, first: Any, rest: Any, block: int, groups: Any = (0, 0)) -> bool:
-        """Call the function that has such work; `first` and `rest` are what `Norm` begins with, in order."""
-        x, steps = first[0], self._runner.steps
+        """Call the function that has such work; `first` and `rest` are what it is described by, in order."""
+        x = first[0]
         loop, given = loop_of_products(x.dtype), [a for a in (*first, *rest) if a is not None]
-        if steps is None or loop is None or not x.size or x.dtype.char != "f":
+        if loop is None or not x.size or x.dtype.char != "f":
             return False
         if not all(a.dtype == x.dtype and a.flags.c_contiguous and a.flags.aligned for a in given):
             return False
@@ -153,5 +147,5 @@ class NativeNorms:
             ],
             np.int64,
         )
-        steps(place_of(fields), size, work)
+        self._pass(place_of(fields), size, work)
         return True

@@ -1,13 +1,14 @@
-"""Native code for what NumPy makes in many passes, with the same bits, once it is loaded."""
+"""Native code for what NumPy makes in many passes, with the same bits."""
 
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from sknet._config import native_setting
+from sknet._config import native_core
+from sknet._native import needed
 from sknet.compile.executors.native._addresses import Loop, loop_of, place_of
-from sknet.compile.executors.native._loaded import UnsupportedError, pass_runner
+from sknet.compile.executors.native._fields import Work
 from sknet.compile.executors.native._native_gates import NativeGates
 from sknet.compile.executors.native._native_norms import NativeNorms
 from sknet.compile.executors.native._native_tiles import NativeTiles
@@ -15,8 +16,6 @@ from sknet.compile.executors.native._native_tiles import NativeTiles
 __all__ = ["NativePasses", "native_passes"]
 
 SIZE = 4  # bytes of an element of erfc
-# `Work`, which is not imported before native code is worthwhile
-CONVOLVED, WEIGHT, ERFC = range(3)
 
 
 @cache
@@ -29,8 +28,8 @@ class NativePasses(NativeNorms, NativeTiles, NativeGates):
 
     Parameters
     ----------
-    runner : Runner
-        Of this process.
+    core : Core
+        Native code.
     """
 
     def convolved(self, task: Any, x: Any, w: Any, bias: Any, out: Any, rooms: Any) -> bool:
@@ -60,7 +59,7 @@ class NativePasses(NativeNorms, NativeTiles, NativeGates):
         per_kernel, _, *within = kernels.strides
         given = kernels, (0, per_kernel, *within)
         numbers = None if bias is None else np.ascontiguousarray(bias)
-        return self._done(CONVOLVED, task, x, given, out, rooms, numbers)
+        return self._done(Work.CONVOLVED, task, x, given, out, rooms, numbers)
 
     def weight(self, task: Any, x: Any, g: Any, sums: Any, rooms: Any) -> bool:
         """Write the sums over samples of images times gradients.
@@ -81,7 +80,7 @@ class NativePasses(NativeNorms, NativeTiles, NativeGates):
         bool
             As for `convolved`.
         """
-        return self._done(WEIGHT, task, x, (g, g.strides), sums, rooms)
+        return self._done(Work.WEIGHT, task, x, (g, g.strides), sums, rooms)
 
     def erfc(self, x: Any, rooms: Any, out: Any) -> bool:
         """Write the complementary error function.
@@ -99,12 +98,11 @@ class NativePasses(NativeNorms, NativeTiles, NativeGates):
             As for `convolved`.
         """
         exp = _loop(np.exp, x.dtype)
-        steps = self._runner.steps
-        if steps is None or exp is None or not (x.flags.aligned and out.flags.aligned and x.dtype.isnative):
+        if exp is None or not (x.flags.aligned and out.flags.aligned and x.dtype.isnative):
             return False
         places = x.ctypes.data, out.ctypes.data, x.size, rooms.ctypes.data, rooms.shape[1]
         fields = np.array([*places, exp.address, exp.data, 0, 0, 0, SIZE, SIZE], np.int64)
-        steps(fields.ctypes.data, SIZE, ERFC)
+        self._pass(fields.ctypes.data, SIZE, Work.ERFC)
         return True
 
     def _done(self, work: int, task: Any, x: Any, given: Any, out: Any, rooms: Any, bias: Any = None) -> bool:
@@ -137,37 +135,15 @@ class NativePasses(NativeNorms, NativeTiles, NativeGates):
             ],
             np.int64,
         )
-        run = self._runner.steps
-        assert run is not None
-        run(fields.ctypes.data, x.itemsize, work)
+        self._pass(fields.ctypes.data, x.itemsize, work)
         return True
 
 
-class _Noting(NativePasses):
-    """Native code that is not loaded yet."""
-
-    def _done(self, *_: Any) -> bool:
-        return False
-
-
 def native_passes() -> NativePasses | None:
-    """Return native code for what NumPy makes in many passes.
+    """Return native code for what NumPy makes in many passes; None if there is none, or by the setting."""
+    return None if native_core() is None else _passes()
 
-    Returns
-    -------
-    NativePasses or None
-        One that does nothing yet if it is not loaded, None if there is no native code.
-    """
-    setting = native_setting()
-    if setting == "never":
-        return None
-    try:
-        found = pass_runner()
-    except UnsupportedError:
-        return None
-    if setting == "always":
-        try:
-            found.wait()
-        except Exception:  # whatever is wrong with Numba or its cache: a fit that needs it warns
-            return None
-    return NativePasses(found) if found.is_ready(0.0) else _Noting(found)
+
+@cache
+def _passes() -> NativePasses:
+    return NativePasses(needed())

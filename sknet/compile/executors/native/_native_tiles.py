@@ -1,20 +1,21 @@
 """Native code for convolutions by tiles of images, with the bits of NumPy's calls."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from sknet.compile.executors.native._addresses import loop_of_products, place_of
+from sknet.compile.executors.native._fields import Product, Tile
 from sknet.compile.executors.native._helpers import share_out
-from sknet.compile.executors.native._loaded import Runner
 
 __all__ = ["NativeTiles"]
 
-# Places in `Tile` and `Product`, which are not imported before native code is worthwhile: of an image's
-# description, that of the result behind it, and that of products behind both.
-X, TILES, ROOM, N_FIELDS = 0, 5, 7, 17
-LEFT, RIGHT, OUT, SUMS, SAMPLES, N_FIELDS_IN_ALL = (2 * N_FIELDS + i for i in (2, 3, 4, 18, 19, 23))
+# The description of images, that of the result behind it, and that of products behind both.
+OF_RESULT, OF_PRODUCTS = len(Tile), 2 * len(Tile)
+LEFT, RIGHT, OUT = (OF_PRODUCTS + i for i in (Product.LEFT, Product.RIGHT, Product.OUT))
+N_FIELDS = OF_PRODUCTS + Product.APART + 1
 
 
 class NativeTiles:
@@ -22,11 +23,11 @@ class NativeTiles:
 
     Parameters
     ----------
-    runner : Runner
-        Of this process.
+    core : Core
+        Native code.
     """
 
-    _runner: Runner
+    _pass: Callable[[int, int, int], int]
 
     def convolved_by_tiles(self, task: Any, x: Any, kernels: Any, out: Any, bias: Any, scratch: Any) -> bool:
         """Write a convolution of images with kernels of three by three.
@@ -88,28 +89,32 @@ class NativeTiles:
     def _by_tiles(self, task: Any, arrays: Any, tiles: Any, sums: Any, rooms: Any, scratch: Any) -> bool:
         """Compute all shares; `rooms` are what products read and write, and where that is said."""
         x, result, *_ = arrays
-        loop, steps = loop_of_products(x.dtype), self._runner.steps
-        if steps is None or loop is None or not all(a.flags.aligned and a.dtype == x.dtype for a in arrays):
+        loop = loop_of_products(x.dtype)
+        if loop is None or not all(a.flags.aligned and a.dtype == x.dtype for a in arrays):
             return False
         share = place_of(sums), 0, task.part, task.groups, task.apart * x.itemsize
         product = [loop.address, loop.data, *map(place_of, arrays[2:]), *[0] * 13, *share]
         planes, _, of_images, of_results, *_ = scratch
-        own = (ROOM, planes), (N_FIELDS + ROOM, planes), (TILES, of_images), (N_FIELDS + TILES, of_results)
+        own = (
+            *((Tile.ROOM, planes), (OF_RESULT + Tile.ROOM, planes)),
+            *((Tile.TILES, of_images), (OF_RESULT + Tile.TILES, of_results)),
+        )
         apart = tuple([(field, room.strides[0]) for field, room in (*own, *rooms)])
         steps_of = x.strides[0], result.strides[0], 0 if sums is None else sums.strides[0]
         fields = _differences(task.shares, steps_of, apart) + np.array([*tiles, *product], np.int64)
-        share_out(steps, fields, x.itemsize)
+        share_out(self._pass, fields, x.itemsize)
         return True
 
 
 @lru_cache(maxsize=256)
 def _differences(shares: Any, steps: tuple[int, int, int], rooms: tuple[tuple[int, int], ...]) -> Any:
     """Return what is added to each field, for each share and thread."""
-    found = np.zeros((shares.n_shares, shares.n_rooms, N_FIELDS_IN_ALL), np.int64)
+    found = np.zeros((shares.n_shares, shares.n_rooms, N_FIELDS), np.int64)
     for i, each in enumerate(found):
         samples = shares.samples(i)
-        each[:, [X, N_FIELDS + X, SUMS]] = samples.start * steps[0], samples.start * steps[1], i * steps[2]
-        each[:, SAMPLES] = samples.stop - samples.start
+        places = [Tile.X, OF_RESULT + Tile.X, OF_PRODUCTS + Product.SUMS]
+        each[:, places] = samples.start * steps[0], samples.start * steps[1], i * steps[2]
+        each[:, OF_PRODUCTS + Product.SAMPLES] = samples.stop - samples.start
     for field, step in rooms:
         found[:, :, field] = np.arange(shares.n_rooms) * step
     found.flags.writeable = False

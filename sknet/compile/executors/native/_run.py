@@ -1,19 +1,20 @@
 """Many training steps in one call, without Python in between: the calls of NumPy's plan as instructions."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet._native import needed
 from sknet.compile.executors._calls import Call
 from sknet.compile.executors.native._addresses import place_of
 from sknet.compile.executors.native._arithmetic import squared
 from sknet.compile.executors.native._host import HostCalls
 from sknet.compile.executors.native._instructions import TURN, Kind, Tape
-from sknet.compile.executors.native._loaded import UnsupportedError, runner
 from sknet.compile.executors.native._moves import copied, gathered
 from sknet.compile.executors.native._rules import translated
 from sknet.compile.executors.native._together import joined
+from sknet.compile.executors.native._unsupported import UnsupportedError
 
 __all__ = ["Memory", "NativeRun", "Parts"]
 
@@ -123,11 +124,11 @@ class NativeRun:
         self._write_calls(parts.update.calls())
         for name, value in result.changed.items():
             self._write_copy(value, slots.untrained[name])
-        self._program, self._scratch = self._tape.finished(), np.zeros(8, np.int64)
+        self._program = self._tape.finished()
         self._offsets = self._program[self._outputs, TARGET] - self._room
         self._turn = np.array([self._turn_of(place_of(self._program), 0, 0)], np.int64)
         self._place = place_of(self._turn)
-        self._steps: Callable[..., int] | None = None  # once it is loaded
+        self._steps = needed().steps
 
     # -- instructions -------------------------------------------------------------------------
 
@@ -227,9 +228,7 @@ class NativeRun:
             Number of steps done: all, or those before the first that NumPy has to repeat, whose errors say
             what is wrong.
         """
-        steps, program, count = self._steps or runner().steps, self._program, len(hyper)
-        assert steps is not None
-        self._steps = steps
+        program, count = self._program, len(hyper)
         self._numbers[:count] = hyper
         if self._orders is None or self._orders[0] is not orders:
             of_inputs, of_targets = orders
@@ -238,8 +237,8 @@ class NativeRun:
             self._orders = orders, address, other
         self._point(program, self._orders[1] + 8 * start, self._orders[2] + 8 * start)
         self._give_outputs(program, None if outputs is None else place_of(outputs))
-        self._turn[0, 3:] = count, counter
-        done = steps(self._place, 1)
+        self._turn[0, 2:] = count, counter
+        done = self._steps(self._place, 1)
         self.check()
         return done
 
@@ -262,7 +261,7 @@ class NativeRun:
             program[..., self._outputs, 0] = self._program[self._outputs, 0] = kind
 
     def _turn_of(self, program: int, steps: int, counter: int) -> tuple[int, ...]:
-        return program, len(self._program), place_of(self._scratch), steps, counter
+        return program, len(self._program), steps, counter
 
     # -- in turn with other runs --------------------------------------------------------------
 
@@ -316,5 +315,5 @@ class NativeRun:
         table = np.empty((len(firsts), TURN), np.int64)
         table[:] = self._turn_of(place_of(program), steps, counter)
         table[:, 0] += np.arange(len(firsts)) * program.strides[0]
-        table[:, 4] += firsts
+        table[:, 3] += firsts
         return table, program

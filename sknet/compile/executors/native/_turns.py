@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sknet._native import needed
 from sknet.compile.executors.native._addresses import place_of
-from sknet.compile.executors.native._loaded import runner
 from sknet.compile.executors.native._run import Memory, NativeRun
 
 __all__ = ["Turns", "run_turns"]
@@ -63,9 +63,7 @@ def run_turns(
     memory = Memory(orders, numbers, losses, outputs)
     tables, programs = zip(*[each.run.turns(*each[1:], memory, counter) for each in runs], strict=True)
     table = np.stack(tables, axis=1).reshape(-1, tables[0].shape[1])
-    steps = runner().steps
-    assert steps is not None
-    done = steps(place_of(table), len(table))
+    done = needed().steps(place_of(table), len(table))
     del programs  # which the table points to
     for each in runs:
         each.run.check()

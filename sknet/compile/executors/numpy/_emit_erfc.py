@@ -10,8 +10,6 @@ square is exact, and a rest. Native code makes the same operations and calls Num
 the same bits.
 """
 
-import time
-
 import numpy as np
 
 from sknet._late import above
@@ -87,12 +85,9 @@ def fast_erfc(x: np.ndarray, rooms: np.ndarray, out: np.ndarray) -> None:
     native = above("native_passes")()
     if native is not None and native.erfc(x, rooms, out):
         return
-    started = time.perf_counter()
     for start in range(0, x.size, rooms.shape[1]):
         part = slice(start, start + rooms.shape[1])
         _erfc_of_chunk(x[part], rooms[:, : len(x[part])], out[part])
-    if native is not None:
-        native.note(time.perf_counter() - started)
 
 
 def _erfc_of_chunk(x: np.ndarray, rooms: np.ndarray, out: np.ndarray) -> None:

@@ -14,12 +14,12 @@ from threadpoolctl import threadpool_limits
 
 from sknet import config_context, no_grad, ops
 from sknet._blas import free_threads, libraries
-from sknet.compile.executors.native import _helpers, pass_runner
+from sknet._native import needed
+from sknet.compile.executors.native import _helpers
+from sknet.compile.executors.native._fields import Job, Work
 from sknet.compile.executors.native._helpers import share_out
-from sknet.compile.executors.native._jobs import Job
-from sknet.compile.executors.native._passes import Work
 
-pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+pytest.importorskip("sknet._native._core", reason="native code was not built")
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((64, 32, 14, 14), dtype=np.float32)
@@ -41,14 +41,6 @@ def convolved(x=X):
 
 def helpers():
     return [thread for thread in threading.enumerate() if thread.name == "sknet helper"]
-
-
-def test_callers_give_the_numbers_of_the_source():
-    said = {name: getattr(_helpers, name) for name in ("BY_TILES", "SERVE", "LEAD")}
-    assert said == {name: Work[name] for name in said}
-    places = {name: getattr(_helpers, name) for name in ("FIELDS", "SHARE", "THREAD", "SIZE", "LOOKS")}
-    assert places == {name: Job[name] for name in places}
-    assert max(Job) < _helpers.LENGTH
 
 
 def test_one_thread_helps_however_often_it_is_called():
@@ -130,7 +122,7 @@ def pythons_own_handler():
 def test_ctrl_c_leaves_nothing_running():
     """Wherever it comes, nothing is written once it is raised, and the next call is whole."""
     expected, own = convolved(), threading.get_ident()
-    crew, steps = _helpers._crew, pass_runner().steps
+    crew, steps = _helpers._crew, needed().passes
 
     def endlessly(timer):
         timer.start()
@@ -185,7 +177,7 @@ def test_a_thread_that_cannot_begin_is_none(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
     crew, before = _helpers._Crew(), len(helpers())
     for _ in range(2):
-        crew.call(pass_runner().steps, 3)
+        crew.call(needed().passes, 3)
     assert len(helpers()) == before
 
 
@@ -222,7 +214,7 @@ threadpool_limits(2, "blas")
 X, W = np.ones((64, 32, 14, 14), "float32"), np.ones((64, 32, 3, 3), "float32")
 with no_grad(), config_context(native="always"):
     for looks in (10000, 1 << 40):
-        _helpers._crew.job[_helpers.LOOKS] = looks
+        _helpers._crew.job[_helpers.Job.LOOKS] = looks
         _helpers._crew.note = lambda is_late: None
         ops.conv2d(X, W)
 print("done")

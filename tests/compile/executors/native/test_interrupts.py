@@ -13,7 +13,7 @@ from sknet.compile.executors.native._host import HostCalls
 from sknet.exceptions import FitInterruptedWarning
 from tests.fuzz.same import assert_same
 
-pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
+pytest.importorskip("sknet._native._core", reason="native code was not built")
 
 X = np.random.default_rng(0).normal(size=(48, 1, 6, 6)).astype("f4")
 Y = np.arange(48) % 3

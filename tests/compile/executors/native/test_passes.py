@@ -1,24 +1,63 @@
-"""What callers of native passes and their source both say."""
+"""Python and C say the same of instructions and of what passes are told."""
+
+import re
 
 import pytest
 
-from sknet.compile.executors.native import (
-    _helpers,
-    _native_gates,
-    _native_norms,
-    _native_passes,
+from sknet.compile.executors.native._fields import Job, Product, Tile, Work
+from sknet.compile.executors.native._instructions import CONVERTED, TURN, WIDTH, Kind, Spread
+from sknet.compile.executors.native._native_gates import FIELDS
+from sknet.compile.executors.native._table_rows import Codes, Field
+from tests.project import ROOT
+
+FOLDER = ROOT / "sknet" / "_native"
+HEADER = (FOLDER / "native.h").read_text()
+
+
+def body(kind, name):
+    [found] = re.findall(rf"^{kind} {name} {{(.*?)}};", HEADER, re.DOTALL | re.MULTILINE)
+    return found
+
+
+def fields(name):
+    """Return where each field of a structure of integers begins, and how many integers it is."""
+    found, place = {}, 0
+    for field in re.sub(
+        r"\bint64_t\b|[;\n]", lambda m: "" if m[0] == "int64_t" else ",", body("struct", name)
+    ).split(","):
+        if field := field.strip():
+            [(label, length)] = re.findall(r"(\w+)(?:\[(\d+)\])?", field)
+            found[label] = place
+            place += int(length or 1)
+    return found, place
+
+
+@pytest.mark.parametrize(
+    ("name", "enum"), [("kind", Kind), ("spread", Spread), ("work", Work), ("codes", Codes)]
 )
-from sknet.compile.executors.native._gates import FIELDS
-from sknet.compile.executors.native._passes import Work
-
-CALLERS = _helpers, _native_gates, _native_norms, _native_passes
-
-
-@pytest.mark.parametrize("work", Work, ids=lambda work: work.name)
-def test_callers_give_the_numbers_of_the_source(work):
-    [said] = [getattr(m, work.name) for m in CALLERS if hasattr(m, work.name)]
-    assert said == work
+def test_numbers_are_those_of_the_source(name, enum):
+    names = [x.strip() for x in body("enum", name).split(",") if x.strip()]
+    assert names == [each.name for each in enum]
+    assert list(enum) == list(range(len(names)))
 
 
-def test_callers_give_as_many_fields_as_a_step_reads():
-    assert FIELDS == _native_gates.FIELDS
+@pytest.mark.parametrize(
+    ("name", "enum"), [("tile", Tile), ("product", Product), ("job", Job), ("table", Field)]
+)
+def test_fields_are_those_of_the_source(name, enum):
+    found, _ = fields(name)
+    found = {label: place for label, place in found.items() if not label.startswith("unused")}
+    assert found == {each.name.lower(): int(each) for each in enum}
+
+
+def test_lengths_are_those_of_the_source():
+    assert fields("gates")[1] == FIELDS
+    assert fields("turn")[1] == TURN
+    assert re.findall(r"WIDTH = (\d+)", HEADER) == [str(WIDTH)]
+
+
+def test_conversions_are_in_the_order_of_the_source():
+    source = (FOLDER / "moves.inc.c").read_text()
+    names = {"float": "float32", "double": "float64"}
+    found = re.findall(r"\bconverted_(\w+?)_(float|double)\b", source)
+    assert [tuple(names.get(x, x.removesuffix("_t")) for x in pair) for pair in found] == list(CONVERTED)

@@ -21,9 +21,9 @@ from sknet.losses import (
 from sknet.losses.extend import Columns, Standardized
 from sknet.optim import SGD, Adam, AdamW, Groups, Muon, RMSprop
 from sknet.optim.schedules import InverseScaling
-from tests.compile.native import WaitingSteps, assert_equal_training, trained
+from tests.compile.native import InspectedSteps, assert_equal_training, trained
 
-pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
+pytest.importorskip("sknet._native._core", reason="native code was not built")
 
 FEATURES, HIDDEN, ROWS = 5, 4, 9
 
@@ -175,7 +175,7 @@ def test_an_index_out_of_bounds_is_named_by_numpy(at, bad):
     """It is compared with the elements of its row, so native code alone would take it for none."""
     X, y = data()
     y[at] = bad
-    model, _, _, steps = trained(WaitingSteps, network()(), X, y * 0, size=ROWS, loss="log_loss")
+    model, _, _, steps = trained(InspectedSteps, network()(), X, y * 0, size=ROWS, loss="log_loss")
     steps.batches.y[...] = y
     before = model.state.parameters["0.weight"].copy()
     with pytest.raises(IndexError, match=f"index {bad} is out of bounds for 3 elements"):

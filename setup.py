@@ -1,0 +1,43 @@
+"""Builds native code; without a compiler the installation goes on, and steps run on NumPy's plan."""
+
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SOURCES = ["core", "baseline", "x86_64_v2", "x86_64_v3", "x86_64_v4"]
+# Every operation is rounded by itself, as NumPy's are. Memory is read as other types than it was written as.
+FLAGS = [
+    "-O3",
+    "-std=c11",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+]
+FLAGS_OF_MSVC = ["/O2", "/std:c11", "/fp:precise"]
+
+
+class Build(build_ext):
+    """Compiles with the flags of the compiler that was found."""
+
+    def build_extension(self, extension):
+        """Compile an extension; those of other compilers have no `FLAGS`."""
+        is_msvc = self.compiler.compiler_type == "msvc"
+        extension.extra_compile_args += FLAGS_OF_MSVC if is_msvc else FLAGS
+        super().build_extension(extension)
+
+
+native = Extension(
+    "sknet._native._core",
+    [f"sknet/_native/{name}.c" for name in SOURCES],
+    depends=sorted(str(path) for path in Path("sknet/_native").glob("*.[ch]")),
+    py_limited_api=True,
+    optional=True,
+)
+
+setup(
+    ext_modules=[native],
+    cmdclass={"build_ext": Build},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

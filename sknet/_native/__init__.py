@@ -1,0 +1,78 @@
+"""Native code: the compiled extension, where it was built."""
+
+import os
+from functools import cache
+from types import ModuleType
+from typing import Protocol
+
+__all__ = ["Core", "core", "needed", "reason"]
+
+
+class Core(Protocol):
+    """The functions of the extension, which are given addresses and integers, and check nothing."""
+
+    def steps(self, turns: int, count: int, /) -> int:
+        """Carry out the instructions of turns; return the number of steps before the first that fails."""
+
+    def rows(self, table: int, count: int, chosen: int, places: int, out: int, room: int, /) -> int:
+        """Encode rows of a table."""
+
+    def passes(self, place: int, size: int, work: int, /) -> int:
+        """Go over arrays once, where NumPy makes many passes."""
+
+    def isa(self) -> str:
+        """Return the name of the set of instructions in use."""
+
+    def isas(self) -> list[str]:
+        """Return the names of the sets that this processor has, the newest first."""
+
+    def use(self, name: str, /) -> None:
+        """Use a set of instructions from now on."""
+
+
+@cache
+def core() -> Core | None:
+    """Return the extension; None if it was not built.
+
+    The environment variable ``SKNET_ISA`` names the set of instructions that it uses, such as "x86-64-v2" or
+    "baseline"; without it, these are the newest that the processor has.
+    """
+    found = _loaded()
+    if isinstance(found, ImportError):
+        return None
+    if name := os.environ.get("SKNET_ISA"):
+        found.use(name)
+    return found
+
+
+def needed() -> Core:
+    """Return the extension.
+
+    Raises
+    ------
+    RuntimeError
+        If it was not built.
+    """
+    found = core()
+    if found is None:
+        raise RuntimeError(
+            f"native='always' needs sknet's compiled extension, which this installation lacks: {reason()}. "
+            "It is built by an installation from source where there is a C compiler, and comes with wheels; "
+            "with native='auto' or 'never', steps run on NumPy's plan"
+        )
+    return found
+
+
+def reason() -> str | None:
+    """Return why there is no extension; None if there is one."""
+    found = _loaded()
+    return str(found) if isinstance(found, ImportError) else None
+
+
+@cache
+def _loaded() -> ModuleType | ImportError:
+    try:
+        from sknet._native import _core
+    except ImportError as error:
+        return error
+    return _core

@@ -1,0 +1,136 @@
+/* The extension module: three functions of addresses and integers, which do not hold the GIL. */
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "native.h"
+
+static const struct kernels *kernels = &sknet_baseline;
+
+/* Return the kernels of so many newer levels than the baseline; NULL if the processor or the compiler lacks them. */
+static const struct kernels *level(int number) {
+#ifdef SKNET_HAS_LEVELS
+    __builtin_cpu_init();
+    switch (number) {
+    case 4: return __builtin_cpu_supports("x86-64-v4") ? &sknet_v4 : NULL;
+    case 3: return __builtin_cpu_supports("x86-64-v3") ? &sknet_v3 : NULL;
+    case 2: return __builtin_cpu_supports("x86-64-v2") ? &sknet_v2 : NULL;
+    }
+#endif
+    return number ? NULL : &sknet_baseline;
+}
+
+static const int levels[] = {4, 3, 2, 0};
+enum { N_LEVELS = sizeof levels / sizeof levels[0], MOST_ARGUMENTS = 6 };
+
+/* Read integers; return 0, with an error set, if there are more or fewer, or others. */
+static int read_integers(PyObject *const *given, Py_ssize_t n_given, Py_ssize_t n, int64_t *out) {
+    if (n_given != n) {
+        PyErr_Format(PyExc_TypeError, "expected %zd integers, got %zd arguments", n, n_given);
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        out[i] = PyLong_AsLongLong(given[i]);
+        if (out[i] == -1 && PyErr_Occurred())
+            return 0;
+    }
+    return 1;
+}
+
+static PyObject *call_steps(PyObject *self, PyObject *const *given, Py_ssize_t n) {
+    int64_t x[MOST_ARGUMENTS], found;
+    (void)self;
+    if (!read_integers(given, n, 2, x))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    found = kernels->steps(x[0], x[1]);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLongLong(found);
+}
+
+static PyObject *call_rows(PyObject *self, PyObject *const *given, Py_ssize_t n) {
+    int64_t x[MOST_ARGUMENTS], found;
+    (void)self;
+    if (!read_integers(given, n, 6, x))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    found = kernels->rows(x[0], x[1], x[2], x[3], x[4], x[5]);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLongLong(found);
+}
+
+static PyObject *call_pass(PyObject *self, PyObject *const *given, Py_ssize_t n) {
+    int64_t x[MOST_ARGUMENTS], found;
+    (void)self;
+    if (!read_integers(given, n, 3, x))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    found = kernels->pass(x[0], x[1], x[2]);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLongLong(found);
+}
+
+static PyObject *isa(PyObject *self, PyObject *nothing) {
+    (void)self, (void)nothing;
+    return PyUnicode_FromString(kernels->name);
+}
+
+static PyObject *isas(PyObject *self, PyObject *nothing) {
+    PyObject *found = PyList_New(0);
+    (void)self, (void)nothing;
+    for (int i = 0; found != NULL && i < N_LEVELS; i++) {
+        const struct kernels *each = level(levels[i]);
+        PyObject *name = each == NULL ? NULL : PyUnicode_FromString(each->name);
+        if (each != NULL && (name == NULL || PyList_Append(found, name) < 0))
+            Py_CLEAR(found);
+        Py_XDECREF(name);
+    }
+    return found;
+}
+
+static PyObject *use(PyObject *self, PyObject *name) {
+    (void)self;
+    for (int i = 0; i < N_LEVELS; i++) {
+        const struct kernels *each = level(levels[i]);
+        PyObject *known = each == NULL ? NULL : PyUnicode_FromString(each->name);
+        const int is_it = known == NULL ? 0 : PyObject_RichCompareBool(known, name, Py_EQ);
+        Py_XDECREF(known);
+        if (PyErr_Occurred())
+            return NULL;
+        if (is_it) {
+            kernels = each;
+            Py_RETURN_NONE;
+        }
+    }
+    return PyErr_Format(PyExc_ValueError, "this processor or this build has no instructions named %R", name);
+}
+
+#define FAST(function) ((PyCFunction)(void (*)(void))(function))
+
+static PyMethodDef methods[] = {
+    {"steps", FAST(call_steps), METH_FASTCALL, "Carry out the instructions of turns: address and number."},
+    {"rows", FAST(call_rows), METH_FASTCALL, "Encode rows of a table."},
+    {"passes", FAST(call_pass), METH_FASTCALL, "Go over arrays: address of what describes them, size and work."},
+    {"isa", isa, METH_NOARGS, "Return the name of the set of instructions in use."},
+    {"isas", isas, METH_NOARGS, "Return the names of those that can be used, the newest first."},
+    {"use", use, METH_O, "Use a set of instructions from now on."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int choose(PyObject *module) {
+    (void)module;
+    for (int i = 0; i < N_LEVELS; i++)
+        if ((kernels = level(levels[i])) != NULL)
+            return 0;
+    return -1;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)choose}, {0, NULL}};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "sknet._native._core", "Native code: addresses and integers in, nothing checked.", 0,
+    methods, slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

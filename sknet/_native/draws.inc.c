@@ -1,0 +1,33 @@
+/* Random numbers: Philox4x64-10 with the counter (block, 0, site, step), as numpy.random.Philox counts. */
+
+static inline uint64_t product_high(uint64_t a, uint64_t b) {
+#ifdef __SIZEOF_INT128__
+    return (uint64_t)(((unsigned __int128)a * b) >> 64);
+#else
+    const uint64_t low = 0xFFFFFFFF, a0 = a & low, a1 = a >> 32, b0 = b & low, b1 = b >> 32;
+    const uint64_t middle = a1 * b0 + ((a0 * b0) >> 32), carry = (middle & low) + a0 * b1;
+    return a1 * b1 + (middle >> 32) + (carry >> 32);
+#endif
+}
+
+static inline void philox(uint64_t x[4], uint64_t key0, uint64_t key1) {
+    const uint64_t m0 = 0xD2E7470EE14C6C93, m1 = 0xCA5A826395121157;
+    for (int round = 0; round < 10; round++) {
+        const uint64_t y0 = product_high(m1, x[2]) ^ x[1] ^ key0, y2 = product_high(m0, x[0]) ^ x[3] ^ key1;
+        x[1] = m1 * x[2], x[3] = m0 * x[0], x[0] = y0, x[2] = y2;
+        key0 += 0x9E3779B97F4A7C15, key1 += 0xBB67AE8584CAA73B;
+    }
+}
+
+static void draw(float *out, int64_t count, int64_t key0, int64_t key1, int64_t site, int64_t step) {
+    uint64_t block = 0;
+    for (int64_t start = 0; start < count; start += 8) {
+        uint64_t x[4] = {++block, 0, (uint64_t)site, (uint64_t)step};
+        const int64_t n = least(8, count - start);
+        philox(x, (uint64_t)key0, (uint64_t)key1);
+        for (int64_t i = 0; i < n; i++) {
+            const uint32_t half = (uint32_t)(i & 1 ? x[i >> 1] >> 32 : x[i >> 1]);
+            out[start + i] = (float)(half >> 8) * (1.0f / 16777216.0f);
+        }
+    }
+}

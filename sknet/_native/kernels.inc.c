@@ -1,0 +1,29 @@
+/* All kernels, for the set of instructions that the including file has chosen: KERNELS is what they are called, and
+ * VECTOR_BYTES how long vectors are, if a compiler has any. */
+
+#define T float
+#include "vectors.inc.c"
+#include "nine.inc.c"
+#include "planes.inc.c"
+#include "gates.inc.c"
+#include "tiles.inc.c"
+#undef T
+
+#define T double
+#include "vectors.inc.c"
+#include "nine.inc.c"
+#include "planes.inc.c"
+#include "gates.inc.c"
+#include "tiles.inc.c"
+#undef T
+
+#include "moves.inc.c"
+#include "draws.inc.c"
+#include "erfc.inc.c"
+#include "norms.inc.c"
+#include "jobs.inc.c"
+#include "passes.inc.c"
+#include "rows.inc.c"
+#include "runner.inc.c"
+
+const struct kernels KERNELS = {NAME, steps, rows, pass};

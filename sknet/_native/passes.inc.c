@@ -1,0 +1,42 @@
+/* Passes over arrays where NumPy makes many, with the bits of its calls. */
+
+static int64_t pass_of_double(int64_t place, int64_t work) {
+    switch ((enum work)work) {
+    case CONVOLVED: convolved_double(at(place)); break;
+    case WEIGHT: weight_double(at(place)); break;
+    case LSTM_FORWARD: lstm_forward_double(at(place)); break;
+    case LSTM_BACKWARD: lstm_backward_double(at(place)); break;
+    case LSTM_STEPS: lstm_steps_double(at(place)); break;
+    case LSTM_BACK_STEPS: lstm_back_steps_double(at(place)); break;
+    default: return 1;
+    }
+    return 0;
+}
+
+static int64_t pass_of_float(int64_t place, int64_t work) {
+    switch ((enum work)work) {
+    case CONVOLVED: convolved_float(at(place)); break;
+    case WEIGHT: weight_float(at(place)); break;
+    case ERFC: erfc_in_chunks(at(place)); break;
+    case LSTM_FORWARD: lstm_forward_float(at(place)); break;
+    case LSTM_BACKWARD: lstm_backward_float(at(place)); break;
+    case LSTM_STEPS: lstm_steps_float(at(place)); break;
+    case LSTM_BACK_STEPS: lstm_back_steps_float(at(place)); break;
+    case NORM: norm(at(place)); break;
+    case NORM_GRADIENT: norm_gradient(at(place)); break;
+    case SUMS_OF_PRODUCTS: sums_of_products(at(place)); break;
+    case SCALED_ROWS: scaled_rows(at(place)); break;
+    default: return 1;
+    }
+    return 0;
+}
+
+/* Do a work; `size` is that of an element, or what threads are told. */
+static int64_t pass(int64_t place, int64_t size, int64_t work) {
+    switch ((enum work)work) {
+    case BY_TILES: by_tiles(place, size); return 0;
+    case SERVE: serve(at(place), size); return 0;
+    case LEAD: return lead(at(place), size);
+    default: return size == 4 ? pass_of_float(place, work) : pass_of_double(place, work);
+    }
+}

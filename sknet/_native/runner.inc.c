@@ -1,0 +1,114 @@
+/* Carries out instructions: many training steps in one call. */
+
+#define T float
+#define W uint32_t
+#include "reals.inc.c"
+#undef T
+#undef W
+#define T double
+#define W uint64_t
+#include "reals.inc.c"
+#undef T
+#undef W
+
+typedef void (*blas_function)(void *, void *, void *, void *, void *, void *);
+typedef int64_t (*host_function)(int64_t);
+
+static void call_blas(int64_t function, const int64_t *given) {
+    ((blas_function)at(function))(at(given[0]), at(given[1]), at(given[2]), at(given[3]), at(given[4]), at(given[5]));
+}
+
+static void call_loops(const int64_t *one) {
+    for (int64_t outer = 0; outer < one[25]; outer++) {
+        int64_t places[4], given[4];
+        for (int i = 0; i < 4; i++)
+            places[i] = one[3 + i] + outer * one[26 + i];
+        for (int64_t inner = 0; inner < one[7]; inner++) {
+            memcpy(given, places, sizeof given);
+            call_loop(one[1], given, one + 12, one + 16, one[2]);
+            for (int i = 0; i < 4; i++)
+                places[i] += one[8 + i];
+        }
+    }
+}
+
+static void add_multiple(const int64_t *one) {
+    const int is_zero = one[1] == 4 ? add_zero_times_float(one[4], one[5], one[7], one[9])
+                                    : add_zero_times_double(one[4], one[5], one[7], one[9]);
+    if (!is_zero)
+        call_blas(one[2], one + 3);
+}
+
+static void add_at_rows(const int64_t *one) {
+    if (one[1] == 4)
+        add_at_rows_float(one[2], one[3], one[4], one[5], one[6]);
+    else
+        add_at_rows_double(one[2], one[3], one[4], one[5], one[6]);
+}
+
+static void add_row_relu(const int64_t *one) {
+    if (one[1] == 4)
+        add_row_relu_float(at(one[2]), at(one[3]), at(one[4]), one[5], one[6]);
+    else
+        add_row_relu_double(at(one[2]), at(one[3]), at(one[4]), one[5], one[6]);
+}
+
+static void mask_positive(const int64_t *one) {
+    if (one[1] == 4)
+        mask_positive_float(at(one[2]), at(one[3]), at(one[4]), at(one[5]), one[6]);
+    else
+        mask_positive_double(at(one[2]), at(one[3]), at(one[4]), at(one[5]), one[6]);
+}
+
+static int is_finite(const int64_t *one) {
+    return one[1] == 4 ? is_finite_float(one[2], one[3], one[4]) : is_finite_double(one[2], one[3], one[4]);
+}
+
+/* Carry out one instruction in a step of a turn; return 0 if that ends the run. */
+static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
+    switch ((enum kind)one[0]) {
+    case LOOP: call_loops(one); return 1;
+    case BLAS: call_blas(one[1], one + 2); return 1;
+    case SPREAD: one[1] == 4 ? spread_float(one) : spread_double(one); return 1;
+    case COPY: copy(one, step); return 1;
+    case CONVERT: convert(one, step); return 1;
+    case MASK: mask(one); return 1;
+    case REPLACE: replace(one); return 1;
+    case FILL: fill(one); return 1;
+    case PUT: put(one); return 1;
+    case ADD_ROWS: add_at_rows(one); return 1;
+    case ADD_MULTIPLE: add_multiple(one); return 1;
+    case BOUNDS: return are_below(one);
+    case TABLE: return look_up(one[2], one[3], one[4], one[5], one[6]);
+    case HOST: return ((host_function)at(one[1]))(one[2]) == 0;
+    case FINITE: return is_finite(one);
+    case COUNTER: *(int64_t *)at(one[2]) = counter + step; return 1;
+    case NOTHING: return 1;
+    case ADD_ROW_RELU: add_row_relu(one); return 1;
+    case MASK_POSITIVE: mask_positive(one); return 1;
+    case UNIFORM: draw(at(one[2]), one[3], one[4], one[5], one[6], *(const int64_t *)at(one[7])); return 1;
+    }
+    return 0;
+}
+
+/* Return how many steps of a turn were done, up to the first that fails. */
+static int64_t turned(const struct turn *turn) {
+    const int64_t *program = at(turn->program);
+    for (int64_t step = 0; step < turn->count; step++)
+        for (int64_t i = 0; i < turn->length; i++)
+            if (!carry_out(program + i * WIDTH, step, turn->counter))
+                return step;
+    return turn->count;
+}
+
+static int64_t steps(int64_t turns, int64_t count) {
+    const struct turn *turn = at(turns);
+    int64_t done = 0;
+    for (int64_t i = 0; i < count; i++, turn++) {
+        const int64_t reached = turned(turn);
+        done += reached;
+        if (reached < turn->count)
+            break;
+    }
+    return done;
+}
