@@ -260,7 +260,7 @@ def _check(caller: str, name: str, constraints: Any, value: Any) -> None:
 
 def satisfies(value: Any, constraint: Any) -> bool:
     """Tell whether a value satisfies a constraint; what cannot be compared does not."""
-    if isinstance(value, Real) and not isinstance(value, NUMBERS):  # such as a Fraction
+    if isinstance(value, Real) and not issubclass(type(value), NUMBERS):  # such as a Fraction
         return False
     if isinstance(value, int) and not -WHOLE <= value < WHOLE:
         return False

@@ -2,8 +2,9 @@
 
 A class says what its fields are by its annotations, if it is a dataclass or a NamedTuple, and by its
 `_parameter_constraints`, if it has some. What these cannot say is in its `_stored_fields`: for each name a
-type, an annotation such as ``tuple[str, ...]``, an object of this module, or a list of alternatives. What one
-field cannot tell is checked by a method `_check_stored`, which raises a ValueError.
+type, an annotation such as ``tuple[str, ...]``, an object of this module, or a list of alternatives; in a
+NamedTuple, whose body has nothing but fields, it is the second part of an ``Annotated``. What one field
+cannot tell is checked by a method `_check_stored`, which raises a ValueError.
 """
 
 import collections.abc
@@ -17,7 +18,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -317,6 +318,8 @@ TYPES: dict[Any, Any] = {
 def _generic(spec: Any) -> Any:
     """Return the check that an annotation with parts describes."""
     origin, parts = typing.get_origin(spec), typing.get_args(spec)
+    if origin is Annotated:
+        return check_of(parts[1])
     if origin in (types.UnionType, typing.Union):
         return Either(*parts)
     if origin is Literal:

@@ -119,7 +119,7 @@ class _ScikitLearnParameters(PerceptronLayers):
             report=_reported,
         )
 
-    _holds_out_every_class = False  # as scikit-learn's
+    _holds_out_every_class: bool = False  # as scikit-learn's
 
     def _is_full_batch(self) -> bool:
         return self.solver == "lbfgs"  # type: ignore[no-any-return]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -81,10 +81,8 @@ class Filled(NamedTuple):
     ['n', '3']
     """
 
-    number: np.ndarray[Any, Any]
-    shape: tuple[Any, ...]
-
-    _stored_fields = {"number": Arrays("biuf"), "shape": Each(tuple, [COUNT, Length])}
+    number: Annotated[np.ndarray[Any, Any], Arrays("biuf")]
+    shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length])]
 
 
 class Counted(NamedTuple):
@@ -105,10 +103,8 @@ class Counted(NamedTuple):
     1
     """
 
-    dtype: np.dtype[Any]
-    shape: tuple[Any, ...]
-
-    _stored_fields = {"dtype": Dtypes("biuf"), "shape": Together(Length)}
+    dtype: Annotated[np.dtype[Any], Dtypes("biuf")]
+    shape: Annotated[tuple[Any, ...], Together(Length)]
 
 
 class Rows:

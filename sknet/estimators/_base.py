@@ -255,7 +255,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
     __metadata_request__fit = {"groups": False}
     _numeric_targets: bool
     _targets_of_any_rank = False
-    _holds_out_every_class = False
+    _holds_out_every_class: bool = False
     _targets: Any
     _architecture: Architecture
     _inputs: Inputs | Encoded | None = None

@@ -52,7 +52,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     """
 
     _numeric_targets = False
-    _holds_out_every_class = True
+    _holds_out_every_class: bool = True
 
     _several_columns = True  # whether each column of y may have classes of its own
     _targets: ClassEncoder

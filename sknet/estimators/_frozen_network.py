@@ -64,7 +64,15 @@ class Frozen:
 
     _kind: str
     _keeps_layers = False  # whether layers are read, of which a graph has none
-    _stored: ClassVar = ("_loss", "_targets", "_inputs", "_label", "_dtype", "_module", "_names")
+    _stored: ClassVar[tuple[str, ...]] = (
+        "_loss",
+        "_targets",
+        "_inputs",
+        "_label",
+        "_dtype",
+        "_module",
+        "_names",
+    )
     _names: "tuple[str, ...] | None" = None  # predictors of earlier versions have none
     _stored_fields = {
         "_loss": Loss,

@@ -9,9 +9,9 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -93,15 +93,15 @@ def _with_attributes(cls: Any, state: Mapping[str, Any]) -> Any:
 
 def _check_fields(cls: type, values: Mapping[str, Any], *, is_partial: bool = False) -> None:
     """Raise a ValueError unless values are what a class declares; a user's may have others, and lack some."""
-    ours = _ours(cls)
+    ours = _ours(cast(Hashable, cls))
     if ours is not None:
         kept = Lazy if issubclass(ours, Lazy) else ours  # which has nothing of the ordinary class yet
-        fields = fields_of(kept, parameters=issubclass(ours, Module))
+        fields = fields_of(cast(Hashable, kept), parameters=issubclass(ours, Module))
         fields.check(values, is_partial=is_partial or ours is not cls, others=ours is not cls)
 
 
 @functools.cache
-def _ours(cls: type) -> type | None:
+def _ours(cls: Any) -> type | None:
     """Return the class itself if it is one of sknet's, or else the first of its bases that is; or None."""
     return next((base for base in cls.__mro__ if _is_ours(base)), None)
 
@@ -113,7 +113,7 @@ def _is_ours(cls: type) -> bool:
 
 def _whole(made: Any) -> Any:
     """Return an object of sknet's after checking what its fields cannot say one by one."""
-    if _ours(type(made)) is type(made) and hasattr(made, "_check_stored"):
+    if _ours(cast(Hashable, type(made))) is type(made) and hasattr(made, "_check_stored"):
         made._check_stored()
     return made
 
@@ -287,7 +287,7 @@ def _check_parameters(x: Any, params: Mapping[str, Any]) -> None:
     """Raise a ValueError if a parameter is invalid."""
     if isinstance(x, ParameterObject):
         x.validate()
-    elif _ours(type(x)) is not None and hasattr(x, "_parameter_constraints"):
+    elif _ours(cast(Hashable, type(x))) is not None and hasattr(x, "_parameter_constraints"):
         check_values(x, x._parameter_constraints, params)
 
 

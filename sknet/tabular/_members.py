@@ -1,7 +1,7 @@
 """The kinds of members of an ensemble: a user's options, measured defaults, and the settings of a fit."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -161,7 +161,7 @@ class Setting:
     embeddings: bool
     piecewise: str | None
     n_bins: int
-    _stored_fields = {}
+    _stored_fields: Mapping[str, Any] = {}
 
     def times(self, budget: float) -> "Setting":
         """Return the same with the work multiplied by ``budget``."""

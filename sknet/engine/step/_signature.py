@@ -1,7 +1,7 @@
 """Named inputs and outputs of the programs of a step."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -42,11 +42,9 @@ class Batch(NamedTuple):
     (4, 2)
     """
 
-    X: Any
-    y: Any
-    weight: Any
-
-    _stored_fields = {"X": [FORM, Items(str, FORM)], "y": FORM, "weight": [FORM, None]}
+    X: Annotated[Any, Either(FORM, Items(str, FORM))]
+    y: Annotated[Any, FORM]
+    weight: Annotated[Any, Either(FORM, None)]
 
 
 class SparseForm(NamedTuple):
@@ -67,10 +65,8 @@ class SparseForm(NamedTuple):
     (4, 2)
     """
 
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    _stored_fields = {"shape": Each(tuple, COUNT), "dtype": Dtypes("biuf")}
+    shape: Annotated[tuple[int, ...], Each(tuple, COUNT)]
+    dtype: Annotated[np.dtype[Any], Dtypes("biuf")]
 
 
 class GradientInputs(NamedTuple):

@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import Any
 
 from sknet import ops
-from sknet._fields import ABSENT
+from sknet._fields import ABSENT, Either
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.nn._module import Module
@@ -44,7 +44,7 @@ class _Pool(Module):
     }
     _stored_fields = {
         "_names": tuple[str, ...],
-        **{name: [*each, ABSENT] for name, each in _parameter_constraints.items()},
+        **{name: Either(each, ABSENT) for name, each in _parameter_constraints.items()},
     }
 
     def _check_stored(self) -> None:
