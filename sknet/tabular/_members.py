@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 from sknet._params import Interval, ParameterObject, StrOptions
 from sknet.optim import Adam, BaseOptimizer, Optimizer, RateFactors, WeightDecay
@@ -161,7 +161,7 @@ class Setting:
     embeddings: bool
     piecewise: str | None
     n_bins: int
-    _stored_fields: Mapping[str, Any] = {}
+    _stored_fields: ClassVar[Mapping[str, Any]] = {}
 
     def times(self, budget: float) -> "Setting":
         """Return the same with the work multiplied by ``budget``."""
