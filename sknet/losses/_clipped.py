@@ -31,6 +31,9 @@ class ClippedLogLoss(LogLoss):
     """
 
     _parameter_constraints = {"multilabel": ["boolean"]}
+    _stored_fields = {  # the parameters of `LogLoss` that are not this one's, and have their defaults
+        name: kinds for name, kinds in LogLoss._parameter_constraints.items() if name != "multilabel"
+    }
 
     def __init__(self, multilabel: bool = False) -> None:
         super().__init__(multilabel)

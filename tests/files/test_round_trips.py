@@ -403,3 +403,13 @@ def test_what_reads_tables(name, tmp_path):
             assert_alike(told(through(each, tmp_path), X), told(each, X), set())
         again = through(estimator, tmp_path).fit(*(TEXTS if name != "regressor" else (X, X[:, 0])))
         assert_alike(told(again, X), told(estimator, X), set())
+
+
+@pytest.mark.parametrize(
+    ("kind", "task"), [(neural_network.MLPClassifier, "binary"), (neural_network.MLPRegressor, "regression")]
+)
+def test_drop_ins_are_loaded(kind, task, tmp_path):
+    X, y = TABLES[task]
+    with quiet():
+        estimator = kind(hidden_layer_sizes=(3,), max_iter=2, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(through_file(estimator, tmp_path).predict(X), estimator.predict(X))
