@@ -206,7 +206,7 @@ class CupyProgram:
 
     def _compile(self, module: str) -> None:
         if module:
-            names = list(self._kernels)
+            names = list(map(str, self._kernels))  # CuPy takes no derived class
             compiled = self._owner.kernels(module, names, self._device)
             self._writer.functions.update(zip(names, compiled, strict=True))
 
