@@ -94,7 +94,7 @@ def held_out_fraction(
         ) from error
     if labels is None or _have_every_class(labels, training, held_out):
         return training, held_out
-    return _split_by_class(labels, fraction, random_state)
+    return _split_by_class(labels, len(held_out), random_state)
 
 
 def _have_every_class(labels: Any, *parts: Any) -> bool:
@@ -104,15 +104,19 @@ def _have_every_class(labels: Any, *parts: Any) -> bool:
     return all(np.all(each) for each in found)
 
 
-def _split_by_class(labels: Any, fraction: float, random_state: Any) -> Split:
+def _split_by_class(labels: Any, n_held_out: int, random_state: Any) -> Split:
     """Return training and validation rows with each class in both, unless it has a single row."""
     rows = random_state.permutation(len(labels))
     codes, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
+    least, most = np.minimum(counts - 1, 1), counts - 1
+    taken = np.clip(np.round(n_held_out / len(rows) * counts).astype(int), least, most)
+    # As many as without regard to classes, since members of an ensemble train together if alike in size.
+    n_held_out = int(np.clip(n_held_out, least.sum(), most.sum()))
+    while (left := n_held_out - taken.sum()) != 0:
+        taken[np.argmax(most - taken if left > 0 else taken - least)] += np.sign(left)
     is_held_out = np.zeros(len(rows), bool)
-    for code, count in enumerate(counts):
-        most = count - 1
-        held_out = min(max(round(fraction * count), 1), most)
-        is_held_out[np.flatnonzero(codes[rows] == code)[:held_out]] = True
+    for code, n in enumerate(taken):
+        is_held_out[np.flatnonzero(codes[rows] == code)[:n]] = True
     return rows[~is_held_out], rows[is_held_out]
 
 

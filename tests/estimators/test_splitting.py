@@ -146,17 +146,17 @@ def test_groups_stay_together(seed):
 
 # -- rare classes ----------------------------------------------------------------------------------------
 
-NAMES = np.array(["often", "again", "rare"])
+NAMES = np.array(["fourth", "fifth", "often", "again", "rare"])
 
 
 def rows_with(counts, seed=0):
     rng = np.random.default_rng(seed)
     y = np.repeat(np.arange(len(counts)), counts)
-    return rng.normal(size=(len(y), 3)) + y[:, None], NAMES[3 - len(counts) :][y]
+    return rng.normal(size=(len(y), 3)) + y[:, None], NAMES[-len(counts) :][y]
 
 
-@pytest.mark.parametrize("counts", [(48, 48, 4), (96, 4), (60, 38, 2)])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("counts", [(48, 48, 4), (96, 4), (60, 38, 2), (34, 33, 33), (20, 20, 20, 20, 20)])
+@pytest.mark.parametrize("seed", range(20))
 def test_every_class_of_two_rows_is_held_out_and_trained_on(counts, seed):
     _, y = rows_with(counts)
     stratify = (y == "rare") if len(counts) == 2 else None
@@ -165,7 +165,13 @@ def test_every_class_of_two_rows_is_held_out_and_trained_on(counts, seed):
     )
     np.testing.assert_array_equal(np.sort(np.concatenate([training, held_out])), np.arange(len(y)))
     assert set(y[training]) == set(y[held_out]) == set(y)
-    assert abs(len(held_out) - 10) <= 2
+    assert len(held_out) == 10
+
+
+def test_more_classes_than_rows_to_hold_out_are_held_out_once_each():
+    _, y = rows_with((20, 20, 20, 20, 20))
+    training, held_out = held_out_fraction(100, 0.03, np.random.RandomState(0), labels=y)
+    assert (len(training), len(held_out), len(set(y[held_out]))) == (95, 5, 5)
 
 
 def test_a_class_with_a_single_row_is_trained_on():
