@@ -94,7 +94,7 @@ def as_array(data: Any) -> Any:
             numbers = np.asarray(array.tolist())
         except (ValueError, OverflowError):
             return array
-        array = numbers if numbers.dtype.kind in "biuf" else array
+        array = numbers if numbers.dtype.kind in "biu" else array
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
