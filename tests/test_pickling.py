@@ -400,7 +400,7 @@ def made(cls):
 
 
 # Attributes that are recreated on demand.
-PROGRAMS = ("_stepper", "_predictors", "_graphs", "verified", "shown", "take_data", "scheduled")
+PROGRAMS = ("_stepper", "_predictors", "_graphs", "verified", "shown", "looked", "take_data", "scheduled")
 
 
 def state_of(x):
