@@ -23,6 +23,7 @@ import tracemalloc
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -478,7 +479,9 @@ class Worker:
             if self._answer(process, 10 * HANGS) != "ready":
                 raise RuntimeError("the process for edited files cannot start")
         assert process.stdin is not None
-        print(seed, file=process.stdin, flush=True)
+        with suppress(BrokenPipeError):  # where it crashed after its last answer
+            process.stdin.write(f"{seed}\n")
+            process.stdin.flush()
         found = self._answer(process, HANGS)
         if found not in ("crash", "hang"):
             return found
@@ -494,10 +497,11 @@ class Worker:
     def _ended(self, *, is_killed: bool) -> int:
         process, self._process = self._process, None
         assert process is not None
-        with process:  # closes its pipes, and waits
-            if is_killed:
-                process.kill()
-        return process.returncode
+        if is_killed:
+            process.kill()
+        with suppress(BrokenPipeError), process:  # closes its pipes, and waits
+            pass
+        return process.wait()
 
     def close(self) -> None:
         """End the process."""
