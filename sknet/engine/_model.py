@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from sknet._random import check_random_state
@@ -23,12 +24,13 @@ from sknet.engine.state import (
     check_free,
     checked_hyper,
     copy_of,
+    each_input,
     give_shapes,
     is_seeded,
     n_rows,
 )
 from sknet.engine.state import _methods as states
-from sknet.engine.step import Stepper, as_operands, checked_targets, forward, show_batch
+from sknet.engine.step import Stepper, as_operands, check_classes_of, checked_targets, forward, show_batch
 from sknet.engine.step import _functional as functional
 from sknet.exceptions import DtypeError
 from sknet.losses import Loss
@@ -426,7 +428,8 @@ class Model:
         ShapeError
             If shapes do not fit; nothing is then changed.
         ValueError
-            For negative class numbers, and for weights that are negative or all zero.
+            For class numbers that the network has no output for, and for weights that are negative or all
+            zero.
         CaptureError
             With ``compile=True``, if the step cannot be captured.
 
@@ -442,7 +445,10 @@ class Model:
         self.materialize(X)
         X = as_operands(self, X)
         show_batch(self, X)
-        result = self._stepper.step(self, X, *checked_targets(self, y, sample_weight))
+        y, sample_weight = checked_targets(self, y, sample_weight)
+        if isinstance(y.data, np.ndarray):
+            check_classes_of(self, each_input(_array_of, X), y.data)
+        result = self._stepper.step(self, X, y, sample_weight)
         self._epoch = self._epoch.seen(n_rows(X))
         self.memory.note_written("Model.step")
         return result
@@ -486,6 +492,10 @@ class Model:
     def __repr__(self) -> str:
         parts = f"loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}'"
         return f"Model({self.module!r}, {parts})"
+
+
+def _array_of(x: Any) -> Any:
+    return x.data if isinstance(x, Tensor) else x
 
 
 def _check_compile(mode: bool | str) -> bool | str:

@@ -20,6 +20,7 @@ from sknet.engine.loop._train import Settings, train
 from sknet.engine.loop._validation import Validation
 from sknet.engine.predict import chunk_rows_of
 from sknet.engine.state import each_input, n_rows
+from sknet.engine.step import check_classes_of
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import Loss
 
@@ -154,6 +155,7 @@ class Prepared:
             return None
         model = self._model
         X, y, weight = checked_rows(model.loss_function, *self._options.validation, "_val")
+        check_classes_of(model, X, y, "y_val")
         _check_counts(weight, "_val")
         rows = chunk_rows_of(model, X)
         return Validation(Batches(X, y, weight, rows, model.dtype, model.device), self.new_score)
@@ -215,6 +217,7 @@ def fit_rows(
     X, y, weight = checked_rows(model.loss_function, *rows, chosen=chosen)
     _check_counts(_among(weight, chosen))
     model.materialize(X)
+    check_classes_of(model, X, _among(y, chosen))
     validation = prepared.validation()
     count = n_rows(X) if chosen is None else len(chosen)
     size = min(_batch_size(batch_size, options.caller), count)

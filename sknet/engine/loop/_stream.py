@@ -19,7 +19,7 @@ from sknet.engine.loop._steps import NO_LOSSES
 from sknet.engine.loop._sums import Sums
 from sknet.engine.loop._train import Settings
 from sknet.engine.state import n_rows, stepping_optimizer
-from sknet.engine.step import look_at_output, show_rows
+from sknet.engine.step import check_classes_of, look_at_output, show_rows
 from sknet.exceptions import StateError
 from sknet.persistence import differences
 
@@ -241,7 +241,9 @@ def _checked(model: "Model", batch: Any, place: str) -> tuple[Any, Any, Any]:
             f"{place} must be a tuple (X, y) or (X, y, sample_weight), got {type(batch).__name__}{size}"
         )
     try:
-        return checked_rows(model.loss_function, *batch)
+        X, y, weight = checked_rows(model.loss_function, *batch)
+        check_classes_of(model.materialize(X), X, y)
+        return X, y, weight
     except (TypeError, ValueError, RuntimeError) as error:
         error.add_note(f"in {place}")
         raise
@@ -282,7 +284,7 @@ def fit_batches(
     if not feed.begin_epoch():
         raise ValueError(f"{options.caller} got no batches: the iterable is empty")
     X, y, weight = _checked(model, feed.first, "the first batch")
-    stepping_optimizer(model.materialize(X))
+    stepping_optimizer(model)
     validation = prepared.validation()
     step = model.progress.step
     total = None if feed.n_steps is None else step + feed.n_steps

@@ -57,6 +57,8 @@ class Memory:
         The mark for which layers that are initialized from data have seen a batch.
     looked : bool
         Whether the operation that the network ends in was looked at.
+    n_outputs : int or None
+        Outputs of the network for a target when that was last checked.
     take_data : tuple of object and list
         A mark of the structure, and the layers then that can be initialized from data.
     scheduled : tuple of object and list
@@ -76,6 +78,7 @@ class Memory:
     is_spent = False
     shown: object = None
     looked = False
+    n_outputs: int | None = None
     take_data: tuple[object, list[Any]] = (None, [])
     scheduled: tuple[object, list[tuple[str, Any]]] = (None, [])
 

@@ -138,7 +138,8 @@ def pickled(self: "Memory") -> dict[str, Any]:
     }
     state = {**self.__dict__, "module": skeleton, "slots": slots, "_resting": resting}
     state["_flat"] = to_host(self.packed())
-    left_out = {"_average", "_held", "mark", "shown", "looked", "take_data", "scheduled", "leaves", "frozen"}
+    left_out = {"_average", "_held", "mark", "shown", "looked", "n_outputs", "take_data", "scheduled"}
+    left_out |= {"leaves", "frozen"}
     return {name: value for name, value in state.items() if name not in left_out}
 
 

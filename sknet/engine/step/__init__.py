@@ -21,6 +21,7 @@ from sknet.engine.step._checks import (
     recorded,
     warn_of_probabilities,
 )
+from sknet.engine.step._classes import check_classes_of
 from sknet.engine.step._compiled_step import CompiledStep, compiled_step
 from sknet.engine.step._first_data import show_batch, show_rows
 from sknet.engine.step._functional import evaluate, forward
@@ -67,6 +68,7 @@ __all__ = [
     "as_operands",
     "batch_as_reported",
     "batch_terms",
+    "check_classes_of",
     "check_finite_step",
     "check_output",
     "check_reached",
