@@ -34,7 +34,7 @@ class Seat(BaseEstimator):
         self.number = number
 
 
-def packed(estimator: Any) -> tuple[Bytes, list[Any]]:
+def packed(estimator: Any) -> tuple[Bytes, list[Any], int]:
     """Replace sknet's estimators inside another by placeholders, and write it with skops.
 
     Parameters
@@ -48,6 +48,8 @@ def packed(estimator: Any) -> tuple[Bytes, list[Any]]:
         The bytes that skops has written.
     inside : list
         sknet's estimators, by the index of their placeholders.
+    spent : int
+        Bytes of memory that reading takes, beyond twice those of `frame`.
 
     Raises
     ------
@@ -58,7 +60,9 @@ def packed(estimator: Any) -> tuple[Bytes, list[Any]]:
     inside = list({id(x): x for x in _found_in(estimator, is_ours)}.values())
     seats = {id(x): Seat(number) for number, x in enumerate(inside)}
     frame = copy.deepcopy(estimator, dict(seats))
-    return np.frombuffer(skops.dumps(frame), np.uint8), inside
+    written = skops.dumps(frame)
+    spent = max(archive_needs(written, math.inf) - len(written), 0)
+    return np.frombuffer(written, np.uint8), inside, math.ceil(spent)
 
 
 def unpacked(frame: Bytes, inside: list[Any], trusted: Iterable[Any], spare: int) -> Any:
@@ -89,7 +93,7 @@ def unpacked(frame: Bytes, inside: list[Any], trusted: Iterable[Any], spare: int
     """
     skops, written = _skops(), frame.tobytes()
     del frame
-    check_archive(written, len(written) + spare)
+    archive_needs(written, len(written) + spare)
     known = [*map(full_name, (Seat, Bunch, np.dtype, *splitters(), *trusted))]
     unknown = [name for name in skops.get_untrusted_types(data=written) if name not in known]
     if unknown:
@@ -107,40 +111,47 @@ def _taken(inside: list[Any], number: Any) -> Any:
     return inside[number]
 
 
-def check_archive(written: bytes, spare: int) -> int:
-    """Raise a LoadError if what an archive holds needs too much memory.
+def archive_needs(written: bytes, most: float) -> float:
+    """Return how many bytes of memory what an archive holds takes.
 
     Parameters
     ----------
     written : bytes
         A zip file.
-    spare : int
-        Bytes of memory that may be used.
+    most : float
+        How many it may take.
 
     Returns
     -------
-    int
-        Bytes that are left.
+    float
+        The number of bytes.
 
     Raises
     ------
     LoadError
-        Names the member that is too large.
+        If it is more; names the member with which it is.
     """
+    needed = 0.0
     with zipfile.ZipFile(io.BytesIO(written)) as archive:
         for member in archive.infolist():
-            spare -= member.file_size
-            if spare < 0:
+            needed += member.file_size
+            if needed <= most:
+                needed += _member_needs(archive, member, most - needed)
+            if needed > most:
                 raise LoadError(f"its member {member.filename!r} needs more memory than the file justifies")
-            if member.filename.endswith((".npz", ".zip")):
-                spare = check_archive(archive.read(member), spare)
-            elif member.filename.endswith(".npy"):
-                with archive.open(member) as file:
-                    _check_array(file, member)
-            else:
-                text = archive.read(member)
-                spare -= PER_VALUE * sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
-    return spare
+    return needed
+
+
+def _member_needs(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: float) -> float:
+    """Return how many bytes of memory what is made of a member takes, besides its own."""
+    if member.filename.endswith((".npz", ".zip")):
+        return archive_needs(archive.read(member), most)
+    if member.filename.endswith(".npy"):
+        with archive.open(member) as file:
+            _check_array(file, member)
+        return 0
+    text = archive.read(member)
+    return PER_VALUE * sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
 
 
 def _check_array(file: Any, member: zipfile.ZipInfo) -> None:

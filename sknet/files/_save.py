@@ -85,12 +85,12 @@ def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> N
     if _is_foreign(estimator):
         from sknet.files._pipelines import packed  # needs scikit-learn
 
-        frame, inside = packed(estimator)
+        frame, inside, encoder.spent = packed(estimator)
         document |= {"frame": frame, "value": [encoder.value(_slim(x, include), "") for x in inside]}
     else:
         document["value"] = encoder.value(_slim(estimator, include))
     document = {"schema": encoder.schema, **document, "objects": encoder.objects}
-    write(path, document, KIND, compress=include == "predict")
+    write(path, document, KIND, compress=include == "predict", spent=encoder.spent)
 
 
 def _is_foreign(x: Any) -> bool:

@@ -31,6 +31,7 @@ PLAIN = (bool, int, float, str, type(None))
 LONG = 8  # from this length on, a list of numbers is stored as an array
 TEXT = np.dtype("U1").itemsize
 NUMBER = 40  # bytes of a number in a Python list
+IN_SET = 128  # bytes of a value in a set, at most
 RARE_OBJECT = 1 << 16  # bytes of a scorer or a distribution, at most
 MOST_IN_RANGE = 1 << 20
 EXACT = {float: np.float64, int: np.int64}
@@ -53,11 +54,13 @@ class Encoder:
         Descriptions of objects; each refers only to earlier ones, by index.
     schema : int
         The earliest version of a document that has all values.
+    spent : int
+        Bytes of memory that a `Decoder` counts.
     """
 
     def __init__(self) -> None:
         self.objects: list[Tree] = []
-        self.schema = PLAIN_SCHEMA
+        self.schema, self.spent = PLAIN_SCHEMA, 0
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []  # keeps objects alive, so that no id is reused
         self._open: set[int] = set()
@@ -152,10 +155,15 @@ class Encoder:
             return self._items(x, place)
         if kind is int and not all(-(2**63) <= item < 2**63 for item in x):
             return self._items(x, place)
+        self.spent += NUMBER * len(x)
         return {"numbers": np.array(x, EXACT[kind])}
 
     def _items(self, x: Any, place: str) -> list[Tree]:
         return [self.value(item, f"{place}[{number}]") for number, item in enumerate(x)]
+
+    def _unordered(self, x: Any, place: str) -> list[Tree]:
+        self.spent += IN_SET * len(x)
+        return self._items(sorted(x, key=repr), place)
 
     def _dict(self, x: Mapping[Any, Any], place: str) -> Tree:
         if all(type(key) is str and not key.startswith("$") for key in x):
@@ -173,6 +181,7 @@ class Encoder:
             return {"turned": native.T} if is_turned else native
         if kind == "U":
             width = native.dtype.itemsize // 4
+            self.spent += 0 if width else TEXT * native.size
             return {
                 "texts": np.ascontiguousarray(native).reshape(-1).view(np.uint32).reshape(*x.shape, width)
             }
@@ -182,16 +191,19 @@ class Encoder:
             return {"cells": [list(x.shape), self._items(x.reshape(-1).tolist(), place)]}
         if kind == "c" and x.dtype.itemsize <= 16:
             parts = np.stack([native.real, native.imag], axis=-1)
+            self.spent += parts.nbytes
             return {"complex": parts}
         raise TypeError(f"{place} is an array of dtype {x.dtype}, which a file cannot hold")
 
     def _scorer(self, x: Any, place: str) -> Tree:
+        self.spent += RARE_OBJECT
         try:
             return {"scorer": self.value(of_scorer(x), place)}
         except TypeError as error:
             raise TypeError(f"cannot save {place}: {error}") from None
 
     def _distribution(self, x: Any, place: str) -> Tree:
+        self.spent += RARE_OBJECT
         try:
             return {"distribution": [self.value(part, place) for part in of_distribution(x)]}
         except TypeError as error:
@@ -210,6 +222,7 @@ class Encoder:
     def _range(self, x: range, place: str) -> Tree:
         if len(x[: MOST_IN_RANGE + 1]) > MOST_IN_RANGE:
             raise TypeError(f"{place} is {x}: a file holds ranges of up to {MOST_IN_RANGE} numbers")
+        self.spent += NUMBER * len(x)
         return {"range": self._items((x.start, x.stop, x.step), place)}
 
     def _partial(self, x: "functools.partial[Any]", place: str) -> Tree:
@@ -221,8 +234,8 @@ ENCODED: dict[type, Callable[[Encoder, Any, str], Tree]] = {
     list: Encoder._list,
     tuple: lambda self, x, place: {"tuple": self._items(x, place)},
     dict: Encoder._dict,
-    set: lambda self, x, place: {"set": self._items(sorted(x, key=repr), place)},
-    frozenset: lambda self, x, place: {"frozenset": self._items(sorted(x, key=repr), place)},
+    set: lambda self, x, place: {"set": self._unordered(x, place)},
+    frozenset: lambda self, x, place: {"frozenset": self._unordered(x, place)},
     types.MappingProxyType: lambda self, x, place: self._dict(x, place),
     slice: lambda self, x, place: {"slice": self._items((x.start, x.stop, x.step), place)},
     range: Encoder._range,
@@ -334,6 +347,11 @@ class Decoder:
         self.spare -= n_bytes
         if self.spare < 0:
             raise ValueError("its values need more memory than the file justifies")
+
+    def _unordered(self, items: Any) -> list[Any]:
+        found: list[Any] = self.value(list(items))
+        self._spend(IN_SET * len(found))
+        return found
 
     def _range(self, items: Any) -> range:
         found = range(*self.value(list(items)))
@@ -452,8 +470,8 @@ DECODED: dict[str, Callable[[Decoder, Any], Any]] = {
     "dict": Decoder._dict,
     "pairs": Decoder._pairs,
     "tuple": lambda self, items: tuple(self.value(list(items))),
-    "set": lambda self, items: set(self.value(list(items))),
-    "frozenset": lambda self, items: frozenset(self.value(list(items))),
+    "set": lambda self, items: set(self._unordered(items)),
+    "frozenset": lambda self, items: frozenset(self._unordered(items)),
     "slice": lambda self, items: slice(*self.value(list(items))),
     "range": Decoder._range,
     "ellipsis": lambda self, nothing: ...,

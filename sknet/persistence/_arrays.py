@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from sknet.persistence._container import CODES, DTYPES, are_counts, plain, without_other_booleans
+from sknet.persistence._container import CODES, DTYPES, ZEROS, are_counts, plain, without_other_booleans
 
 __all__ = ["Joined", "Named", "Stored"]
 
 SMALL = 1 << 14  # bytes from which on an array has a name of its own: 60 bytes in the header
 JOINED = "small"  # the name of all others
-RESERVED = "__metadata__"
+RESERVED = ("__metadata__", ZEROS)
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +25,7 @@ class Named:
 
     def added(self, place: str, array: Array) -> str:
         """Add the array at a place; return what the document says of it: its name."""
-        while place in self._arrays or place == RESERVED:  # keys may contain the separator
+        while place in self._arrays or place in RESERVED:  # keys may contain the separator
             place += "'"
         self._arrays[place] = array
         return place
@@ -98,11 +98,6 @@ class Stored:
         found.reshape(-1).view(np.uint8)[:] = joined[start:stop]
         self._start = stop
         return without_other_booleans(found) if is_bool else found
-
-    @property
-    def n_copied(self) -> int:
-        """Bytes of small arrays, which were copied."""
-        return self._start or 0
 
     def unused(self) -> list[str]:
         """Return the names of arrays that were not taken, or not in full."""

@@ -3,7 +3,9 @@
 Eight bytes with the length of the header; the header in JSON, with dtype, shape and offsets of each array,
 and texts under ``__metadata__``; then the arrays. Any safetensors reader can read it. The checksum is the
 first of the texts, so it has the same offset in every file and covers every byte but its own. In format 2,
-the document is compressed; whatever needs no more than format 1 says so, for earlier versions of sknet.
+the document is compressed; in format 3, zeros follow the arrays, since reading takes at most twice the size
+of the file and a text takes many times its own. Whatever needs no more than format 1 says so, for earlier
+versions of sknet.
 """
 
 import hashlib
@@ -27,6 +29,7 @@ __all__ = [
     "FORMAT",
     "LITTLE",
     "PER_VALUE",
+    "ZEROS",
     "Contents",
     "are_counts",
     "compressible",
@@ -38,10 +41,12 @@ __all__ = [
     "write_file",
 ]
 
-PLAIN, FORMAT = 1, 2  # with a document as it is, and with a compressed one
-DOCUMENT = {PLAIN: "content", FORMAT: "compressed"}
+PLAIN, COMPRESSED, FORMAT = 1, 2, 3  # with a document as it is, a compressed one, and zeros
+DOCUMENT = {PLAIN: "content", COMPRESSED: "compressed", FORMAT: "content"}
+ZEROS = "__zeros__"  # the name of an array that is never read
 CHUNK = 1 << 16
 LITTLE = 15 << 20  # memory in bytes that reading may take beyond twice the size of the file
+ROUNDED = 1 << 10  # bytes, more than what describes an array takes
 LITTLE_TEXT = 1 << 19  # the same for a compressed text, most of which is not in the file
 PER_VALUE = 100  # the most bytes of memory for a value in a text
 MOST_AXES = 64  # NumPy's limit
@@ -87,7 +92,7 @@ class Place(NamedTuple):
     stop: int
 
 
-def write_file(path: Path, contents: Contents, *, compress: bool = False) -> None:
+def write_file(path: Path, contents: Contents, *, compress: bool = False, spent: int = 0) -> None:
     """Write a file atomically.
 
     Parameters
@@ -98,6 +103,8 @@ def write_file(path: Path, contents: Contents, *, compress: bool = False) -> Non
         Its contents.
     compress : bool, default=False
         Whether the text is compressed; it has to be `compressible`.
+    spent : int, default=0
+        Bytes of memory that what is made of the contents takes, besides them and a copy of each array.
 
     Raises
     ------
@@ -107,7 +114,11 @@ def write_file(path: Path, contents: Contents, *, compress: bool = False) -> Non
     arrays = {name: plain(name, array) for name, array in contents.arrays.items()}
     # The format allows no gaps; with the widest elements first, all arrays are aligned.
     arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
-    before, after = _header(contents, FORMAT if compress else PLAIN, arrays)
+    before, after = _header(contents, COMPRESSED if compress else PLAIN, arrays)
+    lacking = 0 if compress else _needed(after) + spent - LITTLE - 2 * (len(before) + len(after))
+    if lacking > 0:
+        arrays[ZEROS] = np.zeros(lacking // 2 + ROUNDED, np.uint8)
+        before, after = _header(contents, FORMAT, arrays)
     digest = hashlib.sha256(before)
     digest.update(after)
     parts = [array.reshape(-1).view(np.uint8) for array in arrays.values()]
@@ -116,10 +127,10 @@ def write_file(path: Path, contents: Contents, *, compress: bool = False) -> Non
     write_atomically(path, [before, digest.hexdigest().encode(), after, *parts])
 
 
-def compressible(contents: Contents) -> bool:
-    """Tell whether reading a text takes at most half a MiB of memory, or no more than the file's size."""
-    n_bytes = sum(array.nbytes for array in contents.arrays.values())
-    return _needed(contents.text) <= max(LITTLE_TEXT, n_bytes)
+def compressible(contents: Contents, spent: int) -> bool:
+    """Tell whether reading a text takes at most half a MiB of memory, or as little as arrays justify."""
+    n_bytes, needed = sum(array.nbytes for array in contents.arrays.values()), _needed(contents.text)
+    return needed <= max(LITTLE_TEXT, n_bytes) and needed + spent <= LITTLE
 
 
 def plain(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -139,7 +150,7 @@ def _header(
         code = CODES[array.dtype.newbyteorder("=")]
         places[name] = {"dtype": code, "shape": array.shape, "data_offsets": [start, stop]}
         start = stop
-    text = contents.text if number == PLAIN else compressed(contents.text)
+    text = compressed(contents.text) if number == COMPRESSED else contents.text
     texts = {"format": f"sknet {number}", "kind": contents.kind, DOCUMENT[number]: text}
     said = json.dumps(texts, separators=(",", ":"))[1:]
     rest = json.dumps(places, separators=(",", ":"))[1:]
@@ -177,8 +188,8 @@ def read_file(path: Path) -> Contents:
         header, start = _read_header(path, file, size)
         kind, text = _check_texts(path, header.pop("__metadata__", None), size)
         places = _check_places(path, header, size - start)
-        file.seek(start)
-        arrays = {name: _read_array(path, file, name, place) for name, place in places.items()}
+        places.pop(ZEROS, None)
+        arrays = {name: _read_array(path, file, name, place, start) for name, place in places.items()}
     # Whoever owns arrays may copy each once.
     spare = LITTLE - _needed(text) + 2 * (size - sum(array.nbytes for array in arrays.values()))
     return Contents(kind, text, arrays, spare)
@@ -277,7 +288,7 @@ def _check_texts(path: Path, found: Any, size: int) -> tuple[str, str]:
     kind, text = texts.get("kind"), texts.get(DOCUMENT.get(number, ""))
     if not isinstance(kind, str) or not isinstance(text, str):
         raise damaged(path, f"its metadata lack format, kind or document, or have the format {written!r}")
-    if number != PLAIN:
+    if number == COMPRESSED:
         most = max(size, LITTLE_TEXT)
         text = uncompressed(path, text, most // 4)
         if _needed(text) > most:
@@ -322,7 +333,8 @@ def are_counts(values: Any) -> bool:
     return is_short and all(type(n) is int and 0 <= n < MOST_BYTES for n in values)
 
 
-def _read_array(path: Path, file: BinaryIO, name: str, place: Place) -> np.ndarray[Any, Any]:
+def _read_array(path: Path, file: BinaryIO, name: str, place: Place, start: int) -> np.ndarray[Any, Any]:
+    file.seek(start + place.start)
     dtype = np.uint8 if place.dtype == bool else place.dtype
     found = np.fromfile(file, dtype, math.prod(place.shape))
     try:

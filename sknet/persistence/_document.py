@@ -18,7 +18,9 @@ ARRAY, FLOAT = "$array", "$float"
 NOT_FINITE = ("nan", "inf", "-inf")
 
 
-def write(path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool = False) -> None:
+def write(
+    path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool = False, spent: int = 0
+) -> None:
     """Write a document to a file atomically.
 
     The file is written under another name, flushed to disk and renamed, so it is never incomplete, even
@@ -37,6 +39,9 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool =
         Whether the JSON text is compressed, arrays of less than 16 KiB are joined, and others have numbers as
         names, for files that are hardly larger than their arrays; a text that is much larger than the arrays
         is not. Otherwise the text is readable, and an array has the name of its place in the tree.
+    spent : int, default=0
+        Bytes of memory that what is made of the document takes, besides it and a copy of each array. Zeros
+        follow if the file would not be half as large as all memory that reading it takes, but for 16 MiB.
 
     Raises
     ------
@@ -55,9 +60,9 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool =
     {'weight': array([[1., 0.], [0., 1.]]), 'steps': [1, 2]}
     """
     contents = _contents(tree, kind, Joined() if compress else Named())
-    if compress and not compressible(contents):
+    if compress and not compressible(contents, spent):
         contents, compress = _contents(tree, kind, Named()), False
-    write_file(Path(path), contents, compress=compress)
+    write_file(Path(path), contents, compress=compress, spent=spent)
 
 
 def _contents(tree: Any, kind: str, arrays: Joined | Named) -> Contents:
@@ -185,7 +190,7 @@ def read_within(path: "str | PathLike[str]") -> tuple[str, Any, int]:
         raise damaged(file, f"its document cannot be read ({error})") from None
     if unused := arrays.unused():
         raise damaged(file, f"its document does not mention the arrays {unused[:5]}")
-    return contents.kind, found, contents.spare - arrays.n_copied
+    return contents.kind, found, contents.spare
 
 
 def _encoded(value: Any, place: str, arrays: "Named | Joined") -> Any:
@@ -217,14 +222,18 @@ def _below(place: str, key: object) -> str:
 
 
 def _decoded(value: Any, arrays: Stored) -> Any:
-    """Return a value with its arrays, each of which is taken from `arrays`."""
+    """Put arrays, each of which is taken from `arrays`, into a value, and return it."""
     if isinstance(value, list):
-        return [_decoded(item, arrays) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if ARRAY in value or FLOAT in value:
-        return _special(value, arrays)
-    return {key: _decoded(item, arrays) for key, item in value.items()}
+        for number, item in enumerate(value):
+            if isinstance(item, (list, dict)):
+                value[number] = _decoded(item, arrays)
+    elif isinstance(value, dict):
+        if ARRAY in value or FLOAT in value:
+            return _special(value, arrays)
+        for key, item in value.items():
+            if isinstance(item, (list, dict)):
+                value[key] = _decoded(item, arrays)
+    return value
 
 
 def _special(value: dict[str, Any], arrays: Stored) -> Any:

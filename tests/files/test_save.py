@@ -192,9 +192,9 @@ def test_a_newer_document_is_rejected(fitted, tmp_path):
 def test_a_newer_layout_is_rejected(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it")
     header, document, arrays = apart((tmp_path / "it").read_bytes())
-    header["__metadata__"]["format"] = "sknet 3"
+    header["__metadata__"]["format"] = "sknet 4"
     (tmp_path / "it").write_bytes(together(header, document, arrays))
-    with pytest.raises(LoadError, match=r"has the format 'sknet 3', .* it was written by a newer one"):
+    with pytest.raises(LoadError, match=r"has the format 'sknet 4', .* it was written by a newer one"):
         sknet.load(tmp_path / "it")
 
 

@@ -121,11 +121,11 @@ def test_a_missing_file_is_an_error_of_the_system(tmp_path):
 
 
 def test_a_newer_format_is_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr("sknet.persistence._container.PLAIN", 3)
-    monkeypatch.setitem(DOCUMENT, 3, "content")
+    monkeypatch.setattr("sknet.persistence._container.PLAIN", 4)
+    monkeypatch.setitem(DOCUMENT, 4, "content")
     write(tmp_path / "a", TREE, "example")
     monkeypatch.undo()
-    with pytest.raises(LoadError, match="format 'sknet 3', but this version of sknet reads up to 'sknet 2'"):
+    with pytest.raises(LoadError, match="format 'sknet 4', but this version of sknet reads up to 'sknet 3'"):
         read(tmp_path / "a", "example")
 
 
