@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal
 
+from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet._native import Core, core, needed
 
@@ -49,7 +50,7 @@ class Setting:
         """Return a value that is one of the choices."""
         if value not in self.choices:
             hint = suggestion(str(value), self.choices)
-            raise ValueError(f"{what} must be one of {self.choices}, got {value!r}{hint}")
+            raise ValueError(f"{what} must be one of {self.choices}, got {shown(value)}{hint}")
         return value
 
 

@@ -11,6 +11,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Mapping
 from numbers import Integral, Real
+from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -138,6 +139,8 @@ def _type_name(kind: type) -> str:
 
 def is_array_like(value: Any) -> bool:
     """Tell whether NumPy makes an array of a value, and it is no single number or text."""
+    if isinstance(value, (type, ModuleType)):  # whose attributes are not those of a value
+        return False
     return any(hasattr(value, name) for name in ("__len__", "shape", "__array__")) and not np.isscalar(value)
 
 

@@ -401,7 +401,8 @@ def validate_parameters(estimator: Any) -> None:
             value.validate()
         elif isinstance(value, type) and issubclass(value, ParameterObject):  # passes as a callable
             invalid(
-                f"The {name!r} parameter of {type(estimator).__name__} must not be a class. Got {value!r} "
+                f"The {name!r} parameter of {type(estimator).__name__} must not be a class. "
+                f"Got {shown(value)} "
                 f"instead: pass an object, {value.__name__}(...)."
             )
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet import _tree
+from sknet._constraints import shown
 from sknet.core import Tensor, as_tensor, enable_grad, gradients
 from sknet.device import to_device
 from sknet.exceptions import GradientError
@@ -63,7 +64,7 @@ def gradcheck(
     True
     """
     if order not in (1, 2):
-        raise GradientError(f"gradcheck: order must be 1 or 2, got {order!r}")
+        raise GradientError(f"gradcheck: order must be 1 or 2, got {shown(order)}")
     given = tuple(inputs)
     points = [as_tensor(x).detach() for x in _tree.leaves(given)]
     names = _tree.paths(given)

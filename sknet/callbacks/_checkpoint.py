@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sknet import persistence
+from sknet._constraints import shown
 from sknet._fields import COUNT
 from sknet._params import Interval, InvalidParameterError, StrOptions
 from sknet.callbacks._callback import Callback
@@ -243,7 +244,7 @@ def _parsed(every: int | str) -> tuple[str, float]:
     if not amount or (is_counted and not amount.is_integer()):
         raise InvalidParameterError(
             "The 'every' parameter of Checkpoint must be a number of epochs, or a text such as '500 steps', "
-            f"'30 s', '10 min' or '2 h'. Got {every!r} instead."
+            f"'30 s', '10 min' or '2 h'. Got {shown(every)} instead."
         )
     return (f"{unit.rstrip('s')}s", amount) if is_counted else ("seconds", amount * SECONDS[unit])
 
@@ -344,7 +345,8 @@ def saved_fit(
     if resume_from is not None:
         if not isinstance(resume_from, (str, os.PathLike)):
             raise TypeError(
-                f"resume_from must be the path of a checkpoint, its folder or a file, got {resume_from!r}; "
+                f"resume_from must be the path of a checkpoint, its folder or a file, "
+                f"got {shown(resume_from)}; "
                 "Checkpoint(path, resume=True) resumes from the folder"
             )
         return read_checkpoint(resume_from)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet._fields import Arrays
 from sknet._params import Interval
 from sknet.callbacks._callback import Answer, Callback
@@ -193,7 +194,9 @@ def _with_rate(optimizer: Any, schedule: Any) -> Any:
     names = [name for name in changed.get_params() if f"__{name}".endswith("__lr")]
     names = [name for name in names if "lr__" not in name]  # those within a schedule
     if not changed.goes_in_steps or not names:
-        raise ValueError(f"LearningRateFinder needs an optimizer with a learning rate, got {optimizer!r}")
+        raise ValueError(
+            f"LearningRateFinder needs an optimizer with a learning rate, got {shown(optimizer)}"
+        )
     return changed.set_params(**dict.fromkeys(names, schedule))
 
 

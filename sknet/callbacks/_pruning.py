@@ -3,6 +3,7 @@
 from numbers import Integral
 from typing import Any, Self
 
+from sknet._constraints import shown
 from sknet._params import Interval
 from sknet.callbacks._callback import Callback
 from sknet.callbacks._monitored import check_monitored
@@ -66,7 +67,7 @@ class Pruning(Callback):
             if not callable(getattr(self.trial, method, None)):
                 raise TypeError(
                     "Pruning(trial) needs a trial of Optuna, with report and should_prune, "
-                    f"got {self.trial!r}"
+                    f"got {shown(self.trial)}"
                 )
         self._pruned = optional("optuna", "Pruning", "optuna").TrialPruned
         self._name = self.monitor or fit.monitor

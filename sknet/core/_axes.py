@@ -6,6 +6,7 @@ A leading axis added later (many models at once) then needs no second implementa
 from collections.abc import Sequence
 from operator import index
 
+from sknet._constraints import shown
 from sknet.exceptions import ShapeError
 
 __all__ = ["normalize_axes", "normalize_axis"]
@@ -48,7 +49,7 @@ def normalize_axis(axis: int, ndim: int, op: str) -> int:
     try:
         axis = index(axis)
     except TypeError:
-        raise TypeError(f"{op}: an axis must be an integer, got {axis!r}") from None
+        raise TypeError(f"{op}: an axis must be an integer, got {shown(axis)}") from None
     if not -ndim <= axis < ndim:
         raise ShapeError(f"{op}: axis {axis} does not exist in an array with {ndim} axes")
     return axis if axis < 0 else axis - ndim

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.core._param_kinds import ParamKind
 from sknet.core._scalar_functions import check_functions
 from sknet.device import Backend, Namespace
@@ -137,7 +138,7 @@ class Primitive:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"the name of a primitive must be a str, got {name!r}")
+            raise TypeError(f"the name of a primitive must be a str, got {shown(name)}")
         if name in PRIMITIVES:
             raise ValueError(f"a primitive named {name!r} exists already: give this one another name")
         self.name = name

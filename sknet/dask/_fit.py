@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet._frames import is_collection
 from sknet.callbacks import Callback
 from sknet.dask._cluster import Cluster, MakeExchange, outside_of_tasks, waiting_client
@@ -86,7 +87,7 @@ def fit(
     """
     if isinstance(sync_every, bool) or not isinstance(sync_every, int) or sync_every < 1:
         raise ValueError(
-            f"The 'sync_every' parameter of fit must be an int >= 1. Got {sync_every!r} instead."
+            f"The 'sync_every' parameter of fit must be an int >= 1. Got {shown(sync_every)} instead."
         )
     if not hasattr(type(estimator), "_fit_collections"):
         raise TypeError(

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.exceptions import DtypeError
 
 __all__ = ["check_float_dtype", "is_floating", "result_dtype"]
@@ -71,7 +72,7 @@ def check_float_dtype(dtype: Any, *, where: str) -> np.dtype[Any]:
     if found is SINGLE or found is DOUBLE:  # their names take longer
         return found
     if found is None or found.name not in FLOAT_DTYPES:
-        raise DtypeError(f"the dtype of {where} must be one of {list(FLOAT_DTYPES)}, got {dtype!r}")
+        raise DtypeError(f"the dtype of {where} must be one of {list(FLOAT_DTYPES)}, got {shown(dtype)}")
     return SINGLE if found.name == SINGLE.name else DOUBLE  # in this machine's order of bytes
 
 

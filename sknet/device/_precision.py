@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.device._dtype import DOUBLE, FLOAT_DTYPES, SINGLE, check_float_dtype
 from sknet.exceptions import DtypeError
 
@@ -76,7 +77,9 @@ def check_precision(dtype: Any, *, where: str) -> tuple[np.dtype[Any], str]:
     try:
         found = check_float_dtype(dtype, where=where)
     except DtypeError:
-        raise DtypeError(f"the dtype of {where} must be one of {list(PRECISIONS)}, got {dtype!r}") from None
+        raise DtypeError(
+            f"the dtype of {where} must be one of {list(PRECISIONS)}, got {shown(dtype)}"
+        ) from None
     return found, "float64" if found is DOUBLE else "float32"
 
 
@@ -125,7 +128,9 @@ def products_in(precision: str) -> Iterator[None]:
     'tf32'
     """
     if precision not in PRECISIONS:
-        raise DtypeError(f"the precision of products must be one of {list(PRECISIONS)}, got {precision!r}")
+        raise DtypeError(
+            f"the precision of products must be one of {list(PRECISIONS)}, got {shown(precision)}"
+        )
     token = _present.set("float32" if precision == "float64" else precision)
     try:
         yield

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.display._base import Display, largest, network_of, tiled, transformed
 
 __all__ = ["AttributionDisplay"]
@@ -105,7 +106,7 @@ class AttributionDisplay(Display):
             If there is no such method.
         """
         if method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(METHODS)}. Got {method!r} instead.")
+            raise ValueError(f"method must be one of {', '.join(METHODS)}. Got {shown(method)} instead.")
         network = network_of(estimator)
         found = getattr(network, method)(transformed(estimator, X), target=target)
         names = getattr(network, "feature_names_in_", None) if feature_names is None else feature_names
@@ -137,8 +138,8 @@ class AttributionDisplay(Display):
         if self.image_shape is not None:
             page = tiled(flat.reshape(-1, *self.image_shape), n_columns)
             bound = largest([page])
-            shown = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound, "interpolation": "nearest", **kwargs}
-            self.image_ = ax.imshow(page, **shown)
+            options = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound, "interpolation": "nearest", **kwargs}
+            self.image_ = ax.imshow(page, **options)
             ax.set(xticks=[], yticks=[])
             ax.figure.colorbar(self.image_, ax=ax, label="attribution")
             return self

@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.device import to_host
 from sknet.display._base import Display, largest, network_of, tiled
 
@@ -134,7 +135,7 @@ class WeightsDisplay(Display):
             If the weights cannot be shown in this way.
         """
         if kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r} instead.")
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}. Got {shown(kind)} instead.")
         weights = np.asarray(self.weights)
         kind = _best_kind(weights, image_shape) if kind == "auto" else kind
         ax = self._axes(ax)
@@ -146,8 +147,8 @@ class WeightsDisplay(Display):
         else:
             page = tiled(_filters(weights, image_shape), n_columns) if kind == "filters" else _matrix(weights)
             bound = largest([page])
-            shown = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound, "interpolation": "nearest", **kwargs}
-            self.image_ = ax.imshow(page, **shown)
+            options = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound, "interpolation": "nearest", **kwargs}
+            self.image_ = ax.imshow(page, **options)
             ax.figure.colorbar(self.image_, ax=ax)
             _label(ax, kind)
         ax.set_title(self.name or "")

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sknet._constraints import shown
 from sknet._random import check_random_state
 from sknet.core import Tensor
 from sknet.device import Device, active, available, check_precision, on_device
@@ -501,6 +502,6 @@ def _array_of(x: Any) -> Any:
 def _check_compile(mode: bool | str) -> bool | str:
     if not (mode is True or mode is False or mode == "auto"):
         raise ValueError(
-            f"The 'compile' parameter of Model must be True, False or 'auto'. Got {mode!r} instead."
+            f"The 'compile' parameter of Model must be True, False or 'auto'. Got {shown(mode)} instead."
         )
     return mode

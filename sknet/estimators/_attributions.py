@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from sknet._constraints import shown
 from sknet._params import Interval, InvalidParameterError
 from sknet.device import is_array, to_host
 from sknet.engine import Model
@@ -122,7 +123,7 @@ def _check_steps(estimator: Any, n_steps: Any) -> None:
     if not Interval(Integral, 1, None, closed="left").is_satisfied_by(n_steps) or isinstance(n_steps, bool):
         raise InvalidParameterError(
             f"The 'n_steps' parameter of {type(estimator).__name__}.integrated_gradients must be an int in "
-            f"the range [1, inf). Got {n_steps!r} instead."
+            f"the range [1, inf). Got {shown(n_steps)} instead."
         )
 
 
@@ -235,7 +236,7 @@ def numbered(
         raise ValueError(f"this {name} has {n_outputs} outputs: say which one is meant, {range_}")
     numbers = _per_row(X, 0 if target is None else target)
     if numbers.dtype.kind not in "iu":
-        raise ValueError(f"target of {name} must be the number of an output, an int, got {target!r}")
+        raise ValueError(f"target of {name} must be the number of an output, an int, got {shown(target)}")
     if ((numbers < -n_outputs) | (numbers >= n_outputs)).any():
         raise ValueError(f"there is no output {target!r}: this {name} has {n_outputs}, {range_}")
     return engine.Chosen(numbers % n_outputs, np.ones(len(numbers)), head, by)

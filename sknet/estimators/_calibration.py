@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad
 from sknet.device import active, to_host
@@ -32,7 +33,7 @@ def check_calibration(fit: "Fit") -> None:
     asked, loss = f"calibrate={fit.recipe.calibrate!r}", fit.recipe.loss
     if not (loss.has_probabilities and hasattr(loss, "tempered")):
         raise ValueError(
-            f"{asked} needs a loss with probabilities from logits, got {loss!r}: use 'log_loss', or set "
+            f"{asked} needs a loss with probabilities from logits, got {shown(loss)}: use 'log_loss', or set "
             "calibrate=None"
         )
     if fit.validation is None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
+from sknet._constraints import shown
 from sknet._params import InvalidParameterError, resolve
 from sknet.estimators._encoded import Encoded
 from sknet.estimators._inputs import Inputs
@@ -51,7 +52,8 @@ def check_encoder(encoder: Any, caller: str) -> "TableEncoder | None":
 
     if hasattr(encoder, "transform") and not isinstance(encoder, (TableEncoder, type)):
         raise InvalidParameterError(
-            f"The 'encoder' parameter of {caller} must be 'table', a TableEncoder or None. Got {encoder!r} "
+            f"The 'encoder' parameter of {caller} must be 'table', a TableEncoder or None. "
+            f"Got {shown(encoder)} "
             f"instead. Put other transformers before {caller} in a Pipeline."
         )
     found = resolve(encoder, ENCODERS, TableEncoder, parameter="encoder", caller=caller)

@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from sknet import nn
+from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet._params import InvalidParameterError
 from sknet.nn.extend import hold_statistics, with_statistics
@@ -38,7 +39,7 @@ def check_patterns(frozen: Any, caller: str) -> tuple[str, ...]:
     if not isinstance(patterns, (list, tuple)) or not all(isinstance(each, str) for each in patterns):
         raise InvalidParameterError(
             f"The 'frozen' parameter of {caller} must be a pattern of names of parameters, such as "
-            f"'body.*', or a list of those. Got {frozen!r} instead."
+            f"'body.*', or a list of those. Got {shown(frozen)} instead."
         )
     return tuple(patterns)
 
@@ -79,13 +80,15 @@ def freeze(network: nn.Module, patterns: Sequence[str], before: Iterable[str] = 
         if not found:
             places = [path for path, _ in network.named_modules() if path]
             raise InvalidParameterError(
-                f"frozen={pattern!r} matches no parameter of the network"
+                f"frozen={shown(pattern)} matches no parameter of the network"
                 f"{suggestion(pattern, [*places, *known])} Its parameters are {list(known)}."
             )
         chosen.update(dict.fromkeys(found))
     trained = {name for name, p in known.items() if p.requires_grad or name in before}
     if chosen and not trained.difference(chosen):
-        raise InvalidParameterError(f"frozen={list(patterns)} leaves no parameter to train, of {list(known)}")
+        raise InvalidParameterError(
+            f"frozen={shown(list(patterns))} leaves no parameter to train, of {list(known)}"
+        )
     for name, parameter in known.items():
         if name in chosen or name in before:
             parameter.requires_grad = name not in chosen

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+from sknet._constraints import shown
 from sknet.core import Tensor
 from sknet.engine.extend import Head
 from sknet.estimators._targets import ClassEncoder, tempered
@@ -154,7 +155,7 @@ def check_deviations(loss: Any) -> None:
     """Raise a ValueError unless a loss learns standard deviations."""
     if not hasattr(loss, "predict_std"):
         raise ValueError(
-            f"return_std=True needs a loss that learns standard deviations, got {loss!r}: use "
+            f"return_std=True needs a loss that learns standard deviations, got {shown(loss)}: use "
             "loss='gaussian_nll'"
         )
 
@@ -233,5 +234,5 @@ def interval_head(loss: Any, coverage: Any) -> Head:
              [ 1.64485363]]], dtype=float64)
     """
     if not isinstance(coverage, Real) or not 0 < float(coverage) < 1:
-        raise ValueError(f"coverage must be a number between 0 and 1, got {coverage!r}")
+        raise ValueError(f"coverage must be a number between 0 and 1, got {shown(coverage)}")
     return _Interval(loss.predict_interval, float(coverage))

@@ -216,7 +216,7 @@ def _named(name: str, caller: str) -> Any:
     if name not in get_scorer_names():
         known = [LOSS, *get_scorer_names()]
         raise InvalidParameterError(
-            f"The 'scoring' parameter of {caller} got {name!r}, which is not a scorer"
+            f"The 'scoring' parameter of {caller} got {shown(name)}, which is not a scorer"
             f"{suggestion(name, known, _advice(name, known))} sklearn.metrics.get_scorer_names() lists them."
         )
     return get_scorer(name)

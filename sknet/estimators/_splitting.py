@@ -1,6 +1,7 @@
 """Which rows of X a fit is validated on: a fraction, the first split of a splitter, or a pair of indices."""
 
 import copy
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ def check_validation_split(validation_split: Any, caller: str) -> None:
         Whose it is.
     """
     is_pair = isinstance(validation_split, (tuple, list)) and len(validation_split) == 2
-    is_splitter = hasattr(validation_split, "split") and not isinstance(validation_split, (str, type))
+    is_splitter = hasattr(validation_split, "split") and not isinstance(
+        validation_split, (str, type, ModuleType)
+    )
     if validation_split is None or is_pair or is_splitter:
         return
     hint = ""
@@ -147,8 +150,8 @@ def given_split(validation_split: Any, X: Any, y: Any, groups: Any, random_state
         seeded = _seeded(validation_split, random_state)
         pair = next(iter(seeded.split(X, y, groups)), None)
         if pair is None:
-            raise ValueError(f"validation_split={validation_split!r} gives no split")
-        source = f"the first split of validation_split={validation_split!r}"
+            raise ValueError(f"validation_split={shown(validation_split)} gives no split")
+        source = f"the first split of validation_split={shown(validation_split)}"
     else:
         pair, source = validation_split, "validation_split"
         if groups is not None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.files._kinds import is_stored
 
 __all__ = [
@@ -149,11 +150,13 @@ class Registry:
     def __init__(self, trusted: Iterable[Any] = ()) -> None:
         self._trusted: dict[str, Any] = {}
         if isinstance(trusted, (str, type)) or not isinstance(trusted, Iterable):
-            raise TypeError(f"trusted must be a list of classes and functions, as [MyNet], got {trusted!r}")
+            raise TypeError(
+                f"trusted must be a list of classes and functions, as [MyNet], got {shown(trusted)}"
+            )
         for thing in trusted:
             if not (isinstance(thing, type) or callable(thing)) or not hasattr(thing, "__qualname__"):
                 raise TypeError(
-                    f"trusted must hold classes and functions, as in trusted=[MyNet], got {thing!r}"
+                    f"trusted must hold classes and functions, as in trusted=[MyNet], got {shown(thing)}"
                 )
             self._trusted[full_name(thing)] = thing
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
+from sknet._constraints import shown
 from sknet._installed import version_of
 from sknet.callbacks.extend import checked_fit
 from sknet.engine import Model
@@ -79,7 +80,7 @@ def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> N
     True
     """
     if include not in INCLUDE:
-        raise ValueError(f"include must be one of {list(INCLUDE)}. Got {include!r} instead.")
+        raise ValueError(f"include must be one of {list(INCLUDE)}. Got {shown(include)} instead.")
     document: dict[str, Any] = {"versions": _versions(), "include": include}
     encoder = Encoder()
     if _is_foreign(estimator):

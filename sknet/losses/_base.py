@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from sknet import ops
+from sknet._constraints import shown
 from sknet._params import ParameterObject
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import DtypeError, ShapeError
@@ -317,7 +318,7 @@ def _target_shapes(output: tuple[int, ...]) -> list[tuple[int, ...]]:
 def check_task(task: str) -> None:
     """Raise a ValueError unless `task` is one of `TASKS`."""
     if task not in TASKS:
-        raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}. Got {task!r} instead.")
+        raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}. Got {shown(task)} instead.")
 
 
 def finite_numbers(y: Any, name: str) -> Any:

@@ -339,6 +339,12 @@ class Search(PlainNumbers, BaseSearchCV):
                     f"The {name!r} parameter of {type(self).__name__} must be a dict, or a list of at "
                     f"least one. Got {shown(given)} instead."
                 )
+        several = self.scoring if isinstance(self.scoring, (list, tuple, set)) else ()
+        if not all(isinstance(each, str) or callable(each) for each in several):
+            raise InvalidParameterError(
+                f"The 'scoring' parameter of {type(self).__name__} must be a name or scorer of scikit-learn, "
+                f"a list of names, or a dict of names to scorers. Got {shown(self.scoring)} instead."
+            )
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
         """Check what depends on the data; halving does."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from sknet._constraints import shown
 from sknet.core import HookHandle, is_capturing, is_grad_enabled
 from sknet.exceptions import CaptureError
 from sknet.nn._changes import note_hooks
@@ -102,5 +103,5 @@ def _input_after(
         return found[0], found[1]
     raise TypeError(
         f"a forward pre-hook of {type(module).__name__} with with_kwargs=True must return None or "
-        f"(args, kwargs), a tuple and a dict, got {found!r}"
+        f"(args, kwargs), a tuple and a dict, got {shown(found)}"
     )

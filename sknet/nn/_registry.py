@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -156,7 +157,7 @@ class Registry:
         """Free a name for `registry`, so that it is in one place only."""
         if not isinstance(name, str) or not name or "." in name:
             raise ValueError(
-                f"a name in {type(self).__name__} must be a non-empty str without dots, got {name!r}"
+                f"a name in {type(self).__name__} must be a non-empty str without dots, got {shown(name)}"
             )
         self._refuse_own(name)
         if self._is_reserved(name):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet._tree import leaves
 from sknet.core import Tensor
 from sknet.exceptions import StateError
@@ -120,7 +121,8 @@ class Calls:
             return self._at(layer)
         if isinstance(layer, bool) or not isinstance(layer, (int, np.integer)):
             raise TypeError(
-                f"layer must be a number or the path of a module, an int or a str, got {layer!r} of type "
+                f"layer must be a number or the path of a module, an int or a str, "
+                f"got {shown(layer)} of type "
                 f"{type(layer).__name__}"
             )
         if not -len(self.layers) <= layer < len(self.layers):

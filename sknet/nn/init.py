@@ -17,6 +17,7 @@ from numbers import Real
 import numpy as np
 from numpy.random import RandomState
 
+from sknet._constraints import shown
 from sknet._params import Interval, InvalidParameterError, resolve
 from sknet.exceptions import ShapeError
 from sknet.nn._from_data import FromData, from_data, takes_data
@@ -472,7 +473,7 @@ def scheme(
         if isinstance(found, FromData) and not takes_data(layer):
             raise InvalidParameterError(
                 f"The {parameter!r} parameter of {caller} must be a scheme that draws without data. "
-                f"Got {init!r} instead, which is for layers that can be shown data, such as Linear."
+                f"Got {shown(init)} instead, which is for layers that can be shown data, such as Linear."
             )
         return found
     wanted = active_version()

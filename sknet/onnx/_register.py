@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet import neural_network
+from sknet._constraints import shown
 from sknet.compile.extend import Length
 from sknet.estimators import (
     Autoencoder,
@@ -89,7 +90,7 @@ def register(*classes: type) -> None:
     update = _required().update_registered_converter
     for each in classes:
         if not (isinstance(each, type) and issubclass(each, BASES)):
-            raise TypeError(f"register expects classes derived from estimators of sknet, got {each!r}")
+            raise TypeError(f"register expects classes derived from estimators of sknet, got {shown(each)}")
     for each in (*CLASSES, *classes):
         if issubclass(each, (BaseClassifier, TabularClassifier)):
             update(each, CLASSIFIER, _infer_shapes, _convert, parser=_parse, options=OPTIONS)

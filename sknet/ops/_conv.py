@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.core import Tensor, as_tensor
 from sknet.device import result_dtype
 from sknet.exceptions import ShapeError
@@ -41,7 +42,7 @@ def _groups(name: str, weight: Tensor, groups: Any) -> int:
     if not isinstance(groups, (int, np.integer)) or groups < 1 or weight.shape[0] % groups:
         raise ValueError(
             f"{name}: groups must be an int that divides the weight's first axis, {weight.shape[0]}, "
-            f"got {groups!r}"
+            f"got {shown(groups)}"
         )
     return int(groups)
 
@@ -114,7 +115,7 @@ def _transposed(
     if any(m >= max(s, d) for m, s, d in zip(more, strides, dilations, strict=True)):
         raise ValueError(
             f"{name}: output_padding must be smaller than the stride {strides[2 - rank :]} or the dilation "
-            f"{dilations[2 - rank :]}, got {output_padding!r}"
+            f"{dilations[2 - rank :]}, got {shown(output_padding)}"
         )
     _check_kernel(name, weight, rank)
     parts = list(zip(image.shape[2:], kernels.shape[2:], strides, pads, dilations, more, strict=True))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.device import Device, Namespace, available, backend
 from sknet.exceptions import ShapeError
@@ -210,7 +211,7 @@ def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
            [21, 22, 23]])
     """
     if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
+        raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {shown(indexing)}")
     tensors = [as_tensor(x) for x in xs]
     places = list(range(len(tensors)))
     if indexing == "xy":

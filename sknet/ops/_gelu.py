@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, bind
 from sknet.device import Namespace
 from sknet.ops._activation import sigmoid
@@ -119,4 +120,4 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
         return multiply(x, erfc(multiply(x, -math.sqrt(0.5))) * 0.5)
     if approximate == "tanh":
         return bind(_gelu_tanh, (floating(x),), {})
-    raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
+    raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {shown(approximate)}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core.extend import param_kinds as kinds
 from sknet.device import to_device
@@ -90,7 +91,7 @@ def interpolate(
 
 def _check(x: Tensor, mode: str, align_corners: bool) -> None:
     if mode != "nearest" and mode not in AXES:
-        raise ValueError(f"interpolate: mode must be one of {['nearest', *AXES]}, got {mode!r}")
+        raise ValueError(f"interpolate: mode must be one of {['nearest', *AXES]}, got {shown(mode)}")
     if mode == "nearest":
         if align_corners:
             raise ValueError("interpolate: align_corners is not for mode 'nearest', which has no weights")
@@ -119,7 +120,7 @@ def _steps(shape: tuple[int, ...], size: Any, factor: Any) -> list[Step]:
         name = "scale_factor" if size is None else "size"
         raise ShapeError(
             f"interpolate: {name} must be a positive number, or one for each of the {len(shape) - 2} last "
-            f"axes of shape {shape}, got {given!r}"
+            f"axes of shape {shape}, got {shown(given)}"
         )
     if size is not None:
         return [(int(m), n / int(m)) for m, n in zip(each, shape[2:], strict=True)]

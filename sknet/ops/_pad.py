@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p
@@ -97,7 +98,7 @@ def pad(x: Any, widths: int | Sequence[Sequence[int]], mode: str = "constant", v
     if mode == "constant":
         return bind(_pad, (out,), {"widths": pairs, "value": value}) if pairs else out
     if mode not in NUMPYS:
-        raise ValueError(f"pad: mode must be one of {['constant', *NUMPYS]}, got {mode!r}")
+        raise ValueError(f"pad: mode must be one of {['constant', *NUMPYS]}, got {shown(mode)}")
     for axis, pair in zip(range(-len(pairs), 0), pairs, strict=True):
         if any(pair):
             if not out.shape[axis]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace, to_device
@@ -186,7 +187,8 @@ def _windows(
     dilations = each_axis(name, "dilation", dilation, rank)
     if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):
         raise ValueError(
-            f"{name}: padding must be at most half of the kernel_size {kernel[2 - rank :]}, got {padding!r}"
+            f"{name}: padding must be at most half of the kernel_size {kernel[2 - rank :]}, "
+            f"got {shown(padding)}"
         )
     axes = zip(size, kernel, strides, pads, dilations, strict=True)
     rows, columns = ((p, _after(n, d * (k - 1) + 1, s, p) if ceil_mode else p) for n, k, s, p, d in axes)

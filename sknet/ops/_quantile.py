@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.core import Tensor, normalize_axes
 from sknet.exceptions import ShapeError
 from sknet.ops._elementwise import where
@@ -69,10 +70,10 @@ def quantile(
     array([1. , 2.5, 5. ])
     """
     if method not in METHODS:
-        raise ValueError(f"quantile: method must be one of {list(METHODS)}, got {method!r}")
+        raise ValueError(f"quantile: method must be one of {list(METHODS)}, got {shown(method)}")
     parts = np.asarray(q.numpy() if isinstance(q, Tensor) else q, np.float64)
     if not ((parts >= 0) & (parts <= 1)).all():
-        raise ValueError(f"quantile: q must be between 0 and 1, got {q!r}")
+        raise ValueError(f"quantile: q must be between 0 and 1, got {shown(q)}")
     x = floating(x)
     axes = normalize_axes(axis, x.ndim, "quantile")
     left = reduced(x, axes, False)

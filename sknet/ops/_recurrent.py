@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.core import Tensor, as_tensor, is_grad_enabled
 from sknet.device import backend, result_dtype
 from sknet.exceptions import DtypeError, ShapeError
@@ -158,7 +159,7 @@ def rnn(
     array([[4.]])
     """
     if activation not in ("tanh", "relu"):
-        raise ValueError(f"rnn: activation must be 'tanh' or 'relu', got {activation!r}")
+        raise ValueError(f"rnn: activation must be 'tanh' or 'relu', got {shown(activation)}")
     states = None if state is None else [state]
     output, [h] = _recurrence(activation, x, weight_ih, weight_hh, bias, states, lengths, reverse)
     return output, h

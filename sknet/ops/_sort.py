@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, TracedArray, as_tensor, bind, normalize_axis
 from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace, backend_of, device_of
@@ -200,7 +201,7 @@ def searchsorted(x: Any, values: Any, side: str = "left") -> Tensor:
     array([1, 0])
     """
     if side not in ("left", "right"):
-        raise ValueError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
+        raise ValueError(f"searchsorted: side must be 'left' or 'right', got {shown(side)}")
     return bind(_searchsorted, (as_tensor(x), as_tensor(values)), {"side": side})
 
 

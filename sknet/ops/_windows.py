@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
+from sknet._constraints import shown
 from sknet.core import Tensor
 from sknet.core.extend import param_kinds as kinds
 from sknet.exceptions import ShapeError
@@ -136,7 +137,7 @@ def each_axis(name: str, what: str, value: Any, rank: int, least: int = 1, defau
     fits = isinstance(values, Sequence) and len(values) == rank and not isinstance(values, str)
     if not fits or not all(isinstance(n, Integral) and int(n) >= least for n in values):
         expected = f"an int >= {least}" + (f" or {rank} of them" if rank > 1 else "")
-        raise ValueError(f"{name}: {what} must be {expected}, got {value!r}")
+        raise ValueError(f"{name}: {what} must be {expected}, got {shown(value)}")
     first, second = (default,) * (2 - rank) + tuple(values)
     return int(first), int(second)
 
@@ -158,7 +159,7 @@ def padding_pairs(name: str, padding: Any, rank: int, kernel: Pair, stride: Pair
         rows, columns = ((total // 2, total - total // 2) for total in totals)
         return rows, columns
     if isinstance(padding, str):
-        raise ValueError(f"{name}: padding must be an int >= 0, 'same' or 'valid', got {padding!r}")
+        raise ValueError(f"{name}: padding must be an int >= 0, 'same' or 'valid', got {shown(padding)}")
     row, column = each_axis(name, "padding", padding, rank, least=0, default=0)
     return (row, row), (column, column)
 
@@ -173,8 +174,8 @@ def windows_on(name: str, windows: Windows, rank: int) -> Windows:
     """
     if min(windows.grid) < 1:
         extents = [d * (k - 1) + 1 for d, k in zip(windows.dilation, windows.kernel, strict=True)]
-        shown = [tuple(n[2 - rank :]) for n in (extents, windows.padded)]
-        raise ShapeError(f"{name}: a window of {shown[0]} does not fit on a padded input of {shown[1]}")
+        lengths = [tuple(n[2 - rank :]) for n in (extents, windows.padded)]
+        raise ShapeError(f"{name}: a window of {lengths[0]} does not fit on a padded input of {lengths[1]}")
     return windows
 
 

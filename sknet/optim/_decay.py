@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from sknet._constraints import shown
 from sknet._params import InvalidParameterError
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer
@@ -71,7 +72,7 @@ class WeightDecay(Combinator):
         if not all(isinstance(pattern, str) for pattern in self._patterns):
             raise InvalidParameterError(
                 "The 'parameters' parameter of WeightDecay must be a str, a list of str, a dict of str to "
-                f"float or None. Got {self.parameters!r} instead."
+                f"float or None. Got {shown(self.parameters)} instead."
             )
         if isinstance(self.parameters, dict):
             check_factors(self.parameters, "parameters", "WeightDecay")

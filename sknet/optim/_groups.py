@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet._params import Composite, InvalidParameterError
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Hypers, Optimizer, Updated
@@ -63,7 +64,7 @@ class Groups(Composite, Optimizer):
             if not (isinstance(pattern, str) and isinstance(optimizer, Optimizer)):
                 raise InvalidParameterError(
                     "The 'groups' parameter of Groups must be a dict of patterns to optimizers that go step "
-                    f"by step. Got {optimizer!r} for {pattern!r} instead."
+                    f"by step. Got {shown(optimizer)} for {pattern!r} instead."
                 )
             optimizer.validate()
         if not self.groups:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
+from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet._params import InvalidParameterError
 
@@ -38,7 +39,8 @@ def check_patterns(patterns: Sequence[str], known: Iterable[str], parameter: str
         if not any(fnmatchcase(path, pattern) for path in known):
             raise InvalidParameterError(
                 f"The {parameter!r} parameter of {owner} must match parameters by their paths. "
-                f"Got {pattern!r}, which matches none of {known}{suggestion(pattern, _patterns_of(known))}"
+                f"Got {shown(pattern)}, which matches none of {known}"
+                f"{suggestion(pattern, _patterns_of(known))}"
             )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.exceptions import LoadError
 from sknet.persistence._arrays import Joined, Named, Stored
 from sknet.persistence._container import Contents, compressible, damaged, parse_json, read_file, write_file
@@ -209,7 +210,8 @@ def _encoded(value: Any, place: str, arrays: "Named | Joined") -> Any:
         for key in value:
             if not isinstance(key, str) or key in (ARRAY, FLOAT):
                 raise TypeError(
-                    f"a document's keys must be str, except {ARRAY!r} and {FLOAT!r}: got {key!r} in {place!r}"
+                    f"a document's keys must be str, except {ARRAY!r} and {FLOAT!r}: "
+                    f"got {shown(key)} in {place!r}"
                 )
         return {key: _encoded(item, _below(place, key), arrays) for key, item in value.items()}
     raise TypeError(

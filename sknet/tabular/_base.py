@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._constraints import shown
 from sknet._fields import ABSENT, COUNT, Arrays, Each, Named, Together
 from sknet._params import (
     InvalidParameterError,
@@ -311,7 +312,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         if found is None or not float(found[1]):
             raise InvalidParameterError(
                 f"The 'budget' parameter of {type(self).__name__} must be a multiple of the default work, a "
-                f"number above 0, or seconds, such as '30s'. Got {self.budget!r} instead."
+                f"number above 0, or seconds, such as '30s'. Got {shown(self.budget)} instead."
             )
         seconds, costs = float(found[1]), {}
         for kind, setting in task.settings.items():

@@ -4,7 +4,7 @@ import pytest
 
 from sknet import _constraints
 from tests.fuzz.command import mismatches
-from tests.fuzz.parameters import VALUES, mismatch, pairs
+from tests.fuzz.parameters import VALUES, mismatch, of_case, pairs
 
 CASES, PART = 400, 100
 
@@ -12,6 +12,11 @@ CASES, PART = 400, 100
 @pytest.mark.parametrize("first", range(0, CASES, PART))
 def test_bad_parameters_are_refused_by_name(first):
     assert not list(mismatches(mismatch, range(first, first + PART)))
+
+
+@pytest.mark.parametrize("text", ["hostile object", "list of hostile objects", "long text", "module"])
+def test_no_parameter_is_shown_by_what_its_class_does(text):
+    assert not [found for cls, name in pairs() if (found := of_case(cls, name, text)) is not None]
 
 
 def test_there_are_many_parameters():

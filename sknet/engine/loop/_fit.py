@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
 from sknet.engine.loop._batches import Batches
@@ -92,7 +93,7 @@ class Record(dict[str, float]):
         if name in self:
             raise ValueError(f"this epoch already has a number {name!r}, {self[name]}: choose another name")
         if not isinstance(value, Real | np.generic | np.ndarray) or np.ndim(value):
-            raise TypeError(f"record[{name!r}] must be a number, got {value!r}")
+            raise TypeError(f"record[{name!r}] must be a number, got {shown(value)}")
         self._history.amend(name, float(value))
         super().__setitem__(name, float(value))
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sknet._constraints import shown
+
 __all__ = ["History"]
 
 LIBRARIES = ("pandas", "polars")
@@ -108,7 +110,7 @@ class History(dict[str, list[float]]):
         {1: 0.5}
         """
         if library is not None and library not in LIBRARIES:
-            raise ValueError(f"library must be 'pandas', 'polars' or None. Got {library!r} instead.")
+            raise ValueError(f"library must be 'pandas', 'polars' or None. Got {shown(library)} instead.")
         module = _first_installed(LIBRARIES if library is None else (library,))
         epochs = range(1, self.n_epochs + 1)
         if module.__name__ == "polars":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sknet import ops
+from sknet._constraints import shown
 from sknet._frames import as_array
 from sknet.callbacks import Callback, PrintLog, ProgressBar
 from sknet.callbacks.extend import Rows, SavedFit, check_callbacks, fresh_callbacks, saved_fit
@@ -171,7 +172,8 @@ def _shown(verbose: Any, caller: str) -> list[Callback]:
     if isinstance(verbose, str):
         if verbose != "bar":
             raise ValueError(
-                f"The 'verbose' parameter of {caller} must be True, False or 'bar'. Got {verbose!r} instead."
+                f"The 'verbose' parameter of {caller} must be True, False or 'bar'. "
+                f"Got {shown(verbose)} instead."
             )
         return [ProgressBar()]
     return [PrintLog()] if verbose else []
@@ -372,6 +374,6 @@ def check_count(value: Any, name: str, caller: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         more = " or 'auto'" if name == "batch_size" else ""
         raise ValueError(
-            f"The {name!r} parameter of {caller} must be a positive int{more}. Got {value!r} instead."
+            f"The {name!r} parameter of {caller} must be a positive int{more}. Got {shown(value)} instead."
         )
     return int(value)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet.callbacks.extend import direction_of
 from sknet.core import Tensor, no_grad
@@ -181,7 +182,7 @@ def _check_name(name: Any, before: Mapping[str, Any], caller: str) -> None:
     if not isinstance(name, str):
         raise TypeError(
             f"The 'scores' parameter of {caller} must be 'accuracy', 'r2', a function of (y_true, y_pred), "
-            f"or a list or dict of them. Got {name!r} instead: give a dict, {{name: function}}."
+            f"or a list or dict of them. Got {shown(name)} instead: give a dict, {{name: function}}."
         )
     if name in TAKEN or name.startswith("validation_") or name in before:
         raise ValueError(
@@ -194,7 +195,8 @@ def _maker(name: str, score: Any, caller: str) -> Callable[[Loss], Score]:
     if isinstance(score, str):
         if score not in SCORES:
             raise ValueError(
-                f"The 'scores' parameter of {caller} got {score!r}, expected one of {sorted(SCORES)} or a "
+                f"The 'scores' parameter of {caller} "
+                f"got {shown(score)}, expected one of {sorted(SCORES)} or a "
                 f"function of (y_true, y_pred){suggestion(score, SCORES)}"
             )
         return SCORES[score]

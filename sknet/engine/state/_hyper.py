@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from sknet._constraints import PLAIN
+from sknet._constraints import PLAIN, shown
 from sknet.engine.state._structure import has_slots, structure_of
 from sknet.exceptions import GradientError
 from sknet.losses import Loss, check_loss
@@ -43,7 +43,8 @@ def checked_hyper(optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: f
     found = check_optimizer(optimizer, "Model"), check_loss(loss, "Model")
     if not (isinstance(alpha, (int, float, np.number)) and 0 <= alpha < math.inf):
         raise ValueError(
-            f"The 'alpha' parameter of Model must be a float in the range [0, inf). Got {alpha!r} instead."
+            f"The 'alpha' parameter of Model must be a float in the range [0, inf). "
+            f"Got {shown(alpha)} instead."
         )
     return Hyper(*found, float(alpha))
 

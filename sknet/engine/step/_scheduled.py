@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet._params import InvalidParameterError
 from sknet.device import to_device
 from sknet.nn.extend import latest
@@ -47,7 +48,8 @@ def follow_schedules(model: "Model") -> bool:
             layer = path.removesuffix("rate").rstrip(".") or "the module"
             raise InvalidParameterError(
                 f"the schedule {schedule!r} of {layer!r} must "
-                f"return a probability, a number from 0 to 1. Got {value!r} at step {model.progress.step}."
+                f"return a probability, a number from 0 to 1. "
+                f"Got {shown(value)} at step {model.progress.step}."
             )
         memory.set_buffers({path: to_device(np.asarray(value, memory.dtype), memory.device)})
     return bool(scheduled)

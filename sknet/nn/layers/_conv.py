@@ -6,6 +6,7 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
+from sknet._constraints import shown
 from sknet._fields import ABSENT, Named, Params
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
@@ -136,8 +137,8 @@ class _Convolution(Module):
         options = {k: v for k, v in self._options().items() if v != usual.get(k, 1)}
         options |= {} if self.bias is not None else {"bias": False}
         options |= {} if self.padding_mode == "zeros" else {"padding_mode": self.padding_mode}
-        shown = "".join(f", {name}={value!r}" for name, value in options.items())
-        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size!r}{shown}"
+        others = "".join(f", {name}={value!r}" for name, value in options.items())
+        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size!r}{others}"
 
 
 def _lengths(layer: Any, name: str) -> tuple[int, ...]:
@@ -149,7 +150,7 @@ def _lengths(layer: Any, name: str) -> tuple[int, ...]:
     if len(values) != layer.rank:
         raise ValueError(
             f"The {name!r} parameter of {type(layer).__name__} must be an int or a tuple of {layer.rank}. "
-            f"Got {value!r} instead."
+            f"Got {shown(value)} instead."
         )
     return tuple(int(each) for each in values)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
+from sknet._constraints import shown
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
@@ -94,7 +95,7 @@ class Unflatten(Module):
         if not lengths or not are_lengths or lengths.count(-1) > 1:
             raise ValueError(
                 "The 'unflattened_size' parameter of Unflatten must hold lengths, of which one may be -1. "
-                f"Got {unflattened_size!r} instead."
+                f"Got {shown(unflattened_size)} instead."
             )
         self.dim, self.unflattened_size = int(dim), tuple(int(n) for n in lengths)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeAlias
 
+from sknet._constraints import shown
 from sknet._params import Interval, InvalidParameterError, ParameterObject, StrOptions
 
 __all__ = [
@@ -233,7 +234,7 @@ def check_not_above(schedule: Schedule, name: str, value: float, lr: float) -> N
     if value > lr:
         raise InvalidParameterError(
             f"The {name!r} parameter of {type(schedule).__name__} must be at most lr={lr!r}. "
-            f"Got {value!r} instead."
+            f"Got {shown(value)} instead."
         )
 
 

@@ -5,6 +5,7 @@ from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from sknet._constraints import shown
 from sknet._params import Composite, InvalidParameterError
 from sknet.optim.schedules._base import COUNT, POSITIVE, RATE, Progress, Rate, Schedule, rate_of
 from sknet.optim.schedules._steps import check_rising
@@ -89,7 +90,7 @@ class Several(Composite, Composed):
             elif not (callable(schedule) or POSITIVE.is_satisfied_by(schedule)):
                 raise InvalidParameterError(
                     f"The 'schedules' parameter of {type(self).__name__} must be a list of schedules and "
-                    f"positive numbers. Got {schedule!r} among them."
+                    f"positive numbers. Got {shown(schedule)} among them."
                 )
 
 
@@ -128,7 +129,7 @@ class Joined(Several):
         if len(self.schedules) != len(self.boundaries) + 1:
             raise InvalidParameterError(
                 "The 'boundaries' parameter of Joined must have one element less than schedules: "
-                f"{len(self.schedules) - 1}. Got {list(self.boundaries)!r} instead."
+                f"{len(self.schedules) - 1}. Got {shown(list(self.boundaries))} instead."
             )
 
     def _active(self, progress: Progress) -> tuple[Rate, Progress]:
