@@ -128,6 +128,14 @@ class FrozenPipeline:
         "_labels": tuple[str, ...],
     }
 
+    def _check_stored(self) -> None:
+        from sknet.freezing._widths import checked_width  # predictions do without
+
+        width = checked_width(self._steps, self._features.count, {})
+        takes = getattr(self._last, "n_features_in_", width)
+        if takes != width:
+            raise ValueError(f"its steps return {width} columns, but its last step takes {takes}")
+
     def __init__(self, features: Features, steps: Chain, last: Any, labels: tuple[str, ...]) -> None:
         self._features, self._steps, self._last, self._labels = features, steps, last, labels
 

@@ -47,7 +47,7 @@ def test_documents_without_them_have_the_former_version(tmp_path):
 
 
 def test_what_is_finer_than_microseconds_is_refused(tmp_path):
-    column = pd.Series([pd.Timestamp(2024, 1, 1, nanosecond=i % 2 + 1) for i in range(40)], dtype=object)
+    column = pd.Series([pd.Timestamp(2024, 1, 1, nanosecond=i % 2 + 1) for i in range(40)], dtype="category")
     encoder = sknet.TableEncoder().fit(pd.DataFrame({"level": column}), np.arange(40) % 2)
     with pytest.raises(
         TypeError, match=r"levels\[0\] is Timestamp\(.* which a file cannot hold: it is missing, or"

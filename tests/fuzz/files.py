@@ -336,7 +336,10 @@ def wrongly_compressed(rng: Generator, raw: bytes) -> bytes:
     ]
     written = options[int(rng.integers(len(options)))]
     number = str(
-        rng.choice(["sknet 1", "sknet 2", "sknet 3", "sknet 4", "sknet 02", "sknet"], p=[0.1, 0.6, 0.05, 0.05, 0.1, 0.1])
+        rng.choice(
+            ["sknet 1", "sknet 2", "sknet 3", "sknet 4", "sknet 02", "sknet"],
+            p=[0.1, 0.6, 0.05, 0.05, 0.1, 0.1],
+        )
     )
     return with_metadata(header, {**header["__metadata__"], "format": number, "compressed": written}, arrays)
 
