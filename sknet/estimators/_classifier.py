@@ -58,7 +58,13 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     _targets: ClassEncoder
     _stored_fields = {
         "classes_": [np.ndarray, Each(list, np.ndarray)],
-        "temperature_": [Arrays("f", "n_columns"), ABOVE_ZERO, None, ABSENT],
+        "temperature_": [
+            Arrays("f", "n_columns"),
+            Arrays("f", "n_members", "n_columns"),
+            ABOVE_ZERO,
+            None,
+            ABSENT,
+        ],
     }
 
     def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> ClassEncoder:

@@ -357,7 +357,7 @@ def test_errors_of_constructors_are_reported(tmp_path):
     header, document, arrays = apart((tmp_path / "it").read_bytes())
     text = json.dumps(document).replace("0.25", "-0.25")
     (tmp_path / "it").write_bytes(together(header, json.loads(text), arrays))
-    message = r"it cannot be loaded: it has, as objects.0., an invalid sknet.optim.Adam: .*The 'lr' parameter of Adam must be"
+    message = r"has, as objects.0., an invalid sknet.optim.Adam: .*The 'lr' parameter of Adam must be"
     with pytest.raises(LoadError, match=message):
         sknet.load(tmp_path / "it")
 

@@ -33,7 +33,6 @@ from sknet.optim import EMA, SGD, Adam, RateFactors, WeightDecay
 from sknet.optim.schedules import FlatThenCosine
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import FittedEncoder, fit_encoder, target_of
-from sknet.tabular import _rows as rows_module
 from sknet.tabular._rows import EncodedRows
 from tests.fuzz.command import run
 from tests.fuzz.resumes import Dies, KilledError, different, drawn
@@ -304,9 +303,8 @@ def mismatch(seed: int, natives: tuple[str, ...] = ("never", "auto", "always")) 
         return None
     X, array = sides.X
     window = mock.patch.object(_computed, "WINDOW_BYTES", drawn(rng, WINDOWS))
-    kept = mock.patch.object(rows_module, "PER_OUTPUT", 1.0)  # so that native code is always worth loading
     pair = Pair(rng, seed, sides)
-    with window, kept, warnings.catch_warnings():
+    with window, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(int(rng.integers(1, 5))):
             act = drawn(rng, ACTIONS)

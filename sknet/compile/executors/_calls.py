@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType, MethodDescriptorType
+from types import MethodDescriptorType
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "runner_of",
 ]
 
-NOTHING_NAMED: Mapping[str, Any] = MappingProxyType({})
+NOTHING_NAMED: Mapping[str, Any] = {}  # not to be changed
 COLUMN = 48  # of comments
 
 
