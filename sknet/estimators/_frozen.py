@@ -69,7 +69,12 @@ class FrozenClassifier(Frozen):
     _kind = "classifier"
     _stored_fields = {
         "_targets": Named("ClassEncoder"),
-        "_temperature": [ABOVE_ZERO, Each((tuple,), [ABOVE_ZERO, Each((tuple,), ABOVE_ZERO)]), None, ABSENT],
+        "_temperature": [
+            ABOVE_ZERO,
+            Each((tuple,), [ABOVE_ZERO, Each((tuple, list), ABOVE_ZERO)]),
+            None,
+            ABSENT,
+        ],
     }
     _stored = (*Frozen._stored, "_temperature")
 
