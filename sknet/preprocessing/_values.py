@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from sknet._constraints import shown
-
 __all__ = ["HUGE", "is_missing", "is_number", "to_number"]
 
 # Larger values count as infinite, so that no difference or ratio of two others overflows.
@@ -62,11 +60,10 @@ def to_number(value: Any, label: str, row: int) -> float:
         return float(value.total_seconds() if hasattr(value, "total_seconds") else value)
     except ValueError:
         raise ValueError(
-            f"{label}: could not convert string to float: expected numbers, "
-            f"got {shown(value)} in row {row}. Name "
+            f"{label}: could not convert string to float: expected numbers, got {value!r} in row {row}. Name "
             "the column in categorical_features, or use categorical_features='from_dtype'."
         ) from None
     except TypeError:
         raise TypeError(
-            f"{label}: argument must be a string or a real number, got {shown(value)} in row {row}"
+            f"{label}: argument must be a string or a real number, got {value!r} in row {row}"
         ) from None

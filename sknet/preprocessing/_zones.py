@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from sknet._constraints import shown
 from sknet.preprocessing._values import is_missing
 
 __all__ = ["DATE_UNIT", "array_of", "local_dates", "name_of_zone", "time_zone", "zone_of_values"]
@@ -67,21 +66,20 @@ def local_time(value: Any, zone: Any, label: str, row: int) -> Any:
                 return found
             if own is None:
                 raise ValueError(
-                    f"{label}: the dates of the fit have the time zone {zone!r}, "
-                    f"got {shown(value)} without one "
+                    f"{label}: the dates of the fit have the time zone {zone!r}, got {value!r} without one "
                     f"in row {row}. Say which it has, as by .dt.tz_localize({zone!r})"
                 )
             name = name_of_zone(own, label)
             if zone is None:
                 raise ValueError(
-                    f"{label}: the dates of the fit have no time zone, got {shown(value)} of {name!r} in row "
+                    f"{label}: the dates of the fit have no time zone, got {value!r} of {name!r} in row "
                     f"{row}. Convert to local time without one, as by .dt.tz_localize(None)"
                 )
             if name == zone:
                 return found
             return np.datetime64(moment.astimezone(time_zone(zone)).replace(tzinfo=None), "us")
     raise TypeError(
-        f"{label}: expected dates, as in the fit, got {shown(value)} in row {row}. Convert the column, as by "
+        f"{label}: expected dates, as in the fit, got {value!r} in row {row}. Convert the column, as by "
         "pandas.to_datetime."
     )
 
@@ -143,8 +141,7 @@ def zone_of_values(values: Any, label: str) -> str | None:
     if len(zones) > 1:
         (first, one), (second, other) = list(zones.items())[:2]
         raise ValueError(
-            f"{label}: all dates must have one time zone, or none, "
-            f"got {shown(one)} of {first!r} and {other!r} of "
+            f"{label}: all dates must have one time zone, or none, got {one!r} of {first!r} and {other!r} of "
             f"{second!r}. Convert them to one, as by pandas.to_datetime(..., utc=True).dt.tz_convert"
         )
     return next(iter(zones), None)
