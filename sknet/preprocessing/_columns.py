@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sknet._cached import cached_property
+from sknet._constraints import shown
 from sknet._scipy import issparse
 from sknet.preprocessing._values import is_missing, is_number, to_number
 from sknet.preprocessing._zones import (
@@ -188,7 +189,8 @@ def _kind_of_objects(values: list[Any]) -> str:
 def not_a_level(label: str, value: Any, row: int) -> TypeError:
     """Return the error for a value that cannot be hashed."""
     return TypeError(
-        f"{label}: argument must be a string or a number, or anything hashable, got {value!r} in row {row}"
+        f"{label}: argument must be a string or a number, or anything hashable, "
+        f"got {shown(value)} in row {row}"
     )
 
 

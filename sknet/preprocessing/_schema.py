@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sknet._cached import cached_property
+from sknet._constraints import shown
 from sknet._fields import LEVEL, Arrays, Each
 from sknet._frames import is_collection, names_of
 from sknet._hints import suggestion
@@ -322,7 +323,7 @@ def _chosen(categorical_features: Any, n_features: int, names: Any) -> "np.ndarr
     if asked.ndim != 1 or asked.dtype.kind not in "biuUO":
         raise ValueError(
             "categorical_features must be an array-like of bool, int or str, 'from_dtype' or None, got "
-            f"{categorical_features!r}"
+            f"{shown(categorical_features)}"
         )
     if asked.dtype.kind == "b":
         if len(asked) != n_features:
@@ -342,14 +343,13 @@ def _position(asked: Any, n_features: int, names: Any) -> int:
         known = [] if names is None else names.tolist()
         if asked not in known:
             why = "X has no column names" if names is None else "X has no column of this name"
-            raise ValueError(
-                f"categorical_features has {asked!r}, but {why}{suggestion(asked, known) if known else '.'}"
-            )
+            hint = suggestion(asked, known) if known else "."
+            raise ValueError(f"categorical_features has {shown(asked)}, but {why}{hint}")
         return int(known.index(asked))
     if not isinstance(asked, int) or isinstance(asked, bool) or not -n_features <= asked < n_features:
         raise ValueError(
             "categorical_features set as integer indices must be in [0, n_features - 1], got "
-            f"{asked!r} for {n_features} features"
+            f"{shown(asked)} for {n_features} features"
         )
     return asked
 
