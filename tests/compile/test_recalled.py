@@ -1,5 +1,8 @@
 """Functions cached by a key: captured once, each bound to its own memory and matrices."""
 
+import gc
+import weakref
+
 import numpy as np
 import scipy.sparse
 
@@ -93,6 +96,15 @@ def test_the_least_recently_used_are_evicted():
     assert function.times == before
     recalled(("many", 0), function, (np.ones(1),))
     assert function.times == before + 1
+
+
+def test_programs_of_many_constants_are_freed():
+    alive = weakref.WeakSet()
+    for number in range(KEPT + 100):
+        scale = 1 + number * 1e-6
+        alive.add(recalled(("constant", number), lambda x, scale=scale: x * scale, (np.ones(1),)).plan)
+    gc.collect()
+    assert len(alive) <= KEPT
 
 
 def test_shapes_are_part_of_the_structure():
