@@ -430,3 +430,21 @@ def test_tiny_targets_leave_numbers_that_vanish_unmentioned(unit, scale_target, 
         with quiet():
             other = estimator_for("regression", scale_target=True, **params).fit(X.astype("float32"), Y)
         assert score == pytest.approx(other.score(X.astype("float32"), Y), abs=0.02)
+
+
+@pytest.mark.parametrize("exponent", [-100, 100, 130])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_targets_beyond_float32_scale_losses_and_predictions(exponent, early_stopping):
+    """Targets times a power of 2 are the same standardized targets."""
+    rng, unit = np.random.default_rng(0), 2.0**exponent
+    X = rng.normal(size=(80, 3))
+    y = X @ [1.0, 2.0, 3.0]
+    params = {"alpha": 0.1, "early_stopping": early_stopping, "max_iter": 5, "tol": 0.0, "random_state": 0}
+    with quiet():
+        found, expected = (
+            sknet.MLPRegressor((8,), dtype="float32", scale_target=True, **params).fit(X, y * by)
+            for by in (unit, 1.0)
+        )
+    np.testing.assert_allclose(found.predict(X), expected.predict(X) * unit, rtol=1e-6)
+    losses = [np.asarray(each.history_["loss"]) for each in (found, expected)]
+    np.testing.assert_allclose(losses[0], losses[1] * unit**2, rtol=1e-5)

@@ -139,9 +139,9 @@ def as_reported(
     """Return the reported values of the two terms: those of `terms`, unless targets are scaled."""
     if loss.reporting is loss:
         return data, penalty
-    return mean_term(
-        loss.reporting, output, y, weight
-    ).value, None if penalty is None else penalty * loss.unit
+    value = mean_term(loss.reporting, output, y, weight).value
+    # In the dtype of the mean loss, which is float64 where float32 cannot hold the values.
+    return value, None if penalty is None else ops.astype(penalty, value.dtype) * loss.unit
 
 
 def per_output(loss: Loss, value: float, n_outputs: int) -> float:
