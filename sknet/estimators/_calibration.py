@@ -108,9 +108,9 @@ def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
     likelihood = loss.likelihood
 
     def log_loss(logarithm: float) -> float:
-        with no_grad():
+        with no_grad(), np.errstate(under="ignore"):  # with low temperatures, what is certain has no loss
             values = likelihood.values(loss.tempered(Tensor(outputs), math.exp(logarithm)), Tensor(y))
-        return float(np.average(values.data, weights=weight))
+            return float(np.average(values.data, weights=weight))
 
     # The loss is convex in the reciprocal of the temperature, so it has no second minimum.
     bound = math.log(LARGEST)

@@ -92,7 +92,8 @@ def _temperature(loss: Any, output: np.ndarray, y: np.ndarray, weight: np.ndarra
 def _badness(
     output: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: Loss, by_error: bool
 ) -> tuple[float, float]:
-    with no_grad():
+    with no_grad(), np.errstate(under="ignore"):  # what is certain has no loss
         values = loss.values(Tensor(output.astype(np.float64)), Tensor(y)).numpy()
+        mean = float(np.average(values, weights=weight))
     error = float(np.average(output.argmax(axis=1) != y, weights=weight)) if by_error else 0.0
-    return error, float(np.average(values, weights=weight))
+    return error, mean

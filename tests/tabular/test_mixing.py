@@ -1,11 +1,14 @@
 """Mixing weights, compared with a grid search by scikit-learn's metrics."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, softmax
 from sklearn.metrics import log_loss
 
+from sknet import TabularClassifier
 from sknet.losses import LogLoss, SquaredError
 from sknet.tabular._mixing import mixed
 
@@ -66,3 +69,12 @@ def test_one_kind_alone_is_all():
     y = rng.normal(size=(20, 1))
     mix = mixed({"sharp": y}, y, None, SquaredError().for_task("regression"), by_error=False)
     assert mix.weights == {"sharp": 1.0}
+
+
+@pytest.mark.parametrize("n_rows", [3, 4, 12])
+def test_few_rows_leave_numbers_that_vanish_unmentioned(n_rows):
+    X = np.random.default_rng(0).normal(size=(n_rows, 2))
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # so few rows tell no temperature
+        clf = TabularClassifier(budget=0.05, n_folds=2, random_state=0).fit(X, np.arange(n_rows) % 2)
+        assert np.isfinite(clf.predict_proba(X)).all()
