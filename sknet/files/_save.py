@@ -13,6 +13,8 @@ from sknet.callbacks.extend import checked_fit
 from sknet.engine import Model
 from sknet.engine.extend import slim_model
 from sknet.exceptions import LoadError
+from sknet.files._decoder import Decoder
+from sknet.files._encoder import SCHEMA, Encoder
 from sknet.files._registry import (
     NotKnownError,
     Registry,
@@ -22,7 +24,6 @@ from sknet.files._registry import (
     is_ours,
     splitters,
 )
-from sknet.files._values import SCHEMA, Decoder, Encoder
 from sknet.persistence import read_within, write
 
 __all__ = ["load", "save", "trusted_types"]

@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet.core import Primitive
 from sknet.nn._module import Module
-from sknet.nn._shape_pass import Shadow, shadows, shape_pass
+from sknet.nn._shape_pass import Shadow, copy_for_shapes, shadows, shape_pass
 
 __all__ = ["largest_activation"]
 
@@ -62,7 +62,7 @@ def largest_activation(module: Module, shape: Any, dtype: Any = "float32") -> in
 
 
 def _sizes(module: Module, n_rows: int, shape: Any, dtype: Any) -> list[int]:
-    twin, sizes = module.copy(), _Sizes()  # a copy, for what its code may set
+    twin, sizes = copy_for_shapes(module), _Sizes()  # a copy, for what its code may set
     for each in twin.modules():
         vars(each).pop("_hooks", None)
     shapes = shape if isinstance(shape, dict) else {"": shape}

@@ -12,10 +12,10 @@ from numpy.typing import DTypeLike
 from sknet.core import Primitive, Tensor, TracedArray, no_grad
 from sknet.device import Device, backend
 from sknet.exceptions import DeviceError
-from sknet.nn._module import Module
+from sknet.nn._module import Module, copy_with
 from sknet.nn._scope import Binding, Scope, run
 
-__all__ = ["Shadow", "shadows", "shape_pass"]
+__all__ = ["Shadow", "copy_for_shapes", "shadows", "shape_pass"]
 
 META = Device("meta")
 NUMPY = backend("cpu").xp
@@ -127,6 +127,31 @@ def shape_pass(
     except DeviceError as error:
         error.add_note("in a pass without data, which determines shapes")
         raise
+
+
+def copy_for_shapes(module: Module) -> Module:
+    """Return a copy of a module for a pass without data.
+
+    Parameters
+    ----------
+    module : Module
+        Left alone, whatever the code of the copy sets.
+
+    Returns
+    -------
+    Module
+        As `Module.copy` returns it, but values that have an owner are shared, too: a pass without data
+        writes none.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
+    >>> shape_pass(copy_for_shapes(nn.LazyLinear(3)), (shadows((8, 5), "float32"),)).shape
+    (8, 3)
+    """
+    found = {each for part in module.modules() for each in part._parameters.values()}
+    return copy_with(module, {each: each.data for each in found if each.home is not None})
 
 
 def shadows(x: Any, dtype: DTypeLike, seen: Seen = ignore) -> Any:

@@ -10,7 +10,7 @@ from sknet._tree import leaves, map_leaves
 from sknet.core import Primitive, Tensor
 from sknet.nn._hooks import Hooks
 from sknet.nn._module import Module
-from sknet.nn._shape_pass import Shadow, shadows, shape_pass
+from sknet.nn._shape_pass import Shadow, copy_for_shapes, shadows, shape_pass
 
 __all__ = ["Summary", "SummaryRow", "summary"]
 
@@ -286,7 +286,7 @@ def summary(module: Module, *inputs: Any, dtype: DTypeLike = "float32", training
     FLOPs: 10,176,640 (multiply-add = 2)
     memory: 310.6 KiB parameters and buffers, 196 KiB input, 52.5 KiB outputs of layers
     """
-    twin, ledger = module.copy(), _Ledger()  # a copy, for the hooks and for what is lazy
+    twin, ledger = copy_for_shapes(module), _Ledger()  # a copy, for the hooks and for what is lazy
     for each in twin.modules():
         hooks = vars(each).setdefault("_hooks", Hooks())
         hooks.add("forward_pre", ledger.enter)

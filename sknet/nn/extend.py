@@ -13,7 +13,7 @@ from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._lazy import materialize_for
 from sknet.nn._module import copy_with
 from sknet.nn._parameter import convert
-from sknet.nn._shape_pass import shadows, shape_pass
+from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
 from sknet.nn.layers._embedding import draw_embedding
 from sknet.nn.layers._ensemble import draw_ones, draw_signs, draw_standard
 from sknet.nn.layers._numeric_embedding import draw_frequencies
@@ -30,6 +30,7 @@ __all__ = [
     "Calls",
     "SeesData",
     "convert",
+    "copy_for_shapes",
     "copy_with",
     "draw_bias",
     "draw_weight",

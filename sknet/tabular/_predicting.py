@@ -148,7 +148,7 @@ class Regresses(Predicts):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             What the loss estimates: means, medians or quantiles; not beyond the targets of the fit, unless
-            `extrapolate` is true.
+            ``extrapolate`` is true.
         """
         return self._means(self._outputs(X))
 

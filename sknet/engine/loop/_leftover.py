@@ -9,7 +9,7 @@ from sknet.engine.loop._batches import Batches
 from sknet.engine.state import arguments, each_input
 from sknet.exceptions import DeviceError, ShapeError
 from sknet.nn import BatchNorm, Module
-from sknet.nn.extend import held_of, hold_statistics, is_held, shadows, shape_pass
+from sknet.nn.extend import copy_for_shapes, held_of, hold_statistics, is_held, shadows, shape_pass
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -73,7 +73,7 @@ def _needs_two_rows(model: "Model", batches: Batches) -> bool:
         return False
     shapes = each_input(lambda x, dtype: shadows((1, *x.shape[1:]), dtype), batches.X, batches.input_dtype)
     try:
-        shape_pass(model.module.copy(), arguments(shapes), training=True)
+        shape_pass(copy_for_shapes(model.module), arguments(shapes), training=True)
     except ShapeError:
         return True
     except DeviceError:  # its code depends on values

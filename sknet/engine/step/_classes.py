@@ -6,7 +6,7 @@ from sknet.core import Tensor
 from sknet.device import to_host
 from sknet.engine.state import arguments, computed_dtype, each_input
 from sknet.engine.step._checks import note_last_layer
-from sknet.nn.extend import shadows, shape_pass
+from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -51,7 +51,7 @@ def _n_outputs(model: "Model", X: Any) -> int | None:
     """Return the number of outputs for a target, from a pass without data; None if there can be none."""
     row = each_input(lambda x: shadows((1, *x.shape[1:]), computed_dtype(x, model.dtype)), X)
     try:
-        output = shape_pass(model.module.copy(), arguments(row))
+        output = shape_pass(copy_for_shapes(model.module), arguments(row))
     except Exception:  # its code depends on values, or is wrong, which the first step says better
         return None
     if not isinstance(output, Tensor):

@@ -11,7 +11,7 @@ from sknet.engine.state import arguments
 from sknet.engine.step._checks import last_layer
 from sknet.losses import Loss
 from sknet.nn import Module, Sigmoid, Softmax
-from sknet.nn.extend import shadows, shape_pass
+from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -83,7 +83,7 @@ def _last_operation(module: Module, inputs: Any, dtype: Any) -> str | None:
         made_by[id(result)] = primitive.name, operands, result  # kept, so that no other has its id
 
     try:
-        output = shape_pass(module.copy(), shadows(inputs, dtype, seen), seen=seen)
+        output = shape_pass(copy_for_shapes(module), shadows(inputs, dtype, seen), seen=seen)
     except Exception:  # its code depends on values, or is wrong, which the first step says better
         return None
     found = made_by.get(id(output.data)) if isinstance(output, Tensor) else None
