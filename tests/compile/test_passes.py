@@ -183,3 +183,27 @@ def test_indivisible_groups_are_kept():
     found = groups(lambda x, y: ops.exp(x.T + y), np.ones((8, 100)), np.ones((100, 8)), block=80, cache=1)
     assert found == [(["permute_dims"], 0), (["add", "exp"], 10)]
     assert groups(lambda x: ops.exp(x) + 1, np.ones(()), block=0, cache=0) == [(["exp"], 0), (["add"], 0)]
+
+
+@pytest.mark.parametrize("comes_first", [False, True])
+def test_a_multiple_is_added_apart_from_a_chain_that_shares_nothing_with_it(comes_first):
+    """As an L2 term of a weight that has the shape of activations; an update reads one gradient twice."""
+
+    def apart(x, weight):
+        results = [lambda: ops.tanh(ops.exp(x)), lambda: x.T @ x + 0.1 * weight]
+        return [make() for make in (results[::-1] if comes_first else results)]
+
+    def together(gradient, weight, total):
+        total = total * 0.9 + gradient * 0.1
+        return total, weight - 0.5 * total
+
+    def grouped(function, *args):
+        graph = optimize(capture(function, *args))
+        return [[e.primitive.name for e in group.equations] for group in fuse(graph, block=80, cache=1)]
+
+    alone = grouped(apart, np.ones((50, 50)), np.ones((50, 50)))
+    assert [names for names in alone if "permute_dims" not in names] in (
+        [["matmul"], ["axpy"], ["exp", "tanh"]],
+        [["exp", "tanh"], ["matmul"], ["axpy"]],
+    )
+    assert grouped(together, *[np.ones(800)] * 3) == [["multiply", "axpy", "axpy"]]

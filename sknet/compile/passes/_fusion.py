@@ -239,7 +239,10 @@ def _chains(graph: Graph, least: int) -> Iterator[list[Equation]]:
     outputs: set[Variable] = set()
     for equation in graph.equations:
         large = equation.output.size > least and is_elementwise(equation) and _can_be_divided(equation)
-        if large and chain and chain[0].output.shape == equation.output.shape:
+        if large and chain and _is_apart(equation, chain):
+            yield [equation]
+            continue
+        if large and chain and _joins(equation, chain):
             chain.append(equation)
         elif large or not outputs.isdisjoint(equation.variables):
             if chain:
@@ -255,6 +258,25 @@ def _chains(graph: Graph, least: int) -> Iterator[list[Equation]]:
             outputs.add(equation.output)
     if chain:
         yield chain
+
+
+def _joins(equation: Equation, chain: list[Equation]) -> bool:
+    """Tell whether an equation has the shape of a chain; one that adds a multiple is a chain by itself."""
+    same_shape = chain[0].output.shape == equation.output.shape
+    return same_shape and not (chain[0].primitive.name == "axpy" and not _shares(equation, chain))
+
+
+def _is_apart(equation: Equation, chain: list[Equation]) -> bool:
+    """Tell whether an equation adds a multiple, as an L2 term does, of nothing that a chain reads or makes.
+
+    It is computed in parts anyway, and in place if the chain does not copy it.
+    """
+    return equation.primitive.name == "axpy" and not _shares(equation, chain)
+
+
+def _shares(equation: Equation, chain: list[Equation]) -> bool:
+    used = {x for each in chain for x in (*each.variables, each.output)}
+    return not used.isdisjoint(equation.variables)
 
 
 def _can_be_divided(equation: Equation) -> bool:

@@ -70,7 +70,8 @@ def test_blocks_are_calls_on_parts_of_arrays():
     _, [loop] = statements(made.source)
     assert isinstance(loop, ast.For)
     calls = made.calls()
-    n_blocks, rest = divmod(len(calls), len(loop.body))
+    views = [line for line in loop.body if isinstance(line, ast.Assign)]  # made once, when memory is bound
+    n_blocks, rest = divmod(len(calls), len(loop.body) - len(views))
     assert rest == 0
     assert n_blocks > 1
     expected = np.maximum(np.log1p(np.exp(x.astype(float))) * 2 - 1, 0)

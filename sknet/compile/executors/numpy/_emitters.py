@@ -178,8 +178,7 @@ def _multiply(w: Writer, equation: Equation) -> None:
     if w.exact or not is_number or not _for_level_1(w, array) or not _shares(w, array, equation.output):
         by_its_forward(w, equation)
         return
-    flat = w.name(array) if w.is_dividing else w.reshaped(array, (array.size,))
-    w.call(level_1("scal", array), w.number(number), flat, label="scal")
+    w.call(level_1("scal", array), w.number(number), _flat(w, array), label="scal")
 
 
 @emitter("axpy")
@@ -189,12 +188,9 @@ def _axpy(w: Writer, equation: Equation) -> None:
         by_its_forward(w, equation)
         return
     unless_in_place(w, x, output)
-    if w.is_dividing:
-        _write_axpy(w, equation, w.name(y), w.name(output))
-        return
-    source, target = (w.reshaped(array, (array.size,)) for array in (y, output))
+    source, target = _flat(w, y), _flat(w, output)
     write = partial(_write_axpy, w, equation)
-    if y.size <= BLOCK:
+    if w.is_dividing or y.size <= BLOCK:
         write(source, target)
     else:
         # In blocks too small for BLAS to use threads: SciPy's threads would compete with NumPy's.
@@ -225,8 +221,12 @@ def add_multiple(
 
 def _for_level_1(w: Writer, x: Variable) -> bool:
     """Tell whether SciPy's BLAS wrappers can write to an array: they copy arrays that are not contiguous."""
-    flat = x.size > 0 and w.plan.views.is_contiguous(x)
-    return flat and x.dtype.char in REAL and (x.ndim == 1 or not w.is_dividing)
+    return x.size > 0 and w.plan.views.is_contiguous(x) and x.dtype.char in REAL
+
+
+def _flat(w: Writer, x: Variable) -> Name:
+    """Return the name of a contiguous array, or of its block, as a vector."""
+    return w.name(x) if x.ndim == 1 else w.shaped(w.name(x), -1)
 
 
 def level_1(name: str, like: Variable) -> Callable[..., Any]:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from sknet.engine.loop._native_steps import NativeSteps
 from sknet.engine.loop._steps import CompiledSteps
 from sknet.exceptions import NonFiniteError
 from sknet.losses import SquaredError
-from sknet.optim import SGD, Adam
+from sknet.optim import SGD, Adam, AdamW, RMSprop
 from tests.compile.native import ChangingSteps, InspectedSteps, assert_same_bits, left_by, trained
 from tests.project import ROOT
 
@@ -190,3 +191,45 @@ def test_an_error_of_a_loss_is_not_one_of_native_code(monkeypatch, recwarn):
     with pytest.raises(RuntimeError, match="as told"):
         MLPRegressor((30,), loss=BrokenSquaredError()).fit(X, y)
     assert not recwarn.list
+
+
+# -- calls left to NumPy ------------------------------------------------------------------------
+
+
+def hosted(widths, rows, hidden=nn.ReLU, optimizer=None, dtype="float32"):
+    """Return the calls of a step that native code leaves to NumPy."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((rows, widths[0])).astype(dtype), rng.integers(0, widths[-1], rows)
+    layers = [nn.Linear(widths[0], widths[1])]
+    for width, after in pairwise(widths[1:]):
+        layers += [hidden(), nn.Linear(width, after)]
+    model = Model(
+        nn.Sequential(*layers), loss="log_loss", optimizer=optimizer or Adam(), alpha=1e-4, dtype=dtype
+    )
+    steps = InspectedSteps(model, Batches(X, y, None, rows, model.dtype, model.device), True)
+    steps.run(None, 0)
+    [run] = steps.runs
+    return run.hosted
+
+
+NETWORKS = [
+    ((20, 100, 2), 32),
+    ((30, 100, 2), 200),
+    ((64, 100, 10), 200),
+    ((54, 256, 256, 7), 256),
+    ((784, 256, 128, 10), 200),
+    ((784, 1024, 1024, 10), 1024),
+]
+
+
+@pytest.mark.parametrize(("widths", "rows"), NETWORKS)
+def test_perceptrons_leave_no_call_to_numpy(widths, rows):
+    assert hosted(widths, rows) == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("optimizer", [Adam(), AdamW(), SGD(0.1), SGD(0.1, momentum=0.9), RMSprop()])
+@pytest.mark.parametrize("hidden", [nn.ReLU, nn.Tanh])
+def test_batches_with_the_shape_of_a_weight_leave_no_call_to_numpy(hidden, optimizer, dtype):
+    """Gradients of activations and L2 terms then have one shape, and are computed in blocks."""
+    assert hosted((256, 256, 256, 3), 256, hidden, optimizer, dtype) == []
