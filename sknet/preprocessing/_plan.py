@@ -15,7 +15,7 @@ from sknet.preprocessing._one_row import OneRow
 from sknet.preprocessing._schema import Feature, Schema, Table
 from sknet.preprocessing._sparse_numbers import SparseNumbers, fit_sparse
 from sknet.preprocessing._targets import Target
-from sknet.preprocessing._value_means import ValueMeans, fit_value_means, values_tell_more
+from sknet.preprocessing._value_means import ValueMeans, fit_value_means, values_repeat, values_tell_more
 
 __all__ = ["Options", "Plan", "check_plan", "fit_plan"]
 
@@ -383,10 +383,14 @@ def _telling(numbers: Numbers, sample: np.ndarray, target: Target | None, option
     # Shuffled, since rows may be in order; not drawn from the random state, so that draws do not depend on y.
     folds = np.random.RandomState(0).permutation(len(sample)) % options.n_folds
     how = options.min_count, folds, options.smoothing
+    repeated = values_repeat(sample, options.min_count)
     return [
         i
         for i, column in enumerate(numbers.columns)
-        if column.scale and not column.is_phase and values_tell_more(sample[:, i], target, column.edges, *how)
+        if repeated[i]
+        and column.scale
+        and not column.is_phase
+        and values_tell_more(sample[:, i], target, column.edges, *how)
     ]
 
 

@@ -13,9 +13,11 @@ from sknet.preprocessing._edges import edges_of, has_several
 from sknet.preprocessing._schema import UNSEEN
 from sknet.preprocessing._targets import Target
 
-__all__ = ["ValueMeans", "fit_value_means", "value_codes", "values_tell_more"]
+__all__ = ["ValueMeans", "fit_value_means", "value_codes", "values_repeat", "values_tell_more"]
 
 MOST_LEVELS = 1000
+# Up to so many rows, columns are looked at together: a call for each takes longer than to sort it.
+FEW_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,30 @@ def value_codes(values: Any, levels: Any) -> Any:
     """Return the index of each value among increasing `levels`, `UNSEEN` where it is none of them."""
     found = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
     return np.where(levels[found] == values, found, UNSEEN)
+
+
+def values_repeat(numbers: np.ndarray, min_count: int) -> np.ndarray:
+    """Tell which numbers may have a value that occurs often; all of them in tables with many rows.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (n_samples, n_numbers)
+        NaN where missing.
+    min_count : int
+        How often.
+
+    Returns
+    -------
+    ndarray of shape (n_numbers,), bool
+        False where no value does.
+    """
+    if len(numbers) > FEW_ROWS:
+        return np.ones(numbers.shape[1], bool)
+    ordered = np.sort(numbers, axis=0)
+    found: np.ndarray = (ordered[min_count - 1 :] == ordered[: max(len(ordered) - min_count + 1, 0)]).any(
+        axis=0
+    )
+    return found
 
 
 def values_tell_more(

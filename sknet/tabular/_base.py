@@ -30,7 +30,7 @@ from sknet.losses import LOSSES, Loss
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
 from sknet.tabular._blending import blended, counted
-from sknet.tabular._budget import Cost, planned
+from sknet.tabular._budget import LEAST_STEPS, Cost, is_affordable, planned, warn_of_more
 from sknet.tabular._folds import Fold, folds_of
 from sknet.tabular._frozen import Parts
 from sknet.tabular._members import KINDS, Members, Setting, setting_of
@@ -39,7 +39,7 @@ from sknet.tabular._predicting import Predicts
 from sknet.tabular._progress import Progress
 from sknet.tabular._rows import encoded_rows
 from sknet.tabular._summary import summary_of
-from sknet.tabular._training import Member, Rows, train_member
+from sknet.tabular._training import Member, Rows, Training
 
 __all__ = ["CONSTRAINTS", "BaseTabular"]
 
@@ -124,6 +124,8 @@ Trained = tuple[Member, np.ndarray]
 """A member, and its outputs for its held-out rows."""
 Encoded = tuple[TableEncoder, Rows, Rows]
 """The encoder of a fold, and the rows for training and those held out."""
+Begun = tuple[Encoded, Training]
+"""A fold's rows, and the training of a first member that has begun, to measure it."""
 
 
 class BaseTabular(PlainNumbers, Predicts, Summarized):
@@ -266,10 +268,10 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
         with blas_threads(1), grouped(1):
-            encoded: dict[Any, Encoded] = {}
-            jobs, settings = self._within_budget(task, jobs, began, encoded)
+            begun: dict[Any, Begun] = {}
+            jobs, settings = self._within_budget(task, jobs, began, begun)
             task = replace(task, settings=settings)
-            trained = self._run(task, jobs, encoded)
+            trained = self._run(task, jobs, begun)
         self._mix_up(task, jobs, trained, y)
 
     def _task(self, schema: Schema, table: Table, y: Any, weight: Any, loss: Loss) -> Task:
@@ -303,9 +305,9 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         return sorted(jobs, key=lambda job: -sum(task.settings[job.kind].hidden_layer_sizes))
 
     def _within_budget(
-        self, task: Task, jobs: list[Job], began: float, encoded: "dict[Any, Encoded]"
+        self, task: Task, jobs: list[Job], began: float, begun: "dict[Any, Begun]"
     ) -> tuple[list[Job], dict[str, Setting]]:
-        """Return jobs and settings for the budget; in seconds, a member of each kind is tried."""
+        """Return jobs and settings for the budget; in seconds, members of each kind are begun."""
         if not isinstance(self.budget, str):
             return jobs, {kind: each.times(float(self.budget)) for kind, each in task.settings.items()}
         found = SECONDS.fullmatch(self.budget)
@@ -314,38 +316,44 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
                 f"The 'budget' parameter of {type(self).__name__} must be a multiple of the default work, a "
                 f"number above 0, or seconds, such as '30s'. Got {shown(self.budget)} instead."
             )
-        seconds, costs = float(found[1]), {}
-        for kind, setting in task.settings.items():
-            once = replace(task, settings={kind: replace(setting, epochs=1, per_fold=1)})
+        seconds = float(found[1])
+        costs: dict[str, Cost] = {}
+        for kind in task.settings:
             job = next(job for job in jobs if job.kind == kind)
-            started = time.monotonic()
-            encoded[kind, job.fold] = rows = self._encoded(task, job)
-            encoding = time.monotonic() - started
-            self._trained(once, job, rows)  # compiles the steps before they are measured
-            started = time.monotonic()
-            self._trained(once, job, rows)
-            costs[kind] = Cost(encoding, time.monotonic() - started)
-            if time.monotonic() - began > seconds / 2:
-                break  # another kind would take as long again
-        left = seconds - (time.monotonic() - began)
-        return planned(jobs, task.settings, costs, left, self.n_jobs)
+            left = seconds - (time.monotonic() - began)
+            if not is_affordable(job, task.settings, costs, left):
+                break
+            costs[kind] = self._measured(task, job, left, begun)
+        gone = time.monotonic() - began
+        jobs, settings = planned(jobs, task.settings, costs, seconds - gone, self.n_jobs)
+        warn_of_more(jobs, settings, costs, gone, seconds, self.n_jobs)
+        return jobs, settings
 
-    def _run(self, task: Task, jobs: list[Job], encoded: "dict[Any, Encoded]") -> list[list[Trained]]:
+    def _measured(self, task: Task, job: Job, left: float, begun: "dict[Any, Begun]") -> Cost:
+        """Begin to train the first member of a job, for two epochs at most; return what that took."""
+        started = time.monotonic()
+        rows = self._encoded(task, job)
+        encoded = time.monotonic()
+        training = self._training(task, job, rows, job.seeds[1])
+        begun[job.kind, job.fold] = rows, training
+        training.begin(1)
+        first = time.monotonic()
+        if training.n_batches >= LEAST_STEPS and first - encoded > left / 2:
+            return Cost(encoded - started, first - encoded, done=1)  # a second epoch may be one too many
+        training.begin(1)
+        epoch = time.monotonic() - first
+        return Cost(encoded - started, epoch, max(first - encoded - epoch, 0.0), done=2)
+
+    def _run(self, task: Task, jobs: list[Job], begun: "dict[Any, Begun]") -> list[list[Trained]]:
         """Train all members, in threads."""
         every = [task.settings[job.kind] for job in jobs for _ in range(task.settings[job.kind].per_fold)]
         progress = Progress(self.verbose, every)
-        fits = [partial(self._fitted, task, job, encoded, progress) for job in jobs]
+        fits = [partial(self._trained, task, job, begun, progress) for job in jobs]
         notes = [f"in the {job.kind} members of fold {job.fold}, counted from 0" for job in jobs]
         try:
             return run_in_threads(fits, self.n_jobs, notes)
         finally:
             progress.close()
-
-    def _fitted(
-        self, task: Task, job: Job, encoded: "dict[Any, Encoded]", progress: Progress
-    ) -> list[Trained]:
-        rows = encoded.pop((job.kind, job.fold), None)
-        return self._trained(task, job, self._encoded(task, job) if rows is None else rows, progress)
 
     def _encoded(self, task: Task, job: Job) -> "Encoded":
         """Return the encoder of a kind in one fold, and rows encoded for that fold."""
@@ -371,28 +379,34 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         )
         return encoder, own, others
 
-    def _trained(
-        self, task: Task, job: Job, rows: "Encoded", progress: Progress | None = None
-    ) -> list[Trained]:
+    def _training(self, task: Task, job: Job, rows: "Encoded", seed: int) -> Training:
+        """Return the training of a member, which has not begun."""
+        encoder, own, others = rows
+        return Training(
+            task.settings[job.kind],
+            own,
+            others,
+            task.loss,
+            task.n_outputs,
+            seed,
+            one_hot=encoder.plan.one_hot,
+            device=self.device,
+        )
+
+    def _trained(self, task: Task, job: Job, begun: "dict[Any, Begun]", progress: Progress) -> list[Trained]:
         """Train the members of one kind in one fold."""
-        setting, (encoder, own, others), found = task.settings[job.kind], rows, []
-        ticks = () if progress is None else progress.callbacks(setting)
+        setting, found = task.settings[job.kind], []
+        rows, training = begun.pop((job.kind, job.fold), (None, None))
+        rows = self._encoded(task, job) if rows is None else rows
+        encoder, _, others = rows
         for seed in job.seeds[1 : 1 + setting.per_fold]:
             began = time.monotonic()
-            model, history = train_member(
-                setting,
-                own,
-                others,
-                task.loss,
-                task.n_outputs,
-                seed,
-                one_hot=encoder.plan.one_hot,
-                device=self.device,
-                callbacks=ticks,
-            )
+            training = self._training(task, job, rows, seed) if training is None else training
+            progress.begun(setting, training.done)
+            model, history = training.finish(setting.epochs, progress.callbacks(setting))
+            training = None
             member = Member(job.kind, job.fold, encoder, model, history)
-            if progress is not None:
-                progress.ended(member, setting, time.monotonic() - began)
+            progress.ended(member, setting, time.monotonic() - began)
             found.append((member, member.outputs(others.X)))
         return found
 

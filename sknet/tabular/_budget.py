@@ -5,18 +5,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sknet._warnings import warn_caller
 from sknet.engine.extend import n_threads_for
 from sknet.tabular._members import Setting
 
 if TYPE_CHECKING:
     from sknet.tabular._base import Job
 
-__all__ = ["LARGEST_BUDGET", "Cost", "planned"]
+__all__ = ["LARGEST_BUDGET", "LEAST_STEPS", "Cost", "is_affordable", "planned", "warn_of_more"]
 
 # The largest multiple of the default work that is worthwhile.
 LARGEST_BUDGET = 10.0
 # Below this multiple, fewer members are better than shorter trainings.
 LEAST_BUDGET = 0.25
+# Updates without which no member is better than chance, however short the budget is.
+LEAST_STEPS = 30
+# A budget is kept within this multiple.
+MOST_EXCESS = 1.5
 # Members that are trained side by side are slower than the one that was measured.
 SPARE = 0.75
 
@@ -31,10 +36,16 @@ class Cost:
         To encode the rows of a fold.
     epoch : float
         To train a member for an epoch.
+    setup : float, default=0.0
+        To prepare a member: to create it, and to compile its steps.
+    done : int, default=0
+        Epochs that the first member of the first fold has been trained for already.
     """
 
     encoding: float
     epoch: float
+    setup: float = 0.0
+    done: int = 0
 
 
 def planned(
@@ -64,19 +75,116 @@ def planned(
     jobs : list of Job
         Those of one fold and kind at least.
     settings : dict of str to Setting
-        Of their kinds, with the work that fits.
+        Of their kinds, with the work that fits, and `LEAST_STEPS` updates at least.
     """
-    chosen, some, budget = list(jobs), dict(settings), 0.0
+    chosen, some, budget, least = list(jobs), dict(settings), 0.0, 0.0
     for chosen, some in _ever_fewer(jobs, {kind: settings[kind] for kind in costs}):
-        n_threads = n_threads_for(n_jobs, len(chosen))
-        at_once = len(chosen) / math.ceil(len(chosen) / n_threads)
-        fixed = sum(costs[job.kind].encoding for job in chosen)
-        work = sum(costs[job.kind].epoch * some[job.kind].epochs * some[job.kind].per_fold for job in chosen)
-        budget = (SPARE * seconds * at_once - fixed) / max(work, 1e-9)
-        if budget >= LEAST_BUDGET:
+        fixed, work = _work(chosen, some, costs)
+        budget = (SPARE * seconds * _at_once(chosen, n_jobs) - fixed) / max(work, 1e-9)
+        least = max(_least_budget(job, some[job.kind]) for job in chosen)
+        if budget >= max(LEAST_BUDGET, least):
             break
-    budget = min(max(budget, 0.0), LARGEST_BUDGET)
-    return chosen, {kind: setting.times(budget) for kind, setting in some.items()}
+    budget = min(max(budget, least), LARGEST_BUDGET)
+    some = {kind: setting.times(budget) for kind, setting in some.items()}
+    return chosen, {kind: replace(x, epochs=max(x.epochs, costs[kind].done)) for kind, x in some.items()}
+
+
+def is_affordable(
+    job: "Job", settings: Mapping[str, Setting], costs: Mapping[str, Cost], left: float
+) -> bool:
+    """Tell whether a member of one more kind fits into the seconds that are left.
+
+    Parameters
+    ----------
+    job : Job
+        Of the kind, which is no faster than those that were measured.
+    settings : mapping of str to Setting
+        Of all kinds, with the default work.
+    costs : mapping of str to Cost
+        Of the kinds that were measured.
+    left : float
+        The seconds.
+
+    Returns
+    -------
+    bool
+        True as well if no kind was measured.
+    """
+    if not costs:
+        return True
+    known = sum(
+        max(LEAST_BUDGET * settings[kind].epochs - cost.done, 0.0) * cost.epoch
+        for kind, cost in costs.items()
+    )
+    encoding = max(cost.encoding for cost in costs.values())
+    setup = max(cost.setup for cost in costs.values())
+    epoch = max(cost.epoch for cost in costs.values())
+    more = encoding + setup + LEAST_BUDGET * settings[job.kind].epochs * epoch
+    return known + more <= SPARE * left
+
+
+def warn_of_more(
+    jobs: "Sequence[Job]",
+    settings: Mapping[str, Setting],
+    costs: Mapping[str, Cost],
+    gone: float,
+    seconds: float,
+    n_jobs: int | None,
+) -> None:
+    """Warn if planned jobs take longer than a budget allows, since there is a least of them.
+
+    Parameters
+    ----------
+    jobs, settings, costs, n_jobs
+        As returned by, and as for, `planned`.
+    gone : float
+        Seconds that have gone by.
+    seconds : float
+        The budget.
+    """
+    fixed, work = _work(jobs, settings, costs)
+    expected = gone + (fixed + work) / _at_once(jobs, n_jobs)
+    if expected > MOST_EXCESS * seconds:
+        job = jobs[0]
+        epochs, steps = settings[job.kind].epochs, _steps(job, settings[job.kind])
+        warn_caller(
+            f"a budget of {seconds:g} s is too short for this table: encoding it and training {len(jobs)} "
+            f"member for {epochs} epochs of {steps} updates, the least that is better than chance, "
+            f"take about {expected:.2g} s. Give a longer budget, fewer columns or smaller hidden layers",
+            UserWarning,
+        )
+
+
+def _work(
+    jobs: "Sequence[Job]", settings: Mapping[str, Setting], costs: Mapping[str, Cost]
+) -> tuple[float, float]:
+    """Return the seconds of one thread, besides epochs, and those of all epochs."""
+    fixed = work = 0.0
+    begun = set()
+    for job in jobs:
+        cost, setting = costs[job.kind], settings[job.kind]
+        fixed += cost.encoding + cost.setup * setting.per_fold
+        work += cost.epoch * setting.epochs * setting.per_fold
+        if cost.done and job.kind not in begun:
+            begun.add(job.kind)
+            fixed -= cost.encoding + cost.setup + cost.epoch * cost.done
+    return fixed, work
+
+
+def _at_once(jobs: "Sequence[Job]", n_jobs: int | None) -> float:
+    """Return how many jobs run at a time, on average."""
+    return len(jobs) / math.ceil(len(jobs) / n_threads_for(n_jobs, len(jobs)))
+
+
+def _steps(job: "Job", setting: Setting) -> int:
+    """Return the number of updates in an epoch."""
+    n_rows = len(job.rows[0])
+    return -(-n_rows // min(setting.batch_size, n_rows))
+
+
+def _least_budget(job: "Job", setting: Setting) -> float:
+    """Return the multiple of the default work that makes `LEAST_STEPS` updates."""
+    return -(-LEAST_STEPS // _steps(job, setting)) / setting.epochs
 
 
 def _ever_fewer(

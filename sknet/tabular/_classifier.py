@@ -43,8 +43,8 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     members : int or "auto", default="auto"
         Networks of each kind in each fold; "auto" is 2 smooth ones and 1 sharp one.
     budget : float or str, default=1.0
-        Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from a first epoch, for
-        at most ten times the default work.
+        Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
+        at most ten times the default work and at least one network of 30 updates.
     smooth, sharp : Members, "auto" or None, default="auto"
         How the members of a kind are trained; nested parameters are set as ``sharp__epochs``. None omits the
         kind.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from sknet._params import Interval, ParameterObject, StrOptions
 from sknet.optim import Adam, BaseOptimizer, Optimizer, RateFactors, WeightDecay
-from sknet.optim.schedules import Cosine, FlatThenCosine, WarmUp
+from sknet.optim.schedules import Cosine, FlatThenCosine, Schedule, WarmUp
 
 __all__ = ["KINDS", "Members", "Setting", "setting_of"]
 
@@ -167,29 +167,40 @@ class Setting:
         """Return the same with the work multiplied by ``budget``."""
         return replace(self, epochs=max(1, round(self.epochs * budget)))
 
-    def optimizer(self, n_steps: int, scales: bool) -> BaseOptimizer:
-        """Return the optimizer of a member.
+    def schedules(self, n_steps: int) -> tuple[Schedule, ...]:
+        """Return the schedules of the rate and, if weights decay, of their decay.
 
         Parameters
         ----------
         n_steps : int
-            Number of steps of the whole training.
+            Number of steps of the whole training, of which a tenth is a warm-up.
+        """
+        rise = max(1, n_steps // 10)
+        rate = WarmUp(Cosine(self.lr, n_steps=max(1, n_steps - rise)), n_steps=rise)
+        return (rate, FlatThenCosine(self.weight_decay, n_steps=n_steps)) if self.weight_decay else (rate,)
+
+    def optimizer(self, schedules: tuple[Schedule, ...], scales: bool) -> BaseOptimizer:
+        """Return the optimizer of a member, which is Adam.
+
+        Parameters
+        ----------
+        schedules : tuple of Schedule
+            As `schedules` returns them.
         scales : bool
             Whether the network has a factor for each column.
 
         Returns
         -------
         BaseOptimizer
-            Adam with a warm-up of a tenth of the steps.
+            The optimizer, which refers to the schedules.
         """
-        rise = max(1, n_steps // 10)
-        rate = WarmUp(Cosine(self.lr, n_steps=max(1, n_steps - rise)), n_steps=rise)
+        rate, *decay = schedules
         front = {"scale.weight": self.scale_factor} if scales else {}
         found: Optimizer = RateFactors(Adam(rate, beta1=0.9, beta2=0.95), {"*.bias": 0.1, **front})
-        if not self.weight_decay:
+        if not decay:
             return found
         decays = {"*.weight": 1.0, **{name: factor**2 for name, factor in front.items()}}
-        return WeightDecay(found, FlatThenCosine(self.weight_decay, n_steps=n_steps), decays)
+        return WeightDecay(found, decay[0], decays)
 
 
 def setting_of(

@@ -48,6 +48,10 @@ class Progress:
             if self._bar is not None:
                 self._bar.update(work)
 
+    def begun(self, setting: Setting, epochs: int) -> None:
+        """Count the epochs that a member has been trained for to measure it."""
+        self.advance(epochs * work_of(setting))
+
     def ended(self, member: "Member", setting: Setting, seconds: float) -> None:
         """Tell that a member has been trained."""
         with self._lock:

@@ -39,8 +39,8 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     members : int or "auto", default="auto"
         Networks of each kind in each fold; "auto" is 1 smooth one and 2 sharp ones.
     budget : float or str, default=1.0
-        Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from a first epoch, for
-        at most ten times the default work.
+        Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
+        at most ten times the default work and at least one network of 30 updates.
     smooth, sharp : Members, "auto" or None, default="auto"
         How the members of a kind are trained; nested parameters are set as ``sharp__epochs``. None omits the
         kind.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
     from sknet.preprocessing.extend import FittedEncoder
 
-__all__ = ["Member", "Rows", "train_member"]
+__all__ = ["Member", "Rows", "Training"]
 
 
 # Elements of the inputs that are looked at together.
@@ -143,19 +143,8 @@ def loss_with(loss: Loss, label_smoothing: float) -> Loss:
     return loss
 
 
-def train_member(
-    setting: Setting,
-    training: Rows,
-    held_out: Rows,
-    loss: Loss,
-    n_outputs: int,
-    seed: int,
-    *,
-    one_hot: "tuple[tuple[int, int], ...]" = (),
-    device: Any = "cpu",
-    callbacks: "tuple[Callback, ...]" = (),
-) -> tuple[Model, History]:
-    """Train a network.
+class Training:
+    """The training of a network, whose length may be decided after its first epochs.
 
     Parameters
     ----------
@@ -173,51 +162,96 @@ def train_member(
         The first column, and the last, exclusively, of each category.
     device : str or Device, default="cpu"
         The device to train on.
-    callbacks : tuple of Callback, default=()
-        Additional callbacks.
 
-    Returns
-    -------
-    model : Model
-        The trained model.
-    history : History
-        The history of the training.
+    Attributes
+    ----------
+    done, n_batches : int
+        Epochs so far, and updates in each.
     """
-    random_state = np.random.RandomState(seed)
-    scales = not is_sparse(training.X)
-    network = TabularNet(
-        training.X.shape[1],
-        n_outputs,
-        setting.hidden_layer_sizes,
-        setting.dropout,
-        scales,
-        one_hot if setting.embeddings and scales else (),
-    )
-    network.initialize(random_state)
-    seen: Any = slice(None)
-    most = min(ROWS_SEEN, max(ROWS_SEEN // 8, MOST_ELEMENTS // training.X.shape[1]))
-    if training.n_rows > most:
-        seen = np.sort(random_state.choice(training.n_rows, most, replace=False))
-    nn.init.from_data(network, training.X[seen], random_state=random_state)
-    size = min(setting.batch_size, training.n_rows)
-    n_steps = setting.epochs * -(-training.n_rows // size)
-    model = Model(
-        network,
-        loss=loss_with(loss, setting.label_smoothing),
-        optimizer=setting.optimizer(n_steps, scales),
-        device=device,
-        random_state=random_state,
-        copy=False,
-    )
-    keeps_best = setting.keep == "best"
-    stopping = [EarlyStopping("validation_loss", patience=np.inf, tol=0.0)] if keeps_best else []
-    validation = Validation(held_out.batches(model, held_out.chunk), NoScore) if keeps_best else None
-    history = History()
-    settings = Settings(max_iter=setting.epochs)
-    train(
-        model, training.batches(model, size), history, settings, NoScore, validation, [*callbacks, *stopping]
-    )
-    return _predicting(model), history
+
+    def __init__(
+        self,
+        setting: Setting,
+        training: Rows,
+        held_out: Rows,
+        loss: Loss,
+        n_outputs: int,
+        seed: int,
+        *,
+        one_hot: "tuple[tuple[int, int], ...]" = (),
+        device: Any = "cpu",
+    ) -> None:
+        random_state = np.random.RandomState(seed)
+        scales = not is_sparse(training.X)
+        network = TabularNet(
+            training.X.shape[1],
+            n_outputs,
+            setting.hidden_layer_sizes,
+            setting.dropout,
+            scales,
+            one_hot if setting.embeddings and scales else (),
+        )
+        network.initialize(random_state)
+        seen: Any = slice(None)
+        most = min(ROWS_SEEN, max(ROWS_SEEN // 8, MOST_ELEMENTS // training.X.shape[1]))
+        if training.n_rows > most:
+            seen = np.sort(random_state.choice(training.n_rows, most, replace=False))
+        nn.init.from_data(network, training.X[seen], random_state=random_state)
+        size = min(setting.batch_size, training.n_rows)
+        self.done, self._setting, self._history = 0, setting, History()
+        self.n_batches = -(-training.n_rows // size)
+        self._schedules = setting.schedules(setting.epochs * self.n_batches)
+        self._model = model = Model(
+            network,
+            loss=loss_with(loss, setting.label_smoothing),
+            optimizer=setting.optimizer(self._schedules, scales),
+            device=device,
+            random_state=random_state,
+            copy=False,
+        )
+        self._batches = training.batches(model, size)
+        self._validation = (
+            Validation(held_out.batches(model, held_out.chunk), NoScore) if setting.keep == "best" else None
+        )
+
+    def begin(self, n_epochs: int) -> None:
+        """Train for the first epochs, or some more, of as many as are set."""
+        settings = Settings(
+            n_epochs, planned_steps=(self._setting.epochs - self.done) * self.n_batches, is_part=True
+        )
+        self._train(settings, [])
+
+    def finish(self, n_epochs: int, callbacks: "tuple[Callback, ...]" = ()) -> tuple[Model, History]:
+        """Train for the rest of `n_epochs`, and keep the weights that predict.
+
+        Parameters
+        ----------
+        n_epochs : int
+            Epochs in all.
+        callbacks : tuple of Callback, default=()
+            Additional callbacks.
+
+        Returns
+        -------
+        model : Model
+            The trained model.
+        history : History
+            The history of the training.
+        """
+        left = n_epochs - self.done
+        if n_epochs != self._setting.epochs:  # rates are no part of the compiled steps
+            for old, new in zip(
+                self._schedules, self._setting.schedules(n_epochs * self.n_batches), strict=True
+            ):
+                old.set_params(**new.get_params(deep=False))
+        stopping = [EarlyStopping("validation_loss", patience=np.inf, tol=0.0)] if self._validation else []
+        if left > 0:
+            self._train(Settings(left, is_part=self.done > 0), [*callbacks, *stopping])
+        return _predicting(self._model), self._history
+
+    def _train(self, settings: Settings, callbacks: list[Callback]) -> None:
+        train(self._model, self._batches, self._history, settings, NoScore, self._validation, callbacks)
+        self.done += settings.max_iter
 
 
 def _predicting(model: Model) -> Model:

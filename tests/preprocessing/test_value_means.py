@@ -14,7 +14,7 @@ import sknet.onnx
 from sknet import TableEncoder
 from sknet.preprocessing._edges import edges_of
 from sknet.preprocessing._targets import target_of
-from sknet.preprocessing._value_means import values_tell_more
+from sknet.preprocessing._value_means import values_repeat, values_tell_more
 
 N_FOLDS, MIN_COUNT, SMOOTHING = 5, 5, 20.0
 
@@ -210,3 +210,19 @@ def test_frozen_estimators_and_their_python_are_equal(fitted, tmp_path):
     written = runpy.run_path(str(tmp_path / "written.py"))["decision_function"]
     for table in (rows(X), rows(X).to_numpy(dtype=object)):
         np.testing.assert_array_equal(written(table), expected)
+
+
+@pytest.mark.parametrize("n_rows", [1, 4, 60, 1000])
+@pytest.mark.parametrize("min_count", [1, 3, 5])
+def test_repeated_values_of_all_columns_at_once(n_rows, min_count):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, [1, 2, 30, 1000, 10**6], (n_rows, 5)).astype(float)
+    X[rng.random(X.shape) < 0.3] = np.nan
+    X[:, 0] = np.nan
+    counts = [np.unique(x[~np.isnan(x)], return_counts=True)[1] for x in X.T]
+    expected = [bool((each >= min_count).any()) for each in counts]
+    assert values_repeat(X, min_count).tolist() == expected
+
+
+def test_columns_of_many_rows_are_looked_at_one_by_one():
+    assert values_repeat(np.zeros((1001, 2)), 5).all()

@@ -69,6 +69,7 @@ def test_a_bar_is_closed_if_a_fit_fails(bars):
     assert bars[0].closed
 
 
+@pytest.mark.filterwarnings("ignore:a budget of 0.1 s is too short")
 def test_a_budget_in_seconds_is_measured_in_silence(bars):
     TabularClassifier(**QUICK, verbose="bar", budget="0.1s").fit(X, Y)
     (bar,) = bars

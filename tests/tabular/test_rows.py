@@ -16,7 +16,7 @@ from sknet.tabular import Members, TabularClassifier, TabularRegressor
 from sknet.tabular import _rows as rows_module
 from sknet.tabular._members import setting_of
 from sknet.tabular._rows import MOST_BYTES, EncodedRows, encoded_rows
-from sknet.tabular._training import Rows, train_member
+from sknet.tabular._training import Rows, Training
 
 NATIVE = ["never", "always"]
 
@@ -122,7 +122,8 @@ def test_members_are_those_of_the_array(table, kind, native):
         training = Rows(X, y[:, np.newaxis].astype("float32"), weight)
         held_out = Rows(X[:50], training.y[:50], None)
         with sknet.config_context(native=native):
-            members.append(train_member(setting, training, held_out, LogLoss(), 1, seed=3)[0])
+            member = Training(setting, training, held_out, LogLoss(), 1, seed=3)
+            members.append(member.finish(setting.epochs)[0])
     for one, other in zip(*(model.module.parameters() for model in members), strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
