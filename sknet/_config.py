@@ -89,10 +89,10 @@ def set_config(*, native: Native | None = None, lease: Lease | None = None) -> N
     Parameters
     ----------
     native : {"auto", "always", "never"}, default=None
-        Whether training steps run in native code, the compiled extension of this package. "auto" uses it
-        where it was built, and NumPy's plan elsewhere; with "always" it is an error if it was not built;
-        "never" uses NumPy alone. None leaves the setting as it is. The setting is in the environment variable
-        ``SKNET_NATIVE``; without it, it is "auto".
+        Whether training steps, and predictions of few rows, run in native code, the compiled extension of
+        this package. "auto" uses it where it was built, and NumPy's plan elsewhere; with "always" it is an
+        error if it was not built; "never" uses NumPy alone. None leaves the setting as it is. The setting is
+        in the environment variable ``SKNET_NATIVE``; without it, it is "auto".
     lease : {"workers", "never"}, default=None
         Which fits have a GPU to themselves. With "workers", of the processes that work for one other, such as
         those of ``n_jobs``, one at a time trains on a GPU; with "never" they train there beside each other,

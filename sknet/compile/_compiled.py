@@ -13,7 +13,7 @@ from sknet.compile._graph import Graph, Variable
 from sknet.compile._key import same_value
 from sknet.compile._plan import Plan
 from sknet.compile._signature import OutputIndex
-from sknet.compile.executors import NO_SLOTS, Call, Program
+from sknet.compile.executors import NO_SLOTS, Call, Program, runner_of
 from sknet.core import Tensor
 from sknet.device import Backend, Device, backend, device_of, is_array
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
@@ -159,8 +159,8 @@ class Compiled:
             return [self._zeros(x) if array is None else array for x, array in found]
 
     @cached_property
-    def _bound(self) -> tuple[Callable[[], None], dict[Variable, Any]]:
-        """The program on this memory, and the array of every variable."""
+    def _bound(self) -> tuple[Any, dict[Variable, Any]]:
+        """The program on this memory, as `Program.bind` returns it, and the array of every variable."""
         with self._owner.activate(self.device):
             return self._program.bind(self._memory, self._inputs, self._sparse)
 
@@ -181,15 +181,16 @@ class Compiled:
     @cached_property
     def run(self) -> Callable[[], None]:
         """Computes the result from what the slots hold."""
-        run, _ = self._bound
+        bound, _ = self._bound
         # Without a reference to this object, so that its memory is free as soon as nobody needs it.
-        return run if self.device.kind == "cpu" else partial(_run_there, self._owner, self.device, run)
+        if self.device.kind == "cpu":
+            return runner_of(bound)
+        return partial(_run_there, self._owner, self.device, bound)
 
     def calls(self) -> list[Call]:
         """Return the calls that `run` makes, with the arrays that it reads and writes; only on the host."""
-        program: Any = self._program
-        found, _ = program.calls(self._memory, self._inputs, self._sparse)
-        return list(found)
+        found: list[Call] = self._bound[0]
+        return found
 
     def _like_result(self, values: Sequence[Any]) -> Tree:
         return map_leaves(lambda leaf: values[leaf] if type(leaf) is OutputIndex else leaf, self._template)

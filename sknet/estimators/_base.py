@@ -379,6 +379,10 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         if "model_" not in self.__dict__:
             check_is_fitted(self)
         model = self.model_
+        if by is predict_rows and args and type(X) is np.ndarray and self._is_row(X):
+            found = model._predictors.of_row(model, X, *args)
+            if found is not None:
+                return found
         mine = model.dtype.type
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
             dtypes = [mine, np.float32 if mine is np.float64 else np.float64]
@@ -396,6 +400,12 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
             if type(X) is np.ndarray and type(result) is np.ndarray
             else to_device(result, device_of(first_input(X)))
         )
+
+    def _is_row(self, X: np.ndarray) -> bool:
+        """Tell whether X is a row of a table with as many columns as in the first fit, which had no names."""
+        fitted = self.__dict__
+        is_table = self._inputs is None and "feature_names_in_" not in fitted
+        return is_table and X.shape == (1, fitted.get("n_features_in_"))
 
     def _link(self, name: str) -> Head | None:
         """Return a method of the fitted loss, applied to raw outputs; None before the fit."""

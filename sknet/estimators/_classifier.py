@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._available import available_if
 from sknet._fields import ABOVE_ZERO, ABSENT, Arrays, Each
 from sknet._frames import is_collection
 from sknet.device import active, device_of, to_device, to_host
@@ -137,7 +137,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             self.temperature_ = np.array(fit.temperature) if several else fit.temperature
         super()._take(fit)
 
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
+    @available_if(goes_in_steps)
     def partial_fit(
         self,
         X: Any,
@@ -206,7 +206,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         head = self._targets.deciding(self.model_.loss_function, self._temperature)
         return self._predicted(X) if head is None else self._predicted(X, "decisions", head)
 
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any) -> Any:
         """Predict probabilities.
@@ -229,7 +229,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         """
         return self._probable(X, "probabilities", "predict")
 
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(gives_probabilities)
     @follows_namespace
     def predict_log_proba(self, X: Any) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows.

@@ -5,9 +5,9 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._available import available_if
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.device import active, device_of, to_device
@@ -192,7 +192,7 @@ class BaseTransformer(Coding, NamedOptions):
             resume_from=resume_from,
         )
 
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
+    @available_if(goes_in_steps)
     def partial_fit(
         self,
         X: Any,
@@ -229,7 +229,7 @@ class BaseTransformer(Coding, NamedOptions):
         y_val = y_val if X_val is None else self._target(X_val, y_val)
         return self._fit_part(Given(X, self._target(X, y), sample_weight, X_val, y_val, sample_weight_val))
 
-    @available_if(has_decoder)  # type: ignore[untyped-decorator]
+    @available_if(has_decoder)
     @follows_namespace
     def inverse_transform(self, X: Any) -> Any:
         """Return what the decoder makes of codes.

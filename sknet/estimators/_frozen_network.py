@@ -138,7 +138,7 @@ class Frozen:
 
     def _of_row(self, X: Any, name: str) -> Any:
         """Return a prediction whose name determines its head for a row; None where it takes `_predicted`."""
-        if type(X) is np.ndarray and X.shape == self._row_shape and X.dtype.kind in "fiu":
+        if type(X) is np.ndarray and X.shape == self._row_shape:
             return self._passes.of_row(X, name)
         return None
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._available import available_if
 from sknet.engine import Batches, Model, Score
 from sknet.engine import extend as engine
 from sknet.estimators._attributions import chosen_predictions
@@ -55,7 +55,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         score: Callable[[], Score] = self._targets.new_score(batches, model.loss_function)
         return score
 
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
+    @available_if(goes_in_steps)
     def partial_fit(
         self,
         X: Any,
@@ -191,7 +191,7 @@ class UncertainRegressor(BaseRegressor):
         found = self._predicted(X, name, self._link(link))
         return self._targets.decode(found)
 
-    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
+    @available_if(gives_deviations)
     @follows_namespace
     def predict_std(self, X: Any) -> Any:
         """Predict standard deviations, if the loss is ``"gaussian_nll"``.
@@ -208,7 +208,7 @@ class UncertainRegressor(BaseRegressor):
         """
         return self._targets_of(X, "deviations", "predict_std")
 
-    @available_if(gives_quantiles)  # type: ignore[untyped-decorator]
+    @available_if(gives_quantiles)
     @follows_namespace
     def predict_quantiles(self, X: Any) -> Any:
         """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
@@ -225,7 +225,7 @@ class UncertainRegressor(BaseRegressor):
         """
         return self._targets_of(X, "quantiles", "predict_quantiles")
 
-    @available_if(gives_intervals)  # type: ignore[untyped-decorator]
+    @available_if(gives_intervals)
     @follows_namespace
     def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
         """Predict intervals in which a share of the targets is expected, half of the rest on each side.

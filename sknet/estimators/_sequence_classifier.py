@@ -2,8 +2,7 @@
 
 from typing import Any, Self
 
-from sklearn.utils.metaestimators import available_if
-
+from sknet._available import available_if
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._heads import gives_probabilities
 from sknet.estimators._lengths import SequenceFit
@@ -17,7 +16,7 @@ __all__ = ["SequenceClassifier"]
 class SequenceClassifier(SequenceFit, Decisions):
     """A classifier whose methods take lengths."""
 
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
+    @available_if(goes_in_steps)
     def partial_fit(
         self,
         X: Any,
@@ -76,7 +75,7 @@ class SequenceClassifier(SequenceFit, Decisions):
         """
         return super().predict(with_lengths(X, lengths))
 
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
         """Predict probabilities.
@@ -98,7 +97,7 @@ class SequenceClassifier(SequenceFit, Decisions):
         """
         return super().predict_proba(with_lengths(X, lengths))
 
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(gives_probabilities)
     @follows_namespace
     def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows.

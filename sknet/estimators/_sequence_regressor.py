@@ -2,8 +2,7 @@
 
 from typing import Any, Self
 
-from sklearn.utils.metaestimators import available_if
-
+from sknet._available import available_if
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._heads import gives_deviations, gives_intervals, gives_quantiles
 from sknet.estimators._lengths import SequenceFit
@@ -17,7 +16,7 @@ __all__ = ["SequenceRegressor"]
 class SequenceRegressor(SequenceFit, UncertainRegressor):
     """A regressor whose methods take lengths."""
 
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
+    @available_if(goes_in_steps)
     def partial_fit(
         self,
         X: Any,
@@ -81,7 +80,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         """
         return super().predict(with_lengths(X, lengths), return_std)
 
-    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
+    @available_if(gives_deviations)
     @follows_namespace
     def predict_std(self, X: Any, *, lengths: Any = None) -> Any:
         """Predict standard deviations, if the loss is ``"gaussian_nll"``.
@@ -98,7 +97,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         """
         return super().predict_std(with_lengths(X, lengths))
 
-    @available_if(gives_quantiles)  # type: ignore[untyped-decorator]
+    @available_if(gives_quantiles)
     @follows_namespace
     def predict_quantiles(self, X: Any, *, lengths: Any = None) -> Any:
         """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
@@ -115,7 +114,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         """
         return super().predict_quantiles(with_lengths(X, lengths))
 
-    @available_if(gives_intervals)  # type: ignore[untyped-decorator]
+    @available_if(gives_intervals)
     @follows_namespace
     def predict_interval(self, X: Any, coverage: float = 0.8, *, lengths: Any = None) -> Any:
         """Predict intervals in which a share of the targets is expected, half of the rest on each side.

@@ -3,8 +3,7 @@
 from os import PathLike
 from typing import Any, Self
 
-from sklearn.utils.metaestimators import available_if
-
+from sknet._available import available_if
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.estimators._base import goes_in_steps
@@ -81,7 +80,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
             resume_from=resume_from,
         )
 
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
+    @available_if(goes_in_steps)
     def partial_fit(
         self,
         X: Any,
@@ -143,7 +142,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         """
         return super().transform(X, self._meant(layer), lengths=lengths)
 
-    @available_if(has_decoder)  # type: ignore[untyped-decorator]
+    @available_if(has_decoder)
     @follows_namespace
     def inverse_transform(self, X: Any, *, lengths: Any = None) -> Any:
         """Return what the decoder makes of codes.

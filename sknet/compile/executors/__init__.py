@@ -1,6 +1,7 @@
 """Executors: from a graph to something that runs."""
 
 from sknet.compile.executors._calls import Call
+from sknet.compile.executors._calls import runner_of as runner_of
 from sknet.compile.executors._program import Program, program
 from sknet.compile.executors._writer import NO_SLOTS as NO_SLOTS
 from sknet.compile.executors.numpy import NumpyProgram

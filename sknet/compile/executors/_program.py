@@ -1,6 +1,6 @@
 """The choice of the executor for a device, and the interface of its programs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from sknet.compile._graph import Graph, Variable
@@ -43,11 +43,12 @@ class Program(Protocol):
 
     def bind(
         self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS
-    ) -> tuple[Callable[[], None], dict[Variable, Any]]:
+    ) -> tuple[Any, dict[Variable, Any]]:
         """Return the step on some `memory`, and the array of every variable that has one.
 
-        The step takes no arguments: it reads the arrays in `slots`, one for each input, and writes the
-        outputs. `sparse` maps captured slots for sparse matrices to those to be read instead.
+        The step reads the arrays in `slots`, one for each input, and writes the outputs: a list of calls for
+        NumPy, and a function without arguments elsewhere. `sparse` maps captured slots for sparse matrices to
+        those to be read instead.
         """
 
 
@@ -88,8 +89,9 @@ def program(
     >>> graph = capture(ops.exp, np.zeros(2))
     >>> of_graph = program(graph, {}, True, Device("cpu"))
     >>> memory = np.empty(of_graph.plan.arena_size, np.uint8)
-    >>> step, arrays = of_graph.bind(memory, [np.array([0.0, 1.0])])
-    >>> step()
+    >>> calls, arrays = of_graph.bind(memory, [np.array([0.0, 1.0])])
+    >>> for call in calls:
+    ...     call.run()
     >>> arrays[graph.outputs[0]]
     array([1.        , 2.71828183])
     """

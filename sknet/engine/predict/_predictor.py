@@ -4,11 +4,14 @@ import types
 from collections.abc import Callable
 from functools import partial
 from math import isfinite
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
+from sknet._config import native_core
 from sknet._warnings import silently
+from sknet.compile import Compiled
+from sknet.compile.executors import native
 from sknet.compile.extend import recalled
 from sknet.core import Tensor, no_grad
 from sknet.engine.state import (
@@ -21,6 +24,9 @@ from sknet.engine.state import (
     structure_of,
 )
 from sknet.nn import Module, Scope, bindings, run
+
+if TYPE_CHECKING:
+    from sknet.compile.executors.native import NativeStep
 
 __all__ = ["MOST_ROWS", "Head", "Pass", "Predictor", "are_equal", "forward_function", "rows_of_a_part"]
 
@@ -251,11 +257,9 @@ class Predictor:
         except IndexError:  # another thread has taken the last
             return None
         _, _, result, buffers, of_row = program
-        found = None
-        if of_row is not None:
-            if buffers:
-                self._fill(buffers)
-            found = result.copy() if of_row(X) else None
+        if buffers:
+            self._fill(buffers)
+        found = result.copy() if of_row(X) else None
         waiting.append(program)
         return found
 
@@ -284,6 +288,11 @@ class Predictor:
             program = recalled(structure, forward, args, slots=(self.flat, frozen, None), exact=True)
         replaced = {name: program.slots[1][name] for name in buffers}
         slot, result = program.slots[2], program.result
+        if native_core() is not None:
+            nbytes = program.nbytes + self.flat.nbytes
+            step = native.NativeStep.of(program.calls(), slot, result, nbytes)
+            if step is not None:
+                return partial(_run, step, program), slot, result, replaced, step.row
         return program.run, slot, result, replaced, _of_row(program.run, slot, result)
 
 
@@ -315,14 +324,21 @@ def forward_function(module: Module, layout: Layout, head: Head | None, by: Pass
     return forward
 
 
-def _of_row(run: Callable[[], Any], slot: Any, result: Any) -> "Callable[[Any], bool] | None":
+def _run(step: "NativeStep", program: Compiled) -> None:
+    if not step.run():
+        program.run()  # an index is out of bounds, and NumPy says which
+
+
+def _of_row(run: Callable[[], Any], slot: Any, result: Any) -> Callable[[Any], bool]:
     """Return what runs a program for a row without NumPy's warnings, and tells whether all is finite."""
     arrays = (slot, result)
     if not all(type(x) is np.ndarray and x.dtype.kind == "f" and x.flags.c_contiguous for x in arrays):
-        return None
+        return lambda X: False
     row, outcome, dtype = slot.reshape(-1), result.reshape(-1), slot.dtype
 
     def compute(X: Any) -> bool:
+        if X.dtype.kind not in "fiu":
+            return False
         if X.dtype is dtype:
             slot[...] = X
         else:

@@ -51,6 +51,28 @@ class Predictors:
         """Note that so few rows came, and were computed at once."""
         self._seen.add((name, rows))
 
+    def of_row(self, model: "Model", X: Any, name: str, head: Head | None) -> Any:
+        """Return the result for the only row of a table that nobody has checked yet, see `Predictor.of_row`.
+
+        Parameters
+        ----------
+        model : Model
+            The model.
+        X : ndarray of shape (1, n_features)
+            Of any dtype.
+        name, head : str, callable or None
+            As for `compute`.
+
+        Returns
+        -------
+        ndarray or None
+            None where it takes `compute`, or a message.
+        """
+        predictor = self._known.get(name)
+        if predictor is None or not predictor.is_for(_parameters(model), head):
+            return None
+        return predictor.of_row(X)
+
     def compute(
         self,
         model: "Model",
@@ -82,8 +104,7 @@ class Predictors:
         array or None
             None if the pass cannot be compiled, or the model is not on the host.
         """
-        memory, optimizer = model.memory, averaging(model)
-        flat = memory.flat if optimizer is None else memory.averaged(optimizer)
+        memory, flat = model.memory, _parameters(model)
         predictor = self._known.get(name)
         if predictor is None or not predictor.is_for(flat, head):
             if flat is None or memory.device.kind != "cpu" or self._given_up.get(name) is latest.settings:
@@ -139,3 +160,9 @@ class Predictors:
 
     def __reduce__(self) -> Any:
         return Predictors, ()
+
+
+def _parameters(model: "Model") -> Any:
+    """Return the parameters that a model predicts with, as one array, or None."""
+    optimizer = averaging(model)
+    return model.memory.flat if optimizer is None else model.memory.averaged(optimizer)

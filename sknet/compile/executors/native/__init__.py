@@ -11,6 +11,7 @@ from sknet.compile.executors.native._unsupported import UnsupportedError
 if TYPE_CHECKING:
     from sknet.compile.executors.native._native_passes import native_passes
     from sknet.compile.executors.native._run import NativeRun, Parts
+    from sknet.compile.executors.native._step import NativeStep
     from sknet.compile.executors.native._table_rows import Codes, Field
     from sknet.compile.executors.native._turns import Turns, run_turns
 else:
@@ -18,6 +19,7 @@ else:
         {
             "sknet.compile.executors.native._native_passes": ("native_passes",),
             "sknet.compile.executors.native._run": ("NativeRun", "Parts"),
+            "sknet.compile.executors.native._step": ("NativeStep",),
             "sknet.compile.executors.native._table_rows": ("Codes", "Field"),
             "sknet.compile.executors.native._turns": ("Turns", "run_turns"),
         }
@@ -27,6 +29,7 @@ __all__ = [
     "Codes",
     "Field",
     "NativeRun",
+    "NativeStep",
     "Parts",
     "Turns",
     "UnsupportedError",

@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import blas
 
 __all__ = ["Loop", "level_1", "loop_of", "loop_of_products", "place_of"]
 
@@ -91,6 +90,8 @@ def level_1(function: Callable[..., Any]) -> tuple[str, np.dtype[Any], int] | No
 @cache
 def _vectors() -> dict[int, tuple[Any, str, np.dtype[Any], int]]:
     """Return the functions by their identity, each with what `level_1` returns."""
+    from scipy.linalg import blas  # long to load, and forward passes do without
+
     found = {}
     for name in ("scal", "axpy"):
         for dtype in (np.dtype(np.float32), np.dtype(np.float64)):

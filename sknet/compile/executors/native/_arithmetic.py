@@ -22,7 +22,7 @@ from sknet.compile.executors.native._layouts import (
     strides_over,
 )
 
-__all__ = ["add_multiple", "dot", "matmul", "reduce", "squared", "ufunc", "vectors"]
+__all__ = ["add_multiple", "check_finite", "dot", "largest", "matmul", "reduce", "ufunc", "vectors"]
 
 SPREADS: dict[Any, Spread] = {
     np.add: Spread.ADD_ROW,
@@ -152,6 +152,11 @@ def reduce(tape: Tape, call: Call) -> bool:
     return True
 
 
+def largest(tape: Tape, call: Call) -> bool:
+    number, x = call.args
+    return reduce(tape, Call(np.maximum.reduce, (x.reshape(-1), 0, None, number)))
+
+
 def _parts(axes: list[int]) -> tuple[slice, slice, slice]:
     return slice(axes[0]), slice(axes[0], axes[-1] + 1), slice(axes[-1] + 1, None)
 
@@ -261,6 +266,9 @@ def add_multiple(tape: Tape, call: Call) -> bool:
     return _blas(tape, Kind.ADD_MULTIPLE, found[1], found[2], [source, target], size, factor)
 
 
-def squared(tape: Tape, x: Array, out: Array) -> None:
-    """Append the sum of squares of a vector."""
-    _multiplied(tape, x[np.newaxis], x[:, np.newaxis], out.reshape(1, 1))
+def check_finite(tape: Tape, x: Array, *terms: Array) -> None:
+    """End a run unless the sum of squares of an array, and the sum of up to two numbers, are finite."""
+    squares, zero = np.zeros((1, 1), x.dtype), tape.number(0, x.dtype)
+    _multiplied(tape, x.reshape(1, -1), x.reshape(-1, 1), squares)
+    numbers = [*map(tape.address, terms), zero, zero]
+    tape.add(Kind.FINITE, x.itemsize, *numbers[:2], tape.address(squares))

@@ -6,7 +6,7 @@ import numpy as np
 
 from sknet.compile.executors.native._addresses import place_of
 
-__all__ = ["CONVERTED", "MEANING", "TURN", "WIDTH", "Kind", "Meaning", "Spread", "Tape"]
+__all__ = ["CONVERTED", "GIVEN", "MEANING", "TURN", "WIDTH", "Kind", "Meaning", "Spread", "Tape"]
 
 WIDTH = 32  # integers per instruction
 TURN = 4  # integers per turn: instructions and their number, steps, and the first

@@ -1,6 +1,7 @@
 """Translates calls of NumPy to instructions with bitwise identical results; others are left to it."""
 
 import operator
+import sys
 from collections.abc import Callable
 from contextvars import Context
 from functools import cache, partial
@@ -8,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from sknet._scipy import sparsetools
 from sknet.compile.executors._calls import Call
 from sknet.compile.executors.native import _arithmetic, _moves
 from sknet.compile.executors.native._addresses import level_1
 from sknet.compile.executors.native._instructions import Tape
 from sknet.compile.executors.native._layouts import fill
-from sknet.compile.executors.numpy import add_multiple, check_indices, fill_uniform
+from sknet.compile.executors.numpy import add_multiple, check_indices, fill_uniform, write_largest
 
 __all__ = ["translated"]
 
@@ -50,9 +50,18 @@ def _rule_of(function: Any) -> Rule | None:
     if isinstance(getattr(function, "__self__", None), np.ufunc):
         return _arithmetic.reduce if function.__name__ == "reduce" else None
     try:
-        return _rules().get(function) or (_arithmetic.vectors if level_1(function) else None)
+        return _rules().get(function) or _rule_of_scipy(function)
     except TypeError:  # not hashable
         return None
+
+
+def _rule_of_scipy(function: Any) -> Rule | None:
+    """Return the rule of a function of SciPy, which is loaded only where a program needs it."""
+    sparsetools: Any = sys.modules.get("scipy.sparse._sparsetools")
+    if sparsetools is not None and function is sparsetools.csc_matvecs:
+        return _moves.add_rows
+    is_loaded = "scipy.linalg" in sys.modules
+    return _arithmetic.vectors if is_loaded and level_1(function) else None
 
 
 def _silenced(tape: Tape, call: Call) -> bool:
@@ -68,7 +77,7 @@ def _rules() -> dict[Any, Rule]:
         np.ndarray.take: _moves.take,
         np.ndarray.fill: lambda tape, call: fill(tape, call.args[0], call.args[1]),
         operator.setitem: _moves.put,
-        sparsetools().csc_matvecs: _moves.add_rows,
         add_multiple: _arithmetic.add_multiple,
         check_indices: _moves.check_indices,
+        write_largest: _arithmetic.largest,
     }

@@ -8,7 +8,7 @@ import numpy as np
 from sknet._native import needed
 from sknet.compile.executors._calls import Call
 from sknet.compile.executors.native._addresses import place_of
-from sknet.compile.executors.native._arithmetic import squared
+from sknet.compile.executors.native._arithmetic import check_finite
 from sknet.compile.executors.native._host import HostCalls
 from sknet.compile.executors.native._instructions import TURN, Kind, Tape
 from sknet.compile.executors.native._moves import copied, gathered
@@ -166,10 +166,7 @@ class NativeRun:
         flat = self._parts.flat_gradient
         if not result.data.dtype == result.penalty.dtype == flat.dtype or flat.dtype.char not in "fd":
             raise UnsupportedError("a loss whose dtype differs from that of the parameters")
-        squares = np.zeros((), flat.dtype)
-        squared(self._tape, flat, squares)
-        places = map(self._tape.address, (result.data, result.penalty, squares))
-        self._tape.add(Kind.FINITE, flat.itemsize, *places)
+        check_finite(self._tape, flat, result.data, result.penalty)
 
     def _write_copy(
         self, source: np.ndarray, target: np.ndarray, by: tuple[int, int, int] = (0, 0, 0)

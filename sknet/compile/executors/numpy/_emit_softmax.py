@@ -10,7 +10,7 @@ from sknet.compile.executors._calls import Name
 from sknet.compile.executors._writer import Writer
 from sknet.compile.executors.numpy._emitters import by_its_forward, emitter, scratch
 
-__all__: list[str] = []
+__all__ = ["write_largest"]
 
 Needs = list[tuple[tuple[int, ...], Any]]
 

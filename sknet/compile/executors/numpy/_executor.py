@@ -1,6 +1,6 @@
 """The NumPy executor: a plan as calls of functions, each with ``out=``."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, Self
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._plan import Plan
-from sknet.compile.executors._calls import Call, Name, runner_of
+from sknet.compile.executors._calls import Call, Name
 from sknet.compile.executors._writer import NO_SLOTS, Writer
 from sknet.compile.executors.numpy import _emit_erfc as _emit_erfc  # registers its emitters
 from sknet.compile.executors.numpy import _emit_index as _emit_index
@@ -118,8 +118,8 @@ class NumpyProgram:
         memory: np.ndarray,
         slots: Sequence[np.ndarray],
         sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
-    ) -> tuple[Callable[[], None], dict[Variable, np.ndarray]]:
-        """Return the step on this memory, and the array of every variable.
+    ) -> tuple[list[Call], dict[Variable, np.ndarray]]:
+        """Return the calls of the step on this memory, and the array of every variable.
 
         Parameters
         ----------
@@ -132,40 +132,13 @@ class NumpyProgram:
 
         Returns
         -------
-        step : callable
-            Takes no arguments; reads the slots and writes the outputs.
+        calls : list of Call
+            In order; they read the slots and write the outputs.
         arrays : dict of Variable to ndarray
             Where to find the outputs.
         """
-        calls, arrays = self.calls(memory, slots, sparse)
-        return runner_of(calls), arrays
-
-    def calls(
-        self,
-        memory: np.ndarray,
-        slots: Sequence[np.ndarray],
-        sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
-    ) -> tuple[Iterator[Call], dict[Variable, np.ndarray]]:
-        """Return the calls of the step on this memory, and the array of every variable.
-
-        Parameters
-        ----------
-        memory : ndarray of uint8
-            As for `bind`.
-        slots : sequence of ndarray
-            As for `bind`.
-        sparse : mapping of SparseSlot to SparseSlot
-            As for `bind`.
-
-        Returns
-        -------
-        calls : iterator of Call
-            In order.
-        arrays : dict of Variable to ndarray
-            As for `bind`.
-        """
         arrays = self.plan.arrays(memory, slots)
-        return self._writer.bound(self._values(memory, arrays, sparse)), arrays
+        return list(self._writer.bound(self._values(memory, arrays, sparse))), arrays
 
     def _values(
         self, memory: np.ndarray, arrays: dict[Variable, np.ndarray], sparse: Mapping[SparseSlot, SparseSlot]
