@@ -31,7 +31,15 @@ from sknet.engine.state import (
     n_rows,
 )
 from sknet.engine.state import _methods as states
-from sknet.engine.step import Stepper, as_operands, check_classes_of, checked_targets, forward, show_batch
+from sknet.engine.step import (
+    Stepper,
+    as_operands,
+    check_classes_of,
+    checked_targets,
+    forward,
+    look_at_output,
+    show_batch,
+)
 from sknet.engine.step import _functional as functional
 from sknet.exceptions import DtypeError
 from sknet.losses import Loss
@@ -446,6 +454,7 @@ class Model:
         self.materialize(X)
         X = as_operands(self, X)
         show_batch(self, X)
+        look_at_output(self, lambda _: X)
         y, sample_weight = checked_targets(self, y, sample_weight)
         if isinstance(y.data, np.ndarray):
             check_classes_of(self, each_input(_array_of, X), y.data)

@@ -56,7 +56,7 @@ class Memory:
     shown : object
         The mark for which layers that are initialized from data have seen a batch.
     looked : bool
-        Whether the operation that the network ends in was looked at.
+        Whether the bounds of the network's outputs were looked at.
     n_outputs : int or None
         Outputs of the network for a target when that was last checked.
     take_data : tuple of object and list

@@ -139,7 +139,7 @@ def loss(self: "Model", output: Tensor, y: Any, sample_weight: Any = None) -> Te
 
 def _look_at(self: "Model", output: Tensor) -> None:
     """Warn if the first output is probabilities, and the loss expects logits."""
-    if not self._has_seen_output and not is_capturing():
+    if not (self._has_seen_output or self.memory.looked or is_capturing()):
         self._has_seen_output = True
         warn_of_probabilities(self.loss_function, output, stacklevel=4)  # of the decorated `loss`
 

@@ -1,4 +1,4 @@
-"""A look at the operation that a network ends in, before a fit: probabilities where a loss expects logits."""
+"""A look at what a network returns, before a fit: probabilities where a loss expects logits."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sknet._warnings import warn_caller
-from sknet.core import Primitive, Tensor
+from sknet.core import Tensor
 from sknet.engine.state import arguments
+from sknet.engine.step._bounds import Bounds
 from sknet.engine.step._checks import last_layer
 from sknet.losses import Loss
-from sknet.nn import Module, Sigmoid, Softmax
+from sknet.nn import Linear, Module
 from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
 
 if TYPE_CHECKING:
@@ -18,17 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["look_at_output"]
 
-ENDS = ("sigmoid", "softmax")
 OWN = "sknet."
-# These leave the values that they are given.
-SAME_VALUES = ("reshape", "transpose", "squeeze", "expand_dims", "astype")
+ROUNDED = 1e-5  # beyond 0 and 1, as the bounds are computed
 
 
 def look_at_output(model: "Model", take: Callable[[Any], Any]) -> None:
-    """Warn once if a network ends in a sigmoid or a softmax, and its loss expects logits.
+    """Warn once if a network returns numbers between 0 and 1 only, and its loss expects logits.
 
-    The numbers alone do not tell: outputs of a linear layer may lie between 0 and 1 by chance. So the
-    operation that the output comes from is looked at, in a pass without data.
+    The numbers of a batch do not tell: those of a linear layer may lie there by chance. So the bounds are
+    those of the operations, in a pass without data.
 
     Parameters
     ----------
@@ -50,15 +49,15 @@ def look_at_output(model: "Model", take: Callable[[Any], Any]) -> None:
     True
     """
     memory, loss, module = model.memory, model.loss_function, model.module
-    if memory.looked or not _expects_logits(loss) or not _may_end_so(module):
+    if memory.looked or model._has_seen_output or not _expects_logits(loss):
         return
     memory.looked = True
-    end = _last_operation(module, arguments(take(np.arange(1))), model.dtype)
-    if end in ENDS:
+    if _may_end_so(module) and _are_probabilities(module, arguments(take(np.arange(1))), model.dtype):
         warn_caller(
             f"{loss!r} expects raw outputs (logits), but these look like probabilities: remove the softmax "
-            f"or sigmoid at the end of the network (its last operation is {end}), since the loss applies its "
-            "own; or train a Model with NLL() or BinaryCrossEntropy(), which expect probabilities",
+            "or sigmoid at the end of the network (whatever the inputs, its outputs lie between 0 and 1), "
+            "since the loss applies its own; or train a Model with NLL() or BinaryCrossEntropy(), which "
+            "expect probabilities",
             UserWarning,
         )
 
@@ -70,23 +69,18 @@ def _expects_logits(loss: Loss) -> bool:
 
 def _may_end_so(module: Module) -> bool:
     """Tell whether a pass is worthwhile: layers of sknet end in what is registered last."""
-    if all(type(each).__module__.startswith(OWN) for each in module.modules()):
-        return isinstance(last_layer(module)[1], (Sigmoid, Softmax))
-    return True
+    own = all(type(each).__module__.startswith(OWN) for each in module.modules())
+    return not (own and isinstance(last_layer(module)[1], Linear))
 
 
-def _last_operation(module: Module, inputs: Any, dtype: Any) -> str | None:
-    """Return the name of the operation that made the output; None if it is not known."""
-    made_by: dict[int, tuple[str, list[Any], Any]] = {}
-
-    def seen(primitive: Primitive, operands: list[Any], result: Any) -> None:
-        made_by[id(result)] = primitive.name, operands, result  # kept, so that no other has its id
-
+def _are_probabilities(module: Module, inputs: Any, dtype: Any) -> bool:
+    """Tell whether all outputs lie between 0 and 1; False if that is not known."""
+    bounds = Bounds()
     try:
-        output = shape_pass(copy_for_shapes(module), shadows(inputs, dtype, seen), seen=seen)
+        output = shape_pass(copy_for_shapes(module), shadows(inputs, dtype, bounds), seen=bounds)
     except Exception:  # its code depends on values, or is wrong, which the first step says better
-        return None
-    found = made_by.get(id(output.data)) if isinstance(output, Tensor) else None
-    while found is not None and found[0] in SAME_VALUES:
-        found = made_by.get(id(found[1][0]))
-    return None if found is None else found[0]
+        return False
+    if not isinstance(output, Tensor):
+        return False
+    low, high = bounds.of(output.data)
+    return low >= -ROUNDED and high <= 1 + ROUNDED

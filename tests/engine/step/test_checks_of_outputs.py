@@ -59,5 +59,6 @@ def test_no_warning(loss, n_outputs, end):
     assert not losses_of(loss, n_outputs, end)
 
 
-def test_steps_do_not_check():
-    assert not losses_of(LogLoss(), 3, nn.Softmax(), calls=0)
+def test_a_step_before_it_has_warned():
+    [warning] = losses_of(LogLoss(), 3, nn.Softmax(), calls=0)
+    assert warning.filename == __file__

@@ -1,4 +1,4 @@
-"""A fit of a network that ends in a sigmoid or a softmax, by a loss of logits, warns, and only such a one."""
+"""A fit of a network whose outputs are between 0 and 1, by a loss of logits, warns, and only such a one."""
 
 import re
 import warnings
@@ -28,7 +28,8 @@ class Ends(nn.Module):
 
 def ending(n_outputs, end):
     """Yield networks with a last operation: of layers, where there is such a layer, and of one's own."""
-    layers = {ops.sigmoid: nn.Sigmoid, ops.softmax: nn.Softmax}
+    layers = {ops.sigmoid: nn.Sigmoid, ops.softmax: nn.Softmax, ops.hardsigmoid: nn.Hardsigmoid}
+    yield nn.Sequential(nn.Linear(3, n_outputs), nn.Lambda(end))
     if end in layers:
         yield nn.Sequential(nn.Linear(3, n_outputs), layers[end]())
         yield nn.Sequential(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), nn.Linear(4, n_outputs), layers[end]())
@@ -41,6 +42,7 @@ def fits(loss, network, y):
     new = lambda: Model(network, loss, random_state=0)  # noqa: E731
     yield lambda: new().fit(X, y, epochs=2)
     yield lambda: new().train([(X, y)] * 2)
+    yield lambda: step_twice(new(), y)
     yield lambda: fit_many([new()], X, y, epochs=2)
     if loss.tasks[0] == "ordinal" or y.max() == 1 or y.ndim == 2:
         return
@@ -48,6 +50,11 @@ def fits(loss, network, y):
     yield lambda: NetClassifier(network, **params).fit(X, y)
     yield lambda: NetClassifier(network, optimizer="lbfgs", **params).fit(X, y)
     yield lambda: NetClassifier(network, **params).partial_fit(X, y, classes=[0, 1, 2])
+
+
+def step_twice(model, y):
+    for _ in range(2):
+        model.step(X, y)
 
 
 def warned(fit):
@@ -65,6 +72,14 @@ WRONG = [
     (losses.Focal(), 3, ops.softmax),
     (losses.Ordinal(), 2, ops.sigmoid),
     (losses.LogLoss(), 3, lambda x: ops.reshape(ops.softmax(x), (-1, 3))),
+    (losses.LogLoss(), 1, ops.hardsigmoid),
+    (losses.LogLoss(), 1, lambda x: 1 / (1 + ops.exp(-x))),
+    (losses.LogLoss(), 1, lambda x: 0.5 * (1.0 + ops.tanh(0.5 * x))),
+    (losses.LogLoss(), 1, lambda x: ops.clip(ops.sigmoid(x), 1e-7, 1 - 1e-7)),
+    (losses.LogLoss(), 1, lambda x: 1.0 - ops.sigmoid(x)),
+    (losses.LogLoss(), 3, lambda x: ops.exp(ops.log_softmax(x))),
+    (losses.LogLoss(), 3, lambda x: ops.exp(x) / ops.sum(ops.exp(x), axis=-1, keepdims=True)),
+    (losses.LogLoss(), 3, lambda x: ops.stack([ops.softmax(x), ops.softmax(2.0 * x)]).mean(axis=0)),
 ]
 
 
@@ -82,6 +97,9 @@ RIGHT = [
     (losses.LogLoss(), 3, lambda x: 4.0 * ops.sigmoid(x) - 2.0),
     (losses.LogLoss(), 3, ops.log_softmax),
     (losses.LogLoss(), 3, lambda x: x * ops.sigmoid(x)),
+    (losses.LogLoss(), 1, lambda x: 1.5 * ops.sigmoid(x) - 0.25),
+    (losses.LogLoss(), 3, lambda x: x / ops.sum(x, axis=-1, keepdims=True)),
+    (losses.LogLoss(), 3, lambda x: ops.relu(x) / ops.sum(ops.exp(x), axis=-1, keepdims=True)),
     (losses.NLL(), 3, ops.softmax),
     (losses.Hinge(), 3, ops.tanh),
 ]
