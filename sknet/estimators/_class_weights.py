@@ -6,11 +6,11 @@ import numpy as np
 from sklearn.utils.class_weight import compute_sample_weight
 
 from sknet._constraints import NUMBERS, shown
-from sknet.estimators._targets import ClassEncoder, ColumnTargets
+from sknet.estimators._targets import ClassEncoder, ColumnTargets, label_weights
 
 __all__ = ["class_weighted"]
 
-MOST = np.finfo(np.float64).max
+MOST = float(np.finfo(np.float64).max)  # an int may be larger than any float of NumPy
 
 
 def class_weighted(class_weight: Any, targets: ClassEncoder, y: Any, weight: Any, like: Any = None) -> Any:
@@ -68,12 +68,7 @@ def _of_classes(class_weight: Any, targets: ClassEncoder, y: Any, like: Any) -> 
     one_label = targets.task != "multilabel" and not isinstance(targets, ColumnTargets)
     if not (isinstance(class_weight, dict) and one_label):
         return compute_sample_weight(class_weight, y)
-    classes = targets.classes.tolist()
-    unknown = [label for label in class_weight if label not in classes]
-    if unknown:
-        raise ValueError(f"class_weight names classes {unknown} that are not among {classes}")
-    # Classes that are missing from the dict have weight 1.
-    weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
+    weights = np.array(label_weights(class_weight, targets.classes), dtype=np.float64)
     # A label that is ignored is no class, and its weight counts nothing.
     return weights.take(np.searchsorted(targets.classes, y), mode="clip")
 

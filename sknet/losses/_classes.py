@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet._constraints import NUMBERS, shown
 from sknet._indexing import are_indices
 from sknet.core import Tensor
 from sknet.device import to_device
@@ -86,8 +87,13 @@ def numbers_for(loss: Loss, name: str, given: Any, count: int, z: Tensor) -> Ten
                 f"from 0 to {count - 1}"
             )
         given = [given.get(k, 1.0) for k in range(count)]
-    values = np.asarray(given, dtype=np.float64)
-    where, got = f"{type(loss).__name__}: {name}", f"got {getattr(loss, name)!r}"
+    where, got = f"{type(loss).__name__}: {name}", f"got {shown(getattr(loss, name))}"
+    if isinstance(given, (list, tuple)) and not all(isinstance(each, NUMBERS) for each in given):
+        raise ValueError(f"{where} must hold numbers, one for each of {count} classes or labels, {got}")
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{where} must hold finite numbers of 0 or more, {got}") from error
     if values.shape != (count,):
         raise ValueError(f"{where} must have one number for each of {count} classes or labels, {got}")
     if not (np.isfinite(values).all() and (values >= 0).all()):

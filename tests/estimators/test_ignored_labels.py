@@ -124,6 +124,32 @@ def test_class_weights_of_a_loss_are_of_labels():
         MLPClassifier((4,), loss=LogLoss(class_weight={0: 2.0}), **PARAMS).fit(X, y)
 
 
+def test_keys_of_class_weights_may_be_dates_of_numpy_and_of_python():
+    days = np.array(["2024-01-01", "2024-01-02", "2024-01-03"], "datetime64[D]")
+    with quiet():
+        right = MLPClassifier((4,), class_weight={1: 50.0}, **PARAMS).fit(X, THREE)
+        for key in (days[1], days.tolist()[1]):
+            for weights in ({"class_weight": {key: 50.0}}, {"loss": LogLoss(class_weight={key: 50.0})}):
+                found = MLPClassifier((4,), **weights, **PARAMS).fit(X, days[THREE])
+                np.testing.assert_array_equal(found.predict_proba(X), right.predict_proba(X))
+
+
+@pytest.mark.parametrize("key", [np.datetime64("2020-01-01"), pandas.NA, float("nan")], ids=str)
+def test_keys_of_class_weights_that_are_no_labels(key):
+    for weights in ({"class_weight": {key: 50.0}}, {"loss": LogLoss(class_weight={key: 50.0})}):
+        with pytest.raises(
+            ValueError, match=r"class_weight names .*, which is not among the labels \[1, 2, 3\]"
+        ):
+            MLPClassifier((4,), **weights, **PARAMS).fit(X, THREE + 1)
+
+
+def test_class_weights_beyond_any_float_are_refused():
+    with pytest.raises(
+        ValueError, match=r"class_weight\[1\] must be a finite number >= 0, got an int of 1329 bits"
+    ):
+        MLPClassifier((4,), class_weight={1: 10**400}, **PARAMS).fit(X, THREE)
+
+
 # -- positions -----------------------------------------------------------------------------------------
 
 

@@ -146,6 +146,11 @@ def test_ignored_targets_pass_the_check():
             (4, 3),
             r"must hold finite numbers of 0 or more, got \[1.0, -2.0",
         ),
+        ({"class_weight": {1: 10**400}}, (4, 3), "must hold finite numbers of 0 or more, got {1: "),
+        ({"class_weight": {1: "3"}}, (4, 3), "class_weight must hold numbers, one for each of 3 classes"),
+        ({"class_weight": {1: None}}, (4, 3), "class_weight must hold numbers, one for each of 3 classes"),
+        ({"class_weight": [1.0, [2.0], 3.0]}, (4, 3), "class_weight must hold numbers, one for each of 3"),
+        ({"class_weight": np.array([1.0, 2j, 3.0], object)}, (4, 3), "must hold finite numbers of 0 or more"),
         (
             {"pos_weight": 2.0},
             (4, 3),

@@ -10,6 +10,7 @@ from sknet.estimators._targets._columns import ColumnTargets
 from sknet.estimators._targets._label_losses import (
     check_columns,
     counted_labels,
+    label_weights,
     refuse_ignored,
 )
 from sknet.estimators._targets._ordered import OrderedTargets
@@ -27,6 +28,7 @@ __all__ = [
     "RealTargets",
     "check_columns",
     "counted_labels",
+    "label_weights",
     "refuse_ignored",
     "tempered",
 ]

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.losses import Loss
 
-__all__ = ["IGNORED", "by_labels", "check_columns", "counted_labels", "refuse_ignored"]
+__all__ = ["IGNORED", "by_labels", "check_columns", "counted_labels", "label_weights", "refuse_ignored"]
 
 IGNORED = -1  # the number of a label that is ignored, of which no class has it
 
@@ -39,15 +40,50 @@ def by_labels(loss: Loss, classes: Any, ignored: int | None = None) -> Loss:
         changed["ignore_index"] = ignored
     weights = getattr(loss, "class_weight", None)
     if isinstance(weights, Mapping):
-        labels = classes.tolist()
-        unknown = [label for label in weights if label not in labels]
-        if unknown:
-            raise ValueError(
-                f"{type(loss).__name__}: class_weight names {unknown[0]!r}, which is not among the labels "
-                f"{labels}; in an estimator its keys are labels"
-            )
-        changed["class_weight"] = [weights.get(label, 1.0) for label in labels]
+        changed["class_weight"] = label_weights(weights, classes, f"{type(loss).__name__}: ")
     return type(loss)(**{**loss.get_params(deep=False), **changed}) if changed else loss
+
+
+def label_weights(weights: Mapping[Any, Any], classes: Any, of: str = "") -> list[Any]:
+    """Return the weight of each class.
+
+    Parameters
+    ----------
+    weights : mapping
+        Weights by label; labels that it does not have weigh 1.
+    classes : ndarray of shape (n_classes,)
+        Sorted labels.
+    of : str, default=""
+        What has the weights, for the message.
+
+    Returns
+    -------
+    list
+        In the order of `classes`.
+
+    Raises
+    ------
+    ValueError
+        If a key is no label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.estimators._targets import label_weights
+    >>> label_weights({"dog": 3.0}, np.array(["cat", "dog"]))
+    [1.0, 3.0]
+    """
+    labels, found = classes.tolist(), [1.0] * len(classes)
+    # A date of NumPy has another hash than that of Python, which `tolist` returns.
+    numbers = {label: k for same in (labels, classes) for k, label in enumerate(same)}
+    for label, weight in weights.items():
+        if label not in numbers:
+            raise ValueError(
+                f"{of}class_weight names {shown(label)}, which is not among the labels {shown(labels)}: its "
+                "keys are labels"
+            )
+        found[numbers[label]] = weight
+    return found
 
 
 def check_columns(loss: Loss) -> None:
