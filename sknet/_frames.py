@@ -1,5 +1,6 @@
 """Data frames of pandas and polars, read as scikit-learn reads them, without importing any of the three."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ __all__ = [
     "refuse_collection",
     "with_columns",
 ]
+
+INTEGER = re.compile(r"u?int\d+")  # as names of dtypes of pandas, polars and Arrow begin
 
 FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
 """The dtypes that transformers preserve; all others are converted to the first."""
@@ -89,6 +92,8 @@ def as_array(data: Any) -> Any:
            [2]])
     """
     array = np.asarray(_of_pandas(data) if hasattr(data, "iloc") else data)
+    if array.dtype.kind == "f" and array.ndim == 2:
+        array = _of_several_widths(data, array)
     if array.dtype.kind == "O" and array.size:
         try:
             numbers = np.asarray(array.tolist())
@@ -109,6 +114,20 @@ def _of_pandas(data: Any) -> Any:
     if data.isna().to_numpy().any():
         return data.to_numpy(dtype=np.float64, na_value=np.nan)
     return data.to_numpy(dtype=np.result_type(*plain))
+
+
+def _of_several_widths(data: Any, array: Any) -> Any:
+    """Return the integers of a frame, of which NumPy and others make real numbers if some are uint64."""
+    dtypes = data.schema.types if hasattr(data, "schema") and hasattr(data.schema, "types") else None
+    dtypes = getattr(data, "dtypes", None) if dtypes is None else dtypes
+    if dtypes is None or not all(INTEGER.match(str(dtype).lower()) for dtype in dtypes):
+        return array
+    if hasattr(data, "iloc"):
+        rows = data.astype(object).to_numpy().tolist()
+    else:
+        rows = data.rows() if hasattr(data, "rows") else list(zip(*data.to_pydict().values(), strict=True))
+    found = np.asarray(rows)
+    return found if found.dtype.kind in "iu" else array  # missing ones are NaN there
 
 
 class Frame:

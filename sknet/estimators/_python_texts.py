@@ -59,6 +59,10 @@ def in_parts(function, given, most, in_powers):
 CHECKED = '''
 def checked(given, expected):
     """Return inputs as arrays, in the dtype that is computed in; raise a ValueError for any others."""
+    missing = [name for name in expected if not isinstance(given, dict) or name not in given]
+    if missing:
+        got = list(given) if isinstance(given, dict) else "one array"
+        raise ValueError(f"expected the inputs {{list(expected)}}, got {{got}}: {{missing[-1]}} is missing")
     found = {{}}
     for name, (shape, dtype) in expected.items():
         x = np.asarray(given[name])

@@ -26,6 +26,16 @@ CONTAINERS = {
     "pandas": lambda kind: FRAME.astype(kind),
     "pandas, nullable": lambda kind: FRAME.astype(kind.replace("u", "U").replace("i", "I")),
     "pandas, Arrow": lambda kind: FRAME.astype(f"{kind}[pyarrow]"),
+    "pandas, signed and not": lambda kind: FRAME.astype(
+        {"a": kind, "b": "int8", "c": "uint64", "d": "Int16"}
+    ),
+    "polars, signed and not": lambda kind: pl.DataFrame(IDS.astype(kind)).with_columns(
+        pl.nth(1).cast(pl.Int8), pl.nth(2).cast(pl.UInt64)
+    ),
+    "Arrow, signed and not": lambda kind: pa.table(
+        [pa.array(IDS[:, k].astype(to)) for k, to in enumerate([kind, "i1", "u8", "i2", "u4"])],
+        names=list("abcde"),
+    ),
     "pandas, several widths": lambda kind: FRAME.astype(
         {"a": kind, "b": kind, "c": "uint8", "d": "UInt8", "e": "UInt16"}
     ),

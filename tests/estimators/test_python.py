@@ -276,6 +276,9 @@ def test_signatures_are_those_of_the_predictor(tmp_path):
     wanted = clf.freeze().predict_proba(X)
     np.testing.assert_array_equal(module.predict_proba(X["tokens"], lengths=X["lengths"]), wanted)
     np.testing.assert_array_equal(module.predict_proba(X), wanted)
+    for given, got in ((X["tokens"], "one array"), ({"tokens": X["tokens"]}, r"\['tokens'\]")):
+        with pytest.raises(ValueError, match=rf"\['tokens', 'lengths'\], got {got}: lengths is missing"):
+            module.predict_proba(given)
 
 
 def test_inputs_may_be_lists_of_any_dtype_and_layout(tmp_path):
