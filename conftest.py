@@ -8,8 +8,6 @@ import sys
 # Before NumPy is imported: parallel test workers would otherwise each start one thread per core.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
-# Most tests are of NumPy's plan, which every installation has. Tests of native code turn it on.
-os.environ.setdefault("SKNET_NATIVE", "never")
 # Container images often set it. Test workers, and each process that a test starts, would then compile
 # all of sknet and the tests again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -28,6 +26,13 @@ NUMPYS_OWN = {
     "suppress": False,
     "floatmode": "maxprec",
 }
+# Tests that run as users do, in native code where it was built. Others are of NumPy's plan, which every
+# installation has, and turn native code on where they need it; the environment may choose for all.
+IN_NATIVE_CODE = (
+    *("tests/compile/test_", "tests/compile/python/", "tests/compile/executors/test_"),
+    *("tests/compile/executors/native/", "tests/engine/step/", "tests/freezing/"),
+)
+GIVEN_NATIVE = os.environ.get("SKNET_NATIVE")
 _collections = 0  # full ones, before the last test
 
 
@@ -66,14 +71,19 @@ def pytest_runtest_call():
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup():
-    """Reset NumPy's print options, whatever an earlier test or the environment has set, and random numbers.
+def pytest_runtest_setup(item):
+    """Choose native code or NumPy's plan; reset NumPy's print options and random numbers.
+
+    Print options are NumPy's own, whatever an earlier test or the environment has set.
 
     A test that seeds nothing, and its fixtures, draw the same numbers in each run: from global states, and
     from new ones without a seed, as of parameters that are drawn without one. What a full collection has left
     over is excluded from the next one, which would take longer each time.
     """
     global _collections
+    if GIVEN_NATIVE is None:
+        is_native = item.nodeid.startswith(IN_NATIVE_CODE)
+        os.environ["SKNET_NATIVE"] = "auto" if is_native else "never"
     np.set_printoptions(**NUMPYS_OWN)
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - for those who use it
