@@ -11,7 +11,6 @@ from typing import Any, Self, SupportsIndex
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._fields import ABSENT, COUNT, POSITIVE, Arrays, Each, Named
 from sknet._frames import is_collection
 from sknet._late import above
 from sknet._params import explained, explained_call, unknown_parameter
@@ -20,7 +19,7 @@ from sknet.callbacks.extend import SavedFit
 from sknet.device import device_of, to_device
 from sknet.engine import Batches, CompiledStep, History, Model, Score
 from sknet.engine import extend as engine
-from sknet.engine.extend import Batch, Head, first_input, predict_rows, warn_of_overflow
+from sknet.engine.extend import Head, first_input, predict_rows, warn_of_overflow
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions
 from sknet.estimators._encoded import Encoded
@@ -32,6 +31,7 @@ from sknet.estimators._lists import HoldsLists
 from sknet.estimators._members import are_several, fit_members
 from sknet.estimators._packed import packed
 from sknet.estimators._recipe import Recipe
+from sknet.estimators._stored import ESTIMATOR, check_estimator
 from sknet.estimators._summary import Summarized
 from sknet.estimators._tasks import SupportsCallbacks, fit_as_task
 from sknet.estimators._validation import Compared, Given
@@ -66,37 +66,10 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
     (True, True)
     """
 
-    _stored_fields = {
-        "n_features_in_": [COUNT, ABSENT],
-        "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
-        "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
-        "_architecture": Named("Architecture"),
-        "_lasting": dict[str, Any],
-        "_inputs": [Named("Inputs", "Encoded"), None],
-        "_frozen": tuple[str, ...],
-        "_batch": [Batch, ABSENT],
-        "model_": Model,
-        "history_": History,
-        "callbacks_": Each(list, Callback),
-        "_stopping": [dict[str, Any], None],
-        "n_iter_": COUNT,
-        "t_": COUNT,
-        "n_outputs_": POSITIVE,
-        "out_activation_": str,
-        "loss_curve_": list[float],
-        "loss_": float,
-        "best_loss_": [float, None],
-        "monitor_": str,
-        "stopped_early_": bool,
-        "refit_history_": [History, None],
-        "_compared": [Named("Compared"), None, ABSENT],
-        "best_epoch_": [COUNT, None],
-        "validation_scores_": [list[float], None],
-        "best_validation_score_": [float, None],
-        "n_layers_": [COUNT, ABSENT],
-        "_is_slim": [bool, ABSENT],
-        "histories_": [list[History], ABSENT],
-    }
+    _stored_fields = ESTIMATOR
+
+    def _check_stored(self) -> None:
+        check_estimator(self)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

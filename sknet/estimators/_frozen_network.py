@@ -84,6 +84,15 @@ class Frozen:
         "_names": [Each((tuple,), str), None, ABSENT],
     }
 
+    def _check_stored(self) -> None:
+        from sknet.estimators._stored_network import check_network  # predictions do without
+
+        targets, loss, n_columns = self._targets, self._loss, getattr(self, "n_features_in_", None)
+        if self._names is not None and len(self._names) != n_columns:
+            raise ValueError(f"{n_columns} columns have {len(self._names)} names")
+        n_outputs = targets.n_outputs * loss.outputs_per_target * len(getattr(loss, "losses", [loss]))
+        check_network(self._module, self._inputs, self._dtype, targets, n_outputs)
+
     def __init__(
         self,
         model: "Model",

@@ -1,0 +1,155 @@
+"""Fields of fitted estimators and predictors in files, and what they must have in common."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sknet._constraints import is_plain
+from sknet._fields import ABSENT, COUNT, POSITIVE, Arrays, Each, Fields, Named
+from sknet._params import StrOptions, same
+from sknet.callbacks import Callback, EarlyStopping
+from sknet.device import PRECISIONS
+from sknet.engine import History, Model
+from sknet.engine.extend import Batch
+from sknet.estimators._stored_network import check_network
+
+__all__ = ["ESTIMATOR", "check_estimator", "check_labels_of"]
+
+LASTING = Fields.of(
+    "_lasting",
+    {
+        "dtype": StrOptions({"auto", *PRECISIONS}),
+        "device": str,
+        "scale_target": [bool, ABSENT],
+        "encoder": [Named("TableEncoder"), None, ABSENT],
+        "n_members": [POSITIVE, None, ABSENT],
+        "*": Any,  # of the architecture, see below
+    },
+)
+ESTIMATOR: Mapping[str, Any] = {
+    "n_features_in_": [COUNT, ABSENT],
+    "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+    "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
+    "_architecture": Named("Architecture"),
+    "_lasting": LASTING,
+    "_inputs": [Named("Inputs", "Encoded"), None],
+    "_frozen": tuple[str, ...],
+    "_batch": [Batch, ABSENT],
+    "model_": Model,
+    "history_": History,
+    "callbacks_": Each(list, Callback),
+    "_stopping": [Fields.of("_stopping", EarlyStopping._state_fields), Fields.of("_stopping", {}), None],
+    "n_iter_": COUNT,
+    "t_": COUNT,
+    "n_outputs_": POSITIVE,
+    "out_activation_": StrOptions({"identity", "logistic", "softmax", "exp"}),
+    "loss_curve_": list[float],
+    "loss_": float,
+    "best_loss_": [float, None],
+    "monitor_": str,
+    "stopped_early_": bool,
+    "refit_history_": [History, None],
+    "_compared": [Named("Compared"), None, ABSENT],
+    "best_epoch_": [COUNT, None],
+    "validation_scores_": [list[float], None],
+    "best_validation_score_": [float, None],
+    "n_layers_": [COUNT, ABSENT],
+    "_is_slim": [bool, ABSENT],
+    "histories_": [list[History], ABSENT],
+}
+
+
+def check_estimator(estimator: Any) -> None:
+    """Raise a ValueError if fitted attributes contradict each other.
+
+    Parameters
+    ----------
+    estimator : BaseNet
+        Nothing is checked unless it is fitted.
+    """
+    if "model_" not in vars(estimator):
+        return
+    targets, loss = estimator._targets, estimator.model_.loss_function
+    n_outputs = targets.n_outputs * loss.outputs_per_target
+    if estimator.n_outputs_ != n_outputs:
+        raise ValueError(f"n_outputs_ is {estimator.n_outputs_}, and its targets and loss have {n_outputs}")
+    _check_names(estimator)
+    _check_lasting(estimator)
+    _check_numbers(estimator)
+    check_labels_of(estimator)
+    n_members = len(getattr(loss, "losses", [loss]))
+    inputs = estimator.n_features_in_ if estimator._inputs is None else estimator._inputs
+    check_network(estimator.model_.module, inputs, estimator.model_.dtype, targets, n_members * n_outputs)
+
+
+def _check_names(estimator: Any) -> None:
+    known, inputs = vars(estimator), estimator._inputs
+    names, encoder = known.get("feature_names_in_", ()), getattr(inputs, "encoder", None)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("feature_names_in_ must be texts")
+    if "n_features_in_" not in known and (inputs is None or encoder is not None):
+        raise ValueError("an estimator of tables lacks its n_features_in_")
+    if encoder is not None and encoder.n_features_in_ != estimator.n_features_in_:
+        raise ValueError(
+            f"n_features_in_ is {estimator.n_features_in_}, and its encoder reads {encoder.n_features_in_}"
+        )
+
+
+def _check_lasting(estimator: Any) -> None:
+    """Raise a ValueError if parameters that a continued fit keeps are not those of the network."""
+    lasting, built = estimator._lasting, estimator._architecture.parameters()
+    if lasting.keys() - LASTING.checks.keys() != built.keys():
+        raise ValueError(f"_lasting must have {sorted(built)}, and has {sorted(lasting)}")
+    for name, value in built.items():
+        if not _alike(lasting[name], value):
+            raise ValueError(f"{name!r} of _lasting is not that of its architecture")
+    n_members = getattr(estimator._architecture, "n_members", 1)
+    n_losses = len(getattr(estimator.model_.loss_function, "losses", "1"))
+    if not n_members == n_losses == (lasting.get("n_members") or 1):
+        raise ValueError(f"an ensemble of {n_members} members has {n_losses} losses")
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Tell whether two values may be one that was stored twice; of others than plain ones by their type."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    return not is_plain(a) or same(a, b) or a != a
+
+
+def _check_numbers(estimator: Any) -> None:
+    """Raise a ValueError if numbers of epochs are not those of the history."""
+    is_slim, n_epochs = estimator._is_slim, estimator.history_.n_epochs
+    curve, scores, best = estimator.loss_curve_, estimator.validation_scores_, estimator.best_epoch_
+    if not np.array_equal(curve, estimator.history_.get("loss", []), equal_nan=True):
+        raise ValueError(f"loss_curve_ of {len(curve)} epochs is not the loss of history_")
+    if scores and len(scores) != n_epochs:
+        raise ValueError(f"validation_scores_ has {len(scores)} epochs, and history_ has {n_epochs}")
+    if best is not None and not is_slim and not 1 <= best <= n_epochs:
+        raise ValueError(f"best_epoch_ is {best}, and history_ has {n_epochs} epochs")
+    if (
+        best
+        and scores
+        and not np.array_equal([estimator.best_validation_score_], [scores[best - 1]], equal_nan=True)
+    ):
+        raise ValueError(
+            f"best_validation_score_ is {estimator.best_validation_score_}, and that of epoch {best} is "
+            f"{scores[best - 1]}"
+        )
+
+
+def check_labels_of(estimator: Any) -> None:
+    """Raise a ValueError if a classifier's `classes_` are not those of its targets.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted.
+    """
+    if "classes_" not in vars(estimator):
+        return
+    mine, known = estimator.classes_, estimator._targets.classes
+    is_same = type(mine) is type(known) and len(mine) == len(known)
+    pairs: Iterable[Any] = zip(mine, known, strict=True) if isinstance(known, list) else [(mine, known)]
+    if not is_same or not all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs):
+        raise ValueError("classes_ are not those of its targets")

@@ -1,0 +1,66 @@
+"""A check that the network of an object from a file takes its inputs, and returns what its targets need."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sknet.device import MetaArray
+from sknet.engine.extend import arguments
+from sknet.estimators._encoded import Encoded
+from sknet.estimators._inputs import ROWS, Inputs
+from sknet.exceptions import DeviceError
+from sknet.nn import Module, is_lazy
+from sknet.nn.extend import shadows, shape_pass
+
+__all__ = ["check_network"]
+
+MOST_ELEMENTS = 1 << 20  # of an input: a pass without data must not take long either
+
+
+def check_network(
+    network: Module, inputs: "int | Inputs | Encoded", dtype: Any, targets: Any, n_outputs: int
+) -> None:
+    """Raise a ValueError if a network does not return what its targets need, by a pass without data.
+
+    Parameters
+    ----------
+    network : Module
+        Of sknet's modules only: code of users runs when they call it.
+    inputs : int, Inputs or Encoded
+        Columns of X, or what else it takes.
+    dtype : dtype
+        Of real numbers.
+    targets : encoder of targets
+        Of arrays, only what is needed of a table is checked.
+    n_outputs : int
+        How many outputs it must return.
+    """
+    if is_lazy(network):
+        raise ValueError(f"the layers of a fitted {type(network).__name__} must have shapes")
+    if not all(type(part).__module__.startswith("sknet.") for part in network.modules()):
+        return
+    example = _example(inputs, np.dtype(dtype))
+    given = example.values() if isinstance(example, dict) else [example]
+    if sum(math.prod(each.shape) for each in given) > ROWS * MOST_ELEMENTS:
+        return
+    try:
+        found = getattr(shape_pass(network, shadows(arguments(example), dtype)), "shape", None)
+    except DeviceError:  # it depends on values
+        return
+    if found is None or found[:1] != (ROWS,) or hasattr(targets, "meet"):
+        return
+    width = found[-1] if len(found) > 1 else 1
+    if width != n_outputs:
+        raise ValueError(f"its network returns {width} outputs, and its targets and loss need {n_outputs}")
+
+
+def _example(inputs: Any, dtype: Any) -> Any:
+    """Return inputs without data."""
+    if isinstance(inputs, Inputs):
+        if not isinstance(inputs.shapes, dict):
+            return MetaArray((ROWS, *inputs.shapes), np.dtype("i8") if inputs.integers else dtype)
+        kinds = {name: np.dtype("i8") if is_whole else dtype for name, is_whole in inputs.integers.items()}
+        return {name: MetaArray((ROWS, *shape), kinds[name]) for name, shape in inputs.shapes.items()}
+    n_features = inputs.encoder.n_features_out_ if isinstance(inputs, Encoded) else inputs
+    return MetaArray((ROWS, n_features), dtype)
