@@ -21,6 +21,7 @@ from sknet._constraints import (
     StrOptions,
     check_values,
     invalid,
+    is_plain,
     plain,
     shown,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "check_values",
     "explained",
     "explained_call",
+    "may_be_same",
     "names_of",
     "resolve",
     "same",
@@ -308,6 +310,30 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return type(a) is type(b) and np.array_equal(a, b)
     return bool(a == b)
+
+
+def may_be_same(a: Any, b: Any) -> bool:
+    """Tell whether two values of a file may be one that was stored twice.
+
+    Parameters
+    ----------
+    a, b : object
+        Texts and numbers are compared, NaN included; of others, only the type.
+
+    Returns
+    -------
+    bool
+        Whether they may be.
+
+    Examples
+    --------
+    >>> from sknet._params import may_be_same
+    >>> may_be_same(float("nan"), float("nan")), may_be_same("a", "b"), may_be_same([1], [2])
+    (True, False, True)
+    """
+    if a is b or type(a) is not type(b):
+        return a is b
+    return not is_plain(a) or same(a, b) or bool(a != a)  # NaN
 
 
 @cache

@@ -112,6 +112,10 @@ class EarlyStopping(Callback):
         "_weights": None,
     }
 
+    def _check_stored(self) -> None:
+        if self._plateau is not None and not vars(self).keys() >= {"_name", "_reductions"}:
+            raise ValueError("it has observed a number without a name")
+
     _state_fields = {
         "monitor": str,
         "higher_is_better": bool,

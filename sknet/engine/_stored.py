@@ -97,7 +97,7 @@ def restored_model(parts: Mapping[str, Any]) -> Model:
     model = Model(
         parts["module"], **given, random_state=random_state, device=_available(parts["device"]), copy=False
     )
-    model.progress = Progress(*_counts(parts["progress"]))
+    model.progress = _progress(parts["progress"])
     if parts["has_seen_output"] is True:
         model._has_seen_output = True
     model._epoch = Epoch(*_counts(parts["epoch"]))
@@ -109,6 +109,15 @@ def restored_model(parts: Mapping[str, Any]) -> Model:
     if type(parts["random_state"]) is int:
         model._seed = parts["random_state"]
     return model
+
+
+def _progress(numbers: Any) -> Progress:
+    """Return the progress of a model after checking it."""
+    found = Progress(*_counts(numbers))
+    *counts, total, counts_epochs = found
+    if None in counts or bool in {*map(type, [*counts, total])} or not isinstance(counts_epochs, bool):
+        raise ValueError(f"{found} is no progress of a training")
+    return found
 
 
 def _counts(numbers: Any) -> list[Any]:

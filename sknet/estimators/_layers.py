@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._set_output import _get_container_adapter
 from sklearn.utils.validation import _check_feature_names, _check_feature_names_in, check_is_fitted
 
+from sknet._fields import Named, shown
 from sknet._params import PlainNumbers
 from sknet.device import arrays_in, device_of, is_array, to_device, to_host
 from sknet.engine import Model
@@ -205,6 +206,14 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
     >>> model.score(X[800:], y[800:]) > 0.8
     True
     """
+
+    def _check_stored(self) -> None:
+        is_ours = Named("BaseNet", "Frozen").is_satisfied_by(self.estimator)
+        if not is_ours or isinstance(self.layer, bool) or not isinstance(self.layer, (int, str)):
+            raise ValueError(
+                f"it must have a network of sknet and the number or path of a layer, got "
+                f"{shown(self.estimator)} and {shown(self.layer)}"
+            )
 
     def __init__(self, estimator: Any, layer: int | str = -2) -> None:
         self.estimator = estimator

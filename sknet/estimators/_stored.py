@@ -1,20 +1,19 @@
 """Fields of fitted estimators and predictors in files, and what they must have in common."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from sknet._constraints import is_plain
 from sknet._fields import ABSENT, COUNT, POSITIVE, Arrays, Each, Fields, Named
-from sknet._params import StrOptions, same
+from sknet._params import StrOptions, may_be_same
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.device import PRECISIONS
 from sknet.engine import History, Model
 from sknet.engine.extend import Batch
-from sknet.estimators._stored_network import check_network
+from sknet.estimators._stored_network import check_labels_of, check_network
 
-__all__ = ["ESTIMATOR", "check_estimator", "check_labels_of"]
+__all__ = ["ESTIMATOR", "check_estimator"]
 
 LASTING = Fields.of(
     "_lasting",
@@ -102,19 +101,12 @@ def _check_lasting(estimator: Any) -> None:
     if lasting.keys() - LASTING.checks.keys() != built.keys():
         raise ValueError(f"_lasting must have {sorted(built)}, and has {sorted(lasting)}")
     for name, value in built.items():
-        if not _alike(lasting[name], value):
+        if not may_be_same(lasting[name], value):
             raise ValueError(f"{name!r} of _lasting is not that of its architecture")
     n_members = getattr(estimator._architecture, "n_members", 1)
     n_losses = len(getattr(estimator.model_.loss_function, "losses", "1"))
     if not n_members == n_losses == (lasting.get("n_members") or 1):
         raise ValueError(f"an ensemble of {n_members} members has {n_losses} losses")
-
-
-def _alike(a: Any, b: Any) -> bool:
-    """Tell whether two values may be one that was stored twice; of others than plain ones by their type."""
-    if a is b or type(a) is not type(b):
-        return a is b
-    return not is_plain(a) or same(a, b) or a != a
 
 
 def _check_numbers(estimator: Any) -> None:
@@ -136,20 +128,3 @@ def _check_numbers(estimator: Any) -> None:
             f"best_validation_score_ is {estimator.best_validation_score_}, and that of epoch {best} is "
             f"{scores[best - 1]}"
         )
-
-
-def check_labels_of(estimator: Any) -> None:
-    """Raise a ValueError if a classifier's `classes_` are not those of its targets.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-    """
-    if "classes_" not in vars(estimator):
-        return
-    mine, known = estimator.classes_, estimator._targets.classes
-    is_same = type(mine) is type(known) and len(mine) == len(known)
-    pairs: Iterable[Any] = zip(mine, known, strict=True) if isinstance(known, list) else [(mine, known)]
-    if not is_same or not all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs):
-        raise ValueError("classes_ are not those of its targets")

@@ -1,6 +1,7 @@
 """A check that the network of an object from a file takes its inputs, and returns what its targets need."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,37 @@ from sknet.exceptions import DeviceError
 from sknet.nn import Module, is_lazy
 from sknet.nn.extend import shadows, shape_pass
 
-__all__ = ["check_network"]
+__all__ = ["check_labels_of", "check_network"]
 
 MOST_ELEMENTS = 1 << 20  # of an input: a pass without data must not take long either
+
+
+def check_labels_of(estimator: Any) -> None:
+    """Raise a ValueError if a classifier's `classes_` are not those of its targets.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+
+    Examples
+    --------
+    >>> from sknet import MLPClassifier
+    >>> from sknet.estimators.extend import check_labels_of
+    >>> check_labels_of(MLPClassifier(optimizer="lbfgs").fit([[0.0], [1.0]], ["a", "b"]))
+    """
+    if "classes_" not in vars(estimator):
+        return
+    mine, known = estimator.classes_, estimator._targets.classes
+    is_same = type(mine) is type(known) and len(mine) == len(known)
+    pairs: Iterable[Any] = zip(mine, known, strict=True) if isinstance(known, list) else [(mine, known)]
+    if not is_same or not all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs):
+        raise ValueError("classes_ are not those of its targets")
 
 
 def check_network(
@@ -35,6 +64,21 @@ def check_network(
         Of arrays, only what is needed of a table is checked.
     n_outputs : int
         How many outputs it must return.
+
+    Raises
+    ------
+    ValueError
+        If it does not take the inputs, or returns another number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.estimators.extend import RealTargets, check_network
+    >>> check_network(nn.Linear(4, 1), 4, "float32", RealTargets(np.zeros((5, 2))), 2)
+    Traceback (most recent call last):
+        ...
+    ValueError: its network returns 1 outputs, and its targets and loss need 2
     """
     if is_lazy(network):
         raise ValueError(f"the layers of a fitted {type(network).__name__} must have shapes")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
     from sknet.estimators._regressor import BaseRegressor
+    from sknet.estimators._stored_network import check_labels_of, check_network
     from sknet.estimators._summary import Summarized, summary_rows, with_values
     from sknet.estimators._targets import (
         ClassTargets,
@@ -68,7 +69,9 @@ __all__ = [
     "Trainer",
     "accompany",
     "best_temperature",
+    "check_labels_of",
     "check_loss_of_logits",
+    "check_network",
     "check_weights",
     "check_y",
     "class_weighted",
@@ -122,6 +125,7 @@ _NAMES = _Names(
         "sknet.estimators._modules": ("Built", "Ready"),
         "sknet.estimators._namespace": ("follows_namespace",),
         "sknet.estimators._options": ("check_loss_of_logits",),
+        "sknet.estimators._stored_network": ("check_labels_of", "check_network"),
         "sknet.estimators._perceptron": ("PerceptronLayers",),
         "sknet.estimators._python": (
             *("Method", "file_text", "head_source", "in_parts", "label_facts", "methods_of"),

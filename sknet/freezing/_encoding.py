@@ -187,6 +187,12 @@ class Ordinal:
         "dtype": Dtypes("iuf"),
     }
 
+    def _check_stored(self) -> None:
+        for column in self.levels:
+            codes = column.known.values()
+            if not all(code == int(code) and 0 <= code <= len(codes) for code in codes):
+                raise ValueError(f"{column.column} has other codes than numbers of its {len(codes)} levels")
+
     def __call__(self, X: Any) -> Any:
         """Return the numbers."""
         columns = [levels.of(values)[0] for levels, values in zip(self.levels, _columns_of(X), strict=True)]

@@ -129,12 +129,9 @@ class FrozenPipeline:
     }
 
     def _check_stored(self) -> None:
-        from sknet.freezing._widths import checked_width  # predictions do without
+        from sknet.freezing._widths import check_pipeline  # predictions do without
 
-        width = checked_width(self._steps, self._features.count, {})
-        takes = getattr(self._last, "n_features_in_", width)
-        if takes != width:
-            raise ValueError(f"its steps return {width} columns, but its last step takes {takes}")
+        check_pipeline(self)
 
     def __init__(self, features: Features, steps: Chain, last: Any, labels: tuple[str, ...]) -> None:
         self._features, self._steps, self._last, self._labels = features, steps, last, labels
@@ -327,6 +324,11 @@ class Retargeted:
         "_inverse": STEP,
         "_is_single": bool,
     }
+
+    def _check_stored(self) -> None:
+        from sknet.freezing._widths import check_retargeted  # predictions do without
+
+        check_retargeted(self)
 
     def __init__(self, regressor: Any, inverse: Callable[[Any], Any], is_single: bool) -> None:
         self._regressor, self._inverse, self._is_single = regressor, inverse, is_single

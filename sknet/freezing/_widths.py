@@ -19,8 +19,9 @@ from sknet.freezing._features import (
 from sknet.freezing._imputing import Imputing
 from sknet.freezing._scaling import Elementwise, Scaling
 from sknet.freezing._tables import Encoding
+from sknet.preprocessing.extend import check_plan
 
-__all__ = ["checked_width"]
+__all__ = ["check_pipeline", "check_retargeted", "checked_width"]
 
 Known = dict[tuple[int, int], int]
 
@@ -51,6 +52,44 @@ def checked_width(step: Any, n_features: int, known: Known) -> int:
     if key not in known:
         known[key] = WIDTHS[type(step)](step, n_features, known)
     return known[key]
+
+
+def check_pipeline(pipeline: Any) -> None:
+    """Raise a ValueError if steps take other numbers of columns than they are given.
+
+    Parameters
+    ----------
+    pipeline : FrozenPipeline
+        With the columns of X, its steps and its last one.
+    """
+    width = checked_width(pipeline._steps, pipeline._features.count, {})
+    last = pipeline._last
+    while hasattr(last, "_inverse"):  # of targets: what is inside reads the columns
+        last = last._regressor
+    takes = getattr(last, "n_features_in_", width)
+    if takes != width:
+        raise ValueError(f"its steps return {width} columns, but its last step takes {takes}")
+
+
+def check_retargeted(retargeted: Any) -> None:
+    """Raise a ValueError if targets are transformed back from another number of columns than are predicted.
+
+    Parameters
+    ----------
+    retargeted : Retargeted
+        With the regressor, and the steps back.
+    """
+    checked_width(retargeted._inverse, _n_targets(retargeted), {})
+
+
+def _n_targets(predictor: Any) -> int:
+    """Return how many columns a regressor predicts, before its own steps back."""
+    while hasattr(predictor, "_regressor") or hasattr(predictor, "_last"):
+        inner = vars(predictor).get("_regressor", vars(predictor).get("_last"))
+        if not hasattr(inner, "predict"):
+            raise ValueError(f"{type(predictor).__name__} predicts nothing to be transformed back")
+        predictor = inner
+    return int(predictor._targets.n_outputs)
 
 
 def _check(step: Any, takes: int, given: int) -> None:
@@ -135,7 +174,9 @@ def _ordinal(step: Ordinal, n: int, known: Known) -> int:
 
 
 def _encoding(step: Encoding, n: int, known: Known) -> int:
-    _check(step, len(step.schema.features), n)
+    check_plan(step.schema, step.plan, n, step.plan.width)
+    if step.names is not None:
+        _check(step, len(step.names), n)
     return step.plan.width
 
 

@@ -47,6 +47,11 @@ class Averaged(Wrapping):
 
     _parameter_constraints = {"losses": ["array-like"]}
 
+    def _check_stored(self) -> None:
+        kinds = {type(each) for each in self.losses}
+        if len(kinds) != 1 or not all(isinstance(each, Loss) for each in self.losses):
+            raise ValueError("it must have at least one loss, all of one class")
+
     def __init__(self, losses: Sequence[Loss]) -> None:
         self.losses = losses
 

@@ -65,6 +65,10 @@ class FrozenLoss(Loss):
         self.has_probabilities = has_probabilities  # type: ignore[misc]
         self.of_probabilities = of_probabilities  # type: ignore[misc]
 
+    def _check_stored(self) -> None:
+        if not all(isinstance(task, str) for task in self.tasks):
+            raise ValueError("its tasks must be names")
+
     def validate(self) -> None:
         super().validate()
         if "predict" not in self.heads or not all(callable(head) for head in self.heads.values()):

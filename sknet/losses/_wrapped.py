@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet._fields import POSITIVE, Each
 from sknet._params import StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import to_device
@@ -120,6 +121,14 @@ class Standardized(Wrapping):
     }
     target_dtype = "float64"  # of those that were pickled before there was the parameter
 
+    def _check_stored(self) -> None:
+        mean, scale = np.asarray(self.mean), np.asarray(self.scale)
+        are_numbers = mean.dtype.kind in "fiu" and scale.dtype.kind in "fiu" and mean.ndim == 1
+        if not are_numbers or not mean.size or mean.shape != scale.shape or self.loss.scaling is None:
+            raise ValueError("it must have a loss that can be scaled, and a mean and a scale of each target")
+        if not np.isfinite(mean).all() or not (np.isfinite(scale) & (scale > 0)).all():
+            raise ValueError("its means must be finite, and its scales finite and above 0")
+
     def __init__(
         self,
         loss: Loss,
@@ -221,6 +230,10 @@ class Columns(Wrapping):
     """
 
     _parameter_constraints = {"loss": [Loss], "n_classes": ["array-like"]}
+
+    def _check_stored(self) -> None:
+        if not Each((tuple, list), POSITIVE).is_satisfied_by(self.n_classes) or not self.n_classes:
+            raise ValueError(f"it must have the number of classes of each column, got {self.n_classes!r:.80}")
 
     def __init__(self, loss: Loss, n_classes: Sequence[int]) -> None:
         self.loss = loss

@@ -19,17 +19,16 @@ from sklearn.model_selection._validation import (
     _warn_or_raise_about_fit_failures,
 )
 from sklearn.utils import indexable
-from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import _check_method_params
 
 from sknet._constraints import shown
-from sknet._fields import ABSENT, COUNT, NOT_NEGATIVE, Arrays, Each, Items
 from sknet._params import InvalidParameterError, PlainNumbers, same, validate_parameters
 from sknet._warnings import warn_caller
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate
 from sknet.model_selection._first_steps import steps_key
 from sknet.model_selection._stacked import rows_of_folds
+from sknet.model_selection._stored import SEARCH, check_search
 from sknet.model_selection._together import Fits, Way, way_of
 
 __all__ = ["Search"]
@@ -289,38 +288,10 @@ def _undone(fit: Any) -> Any:
 class Search(PlainNumbers, BaseSearchCV):
     """The `fit` of scikit-learn's searches, with evaluations that reuse results of earlier ones."""
 
-    _stored_fields = {
-        "n_features_in_": [COUNT, ABSENT],
-        "_n_samples_orig": [COUNT, ABSENT],
-        "min_resources_": [COUNT, ABSENT],
-        "max_resources_": [COUNT, ABSENT],
-        "n_remaining_candidates_": [COUNT, ABSENT],
-        "n_required_iterations_": [COUNT, ABSENT],
-        "n_possible_iterations_": [COUNT, ABSENT],
-        "n_iterations_": [COUNT, ABSENT],
-        "n_splits_": COUNT,
-        "best_index_": [COUNT, ABSENT],
-        "n_resources_": [Each(list, COUNT), ABSENT],
-        "n_candidates_": [Each(list, COUNT), ABSENT],
-        "brackets_": [Each(list, Items(str, [COUNT, Each(list, COUNT)])), ABSENT],
-        "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
-        "multimetric_": bool,
-        "best_score_": [float, ABSENT],
-        "best_params_": [dict[str, Any], ABSENT],
-        "best_estimator_": [HasMethods("fit"), ABSENT],
-        "refit_time_": [NOT_NEGATIVE, ABSENT],
-        "scorer_": [callable, Items(str, callable)],
-        "cv_results_": dict[str, Any],
-        "_checked_cv_orig": [HasMethods("split"), ABSENT],
-        "pre_dispatch": [str, int, None, ABSENT],
-    }
+    _stored_fields = SEARCH
 
     def _check_stored(self) -> None:
-        columns = vars(self).get("cv_results_", {}).values()
-        lengths = {len(column) if hasattr(column, "__len__") else -1 for column in columns}
-        best = vars(self).get("best_index_", 0)
-        if columns and not (len(lengths) == 1 and best < max(lengths)):
-            raise ValueError(f"candidates have results of lengths {sorted(lengths)}, and {best} is the best")
+        check_search(self)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

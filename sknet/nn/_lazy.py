@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from sknet._fields import Together
+from sknet._fields import COUNT, Together
 from sknet._locks import Lock
 from sknet.device import Device
 from sknet.exceptions import ShapeError, StateError
@@ -82,6 +82,7 @@ class Lazy(Module):
     _stored_fields = {
         "_arguments": dict[str, Any],
         "_destination": Together([np.dtype, None], [Device, None]),
+        "_init_version": [COUNT, None],
     }
 
     def _check_stored(self) -> None:

@@ -13,7 +13,7 @@ from sknet.core import Tensor
 from sknet.onnx import _read_elementwise, _read_neural, _read_recurrent, _read_shapes  # noqa: F401  for READ
 from sknet.onnx._files import Reading, not_a_model
 from sknet.onnx._proto import required
-from sknet.onnx._reading import READ, computed
+from sknet.onnx._reading import READ, check_node, computed
 from sknet.onnx._writer import Node
 
 __all__ = ["Network", "load"]
@@ -131,10 +131,14 @@ class Network(nn.Module):
     def _check_stored(self) -> None:
         known = {"", *self.constants, *self.inputs, *self.names}
         for node in self.nodes:
+            check_node(node)
             missing = [name for name in node.inputs if name not in known]
-            if node.op not in READ or missing:
-                raise ValueError(f"a node {str(node.op)[:80]!r} of a network needs {missing}")
+            if missing:
+                raise ValueError(f"a node {node.op} of a network needs {missing}")
             known |= {*node.outputs}
+        wrong = [name for name, array in self.constants.items() if array.dtype.kind not in "biufcSU"]
+        if wrong:
+            raise ValueError(f"constant {wrong[0]!r} of a network has dtype {self.constants[wrong[0]].dtype}")
         if not known.issuperset(self.outputs) or {*self.names.values()} != {*self.weights.keys()}:
             raise ValueError(
                 f"a network has not the outputs {self.outputs}, or other weights than {self.names}"

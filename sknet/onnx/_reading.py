@@ -7,12 +7,23 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from sknet._fields import Dtypes, Each, check_of, shown
 from sknet.core import Tensor
 from sknet.exceptions import CaptureError, DtypeError, LoadError, ShapeError
 from sknet.onnx._writer import Node
 
 __all__ = [
-    "NEWEST", "OLDEST", "READ", "Flag", "Operator", "are_known", "computed", "ints", "known", "operator",
+    "NEWEST",
+    "OLDEST",
+    "READ",
+    "Flag",
+    "Operator",
+    "are_known",
+    "check_node",
+    "computed",
+    "ints",
+    "known",
+    "operator",
     "row_of",
 ]  # fmt: skip
 
@@ -84,6 +95,40 @@ def operator(
         return function
 
     return enter
+
+
+KNOWN = (int, float, str)
+ANY_ATTRIBUTE = check_of([*KNOWN, Each((list, tuple), [*KNOWN]), Dtypes("biufc"), np.ndarray, None])
+
+
+def check_node(node: Node) -> None:
+    """Raise a ValueError unless a node has inputs, outputs and attributes that its operator reads.
+
+    Parameters
+    ----------
+    node : Node
+        Of a file of sknet's.
+    """
+    row = READ.get(node.op)
+    if row is None:
+        raise ValueError(f"there is no operator {shown(node.op)}")
+    hints = typing.get_type_hints(row.compute)
+    for name, value in node.attributes.items():
+        if name not in row.attributes:
+            raise ValueError(f"{node.op} has no attribute {shown(name)}")
+        check = ANY_ATTRIBUTE if hints[name] is Any else check_of(hints[name])
+        if not check.is_satisfied_by(value):
+            raise ValueError(f"attribute {name!r} of {node.op} must be {check}, got {shown(value)}")
+    missing = [name for name, p in row.attributes.items() if p.default is p.empty]
+    formal = list(row.inputs)
+    is_open = bool(formal) and formal[-1].kind is formal[-1].VAR_POSITIONAL
+    required = 1 if is_open else sum(p.default is p.empty for p in formal)
+    if not node.attributes.keys() >= {*missing} or not required <= len(node.inputs):
+        raise ValueError(f"{node.op} lacks an attribute or an input")
+    if not is_open and len(node.inputs) > len(formal):
+        raise ValueError(f"{node.op} takes {len(formal)} inputs, and has {len(node.inputs)}")
+    if row.outputs is not None and not 0 < len(node.outputs) <= row.outputs:
+        raise ValueError(f"{node.op} returns {row.outputs} outputs, and has {len(node.outputs)}")
 
 
 def row_of(name: str, version: int) -> str | None:

@@ -116,6 +116,8 @@ class NumberColumn:
     def _check_stored(self) -> None:
         if any(len(edges) < 2 or not np.isfinite(edges).all() for edges in self.edges.values()):
             raise ValueError(f"{self.name} has bins without edges, or with edges that are not finite")
+        if any((np.diff(edges) < 0).any() for edges in self.edges.values()):
+            raise ValueError(f"{self.name} has edges of bins that are not sorted")
 
     def with_flag(self, is_missing: bool) -> "NumberColumn":
         """Return the same with a flag, if some values are missing and some are not."""

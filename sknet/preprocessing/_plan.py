@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -55,6 +55,7 @@ class Options:
     value_means: bool = True
     subsample: int | None = 20_000
     _stored_fields = {
+        "piecewise": Literal["both", "tree", "quantile", None],
         "n_bins": COUNT,
         "max_levels": COUNT,
         "min_count": COUNT,
@@ -226,6 +227,14 @@ def check_plan(schema: Schema, plan: Plan, n_features: int, width: int) -> None:
     ------
     ValueError
         If they do not belong together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import TableEncoder
+    >>> from sknet.preprocessing.extend import FittedEncoder, check_plan
+    >>> encoder = FittedEncoder(TableEncoder(piecewise=None).fit(np.eye(3)))
+    >>> check_plan(encoder.schema, encoder.plan, 3, 3)
     """
     sizes = [len(feature.levels) + FIRST for feature in schema.categories]
     rows = [len(column.values) for column in plan.categories]

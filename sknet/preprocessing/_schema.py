@@ -106,6 +106,12 @@ class Feature:
         "periods": Each(tuple, StrOptions({*PERIODS})),
     }
 
+    def _check_stored(self) -> None:
+        if (self.levels and self.kind != CATEGORY) or len(self.codes) != len(self.levels):
+            raise ValueError(
+                f"{self.label} is a {self.kind} with {len(self.levels)} levels, some of them equal"
+            )
+
     @cached_property
     def codes(self) -> dict[Any, int]:
         """The code of every level."""

@@ -6,7 +6,7 @@ from sknet._late import Names as _Names
 from sknet.preprocessing._categories import Crossed
 from sknet.preprocessing._fitted import FittedEncoder
 from sknet.preprocessing._one_row import OneRow
-from sknet.preprocessing._plan import Options, Plan, fit_plan
+from sknet.preprocessing._plan import Options, Plan, check_plan, fit_plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Feature, Schema, Table
 from sknet.preprocessing._targets import Target, target_of
 from sknet.preprocessing._value_means import ValueMeans
@@ -39,6 +39,7 @@ __all__ = [
     "Table",
     "Target",
     "ValueMeans",
+    "check_plan",
     "columns_of",
     "encoding_call",
     "fit_encoder",

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._constraints import shown
-from sknet._fields import ABSENT, COUNT, Arrays, Each, Named, Together
+from sknet._fields import Arrays, Together
 from sknet._params import (
     InvalidParameterError,
     PlainNumbers,
@@ -38,6 +38,7 @@ from sknet.tabular._mixing import Mix, mixed
 from sknet.tabular._predicting import Predicts
 from sknet.tabular._progress import Progress
 from sknet.tabular._rows import encoded_rows
+from sknet.tabular._stored import ENSEMBLE, check_ensemble
 from sknet.tabular._summary import summary_of
 from sknet.tabular._training import Member, Rows, Training
 
@@ -134,26 +135,11 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
     __metadata_request__fit = {"groups": False}  # as of networks
     _numeric_targets: bool
     _of_networks = "members_"
-    _stored_fields = {
-        "n_features_in_": COUNT,
-        "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
-        "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
-        "_schema": Schema,
-        "_loss_function": Loss,
-        "members_": Each(list, Member),
-        "encoder_": list,
-        "_mix": Mix,
-        "mix_": dict[str, float],
-        "temperature_": dict[str, float],
-        "oof_score_": float,
-        "oof_prediction_": np.ndarray,
-    }
+    _stored_fields = ENSEMBLE
 
     def _check_stored(self) -> None:
         if "members_" in vars(self):
-            kinds = {member.kind for member in self.members_}
-            if not kinds or not kinds <= self._mix.weights.keys() & self._mix.temperatures.keys():
-                raise ValueError(f"members of the kinds {sorted(kinds)} are mixed as {self._mix.weights}")
+            check_ensemble(self)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

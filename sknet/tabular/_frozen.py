@@ -62,6 +62,11 @@ class FrozenTabular(Predicts):
     def _check_stored(self) -> None:
         if not self._members or self._encoder is not self._members[0][0].encoder:
             raise ValueError("its encoder is not that of its first member")
+        from sknet.tabular._stored import check_bounds, check_members  # predictions do without
+
+        members = [member for member, _ in self._members]
+        check_members(members, self._targets, self._loss_function, self._encoder.n_features_in_)
+        check_bounds(self)
 
     def __init__(self, parts: Parts) -> None:
         encoders = {id(member.encoder): FittedEncoder(member.encoder) for member, _ in parts.members}

@@ -14,6 +14,7 @@ from sknet.tabular._base import CONSTRAINTS, BaseTabular
 from sknet.tabular._frozen import FrozenTabularRegressor
 from sknet.tabular._members import Members
 from sknet.tabular._predicting import Regresses
+from sknet.tabular._stored import check_bounds
 
 __all__ = ["TabularRegressor"]
 
@@ -95,6 +96,10 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     _stored_fields = {
         "_bounds": [Together(float, float), Together(Arrays("f", "n_outputs"), Arrays("f", "n_outputs"))],
     }
+
+    def _check_stored(self) -> None:
+        super()._check_stored()
+        check_bounds(self)
 
     def __init__(
         self,

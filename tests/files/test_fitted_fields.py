@@ -11,6 +11,7 @@ from sknet import nn
 from sknet.callbacks import EarlyStopping
 from sknet.exceptions import LoadError
 from sknet.persistence import read_any, write
+from sknet.tabular import TabularClassifier, TabularRegressor
 from tests.files.test_fields import edited, put
 
 RNG = np.random.default_rng(0)
@@ -18,6 +19,8 @@ X = RNG.normal(size=(60, 4))
 Y = RNG.normal(size=60)
 LABELS = np.array(["a", "b", "c"])[np.arange(60) % 3]
 SMALL = {"max_iter": 3, "random_state": 0}
+TINY = {"n_folds": 2, "budget": 0.02, "random_state": 0}
+TABLE = np.c_[X.astype(object), LABELS]
 SEQUENCES = np.stack([X, -X], axis=2)
 
 
@@ -67,10 +70,14 @@ HONEST = {
     ).fit(SEQUENCES, LABELS),
     "autoencoder": lambda: sknet.Autoencoder((3, 2), tied=True, **SMALL).fit(X),
     "table": lambda: sknet.MLPClassifier((3,), encoder="table", **SMALL).fit(
-        np.c_[X.astype(object), LABELS], LABELS
+        TABLE, LABELS
     ),
     "callbacks": lambda: sknet.MLPClassifier((3,), callbacks=[EarlyStopping("loss")], **SMALL).fit(X, LABELS),
     "drop-in": lambda: sknet.neural_network.MLPClassifier((3,), early_stopping=True, **SMALL).fit(X, LABELS),
+    "ensemble": lambda: TabularClassifier(**TINY).fit(TABLE, LABELS),
+    "ensemble of numbers": lambda: TabularRegressor(**TINY).fit(TABLE, X[:, :2]),
+    "one kind": lambda: TabularRegressor(sharp=None, **TINY).fit(TABLE, Y),
+    "intervals": lambda: TabularRegressor(loss="quantile", extrapolate=True, **TINY).fit(X, Y),
 }  # fmt: skip
 
 
@@ -93,7 +100,8 @@ def documents(tmp_path_factory):
 def test_honest_files_load(name, documents, tmp_path):
     write(tmp_path / "it", documents(name), "object")
     x = sknet.load(tmp_path / "it")
-    inputs = {"sequences": SEQUENCES, "table": np.c_[X.astype(object), LABELS]}.get(name, X)
+    inputs = {"sequences": SEQUENCES, "table": TABLE, "intervals": X}.get(name, X)
+    inputs = TABLE if name in ("ensemble", "ensemble of numbers", "one kind") else inputs
     method = "transform" if name == "autoencoder" else "predict"
     found = getattr(x, method)(inputs)
     for include in ("all", "predict"):
@@ -135,6 +143,23 @@ CONTRADICTIONS = {
     "scores of other epochs": ("classifier", MLP, ["state", "validation_scores_"], [1.0] * 9),
     "an activation with code": ("classifier", MLP, ["state", "out_activation_"], "planted()"),
     "outputs of a real target": ("regressor", "RealTargets", ["n_outputs"], 2),
+    "an ensemble's classes": (
+        "ensemble", "TabularClassifier", ["state", "classes_"], {"texts": np.array([[97], [98]], np.uint32)},
+    ),
+    "columns of an ensemble": ("ensemble", "TabularClassifier", ["state", "n_features_in_"], 4),
+    "another mix": ("ensemble", "TabularClassifier", ["state", "mix_", "sharp"], 7.0),
+    "another temperature": ("ensemble", "TabularClassifier", ["state", "temperature_", "sharp"], 7.0),
+    "weights of 2": ("ensemble", "Mix", ["weights", "sharp"], 2.0),
+    "encoders that are texts": ("ensemble", "TabularClassifier", ["state", "encoder_"], ["a"]),
+    "no encoders": ("ensemble", "TabularClassifier", ["state", "encoder_"], []),
+    "an unknown kind": ("ensemble", "Member", ["kind"], "planted()"),
+    "predictions that are texts": ("ensemble", "TabularClassifier", ["state", "oof_prediction_"], ["a"]),
+    "bounds of another number": (
+        "ensemble of numbers", "TabularRegressor", ["state", "_bounds"], {"tuple": [-np.ones(3), np.ones(3)]},
+    ),
+    "bounds that cross": (
+        "ensemble of numbers", "TabularRegressor", ["state", "_bounds"], {"tuple": [np.ones(2), -np.ones(2)]},
+    ),
     "layers of a member": ("members", "Joined", ["n_members"], 3),
 }  # fmt: skip
 

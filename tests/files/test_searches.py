@@ -16,7 +16,9 @@ from sknet.model_selection import (
     HyperbandSearchCV,
     RandomizedSearchCV,
 )
+from sknet.persistence import read_any, write
 from tests.estimators.data import quiet
+from tests.files.test_fields import edited, put
 from tests.fuzz.layout import apart, together
 
 RNG = np.random.default_rng(0)
@@ -115,3 +117,75 @@ def test_wrong_values_are_refused(tag, content, tmp_path):
     (tmp_path / "it").write_bytes(together(header, document, arrays))
     with pytest.raises(LoadError, match="cannot be loaded"):
         sknet.load(tmp_path / "it")
+
+
+# -- edited results ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path, found = tmp_path_factory.mktemp("searches") / "it", {}
+
+    def of(name):
+        if name not in found:
+            with quiet():
+                sknet.save(SEARCHES[name]().fit(X, Y), path)
+            found[name] = read_any(path)[1]
+        return found[name]
+
+    return of
+
+
+RESULTS = ["state", "cv_results_"]
+ZEROS = np.zeros(6)
+EDITED = {
+    "a column of another length": ("grid", [*RESULTS, "mean_fit_time"], np.zeros(5)),
+    "a column of texts": ("grid", [*RESULTS, "mean_test_score"], {"texts": np.full((6, 1), 97, np.uint32)}),
+    "a column that is a number": ("grid", [*RESULTS, "mean_test_score"], 0.5),
+    "a column that is a list": ("grid", [*RESULTS, "mean_test_score"], [0.5] * 6),
+    "an unknown column": ("grid", [*RESULTS, "planted()"], ZEROS),
+    "no split": ("grid", [*RESULTS, "split1_test_score"], ...),
+    "one split more": ("grid", [*RESULTS, "split2_test_score"], ZEROS),
+    "a huge number of splits": ("grid", ["state", "n_splits_"], 2**52),
+    "no candidates": ("grid", [*RESULTS, "params"], ...),
+    "candidates that are texts": ("grid", [*RESULTS, "params"], ["alpha"] * 6),
+    "candidates of nothing": ("grid", [*RESULTS, "params"], [{"dict": {}}] * 6),
+    "a parameter that is none": ("grid", [*RESULTS, "params"], [{"dict": {"planted": 1}}] * 6),
+    "no column of a parameter": ("grid", [*RESULTS, "param_alpha"], ...),
+    "a column of no parameter": ("grid", [*RESULTS, "param_tol"], ZEROS),
+    "a masked candidate": (
+        "grid", [*RESULTS, "param_alpha"], {"masked": [ZEROS, np.ones(6, bool), 0.0]},
+    ),
+    "a best candidate out of range": ("grid", ["state", "best_index_"], 6),
+    "a negative best candidate": ("grid", ["state", "best_index_"], -1),
+    "other best parameters": (
+        "grid", ["state", "best_params_"], {"dict": {"alpha": 7.0, "activation": "relu"}},
+    ),
+    "best parameters that are a text": ("grid", ["state", "best_params_"], "alpha"),
+    "another best score": ("grid", ["state", "best_score_"], 7.0),
+    "a best score that is a text": ("grid", ["state", "best_score_"], "7"),
+    "another best estimator": ("grid", ["state", "best_estimator_"], {"class": "sknet.nn.Linear"}),
+    "other scorers": ("several scores", ["state", "scorer_"], {"dict": {"f1": {"scorer": "f1"}}}),
+    "scorers of one": ("several scores", ["state", "multimetric_"], False),
+    "rungs that differ": ("halving", ["state", "n_resources_"], [1, 2, 3, 4, 5]),
+    "rungs of nothing": ("halving", ["state", "n_candidates_"], [0]),
+    "no dispatch": ("halving", ["state", "pre_dispatch"], ...),
+    "iterations that are floats": ("halving", [*RESULTS, "iter"], ZEROS),
+    "brackets of other fields": ("hyperband", ["state", "brackets_"], [{"dict": {"bracket": 0}}]),
+    "brackets that differ": (
+        "hyperband",
+        ["state", "brackets_"],
+        [{"dict": {"bracket": 0, "n_candidates": [1, 2], "n_resources": [1]}}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_edited_searches_are_refused(name, saved, tmp_path):
+    which, path, value = EDITED[name]
+    cls = type(SEARCHES[which]()).__name__
+    write(tmp_path / "it", edited(saved(which), cls, put(path, value)), "object")
+    with pytest.raises(LoadError, match=rf"an invalid sknet\.model_selection\.{cls}: ValueError: "):
+        sknet.load(tmp_path / "it")
+    write(tmp_path / "it", saved(which), "object")
+    sknet.load(tmp_path / "it")

@@ -1,0 +1,157 @@
+"""Parts of estimators in edited files: losses, callbacks, layers, schemas, ONNX networks and progress."""
+
+import copy
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
+
+import sknet
+from sknet import nn
+from sknet.callbacks import EarlyStopping
+from sknet.exceptions import LoadError
+from sknet.losses import LogLoss, SquaredError
+from sknet.losses.extend import Averaged, Columns, Standardized
+from sknet.onnx import Network
+from sknet.onnx._writer import Node
+from sknet.persistence import read_any, write
+from tests.files.test_fields import put
+
+X = np.random.default_rng(0).normal(size=(60, 4))
+LABELS = np.array(["a", "b", "c"])[np.arange(60) % 3]
+TABLE = np.c_[X.astype(object), LABELS]
+SMALL = {"max_iter": 3, "random_state": 0, "tol": 10.0, "n_iter_no_change": 1}
+
+
+def network():
+    nodes = [
+        Node("Gemm", ("x", "w"), ("y",), {"alpha": 2.0, "transB": 1}),
+        Node("Concat", ("y", "y"), ("z",), {"axis": 1}),
+        Node("Cast", ("z",), ("out",), {"to": np.dtype("f4")}),
+    ]
+    return Network(nodes, ["x"], ["out"], {"w": np.ones((3, 4), "f4")}, {"two": np.ones(1, "f4")})
+
+
+def fitted(**others):
+    return sknet.MLPClassifier((3,), **SMALL, **others).fit(X, LABELS)
+
+
+HONEST = {
+    "averaged": lambda: Averaged([SquaredError(), SquaredError()]),
+    "columns": lambda: Columns(LogLoss(), (2, 3)),
+    "standardized": lambda: Standardized(SquaredError(), (1.0, 2.0), (3.0, 4.0)),
+    "stopping": lambda: fitted(callbacks=[EarlyStopping("loss")]),
+    "layer": lambda: fitted().layer(-2),
+    "frozen layer": lambda: fitted().freeze().layer(-2),
+    "lazy": lambda: nn.LazyLinear(3),
+    "encoder": lambda: sknet.TableEncoder().fit(TABLE, LABELS),
+    "ordinal": lambda: sknet.freeze(
+        make_pipeline(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)).fit(TABLE[:, 4:])
+    ),
+    "network": network,
+    "model": lambda: fitted().model_,
+    "progress": lambda: fitted(early_stopping=True),
+}
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    path, found = tmp_path_factory.mktemp("files") / "it", {}
+
+    def of(name):
+        if name not in found:
+            sknet.save(HONEST[name](), path)
+            sknet.load(path)
+            found[name] = read_any(path)[1]
+        return found[name]
+
+    return of
+
+
+EDITS = {
+    "no losses": ("averaged", "Averaged", ["params", "losses"], []),
+    "losses that are numbers": ("averaged", "Averaged", ["params", "losses"], np.ones(2)),
+    "classes that are texts": ("columns", "Columns", ["params", "n_classes"], {"tuple": ["a"]}),
+    "classes that are floats": ("columns", "Columns", ["params", "n_classes"], np.ones(2)),
+    "no classes": ("columns", "Columns", ["params", "n_classes"], []),
+    "a scale of text": ("standardized", "Standardized", ["params", "scale"], {"tuple": ["a", 1.0]}),
+    "a scale of 0": ("standardized", "Standardized", ["params", "scale"], {"tuple": [0.0, 1.0]}),
+    "one scale": ("standardized", "Standardized", ["params", "scale"], {"tuple": [1.0]}),
+    "no scale": ("standardized", "Standardized", ["params", "scale"], []),
+    "a mean that is NaN": ("standardized", "Standardized", ["params", "mean"], np.full(2, np.nan)),
+    "a number without a name": ("stopping", "EarlyStopping", ["state", "_name"], ...),
+    "a layer of nothing": ("layer", "LayerOutput", ["params", "estimator"], None),
+    "a layer of a class": ("layer", "LayerOutput", ["params", "estimator"], {"class": "sknet.nn.Linear"}),
+    "a layer by a list": ("frozen layer", "LayerOutput", ["params", "layer"], [1]),
+    "no version of draws": ("lazy", "LazyLinear", ["settings", "_init_version"], ...),
+    "levels twice": ("encoder", "Feature", ["levels"], {"tuple": ["a", "a", "b"]}),
+    "edges in another order": ("encoder", "NumberColumn", ["edges", "tree"], np.array([2.0, 1.0, 0.0])),
+    "a negative code": ("ordinal", "Levels", ["known", "b"], -1),
+    "a code out of range": ("ordinal", "Levels", ["known", "b"], 9),
+    "a fractional code": ("ordinal", "Levels", ["known", "b"], 0.5),
+    "a constant of objects": ("network", "Network", ["settings", "constants", "two"], {"cells": [[1], [1]]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_edited_parts_are_refused(name, documents, tmp_path):
+    which, cls, path, value = EDITS[name]
+    document, found = copy.deepcopy(documents(which)), 0
+    for of, state in document["objects"]:
+        if of.endswith(f".{cls}"):
+            try:
+                put(path, value)(state["dict"] if isinstance(state, dict) else state)
+                found += 1
+            except KeyError:  # of other columns
+                continue
+    assert found
+    write(tmp_path / "it", document, "object")
+    with pytest.raises(LoadError, match=r"it has, as objects\[\d+\], an invalid sknet\."):
+        sknet.load(tmp_path / "it")
+
+
+PROGRESS = [[None, 0, 0, 0, None, True], [1, 0, 0, 0, 7, 3], [True, 0, 0, 0, 7, True], [1, 0, 0, 0, -7, True]]
+
+
+@pytest.mark.parametrize("progress", PROGRESS, ids=str)
+def test_progress_of_a_model(progress, documents, tmp_path):
+    document = copy.deepcopy(documents("model"))
+    put(["progress"], progress)(document["objects"][-1][1]["dict"])
+    write(tmp_path / "it", document, "object")
+    with pytest.raises(LoadError, match=r"an invalid sknet\.(engine\.)?Model: ValueError"):
+        sknet.load(tmp_path / "it")
+
+
+def node(op, inputs=("x",), outputs=("y",), **attributes):
+    return Node(op, inputs, outputs, attributes)
+
+
+NODES = {
+    "an unknown operator": node("planted()"),
+    "an unknown attribute": node("Relu", planted=1),
+    "an attribute that is a text": node("Concat", ("x", "x"), axis="planted()"),
+    "an attribute that is missing": node("Concat", ("x", "x")),
+    "an attribute that is an object": node("LeakyRelu", alpha=SquaredError()),
+    "an attribute that is none of a list": node("Gemm", ("x", "w"), transB=7),
+    "a dtype of objects": node("Cast", to=np.dtype("O")),
+    "a nested list": node("Squeeze", axes=[[1]]),
+    "too few inputs": node("Gemm"),
+    "too many inputs": node("LeakyRelu", ("x", "x")),
+    "too many outputs": node("Relu", outputs=("y", "z")),
+    "no outputs": node("Relu", outputs=()),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_nodes_of_onnx_networks(name, tmp_path):
+    net = Network([node("Relu")], ["x"], ["x"], {"w": np.ones((4, 3))}, {})
+    sknet.save(net, tmp_path / "it")
+    sknet.load(tmp_path / "it")
+    net.nodes = (NODES[name],)
+    try:
+        sknet.save(net, tmp_path / "it")
+    except TypeError:  # nothing can be stored that is not a value
+        return
+    with pytest.raises(LoadError, match=r"an invalid sknet\.onnx\.(Network|Node): ValueError"):
+        sknet.load(tmp_path / "it")
