@@ -32,7 +32,7 @@ import numpy as np
 from numpy.random import Generator
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Binarizer, FunctionTransformer, OrdinalEncoder
+from sklearn.preprocessing import Binarizer, FunctionTransformer, MinMaxScaler, OrdinalEncoder
 
 import sknet
 from sknet import nn, onnx
@@ -40,10 +40,12 @@ from sknet.callbacks import Callback
 from sknet.exceptions import LoadError
 from sknet.files._registry import all_known, stored_name
 from sknet.losses import Loss
+from sknet.model_selection import GridSearchCV, HalvingGridSearchCV, HyperbandSearchCV
 from sknet.nn.init import Initializer
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Schedule
 from sknet.persistence import read_any, write
+from sknet.tabular import TabularRegressor
 from tests.fuzz.command import run
 from tests.fuzz.estimators import Both
 from tests.fuzz.files import LABELS, NAMES, Net, X, Y, originals, paths
@@ -137,8 +139,27 @@ def others() -> list[Any]:
     ordinal = make_pipeline(levels, sknet.MLPClassifier(**small)).fit(TABLE, LABELS)
     encoded = make_pipeline(sknet.TableEncoder(), sknet.MLPClassifier(**small)).fit(TABLE, LABELS)
     tied = sknet.Autoencoder((3, 2), tied=True, **own).fit(X)
-    frozen = [x.freeze() for x in (both, tagger, joined, tied)]
-    return [both, tagger, joined, tied, again, *frozen, *map(sknet.freeze, (simple, ordinal, encoded))]
+    columns = sknet.MLPClassifier(**small).fit(X, tags)
+    stream = (
+        sknet.MLPClassifier(**small).partial_fit(X, LABELS, classes=["a", "b", "c"]).partial_fit(X, LABELS)
+    )
+    frozen = [x.freeze() for x in (both, tagger, joined, tied, columns)]
+    tabular = TabularRegressor(n_folds=2, budget=0.02, random_state=0)
+    ensemble = make_pipeline(MinMaxScaler(), tabular).fit(X, X[:, :2])
+    pipelines = map(sknet.freeze, (simple, ordinal, encoded, ensemble))
+    return [both, tagger, joined, tied, again, columns, stream, *searches(), *frozen, *pipelines]
+
+
+def searches() -> list[Any]:
+    """Return fitted searches of other kinds."""
+    estimator = sknet.MLPClassifier((3,), max_iter=2, random_state=0)
+    values, common = {"alpha": [1e-4, 0.1], "activation": ["relu", "tanh"]}, {"cv": 2}
+    found = [
+        GridSearchCV(estimator, values, scoring=["accuracy", "f1_macro"], refit="accuracy", **common),
+        HalvingGridSearchCV(estimator, values, random_state=0, **common),
+        HyperbandSearchCV(estimator, values, random_state=0, **common),
+    ]
+    return [search.fit(X, LABELS) for search in found]
 
 
 def is_class(x: Any) -> bool:
@@ -153,6 +174,18 @@ def places() -> dict[str, list[tuple[int, int]]]:
         for k, (name, _) in enumerate(document.get("objects", ())):
             found[name].append((i, k))
     return dict(sorted(found.items()))
+
+
+@cache
+def fields() -> list[tuple[str, list[tuple[int, int, Place]]]]:
+    """Return the fields of all classes: the name of the class, and where objects have the field."""
+    found = defaultdict(list)
+    for name, known in places().items():
+        for i, k in known:
+            for place in paths(documents()[i][1]["objects"][k][1]):
+                key = tuple("#" if isinstance(part, int) else part for part in place if part != "dict")
+                found[name, key[:3]].append((i, k, place))
+    return [(name, known) for (name, _), known in sorted(found.items())]
 
 
 @cache
@@ -273,9 +306,9 @@ def value(rng: Generator, number: int, old: Any) -> Any:
     return tagged(rng, number, old)
 
 
-def edited(rng: Generator, state: Any, number: int) -> Any:
-    """Return the description of an object with a change in one place."""
-    place = walk(rng, state)
+def edited(rng: Generator, state: Any, number: int, within: Place = ()) -> Any:
+    """Return the description of an object with a change in one place, at or below another."""
+    place = (*within, *walk(rng, at(state, within))) if rng.random() < 0.5 else within or walk(rng, state)
     old = at(state, place)
     way = rng.random()
     if way < 0.8 or not place:
@@ -294,8 +327,24 @@ def edited(rng: Generator, state: Any, number: int) -> Any:
     return with_value(state, place[:-1], holder)
 
 
-def edited_document(rng: Generator) -> tuple[str, str, Document]:
-    """Return the name of the class, and kind and document of a file in which an object of it is changed."""
+def edited_document(rng: Generator, seed: int) -> tuple[str, str, Document]:
+    """Return the name of the class, and kind and document of a file in which an object of it is changed.
+
+    Every second seed has the next field of all, so that each is changed; every 20th, a checkpoint, or the
+    value of a file, of which the objects are parts.
+    """
+    if seed % 20 == 10:
+        kind, document = pick(rng, documents())
+        if "objects" in document:
+            return "value", kind, {**document, "value": edited(rng, document["value"], 0)}
+        return kind, kind, edited(rng, document, 0)
+    if seed % 2:
+        name, known = fields()[seed // 2 % len(fields())]
+        i, k, place = pick(rng, known)
+        kind, document = documents()[i]
+        objects = list(document["objects"])
+        objects[k] = [name, edited(rng, objects[k][1], k, place)]
+        return name, kind, {**document, "objects": objects}
     names, shares = weights()
     name = str(rng.choice(names, p=shares))
     i, k = pick(rng, places()[name])
@@ -317,8 +366,11 @@ def interrupted(*_: Any) -> None:
     raise LateError
 
 
-def uses(x: Any, folder: Path) -> Iterator[Callable[[], Any]]:
-    """Yield what a user does with an object."""
+def uses(x: Any, folder: Path, path: Path) -> Iterator[Callable[[], Any]]:
+    """Yield what a user does with an object from a file."""
+    if isinstance(x, dict):  # the state of a fit
+        yield lambda: sknet.MLPClassifier((3,), max_iter=3, random_state=0).fit(X, LABELS, resume_from=path)
+        return
     given = (X, X[:1], TABLE, TABLE[:1])
     yield lambda: (repr(x), str(x))
     yield lambda: x._repr_html_()
@@ -391,13 +443,13 @@ class Trial:
         signal.signal(signal.SIGALRM, interrupted)
         for i in {i for found in places().values() for i, _ in found[:1]}:
             write(folder / "it", documents()[i][1], documents()[i][0])
-            self._use(sknet.load(folder / "it", trusted=OWN))
+            self._use(sknet.load(folder / "it", trusted=OWN), folder / "it")
         resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
 
     def finding(self, seed: int) -> str | None:
         """Return what is wrong with how an edited file is read and used, or None."""
         rng = np.random.default_rng(seed)
-        name, kind, document = edited_document(rng)
+        name, kind, document = edited_document(rng, seed)
         path = self.folder / "it"
         try:
             write(path, document, kind)
@@ -426,12 +478,12 @@ class Trial:
         if peak > most:
             return f"{peak} bytes of memory to load {path.stat().st_size}"
         if x is not None and not self.guard.seen:
-            self._use(x)
+            self._use(x, path)
         return "; ".join(self.guard.seen[:3]) or None
 
-    def _use(self, x: Any) -> None:
+    def _use(self, x: Any, path: Path) -> None:
         with self.guard.on():
-            for does in uses(x, self.folder):
+            for does in uses(x, self.folder, path):
                 signal.setitimer(signal.ITIMER_REAL, SECONDS)
                 try:
                     does()
