@@ -218,7 +218,7 @@ class Frozen:
         def compute(by: Pass) -> Any:
             return by(self._module, Scope({}), self._example())
 
-        return find_layer(layer, self._module, self._layout, row, self._dtype, compute)
+        return find_layer(layer, self._module, self, row, self._dtype, compute)
 
     def _example(self) -> Any:
         """Return arguments of the network: a row of zeros."""

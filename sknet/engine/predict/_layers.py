@@ -9,7 +9,6 @@ import numpy as np
 
 from sknet._tree import leaves
 from sknet.core import Tensor, no_grad
-from sknet.device import active, device_of, to_device
 from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass
 from sknet.engine.predict._rows import (
     apply_head,
@@ -19,8 +18,8 @@ from sknet.engine.predict._rows import (
     predict_rows,
     rows_at_once,
 )
-from sknet.engine.state import Fingerprint, Layout, arguments, computed_dtype, each_input, row_shapes
-from sknet.engine.step import evaluate
+from sknet.engine.state import Fingerprint, arguments, computed_dtype, each_input, row_shapes
+from sknet.engine.step import on_one_row
 from sknet.exceptions import DeviceError, ShapeError
 from sknet.nn import Module, Scope, run
 from sknet.nn.extend import Call, Calls, run_to, shadows, shape_pass
@@ -74,11 +73,14 @@ class Layer:
         return outputs[0]
 
 
-_known: WeakKeyDictionary[Layout, tuple[Fingerprint, dict[Any, Calls]]] = WeakKeyDictionary()
+# The owner is what holds the network, so that nothing else keeps the network alive: a model's memory, or a
+# predictor. A layout would not do, since states that were saved share it.
+_known: WeakKeyDictionary[Any, tuple[Fingerprint, dict[Any, Calls]]] = WeakKeyDictionary()
+MOST_KINDS = 8  # of rows, whose calls are known; sequences have as many as lengths
 
 
 def find_layer(
-    layer: int | str, module: Module, layout: Layout, X: Any, dtype: Any, compute: Callable[[Pass], Any]
+    layer: int | str, module: Module, owner: Any, X: Any, dtype: Any, compute: Callable[[Pass], Any]
 ) -> Layer:
     """Return the layer with an index or a path; layers are found by a pass on shapes alone.
 
@@ -90,8 +92,8 @@ def find_layer(
         As for `sknet.nn.extend.Calls.find`.
     module : Module
         The network.
-    layout : Layout
-        Layout of its parameters; results are cached as long as it is alive.
+    owner : object
+        What holds the network: results are cached as long as it is alive.
     X : array or CSR matrix of shape (n_samples, ...), or dict of those
         Inputs, of which only shapes and dtypes matter.
     dtype : dtype
@@ -116,18 +118,18 @@ def find_layer(
     >>> from sknet.engine.extend import find_layer, predict_raw
     >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
     >>> X = np.ones((4, 2))
-    >>> layout = model.memory.layout
-    >>> find_layer(-1, model.module, layout, X, model.dtype, lambda by: predict_raw(model, X[:1], by)).shape
+    >>> compute = lambda by: predict_raw(model, X[:1], by)
+    >>> find_layer(-1, model.module, model.memory, X, model.dtype, compute).shape
     (3,)
     """
-    calls = _calls(module, layout, X, dtype, compute)
+    calls = _calls(module, owner, X, dtype, compute)
     call = calls.find(layer)
     return Layer(call, calls.shapes.get(call, ())[1:])
 
 
-def _calls(module: Module, layout: Layout, X: Any, dtype: Any, compute: Callable[[Pass], Any]) -> Calls:
+def _calls(module: Module, owner: Any, X: Any, dtype: Any, compute: Callable[[Pass], Any]) -> Calls:
     """Return the calls of a network's modules for rows like these, from a pass on shapes if possible."""
-    fingerprint, by_key = _known.get(layout, (None, {}))
+    fingerprint, by_key = _known.get(owner, (None, {}))
     if fingerprint is None or not fingerprint.holds():
         by_key = {}
     key = str(each_input(lambda x: (x.shape[1:], x.dtype.kind), X))
@@ -143,8 +145,8 @@ def _calls(module: Module, layout: Layout, X: Any, dtype: Any, compute: Callable
         except DeviceError:
             with no_grad(), np.errstate(all="ignore"):
                 calls = compute(recorded)
-        by_key[key] = calls
-        _known[layout] = Fingerprint(module), by_key
+        last = list(by_key.items())[1 - MOST_KINDS :]
+        _known[owner] = Fingerprint(module), dict([*last, (key, calls)])
     return calls
 
 
@@ -279,7 +281,7 @@ def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
     >>> model_layer(model, np.ones((4, 2)), -1).call
     Call(path='1', number=0)
     """
-    return find_layer(layer, model.module, model.memory.layout, X, model.dtype, _on_one_row(model, X))
+    return find_layer(layer, model.module, model.memory, X, model.dtype, on_one_row(model, X))
 
 
 def output_shapes(model: "Model", X: Any) -> dict[str, tuple[int, ...]]:
@@ -307,21 +309,6 @@ def output_shapes(model: "Model", X: Any) -> dict[str, tuple[int, ...]]:
     >>> output_shapes(model, np.ones((4, 2)))
     {'0': (3,), '1': (3,), '': (3,)}
     """
-    calls = _calls(model.module, model.memory.layout, X, model.dtype, _on_one_row(model, X))
+    calls = _calls(model.module, model.memory, X, model.dtype, on_one_row(model, X))
     last = sorted(calls.shapes.items(), key=lambda item: item[0].number)
     return {call.path: tuple(shape[1:]) for call, shape in last if shape}
-
-
-def _on_one_row(model: "Model", X: Any) -> Callable[[Pass], Any]:
-    """Return a function that runs a pass on the first row."""
-
-    def compute(by: Pass) -> Any:
-        row = each_input(one_row, X)
-        with active(model.device, model.precision):
-            return evaluate(model, row, by)
-
-    def one_row(x: Any) -> Any:
-        with active(device_of(x)):
-            return to_device(x[:1].astype(computed_dtype(x, model.dtype)), model.device)
-
-    return compute

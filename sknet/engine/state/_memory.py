@@ -58,7 +58,7 @@ class Memory:
     looked : bool
         Whether the bounds of the network's outputs were looked at.
     n_outputs : int or None
-        Outputs of the network for a target when that was last checked.
+        Outputs of the network for a target when that was last checked; 0 if it could not be found.
     take_data : tuple of object and list
         A mark of the structure, and the layers then that can be initialized from data.
     scheduled : tuple of object and list

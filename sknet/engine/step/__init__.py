@@ -21,7 +21,7 @@ from sknet.engine.step._checks import (
     recorded,
     warn_of_probabilities,
 )
-from sknet.engine.step._classes import check_classes_of
+from sknet.engine.step._classes import check_classes_of, on_one_row
 from sknet.engine.step._compiled_step import CompiledStep, compiled_step
 from sknet.engine.step._first_data import show_batch, show_rows
 from sknet.engine.step._functional import evaluate, forward
@@ -87,6 +87,7 @@ __all__ = [
     "mean_loss",
     "not_compiled",
     "note_last_layer",
+    "on_one_row",
     "per_output",
     "recorded",
     "reported",

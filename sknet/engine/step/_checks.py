@@ -4,6 +4,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from sknet.core import Tensor
 from sknet.core.extend import missed
 from sknet.device import namespace
@@ -12,11 +14,15 @@ from sknet.losses import Loss
 from sknet.nn import Module
 
 __all__ = [
+    "are_classes",
+    "check_classes",
+    "check_classes_for",
     "check_output",
     "check_reached",
     "check_targets",
     "check_weights",
     "last_layer",
+    "n_outputs_of",
     "note_last_layer",
     "recorded",
     "warn_of_probabilities",
@@ -102,6 +108,57 @@ def last_layer(module: Module) -> tuple[str, Module]:
         name, last = children[-1]
         path = f"{path}.{name}" if path else name
     return path, last
+
+
+def are_classes(loss: Loss, y: Any) -> bool:
+    """Tell whether targets may be numbers of classes."""
+    return y.dtype.kind in "biu" and loss.tasks != ("regression",)
+
+
+def n_outputs_of(output: Tensor) -> int:
+    """Return the number of a network's outputs for a target."""
+    return int(output.shape[-1]) if output.ndim > 1 else 1
+
+
+def check_classes_for(loss: Loss, module: Module, output: Tensor, y: Any) -> None:
+    """Raise a ValueError if a target is not among the classes that an output has columns for.
+
+    Parameters
+    ----------
+    loss, module : Loss, Module
+        The loss, which may expect classes, and the network.
+    output : Tensor of shape (n_samples, ...)
+        The output of the network.
+    y : Tensor or array of shape (n_samples, ...)
+        Targets; those of a pass without data, or on another device, are not looked at.
+    """
+    data = y.data if isinstance(y, Tensor) else y
+    if isinstance(data, np.ndarray) and are_classes(loss, data):
+        check_classes(loss, module, data, n_outputs_of(output), "y")
+
+
+def check_classes(loss: Loss, module: Module, y: Any, count: int, name: str) -> None:
+    """Raise a ValueError if a target is not among the classes of so many outputs.
+
+    Parameters
+    ----------
+    loss, module : Loss, Module
+        As for `check_classes_for`.
+    y : ndarray of shape (n_samples, ...)
+        Numbers of classes.
+    count : int
+        Outputs for a target; 0 if that is not known.
+    name : str
+        Name of the targets in messages.
+    """
+    try:
+        loss.check_target(y, name=name, n_outputs=count or None)
+    except ValueError as error:
+        if count:
+            outputs = "1 output" if count == 1 else f"{count} outputs"
+            error.add_note(f"the network has {outputs} for a target: change its last layer, or the targets")
+        note_last_layer(error, module)
+        raise error from None
 
 
 def check_targets(loss: Loss, y: Tensor) -> None:

@@ -1,17 +1,24 @@
 """A check of targets that needs the shape of a network's output: classes that it has outputs for."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sknet.core import Tensor
-from sknet.device import to_host
+import numpy as np
+
+from sknet.core import Tensor, no_grad
+from sknet.device import active, device_of, to_device, to_host
 from sknet.engine.state import arguments, computed_dtype, each_input
-from sknet.engine.step._checks import note_last_layer
+from sknet.engine.step._checks import are_classes, check_classes, n_outputs_of
+from sknet.engine.step._functional import evaluate
+from sknet.nn import run
 from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["check_classes_of"]
+__all__ = ["UNKNOWN", "check_classes_of", "on_one_row"]
+
+UNKNOWN = 0  # outputs, of networks of which not even one row can be computed
 
 
 def check_classes_of(model: "Model", X: Any, y: Any, name: str = "y") -> None:
@@ -22,38 +29,64 @@ def check_classes_of(model: "Model", X: Any, y: Any, name: str = "y") -> None:
     model : Model
         With its shapes.
     X : array, sparse matrix or dict of those
-        Inputs, of which only the shapes matter.
+        Inputs, of which only the shapes matter; if the network's code depends on values, the first row.
     y : array of shape (n_samples, ...)
         Targets.
     name : str, default="y"
         Their name in messages.
     """
-    loss, memory = model.loss_function, model.memory
-    if y.dtype.kind not in "biu" or loss.tasks == ("regression",):
+    memory = model.memory
+    if not are_classes(model.loss_function, y):
         return
     if memory.n_outputs is None:
         memory.n_outputs = _n_outputs(model, X)
     y = to_host(y)
     try:
-        loss.check_target(y, name=name, n_outputs=memory.n_outputs)
+        model.loss_function.check_target(y, name=name, n_outputs=memory.n_outputs or None)
     except ValueError:
-        memory.n_outputs = count = _n_outputs(model, X)  # the network may have changed since
-        try:
-            loss.check_target(y, name=name, n_outputs=count)
-        except ValueError as error:
-            outputs = "1 output" if count == 1 else f"{count} outputs"
-            error.add_note(f"the network has {outputs} for a target: change its last layer, or the targets")
-            note_last_layer(error, model.module)
-            raise error from None
+        memory.n_outputs = _n_outputs(model, X)  # the network may have changed since
+        check_classes(model.loss_function, model.module, y, memory.n_outputs, name)
 
 
-def _n_outputs(model: "Model", X: Any) -> int | None:
-    """Return the number of outputs for a target, from a pass without data; None if there can be none."""
+def _n_outputs(model: "Model", X: Any) -> int:
+    """Return the number of outputs for a target, from a pass without data if possible."""
     row = each_input(lambda x: shadows((1, *x.shape[1:]), computed_dtype(x, model.dtype)), X)
-    try:
-        output = shape_pass(copy_for_shapes(model.module), arguments(row))
-    except Exception:  # its code depends on values, or is wrong, which the first step says better
-        return None
-    if not isinstance(output, Tensor):
-        return None
-    return int(output.shape[-1]) if output.ndim > 1 else 1
+    passes: list[Callable[[], Any]] = [
+        lambda: shape_pass(copy_for_shapes(model.module), arguments(row)),
+        lambda: on_one_row(model, X)(run),  # its code depends on values
+    ]
+    for compute in passes:
+        try:
+            output = compute()
+        except Exception:  # what is wrong the first step says better
+            continue
+        return n_outputs_of(output) if isinstance(output, Tensor) else UNKNOWN
+    return UNKNOWN
+
+
+def on_one_row(model: "Model", X: Any) -> Callable[[Any], Any]:
+    """Return a function that runs a pass of a model on the first row, in evaluation mode.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+    X : array, sparse matrix or dict of those
+        Inputs.
+
+    Returns
+    -------
+    callable
+        ``compute(by)`` returns ``by(module, scope, args)``.
+    """
+
+    def compute(by: Any) -> Any:
+        row = each_input(one_row, X)
+        with active(model.device, model.precision), no_grad(), np.errstate(all="ignore"):
+            return evaluate(model, row, by)
+
+    def one_row(x: Any) -> Any:
+        with active(device_of(x)):
+            return to_device(x[:1].astype(computed_dtype(x, model.dtype)), model.device)
+
+    return compute

@@ -12,7 +12,13 @@ from sknet.core import Tensor, carry, is_capturing, note_write, release
 from sknet.device import active, is_array, on_device, to_device
 from sknet.engine.state import Gradient, ModelState, arguments, averaging, stepping_optimizer
 from sknet.engine.step._batch_terms import as_operands, batch_terms, checked_targets
-from sknet.engine.step._checks import check_output, check_reached, recorded, warn_of_probabilities
+from sknet.engine.step._checks import (
+    check_classes_for,
+    check_output,
+    check_reached,
+    recorded,
+    warn_of_probabilities,
+)
 from sknet.engine.step._first_data import show_batch
 from sknet.engine.step._scheduled import follow_schedules
 from sknet.engine.step._update import apply_update, gradient_into
@@ -117,7 +123,7 @@ def loss(self: "Model", output: Tensor, y: Any, sample_weight: Any = None) -> Te
     ShapeError
         If the targets or weights do not fit the output.
     ValueError
-        For negative class numbers, and for weights that are negative or all zero.
+        For class numbers that the output has no column for, and for weights that are negative or all zero.
     GradientError
         If a parameter was unfrozen or added since the output was computed.
 
@@ -131,6 +137,7 @@ def loss(self: "Model", output: Tensor, y: Any, sample_weight: Any = None) -> Te
     ()
     """
     y, sample_weight = checked_targets(self, y, sample_weight)
+    check_classes_for(self.loss_function, self.module, output, y)
     _look_at(self, output)
     parameters = recorded(output, self.memory.leaves, self.memory.frozen)
     data, penalty = batch_terms(self, output, y, sample_weight, parameters)

@@ -12,6 +12,8 @@ from sknet.compile import Compiled
 from sknet.core import Tensor, no_grad
 from sknet.engine.state import Fingerprint, Gradient, StepResult, each_input, stepping_optimizer
 from sknet.engine.step._batch_terms import batch_as_reported, batch_terms
+from sknet.engine.step._checks import check_classes_for
+from sknet.engine.step._classes import UNKNOWN
 from sknet.engine.step._programs import Programs
 from sknet.engine.step._update import advance, apply_update, check_finite_step, gradient_into
 from sknet.exceptions import CaptureError, GraphError
@@ -56,6 +58,8 @@ def eager_step(
     optimizer = stepping_optimizer(model)
     flat, slots = model.memory.flat_buffers()
     output = model(X)
+    if model.memory.n_outputs == UNKNOWN:
+        check_classes_for(model.loss_function, model.module, output, y)
     data, penalty = batch_terms(model, output, y, weight)
     found = gradient_into(model.memory, gradient, data if penalty is None else data + penalty)
     with no_grad():

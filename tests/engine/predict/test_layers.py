@@ -1,5 +1,7 @@
 """Outputs of layers for any number of rows agree with forward hooks on a copy of the network."""
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -8,7 +10,7 @@ import scipy.sparse
 
 from sknet import Model, nn, ops
 from sknet.device import to_host
-from sknet.engine.predict import layer_rows
+from sknet.engine.predict import _layers, layer_rows, output_shapes
 from sknet.exceptions import ShapeError
 from sknet.optim import EMA, Adam
 
@@ -220,3 +222,23 @@ def by_hooks_of_first(model, steps):
     twin[0].register_forward_hook(lambda m, args, out: found.append(out[0].numpy()))
     twin(steps)
     return found[0]
+
+
+def test_shapes_of_layers_keep_no_network_alive():
+    """A state of the model, which is kept, has its layout in common with it."""
+    model = Model(nn.Sequential(nn.Linear(5, 3), nn.ReLU()), loss="squared_error", random_state=0)
+    model.step(X, np.zeros((300, 3)))
+    assert output_shapes(model, X)["0"] == (3,)
+    state, network, memory = model.state, weakref.ref(model.module), weakref.ref(model.memory)
+    del model
+    gc.collect()
+    assert network() is None
+    assert memory() is None
+    assert state is not None
+
+
+def test_shapes_of_layers_are_known_for_a_few_kinds_of_rows():
+    model = Model(nn.Sequential(nn.Conv1d(1, 3, 3), nn.ReLU()), loss="squared_error", random_state=0)
+    for length in (*range(5, 40), 6):
+        assert output_shapes(model, np.zeros((2, 1, length)))["0"] == (3, length - 2)
+    assert len(_layers._known[model.memory][1]) == _layers.MOST_KINDS
