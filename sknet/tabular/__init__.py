@@ -25,7 +25,8 @@ __all__ = [
 # Classes of the parts of fitted estimators, by their names in files.
 PARTS = _Names(
     {
-        "sknet.tabular._base": ("BaseTabular", "Job", "Task"),
+        "sknet.tabular._base": ("BaseTabular",),
+        "sknet.tabular._jobs": ("Job", "Task"),
         "sknet.tabular._frozen": ("FrozenTabularClassifier", "FrozenTabularRegressor", "Parts"),
         "sknet.tabular._members": ("Members", "Setting"),
         "sknet.tabular._mixing": ("Mix",),

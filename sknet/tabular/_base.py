@@ -3,7 +3,7 @@
 import re
 import time
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
@@ -13,7 +13,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._constraints import shown
-from sknet._fields import Arrays, Together
 from sknet._params import (
     InvalidParameterError,
     PlainNumbers,
@@ -28,11 +27,12 @@ from sknet.estimators import EstimatorSummary
 from sknet.estimators.extend import Summarized, check_loss_of_logits, check_weights, check_y, refuse_ignored
 from sknet.losses import LOSSES, Loss
 from sknet.preprocessing import TableEncoder
-from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
+from sknet.preprocessing.extend import Schema, Table, fit_encoder, target_of
 from sknet.tabular._blending import blended, counted
 from sknet.tabular._budget import LEAST_STEPS, Cost, is_affordable, planned, warn_of_more
 from sknet.tabular._folds import Fold, folds_of
 from sknet.tabular._frozen import Parts
+from sknet.tabular._jobs import Job, Task
 from sknet.tabular._members import KINDS, Members, Setting, setting_of
 from sknet.tabular._mixing import Mix, mixed
 from sknet.tabular._predicting import Predicts
@@ -61,64 +61,6 @@ CONSTRAINTS: dict[str, Any] = {
     "random_state": ["random_state"],
     "verbose": ["verbose", StrOptions({"bar"})],
 }
-
-
-@dataclass(frozen=True)
-class Job:
-    """The members of one kind in one fold.
-
-    Attributes
-    ----------
-    kind, fold : str, int
-        The kind and the fold.
-    rows : Fold
-        Training and held-out rows.
-    seeds : tuple of int
-        Seeds of the encoder and of each member.
-    """
-
-    kind: str
-    fold: int
-    rows: Fold
-    seeds: tuple[int, ...]
-    _stored_fields = {
-        "kind": StrOptions({*KINDS}),
-        "rows": Together(Arrays("iu", "n_rows"), Arrays("iu", "n_rows")),
-    }
-
-
-@dataclass
-class Task:
-    """The data and settings that all members of a fit share.
-
-    Attributes
-    ----------
-    schema, table : Schema, Table
-        The columns, and all rows.
-    target : Target
-        Targets for encoders.
-    y, weight : ndarray, ndarray or None
-        Targets and weights for losses.
-    loss : Loss
-        The loss for these targets.
-    n_outputs : int
-        Number of outputs of a network.
-    settings : dict of str to Setting
-        Settings of each kind.
-    """
-
-    schema: Schema
-    table: Table
-    target: Target
-    y: np.ndarray
-    weight: np.ndarray | None
-    loss: Loss
-    n_outputs: int
-    settings: dict[str, Setting]
-    _stored_fields = {
-        "y": np.ndarray,
-        "weight": [np.ndarray, None],
-    }
 
 
 Trained = tuple[Member, np.ndarray]

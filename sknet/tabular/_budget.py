@@ -3,14 +3,11 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sknet._warnings import warn_caller
 from sknet.engine.extend import n_threads_for
+from sknet.tabular._jobs import Job
 from sknet.tabular._members import Setting
-
-if TYPE_CHECKING:
-    from sknet.tabular._base import Job
 
 __all__ = ["LARGEST_BUDGET", "LEAST_STEPS", "Cost", "is_affordable", "planned", "warn_of_more"]
 
@@ -49,12 +46,12 @@ class Cost:
 
 
 def planned(
-    jobs: "Sequence[Job]",
+    jobs: Sequence[Job],
     settings: Mapping[str, Setting],
     costs: Mapping[str, Cost],
     seconds: float,
     n_jobs: int | None,
-) -> "tuple[list[Job], dict[str, Setting]]":
+) -> tuple[list[Job], dict[str, Setting]]:
     """Return the jobs that fit into some seconds, and their settings.
 
     Parameters
@@ -89,9 +86,7 @@ def planned(
     return chosen, {kind: replace(x, epochs=max(x.epochs, costs[kind].done)) for kind, x in some.items()}
 
 
-def is_affordable(
-    job: "Job", settings: Mapping[str, Setting], costs: Mapping[str, Cost], left: float
-) -> bool:
+def is_affordable(job: Job, settings: Mapping[str, Setting], costs: Mapping[str, Cost], left: float) -> bool:
     """Tell whether a member of one more kind fits into the seconds that are left.
 
     Parameters
@@ -124,7 +119,7 @@ def is_affordable(
 
 
 def warn_of_more(
-    jobs: "Sequence[Job]",
+    jobs: Sequence[Job],
     settings: Mapping[str, Setting],
     costs: Mapping[str, Cost],
     gone: float,
@@ -156,7 +151,7 @@ def warn_of_more(
 
 
 def _work(
-    jobs: "Sequence[Job]", settings: Mapping[str, Setting], costs: Mapping[str, Cost]
+    jobs: Sequence[Job], settings: Mapping[str, Setting], costs: Mapping[str, Cost]
 ) -> tuple[float, float]:
     """Return the seconds of one thread, besides epochs, and those of all epochs."""
     fixed = work = 0.0
@@ -171,25 +166,25 @@ def _work(
     return fixed, work
 
 
-def _at_once(jobs: "Sequence[Job]", n_jobs: int | None) -> float:
+def _at_once(jobs: Sequence[Job], n_jobs: int | None) -> float:
     """Return how many jobs run at a time, on average."""
     return len(jobs) / math.ceil(len(jobs) / n_threads_for(n_jobs, len(jobs)))
 
 
-def _steps(job: "Job", setting: Setting) -> int:
+def _steps(job: Job, setting: Setting) -> int:
     """Return the number of updates in an epoch."""
     n_rows = len(job.rows[0])
     return -(-n_rows // min(setting.batch_size, n_rows))
 
 
-def _least_budget(job: "Job", setting: Setting) -> float:
+def _least_budget(job: Job, setting: Setting) -> float:
     """Return the multiple of the default work that makes `LEAST_STEPS` updates."""
     return -(-LEAST_STEPS // _steps(job, setting)) / setting.epochs
 
 
 def _ever_fewer(
-    jobs: "Sequence[Job]", settings: dict[str, Setting]
-) -> "Iterator[tuple[list[Job], dict[str, Setting]]]":
+    jobs: Sequence[Job], settings: dict[str, Setting]
+) -> Iterator[tuple[list[Job], dict[str, Setting]]]:
     """Yield ever fewer jobs: with one member in each fold, then with half of the folds, then of one kind."""
     kept = [job for job in jobs if job.kind in settings]
     yield kept, settings

@@ -9,8 +9,8 @@ import pytest
 from sknet import TabularClassifier, TabularRegressor
 from sknet.losses import LogLoss
 from sknet.tabular import Members, _base
-from sknet.tabular._base import Job
 from sknet.tabular._budget import Cost, is_affordable, planned
+from sknet.tabular._jobs import Job
 from sknet.tabular._members import setting_of
 from sknet.tabular._training import Rows, Training
 
