@@ -302,7 +302,9 @@ def unknown_parameter(estimator: Any, name: str) -> ValueError:
 
 def _by_key(held: Any) -> dict[str, Any]:
     """Return the objects in a dict or list by key or index."""
-    return held if isinstance(held, dict) else {str(i): value for i, value in enumerate(held)}
+    if isinstance(held, (list, tuple)):
+        return {str(i): value for i, value in enumerate(held)}
+    return held if isinstance(held, dict) else {}  # `validate` refuses it
 
 
 def same(a: Any, b: Any) -> bool:

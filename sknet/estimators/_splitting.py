@@ -26,7 +26,7 @@ def check_validation_split(validation_split: Any, caller: str) -> None:
     """
     is_pair = isinstance(validation_split, (tuple, list)) and len(validation_split) == 2
     is_splitter = hasattr(validation_split, "split") and not isinstance(
-        validation_split, (str, type, ModuleType)
+        validation_split, (str, bytes, type, ModuleType)
     )
     if validation_split is None or is_pair or is_splitter:
         return

@@ -7,7 +7,8 @@ from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import HalvingGridSearchCV as GridHalving
 from sklearn.model_selection import HalvingRandomSearchCV as RandomHalving
 
-from sknet._constraints import shown
+from sknet._constraints import NUMBERS, shown
+from sknet._params import InvalidParameterError
 from sknet.model_selection._network import EPOCHS, epochs_of
 from sknet.model_selection._search import Search
 
@@ -51,6 +52,7 @@ class ContinuedHalving(Search):
     """Additions to scikit-learn's searches: candidates continue, and epochs have a default limit."""
 
     resource: str
+    factor: float
     min_resources_: int
     max_resources_: int
 
@@ -59,6 +61,11 @@ class ContinuedHalving(Search):
 
     def _check_rungs(self, kind: Any, X: Any, y: Any, split_params: Any) -> None:
         """Check the parameters by scikit-learn's class, where "auto" is a number of epochs."""
+        if isinstance(self.factor, NUMBERS) and self.factor <= 1:
+            raise InvalidParameterError(
+                f"The 'factor' parameter of {type(self).__name__} must be a float in the range (1.0, inf). "
+                f"Got {shown(self.factor)} instead."
+            )
         checked = copy.copy(self)
         checked.max_resources = checked_limit(self)
         super(kind, checked)._check_input_parameters(X=X, y=y, split_params=split_params)

@@ -323,7 +323,10 @@ def _chosen(categorical_features: Any, n_features: int, names: Any) -> "np.ndarr
     chosen = np.zeros(n_features, dtype=bool)
     if categorical_features is None:
         return chosen
-    asked = np.asarray(categorical_features)
+    try:
+        asked = np.asarray(categorical_features)
+    except ValueError:  # lists of several lengths, or in too many others
+        asked = np.empty((1, 1))
     if asked.size == 0:
         return chosen
     if asked.ndim != 1 or asked.dtype.kind not in "biuUO":

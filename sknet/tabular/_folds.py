@@ -72,7 +72,7 @@ def folds_of(
 def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
     if hasattr(cv, "split") and not isinstance(cv, (str, bytes)):
         pairs: Iterable[Any] = cv.split(np.zeros((len(y), 1)), y, groups)
-    elif isinstance(cv, Iterable):
+    elif isinstance(cv, Iterable) and getattr(cv, "shape", None) != ():
         pairs = cv
     else:
         raise ValueError(

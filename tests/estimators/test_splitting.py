@@ -213,3 +213,9 @@ def test_a_scorer_that_is_not_defined_is_an_error_that_names_the_class(of):
     clf = MLPClassifier((3,), validation_split=(np.r_[:80, 99], np.arange(80, 99)), max_iter=2, **more)
     with pytest.raises(ValueError, match="The validation rows have no row of classes 'often', 'rare': score"):
         clf.fit(X, y)
+
+
+@pytest.mark.parametrize("given", ["x", b"x", 3, object()], ids=str)
+def test_what_is_no_splitter_is_refused(given):
+    with pytest.raises(ValueError, match="'validation_split' parameter of MLPClassifier must be a splitter"):
+        MLPClassifier((4,), early_stopping=True, validation_split=given).fit(np.eye(20), np.arange(20) % 2)

@@ -223,6 +223,14 @@ def test_elimination_at_the_same_number_of_epochs_is_free():
     assert Counts.epochs == 8 * 4 + 4
 
 
+@pytest.mark.parametrize("kind", [HalvingGridSearchCV, HalvingRandomSearchCV])
+@pytest.mark.parametrize("factor", [1, 1.0, 0.5, True, np.int8(1)])
+def test_factors_that_leave_all_candidates_are_refused(kind, factor):
+    search = kind(MLPClassifier((4,), random_state=0), {"alpha": [0.1, 0.2]}, factor=factor)
+    with pytest.raises(ValueError, match=r"'factor' parameter of Halving.* in the range \(1.0, inf\). Got "):
+        search.fit(X, y)
+
+
 SPANS = {
     "L-BFGS": (MLPClassifier((4,), optimizer="lbfgs", **SHORT), "LBFGS is inside SciPy"),
     "cosine": (

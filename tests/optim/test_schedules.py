@@ -351,6 +351,14 @@ def test_schedules_affect_the_updates():
         (Adaptive(0.1, cooldown=-1), r"'cooldown' parameter of Adaptive must be an int .* Got -1"),
         (Product([]), r"'schedules' parameter of Product must not be empty"),
         (Product([0.1, "cosine"]), r"'schedules' parameter of Product must be .* Got 'cosine' among them"),
+        (
+            Product([0.1]).set_params(schedules=5),
+            r"'schedules' parameter of Product must be .* Got 5 instead",
+        ),
+        (
+            Product([0.1]).set_params(schedules=np.array(1)),
+            r"'schedules' parameter of Product must be .* Got a",
+        ),
         (Joined([0.1, 0.2], [2, 5]), r"'boundaries' parameter of Joined must have one .*: 1\. Got \[2, 5\]"),
         (Joined([0.1, -0.2], [2]), r"'schedules' parameter of Joined must be .* Got -0\.2 among them"),
         (Joined([0.1, Constant(0.0)], [2]), r"'lr' parameter of Constant must be .* Got 0\.0"),

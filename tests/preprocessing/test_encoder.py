@@ -113,6 +113,7 @@ def test_chosen_categories(chosen):
         ([7], r"must be in \[0, n_features - 1\], got 7 for 4 features"),
         ([True], r"boolean mask must have shape \(n_features,\), got: \(1,\) for 4"),
         ([1.5], "must be an array-like of bool, int or str"),
+        ([["town"], ["town", 1]], "must be an array-like of bool, int or str"),
         (None, "column 'city': could not convert string to float"),
         ("city", "The 'categorical_features' parameter of TableEncoder must be"),
     ],

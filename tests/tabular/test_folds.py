@@ -53,6 +53,7 @@ def test_custom_folds(cv):
     ("arguments", "message"),
     [
         ({"cv": []}, "yields no folds"),
+        ({"cv": np.array(1)}, r"cv must be a splitter or yield pairs .* got array\(1\)"),
         ({"cv": [([0, 1], [1, 2])]}, "same rows on both sides"),
         ({"cv": [([0, 1], [40])]}, "pairs of row indices, from 0 to 29"),
         ({"cv": [([0, 1], [-1])]}, "pairs of row indices, from 0 to 29"),
