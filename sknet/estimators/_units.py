@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 __all__ = ["standardize"]
 
 MOST_DEVIATIONS = 10.0  # of later targets, in units of the first ones: beyond, fits take many times as long
+LEAST_DEVIATION = 1 / 30  # of later targets: below, errors that matter to them are small ones of the fit
+FEW = 10  # rows, whose deviation tells little
 
 
 def standardize(fit: "Fit", rows: Any = None) -> None:
@@ -26,7 +28,7 @@ def standardize(fit: "Fit", rows: Any = None) -> None:
     """
     recipe, targets = fit.recipe, fit.estimator._targets
     if fit.continuing:
-        _warn_of_other_units(fit, targets)
+        _warn_of_other_units(fit, targets, recipe.loss.scaling)
     if not recipe.scale_target or fit.continuing:
         return
     scaling = recipe.loss.scaling
@@ -58,17 +60,24 @@ def _check_first_part(y: Any, shifts: bool) -> None:
         )
 
 
-def _warn_of_other_units(fit: "Fit", targets: Any) -> None:
-    """Warn if targets are far from those that the first fit has standardized by."""
+def _warn_of_other_units(fit: "Fit", targets: Any, scaling: Any) -> None:
+    """Warn if targets are far from those that the first fit has standardized by, or vary much less."""
     if getattr(targets, "scale", None) is None:
         return
-    y = np.asarray(fit.y, np.float64)
+    y = np.asarray(fit.y, np.float64).reshape(len(fit.y), -1)
     with np.errstate(over="ignore"):
-        found = np.sqrt(np.mean(np.square(y), axis=0)).max()
+        sizes = np.sqrt(np.mean(np.square(y), axis=0))
+        spread = np.std(y, axis=0) if scaling.shifts else sizes
+    found, varies = sizes.max(), spread[np.ptp(y, axis=0) > 0]  # parts of a stream may be constant
     if found > MOST_DEVIATIONS:
-        warn_caller(
-            f"targets are {found:.3g} times as large as those that the first fit was standardized by "
-            "(scale_target=True), and such fits learn slowly: begin anew with rows whose targets are like "
-            "these, or scale y by constants and set scale_target=False",
-            UserWarning,
-        )
+        told = f"are {found:.3g} times as large as"
+    elif len(y) >= FEW and varies.size and varies.min() < LEAST_DEVIATION:
+        told = f"vary {1 / varies.min():.3g} times less than"
+    else:
+        return
+    warn_caller(
+        f"targets {told} those that the first fit was standardized by (scale_target=True), and such fits "
+        "learn slowly: begin anew with rows whose targets are like these, or scale y by constants and set "
+        "scale_target=False",
+        UserWarning,
+    )

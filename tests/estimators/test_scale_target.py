@@ -273,6 +273,19 @@ def test_later_parts_in_another_unit_warn(ratio, kind):
     reg.partial_fit(X, y)
 
 
+@pytest.mark.parametrize("loss", ["squared_error", "poisson"])
+def test_later_parts_that_vary_much_less_warn(loss):
+    y = np.exp(Y / Y.std())
+    reg = estimator_for("regression", loss=loss, scale_target=True, batch_size="auto")
+    reg.partial_fit(X, 1000 * y)
+    ratio = 1000.0 if loss == "squared_error" else 1000 * y.mean() / np.sqrt(np.mean(y**2))
+    found = re.escape(f"{ratio:.3g}")
+    with pytest.warns(UserWarning, match=f"targets vary {found} times less than those that the first fit"):
+        reg.partial_fit(X, y)
+    reg.partial_fit(X, 100 * y).partial_fit(X[:9], y[:9])  # nine rows tell little
+    reg.partial_fit(X, np.zeros(len(X)))
+
+
 def test_a_fit_that_continues_keeps_mean_and_scale():
     part = estimator_for("regression", scale_target=True).partial_fit(X[:100], LARGE[:100])
     before = part.model_.loss_function
