@@ -16,7 +16,7 @@ from sknet.nn.extend import shadows, shape_pass
 
 __all__ = ["check_labels_of", "check_network"]
 
-MOST_ELEMENTS = 1 << 20  # of an input: a pass without data must not take long either
+MOST_ELEMENTS = 1 << 18  # of a value: layers compute constants, such as waves for positions, of its shape
 
 
 def check_labels_of(estimator: Any) -> None:
@@ -85,18 +85,28 @@ def check_network(
     if not all(type(part).__module__.startswith("sknet.") for part in network.modules()):
         return
     example = _example(inputs, np.dtype(dtype))
-    given = example.values() if isinstance(example, dict) else [example]
-    if sum(math.prod(each.shape) for each in given) > ROWS * MOST_ELEMENTS:
-        return
     try:
-        found = getattr(shape_pass(network, shadows(arguments(example), dtype)), "shape", None)
-    except DeviceError:  # it depends on values
+        for each in example.values() if isinstance(example, dict) else [example]:
+            _check_size(None, [], each)
+        given = shadows(arguments(example), dtype, _check_size)
+        found = getattr(shape_pass(network, given, seen=_check_size), "shape", None)
+    except (DeviceError, _LargeError):  # what it returns depends on values, or is not worth a file's memory
         return
     if found is None or found[:1] != (ROWS,) or hasattr(targets, "meet"):
         return
     width = found[-1] if len(found) > 1 else 1
     if width != n_outputs:
         raise ValueError(f"its network returns {width} outputs, and its targets and loss need {n_outputs}")
+
+
+class _LargeError(Exception):
+    """A value is so large that a pass without data ends."""
+
+
+def _check_size(primitive: Any, operands: list[Any], result: Any) -> None:
+    """Raise a _LargeError for a large result."""
+    if math.prod(result.shape) > ROWS * MOST_ELEMENTS:
+        raise _LargeError
 
 
 def _example(inputs: Any, dtype: Any) -> Any:

@@ -1,6 +1,7 @@
 """Parts of estimators in edited files: losses, callbacks, layers, schemas, ONNX networks and progress."""
 
 import copy
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -155,3 +156,26 @@ def test_nodes_of_onnx_networks(name, tmp_path):
         return
     with pytest.raises(LoadError, match=r"an invalid sknet\.onnx\.(Network|Node): ValueError"):
         sknet.load(tmp_path / "it")
+
+
+@pytest.mark.parametrize("n_positions", [2**18, 2**26, 2**60])
+def test_a_pass_without_data_takes_no_memory(n_positions, tmp_path):
+    """Layers that compute constants of the shape of their input, after one that enlarges it."""
+    images = np.random.default_rng(0).normal(size=(20, 2, 4, 4))
+    layers = [nn.Upsample(scale_factor=2), nn.PositionalEncoding(8), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    net = nn.Sequential(*layers, nn.Linear(2, 1))
+    sknet.save(sknet.NetRegressor(net, **SMALL).fit(images, images[:, 0, 0, 0]), tmp_path / "it", "predict")
+    kind, document = read_any(tmp_path / "it")
+    document = copy.deepcopy(document)
+    changed = [state["dict"] for of, state in document["objects"] if of.endswith(".Upsample")]
+    for state in changed:
+        state["settings"]["dict"]["scale_factor"] = {"tuple": [n_positions // 4, 2]}
+    assert changed
+    write(tmp_path / "it", document, kind)
+    tracemalloc.start()
+    try:
+        sknet.load(tmp_path / "it")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * (tmp_path / "it").stat().st_size + (16 << 20)
