@@ -10,6 +10,7 @@ from sknet import ops
 from sknet.device import Device, MetaArray, active, device_of, is_array, namespace, to_device, to_host
 from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.loop._group import current_group
+from sknet.engine.loop._ranges import check_range
 from sknet.engine.state import computed_dtype, each_input, fed_inputs, gather, n_rows
 from sknet.engine.step import Batch, SparseForm
 
@@ -78,6 +79,11 @@ class Batches:
         self.n_samples = n_rows(X) if rows is None else len(rows)
         self._divide(self.n_samples // size, self.n_samples % size)
         self._dtypes = each_input(lambda x: computed_dtype(x, dtype), X) if dtypes is None else dtypes
+        if rows is None:
+            check_range(y, dtype, "y")
+            given, kinds = (X, self._dtypes) if isinstance(X, dict) else ({"X": X}, {"X": self._dtypes})
+            for name, x in given.items():
+                check_range(x, kinds[name], str(name))
         self.y = self._placed(y, rows)
         self.weight = None if weight is None else self._placed(weight, rows)
         self._host_weight = None if weight is None else to_host(self.weight)

@@ -15,6 +15,7 @@ from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._interrupt import raise_if_cancelled
 from sknet.engine.loop._loop import Epochs, Loop, run_loop
 from sknet.engine.loop._model_fit import Options, Prepared, check_count, checked_rows
+from sknet.engine.loop._ranges import check_losses
 from sknet.engine.loop._steps import NO_LOSSES
 from sknet.engine.loop._sums import Sums
 from sknet.engine.loop._train import Settings
@@ -243,6 +244,8 @@ def _checked(model: "Model", batch: Any, place: str) -> tuple[Any, Any, Any]:
     try:
         X, y, weight = checked_rows(model.loss_function, *batch)
         check_classes_of(model.materialize(X), X, y)
+        if not model.progress.step:
+            check_losses(model.loss_function, y, model.dtype)
         return X, y, weight
     except (TypeError, ValueError, RuntimeError) as error:
         error.add_note(f"in {place}")

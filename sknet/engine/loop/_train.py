@@ -22,6 +22,7 @@ from sknet.engine.loop._kept import kept_steps
 from sknet.engine.loop._leftover import join_leftover, statistics_of_one
 from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
 from sknet.engine.loop._orders import Orders
+from sknet.engine.loop._ranges import check_losses
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._several import Several
 from sknet.engine.loop._shared import shared_steps
@@ -287,6 +288,8 @@ def train(
     (3, 3)
     """
     stepping_optimizer(model.materialize(batches.X))
+    if not model.progress.step:  # a trained network may predict targets of any size
+        check_losses(model.loss_function, batches.y, model.dtype)
     join_leftover(model, batches)
     show_rows(model, batches.n_samples, batches.inputs)
     look_at_output(model, batches.inputs)
