@@ -87,6 +87,53 @@ static int N(add_zero_times)(int64_t factor, int64_t source, int64_t target, int
     return 1;
 }
 
+/* -- parts of an update, rounded as the calls that they stand for -------------------------------------------
+ *
+ * BLAS adds a multiple with one rounding or two, depending on where an element is: `once` tells which. */
+
+static inline T N(sum_of)(T a, T b, T c, int once) { return once ? N(fused)(a, b, c) : a * b + c; }
+
+static inline void N(moments_of)(const int64_t *one, int64_t start, int64_t end, int once) {
+    const T a = *(const T *)at(one[4]), b = *(const T *)at(one[6]), *y = at(one[7]);
+    T *x = at(one[5]);
+    INDEPENDENT
+    for (int64_t i = start; i < end; i++)
+        x[i] = N(sum_of)(b, y[i], a * x[i], once);
+}
+
+static inline void N(squares_of)(const int64_t *one, int64_t start, int64_t end, int once) {
+    const T a = *(const T *)at(one[6]), b = *(const T *)at(one[8]), *g = at(one[4]);
+    T *out = at(one[5]), *x = at(one[7]);
+    INDEPENDENT
+    for (int64_t i = start; i < end; i++) {
+        const T square = g[i] * g[i];
+        out[i] = square;
+        x[i] = N(sum_of)(b, square, a * x[i], once);
+    }
+}
+
+static inline void N(quotients_of)(const int64_t *one, int64_t start, int64_t end, int once) {
+    const T more = one[5] ? *(const T *)at(one[5]) : (T)-0.0; /* adding -0 changes nothing */
+    const T *v = at(one[4]), *m = at(one[6]), given = *(const T *)at(one[8]);
+    const T factor = given == 0 ? 0 : given; /* as `add_zero_times` does */
+    T *out = at(one[7]), *w = at(one[9]);
+    INDEPENDENT
+    for (int64_t i = start; i < end; i++) {
+        const T quotient = m[i] / (N(root)(v[i]) + more);
+        out[i] = quotient;
+        w[i] = N(sum_of)(factor, quotient, w[i], once);
+    }
+}
+
+static void N(update_part)(const int64_t *one, int64_t start, int64_t n) {
+    const int64_t end = start + n, middle = least(end, most(start, one[3]));
+    switch ((enum kind)one[0]) {
+    case MOMENTS: N(moments_of)(one, start, middle, 1); N(moments_of)(one, middle, end, 0); break;
+    case SQUARES: N(squares_of)(one, start, middle, 1); N(squares_of)(one, middle, end, 0); break;
+    default: N(quotients_of)(one, start, middle, 1); N(quotients_of)(one, middle, end, 0);
+    }
+}
+
 static int N(is_finite)(int64_t loss, int64_t penalty, int64_t squares) {
     const T total = *(const T *)at(loss) + *(const T *)at(penalty);
     return fabs((double)total) < (double)INFINITY && *(const T *)at(squares) < (T)INFINITY;

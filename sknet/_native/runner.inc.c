@@ -1,5 +1,11 @@
 /* Carries out instructions: many training steps in one call. */
 
+/* A product and a sum, rounded once as in BLAS. */
+static inline float fused_float(float a, float b, float c) { return fmaf(a, b, c); }
+static inline double fused_double(double a, double b, double c) { return fma(a, b, c); }
+static inline float root_float(float x) { return sqrtf(x); }
+static inline double root_double(double x) { return sqrt(x); }
+
 #define T float
 #define W uint32_t
 #include "reals.inc.c"
@@ -64,6 +70,8 @@ static int is_finite(const int64_t *one) {
     return one[1] == 4 ? is_finite_float(one[2], one[3], one[4]) : is_finite_double(one[2], one[3], one[4]);
 }
 
+#include "chains.inc.c"
+
 /* Carry out one instruction in a step of a turn; return 0 if that ends the run. */
 static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     switch ((enum kind)one[0]) {
@@ -87,6 +95,10 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case ADD_ROW_RELU: add_row_relu(one); return 1;
     case MASK_POSITIVE: mask_positive(one); return 1;
     case UNIFORM: draw(at(one[2]), one[3], one[4], one[5], one[6], *(const int64_t *)at(one[7])); return 1;
+    case CHAIN: chain(one); return 1;
+    case MOMENTS:
+    case SQUARES:
+    case QUOTIENTS: update_part(one, 0, one[2]); return 1;
     }
     return 0;
 }
@@ -95,9 +107,12 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
 static int64_t turned(const struct turn *turn) {
     const int64_t *program = at(turn->program);
     for (int64_t step = 0; step < turn->count; step++)
-        for (int64_t i = 0; i < turn->length; i++)
-            if (!carry_out(program + i * WIDTH, step, turn->counter))
+        for (int64_t i = 0; i < turn->length; i++) {
+            const int64_t *one = program + i * WIDTH;
+            if (!carry_out(one, step, turn->counter))
                 return step;
+            i += one[0] == CHAIN ? one[1] : 0;
+        }
     return turn->count;
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile.executors._calls import Call
-from sknet.compile.executors.native._addresses import level_1, loop_of
+from sknet.compile.executors.native._addresses import level_1, loop_of, place_of
 from sknet.compile.executors.native._instructions import Kind, Meaning, Spread, Tape
 from sknet.compile.executors.native._layouts import (
     Array,
@@ -39,6 +39,19 @@ EXACT = frozenset(
         np.positive, np.rint, np.sign, np.signbit, np.sqrt, np.square, np.subtract, np.trunc,
     }
 )  # fmt: skip
+
+
+# Ufuncs whose loops round an element by its position among some, a power of 2: those of parts are the same.
+EVEN = frozenset({np.exp, np.expm1, np.log, np.log1p, np.tanh})
+MEANINGS: dict[Any, Meaning] = {
+    np.maximum: Meaning.RELU,
+    np.greater: Meaning.IS_POSITIVE,
+    np.square: Meaning.SQUARE,
+    np.multiply: Meaning.SQUARE,  # if both operands are the same
+    np.sqrt: Meaning.ROOT,
+    np.add: Meaning.SUM,
+    np.divide: Meaning.QUOTIENT,
+}
 
 
 # -- elementwise --------------------------------------------------------------------------------
@@ -73,14 +86,27 @@ def ufunc(tape: Tape, call: Call) -> bool:
     lengths, strides = merged(out.shape, [strides_over(x, out.shape) for x in arrays])
     if len(lengths) > 1 and function not in EXACT:
         return False
-    return looped(tape, inner, arrays, lengths, strides, _meaning(function, arrays))
+    return looped(
+        tape,
+        inner,
+        arrays,
+        lengths,
+        strides,
+        _meaning(function, arrays),
+        function in EXACT or function in EVEN,
+    )
 
 
 def _meaning(function: Any, arrays: Sequence[Array]) -> Meaning:
-    found = {np.maximum: Meaning.RELU, np.greater: Meaning.IS_POSITIVE}.get(function, Meaning.OTHER)
-    # Only constants of a plan are read-only.
-    is_of_zero = bool(found) and not (arrays[1].flags.writeable or arrays[1].any())
-    return found if is_of_zero else Meaning.OTHER
+    found = MEANINGS.get(function, Meaning.OTHER)
+    if found in (Meaning.RELU, Meaning.IS_POSITIVE):
+        # Only constants of a plan are read-only.
+        return Meaning.OTHER if arrays[1].flags.writeable or arrays[1].any() else found
+    if any(x.dtype.char not in "fd" for x in arrays):
+        return Meaning.OTHER
+    if function is np.multiply and place_of(arrays[0]) != place_of(arrays[1]):
+        return Meaning.OTHER
+    return found
 
 
 def _as_arrays(operands: Sequence[Any]) -> list[Array] | None:
@@ -254,7 +280,8 @@ def _blas(
     if kind == Kind.ADD_MULTIPLE:
         tape.add(kind, dtype.itemsize, address, *fields, size)
     else:
-        tape.add(kind, address, *fields)
+        is_known = not isinstance(factor, np.ndarray) and dtype.type(factor) != 0
+        tape.add(kind, address, *fields, size, dtype.itemsize, is_known)
     return True
 
 

@@ -6,11 +6,12 @@ import numpy as np
 
 from sknet.compile.executors.native._addresses import place_of
 
-__all__ = ["CONVERTED", "GIVEN", "MEANING", "TURN", "WIDTH", "Kind", "Meaning", "Spread", "Tape"]
+__all__ = ["CONVERTED", "GIVEN", "MEANING", "OPERANDS", "TURN", "WIDTH", "Kind", "Meaning", "Spread", "Tape"]
 
 WIDTH = 32  # integers per instruction
 TURN = 4  # integers per turn: instructions and their number, steps, and the first
 MEANING = 31  # field of a loop that only `_together` reads: see `Meaning`
+OPERANDS = 30  # field of a loop that may be carried out in parts: number of addresses, or 0
 GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
 # Pairs of dtypes between which elements are converted; NumPy converts all others.
 CONVERTED = tuple((a, b) for a in GIVEN for b in ("float32", "float64") if a != b)
@@ -21,7 +22,7 @@ class Kind(IntEnum):
 
     LOOP: address and data of an inner loop of a ufunc; four addresses; number of calls, and four steps in
     bytes between them; four lengths; nine strides; how often all of these calls are repeated, and four steps.
-    BLAS: address; six addresses of arguments.
+    BLAS: address; six addresses of arguments; length, size, and 1 if the factor is a constant other than 0.
     SPREAD: size of an element; a `Spread`; matrix, the array that is broadcast, target; rows, columns.
     COPY: size of an element; source and two strides; rows (or 0); target and two strides; two lengths; steps
     in bytes per `b` of rows, source and target.
@@ -41,6 +42,12 @@ class Kind(IntEnum):
     UNIFORM: -; target, length; halves of the key, site, address of the step. Philox4x64-10, in float32.
     ADD_ROW_RELU: size; matrix, row, target; rows, columns. The larger of the sum and zero.
     MASK_POSITIVE: size; x, source, mask, target; length. The mask is where x is positive; as for MASK.
+    CHAIN: number of the instructions that follow; length; elements for which they are carried out at a time.
+    MOMENTS: size; length; rounded; factor, x, factor, y. x becomes a sum of multiples of x and y; of as many
+    elements as `rounded`, the addition of a multiple is rounded once.
+    SQUARES: size; length; rounded; g, squares, factor, x, factor. Likewise of x and the squares of g.
+    QUOTIENTS: size; length; rounded; v, more (or 0), m, quotients, factor, w. m / (sqrt(v) + more), and w
+    plus a multiple of that, likewise.
     """
 
     LOOP = 0
@@ -63,6 +70,10 @@ class Kind(IntEnum):
     ADD_ROW_RELU = 17
     MASK_POSITIVE = 18
     UNIFORM = 19
+    CHAIN = 20
+    MOMENTS = 21
+    SQUARES = 22
+    QUOTIENTS = 23
 
 
 class Spread(IntEnum):
@@ -80,6 +91,10 @@ class Meaning(IntEnum):
     OTHER = 0
     RELU = 1
     IS_POSITIVE = 2
+    SQUARE = 3
+    ROOT = 4
+    SUM = 5
+    QUOTIENT = 6
 
 
 class Tape:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile.executors.native._addresses import Loop
-from sknet.compile.executors.native._instructions import CONVERTED, MEANING, Kind, Meaning, Tape
+from sknet.compile.executors.native._instructions import CONVERTED, MEANING, OPERANDS, Kind, Meaning, Tape
 
 __all__ = [
     "Array", "code", "copy", "fill", "is_apart", "is_plain", "loop", "looped", "merged", "offset", "padded",
@@ -74,8 +74,12 @@ def looped(
     lengths: list[int],
     strides: list[list[int]],
     meaning: Meaning = Meaning.OTHER,
+    in_parts: bool = False,
 ) -> bool:
-    """Append an inner loop over the last of up to three axes, called for each position along the others."""
+    """Append an inner loop over the last of up to three axes, called for each position along the others.
+
+    A loop over a single axis may be carried out `in_parts` if that leaves the same bits.
+    """
     *outer, inner = lengths
     if len(outer) > 2:
         return False
@@ -86,7 +90,9 @@ def looped(
         (outer[1], [each[1] for each in steps]), [inner], [each[2] for each in steps],
         (outer[0], [each[0] for each in steps]),
     )  # fmt: skip
-    tape.rows[-1][MEANING] = meaning if len(lengths) == 1 else Meaning.OTHER
+    if len(lengths) == 1:
+        tape.rows[-1][MEANING] = meaning
+        tape.rows[-1][OPERANDS] = len(arrays) if in_parts else 0
     return True
 
 

@@ -1,0 +1,266 @@
+"""Chains of elementwise calls, and updates in one pass: the bits of the calls, one after the other."""
+
+import numpy as np
+import pytest
+from scipy.linalg import blas
+
+from sknet.compile.executors import Call
+from sknet.compile.executors.native import _together
+from sknet.compile.executors.native._instructions import Kind, Tape
+from sknet.compile.executors.native._rules import translated
+from sknet.compile.executors.native._together import joined
+from sknet.compile.executors.numpy import add_multiple
+
+core = pytest.importorskip("sknet._native._core", reason="native code was not built")
+
+DTYPES = ["float32", "float64"]
+LENGTHS = (1, 2, 7, 16, 31, 33, 64, 100, 1023, 1024, 1025, 1061, 3 * 1024, 7952, 8192, 8193, 20011)
+EXTREME = [0.0, -0.0, 1e-40, -1e-40, 5e-324, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e308, 1e-30, 1.0]
+
+
+@pytest.fixture(autouse=True)
+def newest():
+    """Use the newest instructions again when a test has tried others."""
+    yield
+    core.use(core.isas()[0])
+
+
+def instructions(calls):
+    """Return the program of calls, and the kinds of its instructions."""
+    tape = Tape()
+    for call in calls:
+        assert translated(tape, call), call
+    tape.rows = joined(tape.rows)
+    return tape, [Kind(row[0]) for row in tape.rows]
+
+
+def carry_out(tape):
+    program = tape.finished()
+    turn = np.array([program.ctypes.data, len(program), 1, 0])
+    assert core.steps(turn.ctypes.data, 1) == 1
+
+
+def assert_same_numbers(found, expected):
+    np.testing.assert_array_equal(found, expected)
+    known = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(expected)[known])
+
+
+def assert_as_one_after_the_other(calls, arrays):
+    """Compare what calls leave in arrays, in native code and NumPy; return the kinds of instructions."""
+    before = [x.copy() for x in arrays]
+    with np.errstate(all="ignore"):
+        for call in calls:
+            call.run()
+    expected = [x.copy() for x in arrays]
+    tape, kinds = instructions(calls)
+    for isa in core.isas():
+        core.use(isa)
+        for x, values in zip(arrays, before, strict=True):
+            x[...] = values
+        carry_out(tape)
+        for x, values in zip(arrays, expected, strict=True):
+            assert_same_numbers(x, values)
+    return kinds
+
+
+def vectors(count, n, dtype, seed=0):
+    """Return vectors with extreme numbers among others, that begin anywhere in a line of the cache."""
+    rng = np.random.default_rng([seed, n])
+    found = []
+    for i in range(count):
+        whole = np.empty(n + i, dtype)
+        x = whole[i:]
+        x[...] = rng.standard_normal(n) * rng.choice([1e-3, 1.0, 30.0])
+        if seed:
+            with np.errstate(over="ignore"):
+                extreme = np.array(EXTREME).astype(dtype)
+            at = rng.random(n) < 0.2
+            x[at] = rng.choice(extreme, at.sum())
+        found.append(x)
+    return found
+
+
+def level_1(dtype):
+    return blas.get_blas_funcs(("scal", "axpy"), dtype=np.dtype(dtype))
+
+
+def moments(x, y, a=0.9, b=0.1):
+    scal, axpy = level_1(x.dtype)
+    return [Call(scal, (a, x)), Call(axpy, (y, x, x.size, b))]
+
+
+def squares(g, t, x, a=0.99, b=0.01):
+    return [Call(np.square, (g, t)), *moments(x, t, a, b)]
+
+
+def quotients(v, t, m, w, factor, more):
+    sums = [] if more is None else [Call(np.add, (t, more, t))]
+    add = Call(add_multiple, (level_1(w.dtype)[1], t, w, w.size, factor))
+    return [Call(np.sqrt, (v, t)), *sums, Call(np.divide, (m, t, t)), add]
+
+
+UPDATES = [Kind.MOMENTS, Kind.SQUARES, Kind.QUOTIENTS]
+
+
+# -- updates ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_an_update_of_adam_is_three_passes_over_the_nearest_cache(seed, dtype):
+    for n in (n for n in LENGTHS if 1 < n <= 8192):
+        g, m, v, t, w = arrays = vectors(5, n, dtype, seed)
+        factor, more = np.array(-0.01, dtype), np.array(1e-8, dtype)
+        calls = [*moments(m, g), *squares(g, t, v), *quotients(v, t, m, w, factor, more)]
+        kinds = assert_as_one_after_the_other(calls, arrays)
+        assert kinds == ([Kind.CHAIN, *UPDATES] if n > 1024 else UPDATES)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("factor", [0.0, -0.0, 0.5, np.inf, np.nan])
+def test_a_multiple_of_quotients_of_any_factor(factor, dtype):
+    for n, more in ((40, None), (1500, np.array(0.0, dtype))):
+        arrays = vectors(4, n, dtype, seed=2)
+        kinds = assert_as_one_after_the_other(quotients(*arrays, np.array(factor, dtype), more), arrays)
+        assert kinds == [Kind.QUOTIENTS]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_update_of_rmsprop_divides_the_gradient(dtype):
+    g, v, t, w = arrays = vectors(4, 5000, dtype)
+    calls = [*squares(g, t, v), *quotients(v, t, g, w, np.array(0.1, dtype), np.array(1e-7, dtype))]
+    assert assert_as_one_after_the_other(calls, arrays) == [Kind.CHAIN, Kind.SQUARES, Kind.QUOTIENTS]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_factors_that_blas_leaves_out_are_left_to_it(dtype):
+    for a, b in ((0.0, 0.1), (0.9, 0.0)):
+        arrays = vectors(2, 50, dtype, seed=3)
+        assert assert_as_one_after_the_other(moments(*arrays, a, b), arrays) == [Kind.BLAS, Kind.BLAS]
+
+
+def test_updates_of_arrays_that_share_memory_are_not_one():
+    whole = np.empty(3000)
+    number = np.array(0.1)
+    overlaps = [
+        (Kind.MOMENTS, moments(whole[:2000], whole[1:2001])),
+        (Kind.MOMENTS, moments(whole, whole)),
+        (Kind.SQUARES, squares(whole[:1000], whole[:1000], whole[2000:])),
+        (Kind.SQUARES, squares(whole[:1000], whole[1000:2000], whole[1990:2990])),
+        (
+            Kind.QUOTIENTS,
+            quotients(whole[:900], whole[900:1800], whole[:900], whole[1000:1900], number, None),
+        ),
+        (Kind.QUOTIENTS, quotients(*[whole[i : i + 900] for i in (0, 900, 0, 2000)], whole[2005, ...], None)),
+    ]
+    for kind, calls in overlaps:
+        whole[...] = np.abs(np.random.default_rng(0).standard_normal(3000)) + 0.1
+        assert kind not in assert_as_one_after_the_other(calls, [whole])
+
+
+def test_an_update_against_float64():
+    """What is fused is Adam: m, v and w by their definitions."""
+    n = 8000
+    g, m, v, t, w = vectors(5, n, "float32")
+    v[...] = np.abs(v)
+    wide = [x.astype(float) for x in (g, m, v, w)]
+    rate, more = np.array(-0.01, "float32"), np.array(1e-3, "float32")
+    tape, _ = instructions([*moments(m, g), *squares(g, t, v), *quotients(v, t, m, w, rate, more)])
+    carry_out(tape)
+    first = 0.9 * wide[1] + 0.1 * wide[0]
+    second = 0.99 * wide[2] + 0.01 * wide[0] ** 2
+    size = 0.9 * np.abs(wide[1]) + 0.1 * np.abs(wide[0])  # of what the sum is rounded by
+    np.testing.assert_array_less(np.abs(m - first), 2e-7 * size + 1e-30)
+    np.testing.assert_allclose(v, second, rtol=3e-7)
+    step = 0.01 * first / (np.sqrt(second) + 1e-3)
+    allowed = 1e-6 * (np.abs(wide[3]) + 0.01 * size / (np.sqrt(second) + 1e-3))
+    np.testing.assert_array_less(np.abs(w - (wide[3] - step)), allowed)
+
+
+def test_a_blas_that_rounds_in_another_way_is_called(monkeypatch):
+    monkeypatch.setattr(_together, "_body", lambda size: None)
+    arrays = vectors(2, 3000, "float32")
+    assert assert_as_one_after_the_other(moments(*arrays), arrays) == [Kind.CHAIN, Kind.BLAS, Kind.BLAS]
+
+
+# -- chains -------------------------------------------------------------------------------------
+
+UNARY = [np.exp, np.expm1, np.log, np.log1p, np.tanh, np.sqrt, np.square, np.negative, np.absolute, np.rint]
+BINARY = [np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", UNARY)
+def test_parts_of_a_loop_have_the_bits_of_the_whole(function, dtype):
+    for n in (n for n in LENGTHS if n > 1024):
+        for seed in (0, 1):
+            x, y, z = arrays = vectors(3, n, dtype, seed)
+            calls = [Call(function, (x, y)), Call(np.add, (y, z, z)), Call(function, (z, z))]
+            assert Kind.CHAIN in assert_as_one_after_the_other(calls, arrays)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("seed", range(40))
+def test_any_calls_on_views_of_one_array(seed, dtype):
+    """Views that overlap, strided ones, and numbers that are elements of what is written."""
+    rng = np.random.default_rng([seed, 5])
+    n = int(rng.choice([1025, 2000, 3001]))
+    whole = np.abs(rng.standard_normal(6 * n)).astype(dtype) + np.dtype(dtype).type(0.5)
+    starts = [0, n, 2 * n, 3 * n, int(rng.integers(0, 3 * n)), n + 1, 2 * n - 1024]
+    views = [whole[start : start + n] for start in starts] + [whole[: 2 * n : 2], whole[1 : 2 * n : 2]]
+    numbers = [whole[i : i + 1].reshape(()) for i in rng.integers(0, whole.size, 3)]
+    calls = []
+    while len(calls) < 12:
+        call = any_call(rng, views, numbers, dtype)
+        if translated(Tape(), call):
+            calls.append(call)
+    assert_as_one_after_the_other(calls, [whole])
+
+
+def any_call(rng, views, numbers, dtype):
+    """Return a call of a function of vectors; those of BLAS are dense, and apart from each other."""
+    scal, axpy = level_1(dtype)
+    x, y, out = (views[i] for i in rng.integers(0, len(views), 3))
+    number, factor = numbers[rng.integers(0, len(numbers))], float(rng.uniform(0.1, 0.9))
+    kind = rng.integers(0, 5)
+    if kind == 0:
+        return Call(rng.choice(UNARY[5:]), (x, out))
+    if kind == 1:
+        return Call(rng.choice(BINARY), (x, [y, number][rng.integers(0, 2)]), {"out": out})
+    if not out.flags.c_contiguous or kind == 2 or not x.flags.c_contiguous or np.may_share_memory(x, out):
+        return Call(scal, (factor, views[0]))
+    if kind == 3:
+        return Call(axpy, (x, out, x.size, factor))
+    return Call(add_multiple, (axpy, x, out, x.size, number))
+
+
+def test_masks_of_chains():
+    rng = np.random.default_rng(0)
+    for dtype in DTYPES:
+        x, gradient, out = vectors(3, 4000, dtype, seed=1)
+        mask, bits = rng.random(4000) < 0.5, f"i{x.itemsize}"
+        zero = np.zeros((), dtype)
+        zero.flags.writeable = False
+        calls = [
+            Call(np.multiply, (gradient.view(bits), mask, out.view(bits))),
+            Call(np.multiply, (out, x, out)),
+            Call(np.greater, (x, zero, mask)),
+            Call(np.multiply, (out.view(bits), mask, out.view(bits))),
+        ]
+        kinds = assert_as_one_after_the_other(calls, [x, gradient, out, mask.view(np.uint8)])
+        assert kinds == [Kind.CHAIN, Kind.MASK, Kind.LOOP, Kind.MASK_POSITIVE]
+
+
+def test_a_chain_ends_where_another_begins():
+    """Parameters in blocks have one array in common, which each block overwrites."""
+    room = np.empty(8192, "float32")
+    blocks = [vectors(4, 8192, "float32", seed) for seed in range(3)]
+    factor = np.array(0.1, "float32")
+    calls = [
+        call
+        for g, m, v, w in blocks
+        for call in (*moments(m, g), *squares(g, room, v), *quotients(v, room, m, w, factor, None))
+    ]
+    kinds = assert_as_one_after_the_other(calls, [room, *[x for block in blocks for x in block]])
+    assert kinds == [Kind.CHAIN, *UPDATES] * 3
