@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["standardize"]
 
 MOST_DEVIATIONS = 10.0  # of later targets, in units of the first ones: beyond, fits take many times as long
+MOST_USUAL = 100.0  # of half of the later targets: beyond, usual numbers of passes learn nothing
 LEAST_DEVIATION = 1 / 30  # of later targets: below, errors that matter to them are small ones of the fit
 FEW = 10  # rows, whose deviation tells little
 
@@ -28,7 +29,7 @@ def standardize(fit: "Fit", rows: Any = None) -> None:
     """
     recipe, targets = fit.recipe, fit.estimator._targets
     if fit.continuing:
-        _warn_of_other_units(fit, targets, recipe.loss.scaling)
+        _check_units(fit, targets, recipe.loss.scaling)
     if not recipe.scale_target or fit.continuing:
         return
     scaling = recipe.loss.scaling
@@ -60,14 +61,22 @@ def _check_first_part(y: Any, shifts: bool) -> None:
         )
 
 
-def _warn_of_other_units(fit: "Fit", targets: Any, scaling: Any) -> None:
-    """Warn if targets are far from those that the first fit has standardized by, or vary much less."""
+def _check_units(fit: "Fit", targets: Any, scaling: Any) -> None:
+    """Refuse targets very far from those that the first fit standardized by; warn of other units."""
     if getattr(targets, "scale", None) is None:
         return
     y = np.asarray(fit.y, np.float64).reshape(len(fit.y), -1)
     with np.errstate(over="ignore"):
         sizes = np.sqrt(np.mean(np.square(y), axis=0))
         spread = np.std(y, axis=0) if scaling.shifts else sizes
+    usual = np.median(np.abs(y), axis=0).max()  # whatever single ones are
+    if usual > MOST_USUAL:
+        raise ValueError(
+            f"half of the targets are more than {usual:.3g} times as far from the mean as the deviation of "
+            "those that the first fit was standardized by (scale_target=True): in these units nothing is "
+            "learned. Begin anew with rows whose targets are like these, or scale y by constants and set "
+            "scale_target=False"
+        )
     found, varies = sizes.max(), spread[np.ptp(y, axis=0) > 0]  # parts of a stream may be constant
     if found > MOST_DEVIATIONS:
         told = f"are {found:.3g} times as large as"
