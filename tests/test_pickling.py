@@ -50,8 +50,9 @@ from sknet.estimators.extend import (
 from sknet.exceptions import NonFiniteError
 from sknet.freezing import FrozenPipeline
 from sknet.graphs import GraphModule
+from sknet.graphs.extend import Exported, GraphLayers, export_network
 from sknet.losses import LogLoss
-from sknet.nn.extend import Calls
+from sknet.nn.extend import RECORDED, Calls
 from sknet.onnx._writer import Node
 from sknet.ops.extend import Windows
 from sknet.preprocessing.extend import (
@@ -289,10 +290,17 @@ SPECIAL = {
     Equation: lambda: graph().equations[0],
     Graph: lambda: capture(nn.Linear(4, 3).initialize(0), X),
     GraphModule: lambda: nn.Linear(4, 3).initialize(0).export(X),
+    Exported: lambda: export_network(nn.Linear(4, 3).initialize(0), (Tensor(X),)),
+    GraphLayers: lambda: vars(export_network(nn.Linear(4, 3).initialize(0), (Tensor(X),)).module)[RECORDED],
     compiling.Counted: lambda: compiling.Counted(np.dtype("int64"), (compiling.Length(1, 0),)),
     compiling.Filled: lambda: compiling.Filled(np.array(1.5), (compiling.Length(1, 0), 3)),
     compiling.Input: lambda: compiling.Input((compiling.Length(1, 0), 4), np.dtype("float32"), "x"),
     compiling.Length: lambda: compiling.Length(2, 1),
+    compiling.Lengths: lambda: compiling.Lengths((((0, 1), 2),)),
+    compiling.Samples: lambda: compiling.Samples(1, (4, 5, 7)),
+    compiling.Triangles: lambda: compiling.Triangles(
+        np.array(1.0), np.array(0.0), 0, (compiling.Length(1, 0), 3)
+    ),
     compiling.Line: lambda: compiling.Line("exp", (compiling.Position(0),), {}),
     compiling.OutputIndex: lambda: compiling.OutputIndex(1),
     compiling.Position: lambda: compiling.Position(1),

@@ -1,4 +1,4 @@
-"""Lengths that depend on the number of rows: found by capturing the same function for several numbers."""
+"""Lengths that depend on the number of rows, or on others: found by capturing a function for several."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -12,7 +12,18 @@ from sknet.compile._graph import Equation, Graph, Variable
 from sknet.core.extend import shown
 from sknet.exceptions import CaptureError
 
-__all__ = ["ROWS", "Counted", "Filled", "Length", "Rows", "Share", "graph_of_any_rows"]
+__all__ = [
+    "ROWS",
+    "Counted",
+    "Filled",
+    "Length",
+    "Lengths",
+    "Rows",
+    "Samples",
+    "Share",
+    "Triangles",
+    "graph_of_any_rows",
+]
 
 ROWS = (5, 6, 8)  # numbers of rows to capture for; the first graph is exported
 
@@ -40,12 +51,40 @@ class Length(NamedTuple):
         return text if not self.more else f"{text}{self.more:+d}"
 
 
+Terms = dict[tuple[int, ...], int]
+
+
+class Lengths(NamedTuple):
+    """A length that depends on several sizes, such as rows and steps: a sum of products.
+
+    Attributes
+    ----------
+    terms : tuple of (tuple of int, int)
+        For each product the numbers of its sizes, of which 0 counts the rows, and its factor.
+
+    Examples
+    --------
+    >>> from sknet.compile.extend import Lengths
+    >>> print(Lengths((((1,), 1),)), Lengths((((), -1), ((0, 1), 3))))
+    s1 -1+3*n*s1
+    """
+
+    terms: Annotated[tuple[Any, ...], Each(tuple, Together(Each(tuple, COUNT), int))]
+
+    def __str__(self) -> str:
+        parts = []
+        for sizes, factor in self.terms:
+            names = [f"s{i}" if i else "n" for i in sizes]
+            parts.append("*".join([*([] if factor == 1 and names else [str(factor)]), *names]))
+        return "+".join(parts)
+
+
 class Share(NamedTuple):
     """The reciprocal of a length.
 
     Attributes
     ----------
-    of : Length
+    of : Length or Lengths
         That length.
 
     Examples
@@ -59,7 +98,7 @@ class Share(NamedTuple):
     ['n']
     """
 
-    of: Length
+    of: Length | Lengths
 
 
 class Filled(NamedTuple):
@@ -69,7 +108,7 @@ class Filled(NamedTuple):
     ----------
     number : ndarray of shape ()
         The number.
-    shape : tuple of int or Length
+    shape : tuple of int, Length or Lengths
         Lengths of its axes.
 
     Examples
@@ -82,7 +121,7 @@ class Filled(NamedTuple):
     """
 
     number: Annotated[np.ndarray[Any, Any], Arrays("biuf")]
-    shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length])]
+    shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length, Lengths])]
 
 
 class Counted(NamedTuple):
@@ -92,8 +131,8 @@ class Counted(NamedTuple):
     ----------
     dtype : dtype
         Its dtype.
-    shape : tuple of one Length
-        How many numbers it has.
+    shape : tuple of int, Length or Lengths
+        Lengths of its axes, of which the last counts fastest.
 
     Examples
     --------
@@ -104,7 +143,292 @@ class Counted(NamedTuple):
     """
 
     dtype: Annotated[np.dtype[Any], Dtypes("biuf")]
-    shape: Annotated[tuple[Any, ...], Together(Length)]
+    shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length, Lengths])]
+
+
+class Triangles(NamedTuple):
+    """A constant matrix of one number up to a diagonal, and another one after it: a causal mask.
+
+    Attributes
+    ----------
+    lower, upper : ndarray of shape ()
+        The numbers.
+    diagonal : int
+        The last one with the lower number; 0 is the main one, and those above are positive.
+    shape : tuple of two int, Length or Lengths
+        Lengths of its axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile.extend import Triangles
+    >>> Triangles(np.array(1), np.array(0), 0, (2, 3)).array((2, 3))
+    array([[1, 0, 0],
+           [1, 1, 0]])
+    """
+
+    lower: Annotated[np.ndarray[Any, Any], Arrays("biuf")]
+    upper: Annotated[np.ndarray[Any, Any], Arrays("biuf")]
+    diagonal: int
+    shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length, Lengths])]
+
+    @classmethod
+    def of(cls, values: tuple[np.ndarray[Any, Any], ...], shape: tuple[Any, ...]) -> "Triangles | None":
+        """Return what matrices of several sizes have in common; None if they are no such matrices.
+
+        Parameters
+        ----------
+        values : tuple of ndarray
+            The matrices.
+        shape : tuple of two int, Length or Lengths
+            Their common shape.
+
+        Returns
+        -------
+        Triangles or None
+            All of them.
+        """
+        first = values[0]
+        if first.ndim != 2 or not first.size:
+            return None
+        lower, upper = np.array(first[-1, 0]), np.array(first[0, -1])
+        found = cls(lower, upper, int((first[0] == lower).sum()) - 1, shape)
+        return found if all(found.array(v.shape).tobytes() == v.tobytes() for v in values) else None
+
+    def array(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """Return the matrix of a shape.
+
+        Parameters
+        ----------
+        shape : tuple of two int
+            Lengths of its axes.
+
+        Returns
+        -------
+        ndarray
+            The matrix.
+        """
+        rows, columns = shape
+        return np.where(np.tri(rows, columns, self.diagonal, dtype=bool), self.lower, self.upper)
+
+
+class Samples(NamedTuple):
+    """Values of a size for which the same function is captured; finds what depends on that size.
+
+    Attributes
+    ----------
+    size : int
+        Its number; 0 counts the rows.
+    values : tuple of three int
+        The values.
+
+    Examples
+    --------
+    >>> from sknet.compile.extend import Samples
+    >>> str(Samples(0, (5, 6, 8)).common((11, 13, 17), "it"))
+    '2*n+1'
+    """
+
+    size: int
+    values: tuple[int, ...]
+
+    def common(self, values: tuple[Any, ...], where: str) -> Any:
+        """Return the common value, with a length in place of numbers that depend on the size.
+
+        Parameters
+        ----------
+        values : tuple of object
+            One for each sample.
+        where : str
+            Names them in a message.
+
+        Returns
+        -------
+        object
+            Like each of them.
+
+        Raises
+        ------
+        CaptureError
+            If they depend on the size in another way.
+        """
+        first = values[0]
+        if any(isinstance(v, (Length, Lengths)) for v in values):
+            return first if all(v == first for v in values) else self._length(values, where)
+        if isinstance(first, (tuple, list)):
+            self.check(len({len(v) for v in values}) == 1, where)
+            return type(first)([self.common(parts, where) for parts in zip(*values, strict=True)])
+        if isinstance(first, slice):
+            bounds = [(v.start, v.stop, v.step) for v in values]
+            return slice(*[self.common(parts, where) for parts in zip(*bounds, strict=True)])
+        if isinstance(first, dict):
+            return {key: self.common(tuple(v[key] for v in values), where) for key in first}
+        if isinstance(first, np.ndarray):
+            self.check(all(v.shape == first.shape and (v == first).all() for v in values), where)
+            return first
+        if isinstance(first, int) and type(first) is not bool:
+            return int(first) if all(v == first for v in values) else self._length(values, where)
+        self.check(all(_are_same(v, first) for v in values), where)
+        return first
+
+    def number(self, values: tuple[Any, ...], where: str) -> Any:
+        """Return a number that all are, or what it is of the size: a mean divides by how many there are.
+
+        Parameters
+        ----------
+        values : tuple of float, Length, Lengths or Share
+            One for each sample.
+        where : str
+            Names them in a message.
+
+        Returns
+        -------
+        float, Length, Lengths or Share
+            The number.
+
+        Raises
+        ------
+        CaptureError
+            If it depends on the size in another way.
+        """
+        if all(_are_same(v, values[0]) for v in values):
+            return values[0]
+        if any(isinstance(v, Share) for v in values):
+            self.check(all(isinstance(v, Share) for v in values), where)
+            return Share(self._length(tuple(v.of for v in values), where))
+        if any(isinstance(v, (Length, Lengths)) for v in values):
+            return self._length(values, where)
+        self.check(all(v != 0 for v in values), where)
+        wholes = tuple(round(v) for v in values)
+        if wholes == values:
+            return self._length(wholes, where)
+        parts = tuple(round(1 / v) for v in values)
+        self.check(all(1 / part == v for part, v in zip(parts, values, strict=True) if part), where)
+        return Share(self._length(parts, where))
+
+    def constant(self, values: tuple[Any, ...], shape: tuple[Any, ...]) -> Any:
+        """Return the form of a constant for any value of the size.
+
+        Parameters
+        ----------
+        values : tuple of ndarray, Filled, Counted or Triangles
+            One for each sample.
+        shape : tuple of int, Length or Lengths
+            Their common shape.
+
+        Returns
+        -------
+        ndarray, Filled, Counted or Triangles
+            An array if it is the same for every value.
+
+        Raises
+        ------
+        CaptureError
+            If it depends on the size in any other way.
+        """
+        first = values[0]
+        self.check(len({type(v) for v in values}) == 1, "a constant")
+        if isinstance(first, Filled):
+            self.check(all(v.number.tobytes() == first.number.tobytes() for v in values), "a constant")
+            return Filled(first.number, shape)
+        if isinstance(first, Counted):
+            return Counted(first.dtype, shape)
+        if isinstance(first, Triangles):
+            self.check(all(_same_triangles(v, first) for v in values), "a constant")
+            return Triangles(*first[:3], shape)
+        if all(isinstance(n, int) for n in shape):
+            if any(v.tobytes() != first.tobytes() for v in values):
+                raise CaptureError(
+                    f"a constant depends on {self}, so the function cannot be exported for any"
+                )
+            repeats = first.size > 1 and not any(first.strides)
+            return Filled(np.array(first.flat[0]), shape) if repeats else first
+        if first.size and all(v.tobytes() == first.flat[0].tobytes() * v.size for v in values):
+            return Filled(np.array(first.flat[0]), shape)
+        is_flat = self.size or first.ndim == 1
+        if is_flat and all((v.ravel() == np.arange(v.size)).all() for v in values):
+            return Counted(first.dtype, shape)
+        triangles = Triangles.of(values, shape) if self.size else None
+        if triangles is not None:
+            return triangles
+        raise CaptureError(
+            f"a constant has another length for another {str(self).removeprefix('the ')}, and is neither "
+            f"one number everywhere nor 0, 1, 2, ...: the function cannot be exported for any {self}"
+        )
+
+    def check(self, condition: bool, where: str = "it") -> None:
+        """Raise a CaptureError unless a condition holds.
+
+        Parameters
+        ----------
+        condition : bool
+            What must hold.
+        where : str, default="it"
+            Names what differs in the message.
+
+        Raises
+        ------
+        CaptureError
+            If it does not hold.
+        """
+        if not condition:
+            raise CaptureError(self.told(f"{where} differs"))
+
+    def told(self, what: str) -> str:
+        """Return a message that operations depend on the size.
+
+        Parameters
+        ----------
+        what : str
+            How they differ.
+
+        Returns
+        -------
+        str
+            The message.
+        """
+        return (
+            f"the operations of this function depend on {self} ({what}), so it cannot be exported "
+            "for any number: let them depend on the other axes only."
+        )
+
+    def __str__(self) -> str:
+        return "the length of an axis" if self.size else "the number of rows"
+
+    def _length(self, values: tuple[Any, ...], where: str) -> Length | Lengths:
+        a, b, c = self.values
+        terms, found = [_terms(v) for v in values], Terms()
+        for sizes in {sizes: None for each in terms for sizes in each}:
+            first, second, third = (each.get(sizes, 0) for each in terms)
+            slope, rest = divmod(second - first, b - a)
+            self.check(rest == 0 and third == first + slope * (c - a), where)
+            found[sizes] = found.get(sizes, 0) + first - slope * a
+            found[*sizes, self.size] = slope
+        if found.keys() <= {(), (0,)}:
+            return _interned(found.get((0,), 0), found.get((), 0))
+        return _interned_lengths(tuple(sorted((sizes, n) for sizes, n in found.items() if n)))
+
+
+def _terms(length: Any) -> Terms:
+    if isinstance(length, Lengths):
+        return dict(length.terms)
+    return {(0,): length.per_row, (): length.more} if isinstance(length, Length) else {(): length}
+
+
+def _same_triangles(x: Triangles, y: Triangles) -> bool:
+    return (
+        x.diagonal == y.diagonal
+        and x.lower.tobytes() + x.upper.tobytes() == y.lower.tobytes() + y.upper.tobytes()
+    )
+
+
+def _are_same(x: Any, y: Any) -> bool:
+    return bool(x == y or (x != x and y != y))
+
+
+# One object for equal lengths, which a file then holds once.
+_interned, _interned_lengths = cache(Length), cache(Lengths)
+BY_ROWS = Samples(0, ROWS)
 
 
 class Rows:
@@ -135,13 +459,13 @@ class Rows:
         self._constants: dict[Variable, tuple[np.ndarray[Any, Any], ...]] = {}
         first = graphs[0]
         for variables in zip(*(g.inputs for g in graphs), strict=True):
-            self._shapes[variables[0]] = _common(tuple(v.shape for v in variables), "an input")
+            self._shapes[variables[0]] = BY_ROWS.common(tuple(v.shape for v in variables), "an input")
         self._add_all(graphs)
-        _check_same(len({len(g.constants) for g in graphs}) == 1)
+        BY_ROWS.check(len({len(g.constants) for g in graphs}) == 1)
         for variables in zip(*(g.constants for g in graphs), strict=True):
             values = tuple(g.constants[v] for g, v in zip(graphs, variables, strict=True))
             self._constants[variables[0]] = values
-            self._shapes[variables[0]] = _common(tuple(v.shape for v in values), "a constant")
+            self._shapes[variables[0]] = BY_ROWS.common(tuple(v.shape for v in values), "a constant")
         self.graph = first
 
     def _add_all(self, graphs: Sequence[Graph]) -> None:
@@ -152,20 +476,20 @@ class Rows:
             except CaptureError as error:
                 raise OtherOperationsError(str(error), number) from None
         if len({len(g.equations) for g in graphs}) > 1:
-            raise OtherOperationsError(_told("there are more"), number + 1)
+            raise OtherOperationsError(BY_ROWS.told("there are more"), number + 1)
 
     def _add(self, equations: tuple[Equation, ...]) -> None:
         first = equations[0]
         name = first.primitive.name
-        _check_same(len({e.primitive.name for e in equations}) == 1)
-        _check_same(len({len(e.operands) for e in equations}) == 1)
+        BY_ROWS.check(len({e.primitive.name for e in equations}) == 1)
+        BY_ROWS.check(len({len(e.operands) for e in equations}) == 1)
         self._numbers[first.output] = [
-            None if type(operands[0]) is Variable else _number(operands, name)
+            None if type(operands[0]) is Variable else BY_ROWS.number(operands, name)
             for operands in zip(*(e.operands for e in equations), strict=True)
         ]
-        self._shapes[first.output] = _common(tuple(e.output.shape for e in equations), name)
+        self._shapes[first.output] = BY_ROWS.common(tuple(e.output.shape for e in equations), name)
         self._params[first.output] = {
-            key: _common(tuple(e.params[key] for e in equations), name) for key in first.params
+            key: BY_ROWS.common(tuple(e.params[key] for e in equations), name) for key in first.params
         }
 
     def shape(self, variable: Variable) -> tuple[int | Length, ...]:
@@ -187,7 +511,7 @@ class Rows:
         """Return the values of a constant, the `variable`, for each number of `ROWS`."""
         return self._constants[variable]
 
-    def form(self, variable: Variable) -> np.ndarray[Any, Any] | Filled | Counted:
+    def form(self, variable: Variable) -> Any:
         """Return the value of a constant, or what it is for any number of rows.
 
         Parameters
@@ -205,23 +529,7 @@ class Rows:
         CaptureError
             If it depends on the rows in any other way.
         """
-        values, shape = self._constants[variable], self._shapes[variable]
-        first = values[0]
-        if all(isinstance(n, int) for n in shape):
-            if any(v.tobytes() != first.tobytes() for v in values):
-                raise CaptureError(
-                    "a constant depends on the number of rows, so the function cannot be exported for any"
-                )
-            repeats = first.size > 1 and not any(first.strides)
-            return Filled(np.array(first.flat[0]), shape) if repeats else first
-        if first.size and all(v.tobytes() == first.flat[0].tobytes() * v.size for v in values):
-            return Filled(np.array(first.flat[0]), shape)
-        if all(v.ndim == 1 and (v == np.arange(len(v))).all() for v in values):
-            return Counted(first.dtype, shape)
-        raise CaptureError(
-            "a constant has another length for another number of rows, and is neither one number everywhere "
-            "nor 0, 1, 2, ...: the function cannot be exported for any number of rows"
-        )
+        return BY_ROWS.constant(self._constants[variable], self._shapes[variable])
 
 
 def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
@@ -269,63 +577,3 @@ class OtherOperationsError(CaptureError):
 
     def __reduce__(self) -> Any:
         return type(self), (str(self), self.number)
-
-
-def _check_same(condition: bool, where: str = "it") -> None:
-    if not condition:
-        raise CaptureError(_told(f"{where} differs"))
-
-
-def _told(what: str) -> str:
-    return (
-        f"the operations of this function depend on the number of rows ({what}), so it cannot be exported "
-        "for any number: let them depend on the other axes only."
-    )
-
-
-def _common(values: tuple[Any, ...], where: str) -> Any:
-    """Return the common value, with a `Length` in place of numbers that depend on the rows."""
-    first = values[0]
-    if isinstance(first, (tuple, list)):
-        _check_same(len({len(v) for v in values}) == 1, where)
-        return type(first)([_common(parts, where) for parts in zip(*values, strict=True)])
-    if isinstance(first, slice):
-        bounds = [(v.start, v.stop, v.step) for v in values]
-        return slice(*[_common(parts, where) for parts in zip(*bounds, strict=True)])
-    if isinstance(first, dict):
-        return {key: _common(tuple(v[key] for v in values), where) for key in first}
-    if isinstance(first, np.ndarray):
-        _check_same(all(v.shape == first.shape and (v == first).all() for v in values), where)
-        return first
-    if isinstance(first, int) and type(first) is not bool:
-        return int(first) if all(v == first for v in values) else _length(values, where)
-    _check_same(all(_are_same(v, first) for v in values), where)
-    return first
-
-
-def _are_same(x: Any, y: Any) -> bool:
-    return bool(x == y or (x != x and y != y))
-
-
-def _length(values: tuple[int, ...], where: str) -> Length:
-    (a, b, c), (m, n, k) = values, ROWS
-    per_row, rest = divmod(b - a, n - m)
-    found = _interned(per_row, a - per_row * m)
-    _check_same(rest == 0 and c == found.per_row * k + found.more, where)
-    return found
-
-
-_interned = cache(Length)  # one object for equal lengths, which a file then holds once
-
-
-def _number(values: tuple[Any, ...], where: str) -> Any:
-    """Return a number that all are, or what it is of the rows: a mean divides by how many there are."""
-    if all(_are_same(v, values[0]) for v in values):
-        return values[0]
-    _check_same(all(v != 0 for v in values), where)
-    wholes = tuple(round(v) for v in values)
-    if wholes == values:
-        return _length(wholes, where)
-    parts = tuple(round(1 / v) for v in values)
-    _check_same(all(1 / part == v for part, v in zip(parts, values, strict=True) if part), where)
-    return Share(_length(parts, where))

@@ -1,5 +1,6 @@
-"""A graph for any number of rows: shapes and parameters hold lengths that depend on it."""
+"""A graph for any number of rows, or other lengths: shapes and parameters hold what depends on them."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -8,14 +9,26 @@ import numpy as np
 from sknet._tree import leaves, map_leaves
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._internal import primitive_named
-from sknet.compile._rows import ROWS, Counted, Filled, Length, Rows, Share, graph_of_any_rows
-from sknet.compile._signature import Signature
+from sknet.compile._rows import (
+    ROWS,
+    Counted,
+    Filled,
+    Length,
+    Lengths,
+    Rows,
+    Samples,
+    Share,
+    Triangles,
+    graph_of_any_rows,
+)
+from sknet.compile._signature import OutputIndex, Signature
 from sknet.core import Tensor
 from sknet.device import is_array
 from sknet.exceptions import ShapeError
 
 __all__ = ["Input", "Line", "Position", "SymbolicGraph"]
 
+VARYING = (Length, Lengths)
 KEPT = 16  # graphs that are remembered, of as many numbers of rows
 
 
@@ -24,7 +37,7 @@ class Input(NamedTuple):
 
     Attributes
     ----------
-    shape : tuple of int or Length
+    shape : tuple of int, Length or Lengths
         Lengths of its axes.
     dtype : dtype
         Its dtype.
@@ -57,7 +70,7 @@ class Line(NamedTuple):
     operands : tuple
         A `Position` for each variable; numbers, lengths and shares as they are.
     params : dict
-        Static parameters, with a `Length` for each number that depends on the rows.
+        Static parameters, with a `Length` for each number that depends on the rows, and `Lengths` for others.
 
     Examples
     --------
@@ -96,7 +109,7 @@ class Position(int):
 
 
 class SymbolicGraph:
-    """What a captured function computes, for any number of rows.
+    """What a captured function computes, for any number of rows, and maybe other lengths.
 
     Parameters
     ----------
@@ -112,6 +125,8 @@ class SymbolicGraph:
         The arguments, with a `Variable` or any other array in place of each array.
     result : tree
         The result, with an `OutputIndex` in place of each array.
+    others : tuple of int, default=()
+        The sizes that its `Lengths` depend on beside the number of rows, as an example has them.
 
     Attributes
     ----------
@@ -140,15 +155,17 @@ class SymbolicGraph:
         outputs: Sequence[int],
         args: Any,
         result: Any,
+        others: Sequence[int] = (),
     ) -> None:
+        self.others = tuple(others)
         self.inputs, self.constants, self.lines = tuple(inputs), tuple(constants), tuple(lines)
         self.outputs, self.args, self.result = tuple(map(int, outputs)), args, result
         self.n_values = len(self.inputs) - sum(map(_is_array, leaves(args)))
-        self.any_rows = any(isinstance(n, Length) for given in self.inputs for n in given.shape)
-        self._graphs: dict[int, Graph] = {}
+        self.any_rows = any(isinstance(n, VARYING) for given in self.inputs for n in given.shape)
+        self._graphs: dict[tuple[int, ...], Graph] = {}
 
     def __reduce__(self) -> Any:
-        parts = (self.inputs, self.constants, self.lines, self.outputs, self.args, self.result)
+        parts = (self.inputs, self.constants, self.lines, self.outputs, self.args, self.result, self.others)
         return SymbolicGraph, parts
 
     # -- from graphs --------------------------------------------------------------------------
@@ -173,6 +190,67 @@ class SymbolicGraph:
             If its operations are others for another number.
         """
         return cls._of(graph_of_any_rows(captured))
+
+    @classmethod
+    def of_sizes(cls, captured: Callable[..., Graph], samples: Sequence[tuple[int, ...]]) -> Self:
+        """Capture a function for several numbers of rows, and several values of other sizes.
+
+        Parameters
+        ----------
+        captured : callable
+            ``captured(n_rows, *others)`` returns the graph for these sizes.
+        samples : sequence of tuple of three int
+            For each of the other sizes three values, of which the first is that of an example.
+
+        Returns
+        -------
+        SymbolicGraph
+            For any.
+
+        Raises
+        ------
+        CaptureError
+            If its operations are others for other sizes.
+
+        Examples
+        --------
+        >>> from sknet import ops
+        >>> from sknet.compile import capture
+        >>> means = SymbolicGraph.of_sizes(
+        ...     lambda n, steps: capture(lambda x: ops.mean(x, axis=1), np.ones((n, steps))), [(4, 5, 7)]
+        ... )
+        >>> str(means.inputs[0]), means.at(2, 3).outputs[0].shape
+        ('v0: float64[n,s1]', (2,))
+        """
+        if not samples:
+            return cls.of_rows(captured)
+        *fewer, values = samples
+        graphs = [cls.of_sizes(lambda *sizes, v=v: captured(*sizes, v), fewer) for v in values]
+        return graphs[0]._joined(graphs, Samples(len(samples), tuple(values)))
+
+    def _joined(self, graphs: Sequence[Self], by: Samples) -> Self:
+        """Return one graph for several of the same function, captured for samples of another size."""
+        parts = [
+            (x.outputs, x.result, [line.primitive for line in x.lines], len(x.constants)) for x in graphs
+        ]
+        by.check(all(part == parts[0] for part in parts))
+        inputs = [
+            Input(by.common(tuple(x.shape for x in each), "an input"), each[0].dtype, each[0].name)
+            for each in zip(*(x.inputs for x in graphs), strict=True)
+        ]
+        constants = [
+            by.constant(each, by.common(tuple(x.shape for x in each), "a constant"))
+            for each in zip(*(x.constants for x in graphs), strict=True)
+        ]
+        lines = []
+        for each in zip(*(x.lines for x in graphs), strict=True):
+            name = each[0].primitive
+            by.check(len({len(line.operands) for line in each}) == 1, name)
+            operands = [_operand(by, x, name) for x in zip(*(line.operands for line in each), strict=True)]
+            params = by.common(tuple(line.params for line in each), name)
+            lines.append(Line(name, tuple(operands), params))
+        others = (*self.others, by.values[0])
+        return type(self)(inputs, constants, lines, self.outputs, self.args, self.result, others)
 
     @classmethod
     def of(cls, graph: Graph) -> Self:
@@ -216,13 +294,15 @@ class SymbolicGraph:
 
     # -- for a number of rows -----------------------------------------------------------------
 
-    def at(self, n_rows: int) -> Graph:
+    def at(self, n_rows: int, *others: int) -> Graph:
         """Return the graph for a number of rows; without values of what the function's object held.
 
         Parameters
         ----------
         n_rows : int
             How many; it does not matter if nothing depends on it.
+        *others : int
+            The other sizes that it depends on; those of the example if they are left out.
 
         Returns
         -------
@@ -234,40 +314,43 @@ class SymbolicGraph:
         ShapeError, DtypeError, ValueError
             If an operation cannot compute with so many rows.
         """
-        key = n_rows if self.any_rows else 0
+        key = (n_rows, *(others or self.others)) if self.any_rows else (0,)
         found = self._graphs.get(key)
         if found is None:
             if len(self._graphs) >= KEPT:
                 self._graphs.clear()
-            found = self._graphs[key] = self._made(key)
+            found = self._graphs[key] = self._made(*key)
         return found
 
-    def _made(self, n: int) -> Graph:
-        inputs, constants, equations, variables = self.verified(n)
+    def _made(self, *sizes: int) -> Graph:
+        inputs, constants, equations, variables = self.verified(*sizes)
         given = iter(inputs[self.n_values :])
         args = map_leaves(lambda leaf: next(given) if _is_array(leaf) else leaf, self.args)
         names = tuple(x.name for x in self.inputs)
-        values = {x: _array(constant, n) for x, constant in zip(constants, self.constants, strict=True)}
+        values = {x: _array(constant, sizes) for x, constant in zip(constants, self.constants, strict=True)}
         outputs = [variables[i] for i in self.outputs]
         return Graph(inputs, values, equations, outputs, Signature({}, args, names, self.result))
 
-    def verified(self, n: int) -> tuple[list[Variable], list[Variable], list[Equation], Sequence[Variable]]:
+    def verified(
+        self, *sizes: int
+    ) -> tuple[list[Variable], list[Variable], list[Equation], Sequence[Variable]]:
         """Apply the shape rules for a number of rows; nothing is allocated.
 
         Parameters
         ----------
-        n : int
-            How many rows.
+        *sizes : int
+            How many rows; and the other sizes, or those of the example.
 
         Returns
         -------
         inputs, constants : list of Variable
-            With their shapes for n rows.
+            With their shapes for these sizes.
         equations : list of Equation
             In order of execution.
         variables : sequence of Variable
             All, by position.
         """
+        n = sizes if len(sizes) > 1 else (*sizes, *self.others)
         inputs = [Variable(resolved(x.shape, n), x.dtype) for x in self.inputs]
         constants = [Variable(resolved(x.shape, n), _dtype(x)) for x in self.constants]
         variables, equations = [*inputs, *constants], []
@@ -283,8 +366,8 @@ class SymbolicGraph:
         """The inputs that are arguments."""
         return self.inputs[self.n_values :]
 
-    def n_rows(self, arrays: Sequence[Any]) -> int:
-        """Return how many rows arguments have.
+    def sizes(self, arrays: Sequence[Any]) -> tuple[int, ...]:
+        """Return how many rows arguments have, and the other sizes that the graph depends on.
 
         Parameters
         ----------
@@ -293,28 +376,86 @@ class SymbolicGraph:
 
         Returns
         -------
-        int
-            The length of their first axes; 0 if nothing depends on it.
+        tuple of int
+            For `at`: the length of the first axes, which is 0 if nothing depends on it, and the others.
 
         Raises
         ------
         ShapeError
-            If one has no axis.
+            If one has another number of axes.
         """
-        if not self.any_rows:
-            return 0
+        found: list[int | None] = [None, *(None for _ in self.others)]
         for array, given in zip(arrays, self.arguments, strict=True):
-            if given.shape and isinstance(given.shape[0], Length):
-                if not array.shape:
-                    raise ShapeError(f"{given.name} must have an axis of rows first, got a number")
-                return int(array.shape[0])
-        return 0
+            for axis, n in enumerate(given.shape):
+                number = _number_of(n)
+                if number is None or found[number] is not None:
+                    continue
+                if len(array.shape) <= axis:
+                    lacking = "an axis of rows first" if not axis else f"{len(given.shape)} axes"
+                    got = f"shape {tuple(array.shape)}" if array.shape else "a number"
+                    raise ShapeError(f"{given.name} must have {lacking}, got {got}")
+                found[number] = int(array.shape[axis])
+        return tuple([n or 0 for n in found])
+
+    def up_to(self, position: int) -> Self:
+        """Return a graph that ends with one of the values, and takes the same inputs.
+
+        Parameters
+        ----------
+        position : int
+            Among inputs, constants and results.
+
+        Returns
+        -------
+        SymbolicGraph
+            It returns this value alone, and computes nothing after it.
+        """
+        n_lines = max(0, position + 1 - len(self.inputs) - len(self.constants))
+        parts = (self.inputs, self.constants, self.lines[:n_lines], [position], self.args, OutputIndex(0))
+        return type(self)(*parts, self.others)
+
+    def returning(self, n_outputs: int, result: Any) -> Self:
+        """Return a graph that returns the first of the outputs.
+
+        Parameters
+        ----------
+        n_outputs : int
+            How many.
+        result : tree
+            What it returns, with an `OutputIndex` in place of each array.
+
+        Returns
+        -------
+        SymbolicGraph
+            It computes the same.
+        """
+        parts = (self.inputs, self.constants, self.lines, self.outputs[:n_outputs], self.args, result)
+        return type(self)(*parts, self.others)
 
 
-def resolved(value: Any, n: int) -> Any:
-    """Return a value with numbers in place of what depends on the rows."""
+def _operand(by: Samples, values: tuple[Any, ...], where: str) -> Any:
+    if type(values[0]) is not Position:
+        return by.number(values, where)
+    by.check(all(type(x) is Position and x == values[0] for x in values), where)
+    return values[0]
+
+
+def _number_of(length: Any) -> int | None:
+    """Return the number of the size that a length is; None if it is another."""
+    if isinstance(length, Length):
+        return 0 if length == (1, 0) else None
+    is_one = isinstance(length, Lengths) and len(length.terms) == 1
+    return (
+        length.terms[0][0][0] if is_one and length.terms[0][1] == 1 and len(length.terms[0][0]) == 1 else None
+    )
+
+
+def resolved(value: Any, n: tuple[int, ...]) -> Any:
+    """Return a value with numbers in place of what depends on sizes, the first of which is that of rows."""
     if isinstance(value, Length):
-        return value.per_row * n + value.more
+        return value.per_row * n[0] + value.more
+    if isinstance(value, Lengths):
+        return sum([factor * math.prod([n[i] for i in sizes]) for sizes, factor in value.terms])
     if isinstance(value, Share):
         return 1 / resolved(value.of, n) if resolved(value.of, n) else np.inf
     if type(value) in (tuple, list):
@@ -326,16 +467,22 @@ def resolved(value: Any, n: int) -> Any:
     return value
 
 
-def _array(constant: Any, n: int) -> np.ndarray[Any, Any]:
+def _array(constant: Any, n: tuple[int, ...]) -> np.ndarray[Any, Any]:
     if isinstance(constant, Filled):
         return np.broadcast_to(constant.number, resolved(constant.shape, n))
     if isinstance(constant, Counted):
-        return np.arange(*resolved(constant.shape, n), dtype=constant.dtype)
+        shape = resolved(constant.shape, n)
+        return np.arange(math.prod(shape), dtype=constant.dtype).reshape(shape)
+    if isinstance(constant, Triangles):
+        return constant.array(resolved(constant.shape, n))
     return constant  # type: ignore[no-any-return]
 
 
 def _dtype(constant: Any) -> np.dtype[Any]:
-    return constant.number.dtype if isinstance(constant, Filled) else constant.dtype  # type: ignore[no-any-return]
+    number = constant.number if isinstance(constant, Filled) else constant
+    number = constant.lower if isinstance(constant, Triangles) else number
+    found: np.dtype[Any] = number.dtype
+    return found
 
 
 def _is_array(leaf: Any) -> bool:

@@ -6,7 +6,18 @@ from sknet._late import Names as _Names
 from sknet.compile._evaluate import checked_inputs, flat_arguments, outputs_of
 from sknet.compile._key import key_of
 from sknet.compile._recalled import recalled
-from sknet.compile._rows import ROWS, Counted, Filled, Length, Rows, Share, graph_of_any_rows
+from sknet.compile._rows import (
+    ROWS,
+    Counted,
+    Filled,
+    Length,
+    Lengths,
+    Rows,
+    Samples,
+    Share,
+    Triangles,
+    graph_of_any_rows,
+)
 from sknet.compile._signature import OutputIndex, Signature
 from sknet.compile._symbolic import Input, Line, Position, SymbolicGraph
 
@@ -28,15 +39,18 @@ __all__ = [
     "Filled",
     "Input",
     "Length",
+    "Lengths",
     "Line",
     "Numbered",
     "OutputIndex",
     "Position",
     "PythonSource",
     "Rows",
+    "Samples",
     "Share",
     "Signature",
     "SymbolicGraph",
+    "Triangles",
     "checked_inputs",
     "comment",
     "differing",
@@ -52,4 +66,4 @@ __all__ = [
     "recalled",
 ]
 
-PARTS = {"Counted": Counted, "Filled": Filled, "Length": Length, "Share": Share}
+PARTS = {each.__name__: each for each in (Counted, Filled, Length, Lengths, Share, Triangles)}

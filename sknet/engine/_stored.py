@@ -11,6 +11,7 @@ from sknet.device import Device, active, available, to_device, to_host
 from sknet.engine._model import Model
 from sknet.engine.state import Epoch, Pending, copied_random_state, copy_of
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
+from sknet.losses import Loss
 from sknet.optim.schedules import Progress
 
 __all__ = ["parts_of", "restored_model", "slim_model"]
@@ -158,13 +159,15 @@ def _available(device: str) -> Device:
         return Device("cpu")
 
 
-def slim_model(model: Model) -> Model:
+def slim_model(model: Model, loss: Loss | None = None) -> Model:
     """Return a model with the same predictions and a fresh optimizer state.
 
     Parameters
     ----------
     model : Model
         Only read from.
+    loss : Loss, default=None
+        What it has in place of the model's, for predictions.
 
     Returns
     -------
@@ -197,6 +200,7 @@ def slim_model(model: Model) -> Model:
         parameters[name].data = array
     parts = {**parts_of(model), "slots": {}, "resting": {}, "module": module}
     parts["progress"], parts["epoch"] = model.progress._replace(step=0, reductions=0), [0, 0]
+    parts["loss"] = parts["loss"] if loss is None else loss
     # A seed is all that a pickle or file holds, instead of 5 kB of state.
     parts["random_state"] = int(copied_random_state(model.random_state).randint(1 << 32, dtype=np.uint32))
     return restored_model(parts)

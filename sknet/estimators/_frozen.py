@@ -6,6 +6,7 @@ import numpy as np
 
 from sknet._available import available_if
 from sknet._fields import ABOVE_ZERO, ABSENT, Each, Named
+from sknet.core import no_grad
 from sknet.engine.extend import Head, Part
 from sknet.estimators._decoding import DECODER, checked_codes, has_decoder
 from sknet.estimators._encoded import Encoded
@@ -20,9 +21,9 @@ from sknet.estimators._heads import (
     probability_head,
 )
 from sknet.estimators._inputs import Inputs
-from sknet.estimators._reading import with_lengths
+from sknet.estimators._reading import forward_of, with_lengths
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
-from sknet.nn import Module
+from sknet.nn import Module, Scope
 
 if TYPE_CHECKING:
     from sknet.engine import Model
@@ -166,7 +167,6 @@ class FrozenTransformer(Frozen):
         "_code": [int, str, ABSENT],
     }
     _stored = (*Frozen._stored, "_code")
-    _keeps_layers = True
 
     def __init__(
         self,
@@ -197,6 +197,21 @@ class FrozenTransformer(Frozen):
 
     def _network(self) -> Module:
         return self._module
+
+    def _parts(self) -> dict[str, tuple[Module, Any]]:
+        decoder = dict(self._module.named_children()).get(DECODER)
+        if decoder is None:
+            return {}
+        example = self._example()
+        with no_grad():
+            codes = self._layer(self._code)(self._module, Scope({}), example)
+        takes_lengths = (
+            isinstance(example, dict) and "lengths" in (forward_of(decoder) or {}).keys() & example
+        )
+        if not takes_lengths:
+            return {DECODER: (decoder, (codes,))}
+        name = next(iter(forward_of(decoder) or {}))
+        return {DECODER: (decoder, {name: codes, "lengths": example["lengths"]})}
 
     def layer(self, layer: int | str | None = None) -> "LayerOutput":
         """Return a transformer whose output is that of a layer, the code by default."""

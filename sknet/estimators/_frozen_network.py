@@ -1,6 +1,7 @@
 """The base of frozen predictors: the part of a fitted network that prediction needs."""
 
 import copy
+import copyreg
 import math
 import os
 from pathlib import Path
@@ -28,9 +29,10 @@ from sknet.engine.extend import (
 from sknet.estimators._encoded import Encoded
 from sknet.estimators._inputs import Inputs
 from sknet.estimators._passes import Passes
-from sknet.estimators._portable import pack, portable_loss, portable_module, unpack
+from sknet.estimators._portable import as_captured, pack, portable_loss, portable_module, unpack
 from sknet.estimators._reading import Sequences, with_lengths
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
+from sknet.graphs import GraphModule
 from sknet.losses import Loss
 from sknet.nn import Module, Scope, run
 from sknet.persistence import write_atomically
@@ -63,7 +65,6 @@ class Frozen:
     """
 
     _kind: str
-    _keeps_layers = False  # whether layers are read, of which a graph has none
     _stored: ClassVar[tuple[str, ...]] = (
         "_loss",
         "_targets",
@@ -163,7 +164,10 @@ class Frozen:
         if type(X) is not np.ndarray:
             refuse_collection(X, type(self).__name__)
         if not isinstance(self._inputs, int):
-            return self._inputs.read(None, X, [np.float32, np.float64])
+            X = self._inputs.read(None, X, [np.float32, np.float64])
+            if isinstance(self._module, GraphModule) and isinstance(self._inputs, Inputs):
+                X = as_captured(self._module, X)
+            return X
         if isinstance(X, Sequences):
             raise TypeError(f"lengths= are for sequences, and this {type(self).__name__} takes a table")
         if type(X) is not np.ndarray:
@@ -207,9 +211,7 @@ class Frozen:
         """Return a transformer whose output is that of a layer, as the estimator's method does."""
         from sknet.estimators._layers import LayerOutput  # an estimator of scikit-learn
 
-        other = type(self).__new__(type(self))
-        vars(other).update(vars(self), _keeps_layers=True)
-        return LayerOutput(other, layer).fit()
+        return LayerOutput(self, layer).fit()
 
     def _layer(self, layer: int | str) -> Layer:
         inputs = self._inputs
@@ -282,26 +284,27 @@ class Frozen:
         return isinstance(self._inputs, Encoded)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes, without classes of users where inputs are a table of real numbers."""
-        is_table = isinstance(self._inputs, (int, Encoded))
-        return self._portable() if is_table else self._attributes()
+        """Return the attributes, without classes of users as far as graphs replace them."""
+        return self._portable()
 
     def _attributes(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._stored}
 
     def _portable(self) -> dict[str, Any]:
         """Return the attributes, without classes of users as far as graphs replace them."""
-        if self._keeps_layers:
-            return self._attributes()
         example = self._example()
-        module = portable_module(self._module, example)
+        module = portable_module(self._module, example, self._parts)
         loss = portable_loss(self._loss, lambda: run(self._module, Scope({}), example))
         return {**self._attributes(), "_module": module, "_loss": loss}
+
+    def _parts(self) -> dict[str, tuple[Module, Any]]:
+        """Return modules that are called on their own, with examples of their arguments, by path."""
+        return {}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         state = self._portable()
         if state["_module"] is self._module and state["_loss"] is self._loss:
-            return super().__reduce_ex__(protocol)
+            return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
         return _restored, (type(self), state, pack(self._module, self._loss, state["_module"]))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Frozen":

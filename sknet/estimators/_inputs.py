@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
-from sknet._fields import COUNT, Each, Items
+from sknet._fields import ABSENT, COUNT, Each, Items
 from sknet.device import MetaArray
 from sknet.engine.extend import arguments, each_input
 from sknet.estimators._reading import read_inputs, required_names
@@ -37,15 +37,19 @@ class Inputs:
         Whether each input stays in integers.
     forward : mapping of str to bool, or None
         The arguments of the network's `forward`.
+    masks : tuple of str
+        Those of the integers that were booleans in the fit; "X" for the only input.
     """
 
     shapes: Any
     integers: Any
     forward: Any = None
+    masks: tuple[str, ...] = ()
     _stored_fields = {
         "shapes": [Each(tuple, COUNT), Items(str, Each(tuple, COUNT))],
         "integers": [bool, Items(str, bool)],
         "forward": [Items(str, bool), None],
+        "masks": [Each(tuple, str), ABSENT],
     }
 
     def _check_stored(self) -> None:
@@ -68,6 +72,9 @@ class Inputs:
             return np.zeros((1, *shape), np.int64 if integer else np.float64)
 
         found = each_input(one, self.shapes, self.integers)
+        if self.masks:
+            as_mask = {name: x.astype(bool) if name in self.masks else x for name, x in _each(found)}
+            found = as_mask if isinstance(found, dict) else as_mask["X"]
         if isinstance(found, dict) and "lengths" in found:
             found["lengths"] += 1  # a mean over no steps is not defined
         return found
@@ -176,9 +183,10 @@ class Inputs:
         integers = [name for name, x in named.items() if x.dtype.kind in "biu"]
 
         def found(kept: Any) -> Inputs:
+            of_booleans = tuple(name for name in kept if named[name].dtype.kind == "b")
             if not isinstance(X, dict):
-                return cls(shapes["X"], "X" in kept, forward)
-            return cls(shapes, {name: name in kept for name in named}, forward)
+                return cls(shapes["X"], "X" in kept, forward, of_booleans)
+            return cls(shapes, {name: name in kept for name in named}, forward, of_booleans)
 
         masks = [name for name in integers if isinstance(X, dict) and named[name].dtype.kind == "b"]
         for kept in _choices(integers, [*masks, *({"lengths"} & set(integers))]):

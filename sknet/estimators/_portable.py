@@ -4,6 +4,8 @@ import copy
 import io
 import pickle
 import sys
+import warnings
+from collections.abc import Callable, Mapping
 from inspect import getattr_static
 from types import FunctionType
 from typing import Any
@@ -12,18 +14,21 @@ import numpy as np
 
 from sknet.core import Tensor, no_grad
 from sknet.exceptions import CaptureError, DeviceError, GraphError, StateError
-from sknet.graphs import GraphModule, export
+from sknet.graphs import GraphModule
+from sknet.graphs.extend import export_function, export_network
 from sknet.losses import Loss
 from sknet.losses.extend import FrozenLoss
 from sknet.nn import Module
 
-__all__ = ["pack", "portable_loss", "portable_module", "unpack"]
+__all__ = ["as_captured", "pack", "portable_loss", "portable_module", "unpack"]
 
 KNOWN = {"sknet", "numpy", "scipy", "sklearn"}
 LINKS = ("predict", "log_predict", "predict_std", "predict_quantiles")
+KINDS = (bool, float, bool)  # of a loss's scaling
+OTHERS = ("predict_interval", "deciding", "tempered")  # whose arguments are no arrays alone
 OF_PREDICTIONS = (
-    *(*LINKS, "predict_interval", "deciding", "tempered", "threshold", "outputs_per_target", "tasks"),
-    *("has_probabilities", "of_probabilities"),
+    *(*LINKS, *OTHERS, "threshold", "outputs_per_target", "tasks"),
+    *("scaling", "has_probabilities", "of_probabilities"),
 )
 
 
@@ -51,7 +56,11 @@ def _needs_user_code(value: Any) -> bool:
     return search.found
 
 
-def portable_module(module: Module, example: tuple[Any, ...] | dict[str, Any]) -> Module:
+def portable_module(
+    module: Module,
+    example: tuple[Any, ...] | dict[str, Any],
+    parts: Callable[[], Mapping[str, Any]] | None = None,
+) -> Module:
     """Return a module without classes of users: itself if it has none, else its graph.
 
     Parameters
@@ -60,18 +69,74 @@ def portable_module(module: Module, example: tuple[Any, ...] | dict[str, Any]) -
         Of a frozen predictor.
     example : tuple or dict of Tensor
         Arguments of its forward pass.
+    parts : callable, default=None
+        Returns modules of it that are called on their own, with examples of their arguments, by path.
 
     Returns
     -------
     Module
-        The module as it is, if a graph cannot hold what it computes.
+        The module as it is, with a warning, if a graph cannot hold what it computes.
     """
-    if isinstance(module, GraphModule) or isinstance(example, dict) or not _needs_user_code(module):
+    if isinstance(module, GraphModule) or not _needs_user_code(module):
         return module
+    name = type(module).__name__
     try:
-        return export(module, *example)
-    except (CaptureError, GraphError, StateError, DeviceError):
+        given = {} if parts is None else parts()
+        made = {path: export_network(part, its).module for path, (part, its) in given.items()}
+        found = export_network(module, example, made)
+    except (CaptureError, GraphError, StateError, DeviceError) as error:
+        warnings.warn(
+            f"this predictor can only be loaded where the classes and functions of its network {name} are "
+            f"defined, since it cannot become a graph: {error}",
+            UserWarning,
+            stacklevel=4,
+        )
         return module
+    for (argument, axis), reason in found.fixed.items():
+        if axis == 1 and len(example[argument].shape if isinstance(example, dict) else example[0].shape) < 4:
+            warnings.warn(
+                f"where {name} is not defined, this predictor takes only sequences of the length of those of "
+                f"the fit as its input {argument!r}: {reason}",
+                UserWarning,
+                stacklevel=4,
+            )
+    return found.module
+
+
+def as_captured(module: GraphModule, X: Any) -> Any:
+    """Return checked inputs as the graph of a network takes them.
+
+    Parameters
+    ----------
+    module : GraphModule
+        Of a frozen predictor.
+    X : array, or dict of those
+        Inputs as `Inputs.read` returns them.
+
+    Returns
+    -------
+    array, or dict of those
+        Unsigned integers and booleans as int64, where the fit had integers.
+
+    Raises
+    ------
+    ValueError
+        If an axis has another length than in the fit that the graph is for.
+    """
+    arrays = X if isinstance(X, dict) else {module.input_names[0]: X}
+    found = {}
+    for given in module.symbolic.arguments:
+        x = found[given.name] = arrays[given.name]
+        for axis, (expected, length) in enumerate(zip(given.shape, x.shape, strict=True)):
+            if isinstance(expected, int) and length != expected:
+                raise ValueError(
+                    f"input {given.name!r} must have the length {expected} along axis {axis}, as in the fit, "
+                    f"got shape {x.shape}: this predictor holds the graph of a network whose class is not "
+                    "here, and other lengths would be another graph"
+                )
+        if given.dtype.kind == "i" and x.dtype.kind in "ub":
+            found[given.name] = x.astype(np.int64)
+    return found if isinstance(X, dict) else next(iter(found.values()))
 
 
 def portable_loss(loss: Any, raw: Any) -> Any:
@@ -87,7 +152,14 @@ def portable_loss(loss: Any, raw: Any) -> Any:
     Returns
     -------
     Loss
-        The loss as it is, if it needs none, or if a graph cannot hold its links.
+        The loss as it is, if it needs none, or, with a warning, if a graph cannot hold its links.
+
+    Examples
+    --------
+    >>> from sknet.estimators.extend import portable_loss
+    >>> from sknet.losses import Huber
+    >>> portable_loss(Huber(), lambda: None)
+    Huber()
     """
     inner = vars(loss).get("loss")
     if isinstance(inner, Loss):
@@ -101,27 +173,46 @@ def portable_loss(loss: Any, raw: Any) -> Any:
         return loss
     cls = type(loss)
     known: Any = next(base for base in cls.__mro__ if base.__module__.startswith("sknet."))
-    if known is not Loss and _predicts_alike(cls, known):
-        made = known.__new__(known)
-        names = known._get_param_names()
-        vars(made).update({name: value for name, value in vars(loss).items() if name in names})
-        return made if vars(made).keys() == set(names) and not _needs_user_code(made) else loss
-    return loss if known is not Loss else _frozen(loss, raw)
+    made = None if known is Loss else _of_class(known, loss)
+    if made is not None and _differing(OF_PREDICTIONS, cls, known) == []:
+        return made
+    own = _differing(OTHERS, cls, known)
+    if own or (made is None and known is not Loss):
+        why = f"it has a {own[0]} of its own" if own else f"{known.__name__} cannot be made of its parameters"
+        return _kept(loss, why)
+    return _frozen(loss, made, raw)
 
 
-def _predicts_alike(cls: type, known: type) -> bool:
-    return all(
-        getattr_static(cls, name, None) is getattr_static(known, name, None) for name in OF_PREDICTIONS
+def _kept(loss: Any, why: Any) -> Any:
+    warnings.warn(
+        f"this predictor cannot be loaded where {type(loss).__name__} is not defined: the loss cannot become "
+        f"graphs, since {why}",
+        UserWarning,
+        stacklevel=5,
     )
+    return loss
 
 
-def _frozen(loss: Any, raw: Any) -> Any:
+def _of_class(known: Any, loss: Any) -> Any:
+    """Return a loss of sknet's with those parameters that a derived one has; None if some are missing."""
+    made, names = known.__new__(known), known._get_param_names()
+    vars(made).update({name: value for name, value in vars(loss).items() if name in names})
+    return made if vars(made).keys() == set(names) and not _needs_user_code(made) else None
+
+
+def _differing(names: tuple[str, ...], cls: type, known: type) -> list[str]:
+    """Return the names of what a class has not from one of its bases."""
+    return [x for x in names if getattr_static(cls, x, None) is not getattr_static(known, x, None)]
+
+
+def _frozen(loss: Any, base: Any, raw: Any) -> Any:
     try:
         with no_grad():
             output = Tensor(raw().data)
-        heads = {name: export(getattr(loss, name), output) for name in LINKS if hasattr(loss, name)}
-    except (CaptureError, GraphError, StateError, DeviceError):
-        return loss
+        heads = {name: export_function(getattr(loss, name), output) for name in LINKS if hasattr(loss, name)}
+    except (CaptureError, GraphError, StateError, DeviceError) as error:
+        return _kept(loss, error)
+    scaling = loss.scaling
     return FrozenLoss(
         type(loss).__name__,
         list(loss.tasks),
@@ -130,6 +221,8 @@ def _frozen(loss: Any, raw: Any) -> Any:
         middle=loss.threshold,
         has_probabilities=loss.has_probabilities,
         of_probabilities=loss.of_probabilities,
+        base=base,
+        scales=None if scaling is None else [kind(x) for kind, x in zip(KINDS, scaling, strict=True)],
     )
 
 

@@ -13,6 +13,7 @@ from sknet._hints import suggestion
 from sknet.device import is_array, to_host
 from sknet.engine.extend import first_input
 from sknet.estimators._namespace import as_host
+from sknet.graphs import GraphModule
 
 __all__ = [
     "Forward",
@@ -62,6 +63,8 @@ def forward_of(module: Any) -> dict[str, bool] | None:
     dict of str to bool, or None
         ``"**"`` stands for arguments of any name.
     """
+    if isinstance(module, GraphModule):
+        return dict.fromkeys(module.input_names, True)
     kind = module if isinstance(module, type) else type(module)
     if not issubclass(kind, nn.Module):
         return None

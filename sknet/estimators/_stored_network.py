@@ -113,8 +113,12 @@ def _example(inputs: Any, dtype: Any) -> Any:
     """Return inputs without data."""
     if isinstance(inputs, Inputs):
         if not isinstance(inputs.shapes, dict):
-            return MetaArray((ROWS, *inputs.shapes), np.dtype("i8") if inputs.integers else dtype)
-        kinds = {name: np.dtype("i8") if is_whole else dtype for name, is_whole in inputs.integers.items()}
+            return MetaArray((ROWS, *inputs.shapes), _kind("X", inputs.integers, inputs, dtype))
+        kinds = {name: _kind(name, is_whole, inputs, dtype) for name, is_whole in inputs.integers.items()}
         return {name: MetaArray((ROWS, *shape), kinds[name]) for name, shape in inputs.shapes.items()}
     n_features = inputs.encoder.n_features_out_ if isinstance(inputs, Encoded) else inputs
     return MetaArray((ROWS, n_features), dtype)
+
+
+def _kind(name: str, is_whole: bool, inputs: Inputs, dtype: Any) -> Any:
+    return np.dtype(bool) if name in inputs.masks else np.dtype("i8") if is_whole else dtype

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sknet.estimators._namespace import follows_namespace
     from sknet.estimators._options import check_loss_of_logits
     from sknet.estimators._perceptron import PerceptronLayers
+    from sknet.estimators._portable import portable_loss
     from sknet.estimators._python import (
         Method,
         file_text,
@@ -92,6 +93,7 @@ __all__ = [
     "may_stack",
     "methods_of",
     "outputs_of",
+    "portable_loss",
     "probability_head",
     "read_part",
     "refuse_ignored",
@@ -130,6 +132,7 @@ _NAMES = _Names(
         "sknet.estimators._python": (
             *("Method", "file_text", "head_source", "in_parts", "label_facts", "methods_of"),
         ),
+        "sknet.estimators._portable": ("portable_loss",),
         "sknet.estimators._recipe": ("Recipe", "layer_sizes", "settings_of"),
         "sknet.estimators._regressor": ("BaseRegressor",),
         "sknet.estimators._summary": ("Summarized", "summary_rows", "with_values"),
@@ -151,6 +154,7 @@ PARTS = _Names(
     {
         "sknet.estimators._modules": ("Built", "Ready"),
         "sknet.estimators._targets": (
+            "ArrayTargets",
             "ClassTargets",
             "ColumnTargets",
             "OrderedTargets",

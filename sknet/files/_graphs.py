@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._fields import COUNT, Each, Fields, Items, Together
 from sknet.compile import Graph, Variable
 from sknet.compile.extend import (
     ROWS,
@@ -11,22 +12,38 @@ from sknet.compile.extend import (
     Filled,
     Input,
     Length,
+    Lengths,
     Line,
     OutputIndex,
     Position,
     Share,
     SymbolicGraph,
+    Triangles,
 )
 from sknet.core import PRIMITIVES, Tensor
 from sknet.device import is_array
 from sknet.graphs import GraphModule
+from sknet.graphs.extend import GraphLayers
 from sknet.nn import Parameter
+from sknet.nn.extend import RECORDED, Call
 
 __all__ = ["graph", "graph_module", "of_graph", "of_graph_module"]
 
 Tree = Any
-OPERANDS = (bool, int, float, Length, Share)
-PARAMS = (bool, int, float, str, type(None), type(...), np.dtype, np.generic, Length)
+VARYING = (Length, Lengths)
+OPERANDS = (bool, int, float, *VARYING, Share)
+PARAMS = (bool, int, float, str, type(None), type(...), np.dtype, np.generic, *VARYING)
+PARTS = Items(str, GraphModule)
+CALL = Together(str, COUNT, Each(list, COUNT), COUNT)
+LAYERS = Fields.of(
+    "GraphLayers",
+    {
+        "name": str,
+        "modules": Items(str, Each(list, str)),
+        "calls": Each(list, list),
+        "layers": Each(list, COUNT),
+    },
+)
 MOST_ELEMENTS = 1 << 36  # of a variable: no host computes with more
 
 # -- graphs -------------------------------------------------------------------------------------------
@@ -60,7 +77,20 @@ def of_graph_module(x: GraphModule) -> dict[str, Any]:
     buffers = {path: buffer.numpy() for path, buffer in x.named_buffers()}
     transient = [path for path in buffers if path not in lasting]
     parts = {"values": values | buffers, "transient": transient, "n_rows": x.n_rows}
-    return {"symbolic": _of_symbolic(x.symbolic), **parts}
+    layers: GraphLayers | None = vars(x).get(RECORDED)
+    if layers is not None:
+        parts |= {"layers": _of_layers(layers)}
+    own = {path: child for path, child in x.named_children() if isinstance(child, GraphModule)}
+    return {"symbolic": _of_symbolic(x.symbolic), **parts, **({"parts": own} if own else {})}
+
+
+def _of_layers(x: GraphLayers) -> dict[str, Any]:
+    calls = [[*call, list(x.shapes[call]), position] for call, position in x.positions.items()]
+    places = {call: i for i, call in enumerate(x.positions)}
+    return {
+        **{"name": x.name, "modules": {path: list(known) for path, known in x.modules.items()}},
+        **{"calls": calls, "layers": [places[call] for call in x.layers]},
+    }
 
 
 def graph_module(cls: Any, state: dict[str, Any]) -> Any:
@@ -73,7 +103,33 @@ def graph_module(cls: Any, state: dict[str, Any]) -> Any:
             raise ValueError(f"parameter {path!r} has no values")
     if type(n_rows) is not int or n_rows < 0 or not isinstance(transient, list):
         raise ValueError(f"{n_rows!r} is no number of rows")
-    return cls(_symbolic(state["symbolic"]), values, transient, n_rows)
+    parts = state.get("parts", {})
+    if not PARTS.is_satisfied_by(parts):
+        raise ValueError("its parts are no graphs by path")
+    made = cls(_symbolic(state["symbolic"]), values, transient, n_rows, parts=parts)
+    if "layers" in state:
+        vars(made)[RECORDED] = _layers(state["layers"], made.symbolic)
+    return made
+
+
+def _layers(state: Any, symbolic: SymbolicGraph) -> GraphLayers:
+    LAYERS.check(state)
+    positions, shapes, calls = {}, {}, []
+    variables = symbolic.verified(1)[-1]
+    for described in state["calls"]:
+        if not CALL.is_satisfied_by(tuple(described)):
+            raise ValueError(f"{described!r} is no call of a layer")
+        path, number, shape, position = described
+        call = Call(path, number)
+        positions[call], shapes[call] = _position(position, len(variables)), tuple(shape)
+        if shapes[call] != variables[position].shape or path not in state["modules"]:
+            raise ValueError(f"layer {path!r} has another output than its graph")
+        calls.append(call)
+    layers = [calls[_position(i, len(calls))] for i in state["layers"]]
+    modules = {path: (first, name) for path, (first, name) in state["modules"].items()}
+    if any(first not in modules for first, _ in modules.values()):
+        raise ValueError("a layer has a first path that none has")
+    return GraphLayers(state["name"], modules, shapes, layers, positions)
 
 
 # -- graphs of any number of rows ---------------------------------------------------------------------
@@ -93,6 +149,7 @@ def _of_symbolic(x: SymbolicGraph) -> dict[str, Any]:
         "outputs": [int(place) for place in x.outputs],
         "args": _of_tree(x.args),
         "result": _of_tree(x.result),
+        **({"others": list(x.others)} if x.others else {}),
     }
 
 
@@ -116,8 +173,11 @@ def _symbolic(state: dict[str, Any]) -> SymbolicGraph:
     result = _tree(state["result"], lambda place: OutputIndex(_position(place, len(outputs))))
     if not isinstance(args, tuple):
         raise ValueError("its arguments are no tuple")
-    found = SymbolicGraph(inputs, constants, lines, outputs, args, result)
-    if any(isinstance(n, Length) for given in inputs[: found.n_values] for n in given.shape):
+    others = state.get("others", [])
+    if not isinstance(others, list) or not all(type(n) is int and n >= 0 for n in others):
+        raise ValueError(f"{others!r} are no lengths of an example")
+    found = SymbolicGraph(inputs, constants, lines, outputs, args, result, others)
+    if any(isinstance(n, VARYING) for given in inputs[: found.n_values] for n in given.shape):
         raise ValueError("a parameter has a shape that depends on the number of rows")
     for x in found.verified(ROWS[0])[-1]:
         if x.size > MOST_ELEMENTS:
@@ -130,6 +190,8 @@ def _shape(lengths: Any) -> tuple[Any, ...]:
 
 
 def _length(n: Any) -> Any:
+    if isinstance(n, Lengths):
+        return n  # its class has checked its terms
     parts = n if isinstance(n, Length) else (n,)
     if not all(type(part) is int for part in parts) or (type(n) is int and n < 0):
         raise ValueError(f"{n!r} is no length")
@@ -156,8 +218,11 @@ def _constant(x: Any) -> Any:
         _dtype(x.number.dtype)
         return Filled(x.number, _shape(x.shape))
     if isinstance(x, Counted):
-        (length,) = _shape(x.shape)
-        return Counted(_dtype(x.dtype), (length,))
+        return Counted(_dtype(x.dtype), _shape(x.shape))
+    if isinstance(x, Triangles):
+        if x.lower.ndim or x.upper.ndim or x.lower.dtype != x.upper.dtype or len(x.shape) != 2:
+            raise ValueError("a constant of two numbers has others")
+        return x
     if type(x) is not np.ndarray:
         raise ValueError("a constant is no array")
     _dtype(x.dtype)
@@ -173,7 +238,7 @@ def _operand(x: Any, n_known: int) -> Any:
     if isinstance(x, Share):
         _length(x.of)
         return x
-    return _length(x) if isinstance(x, Length) else x
+    return _length(x) if isinstance(x, VARYING) else x
 
 
 def _param(x: Any) -> Any:
@@ -189,7 +254,7 @@ def _param(x: Any) -> Any:
         return x
     if not isinstance(x, PARAMS):
         raise ValueError(f"{type(x).__name__} is no kind of parameter")
-    return _length(x) if isinstance(x, Length) else x
+    return _length(x) if isinstance(x, VARYING) else x
 
 
 def _position(place: Any, n_known: int) -> int:

@@ -11,7 +11,7 @@ from sknet.device import is_array
 from sknet.graphs._module import GraphModule
 from sknet.nn import Module
 
-__all__ = ["export"]
+__all__ = ["export", "state_of"]
 
 
 def export(
@@ -62,7 +62,7 @@ def export(
     else:
         symbolic = SymbolicGraph.of(_captured(function, example, unroll=unroll))
     owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
-    values, transient = _state(owner) if isinstance(owner, Module) else ({}, [])
+    values, transient = state_of(owner) if isinstance(owner, Module) else ({}, [])
     n_rows = next((leaf.shape[0] for leaf in leaves(example) if is_dense(leaf) and leaf.shape), 0)
     return GraphModule(symbolic, values, transient, n_rows)
 
@@ -88,7 +88,7 @@ def _with_rows(example: tuple[Any, ...], n_rows: int) -> Any:
     return map_leaves(changed, example)
 
 
-def _state(module: Module) -> tuple[dict[str, Any], list[str]]:
+def state_of(module: Module) -> tuple[dict[str, Any], list[str]]:
     """Return copies of parameters and buffers, and the paths of non-persistent buffers."""
     values: dict[str, Any] = {path: parameter.copy() for path, parameter in module.own_parameters()}
     buffers = dict(module.named_buffers())

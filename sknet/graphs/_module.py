@@ -1,6 +1,6 @@
 """GraphModule: a captured function with its parameters, as a module."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -12,8 +12,9 @@ from sknet.core import Tensor, as_tensor
 from sknet.device import to_host
 from sknet.exceptions import GraphError
 from sknet.nn import Module, Parameter
+from sknet.nn.extend import Call, Recorded
 
-__all__ = ["GraphModule"]
+__all__ = ["GraphLayers", "GraphModule"]
 
 SYMBOLIC, N_ROWS = ".symbolic", ".n_rows"  # attributes that no parameter or child can take: they have dots
 
@@ -35,6 +36,8 @@ class GraphModule(Module):
         Paths of non-persistent buffers.
     n_rows : int, default=1
         The number of rows for which `graph` is displayed.
+    parts : mapping of str to GraphModule, default=None
+        Modules that can be called on their own, by path; their parameters are among the values.
 
     Raises
     ------
@@ -67,12 +70,16 @@ class GraphModule(Module):
         values: Mapping[str, Any],
         transient: Iterable[str] = (),
         n_rows: int = 1,
+        *,
+        parts: "Mapping[str, GraphModule] | None" = None,
     ) -> None:
         super().__init__()
         vars(self).update({SYMBOLIC: symbolic, N_ROWS: n_rows})
         expected = [given.name for given in symbolic.inputs[: symbolic.n_values]]
         if sorted(expected) != sorted(values):
             raise GraphError(f"the graph needs values of {expected}, got {list(values)}")
+        for path, part in (parts or {}).items():
+            self.register_module(path, part)
         for path, value in values.items():
             _register(self, path, value, persistent=path not in transient)
         for given, own in zip(symbolic.inputs, _own(self), strict=False):
@@ -118,13 +125,7 @@ class GraphModule(Module):
         ShapeError, DtypeError
             If an array does not fit.
         """
-        symbolic = self.symbolic
-        if named:
-            args = (*args, *_by_name(self.input_names, len(args), named))
-        given = [as_tensor(x) for x in flat_arguments(symbolic.args, args)]
-        graph = symbolic.at(symbolic.n_rows(given))
-        outputs = outputs_of(graph, checked_inputs(graph, [*_own(self), *given]))
-        return map_leaves(lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, symbolic.result)
+        return _computed(self, self.symbolic, args, named)
 
     @property
     def input_names(self) -> list[str]:
@@ -158,6 +159,18 @@ class GraphModule(Module):
 # Not methods: a child may have their names.
 
 
+def _computed(
+    module: GraphModule, symbolic: SymbolicGraph, args: tuple[Any, ...], named: Mapping[str, Any]
+) -> Any:
+    """Return what a graph computes with the values of a module."""
+    if named:
+        args = (*args, *_by_name(module.input_names, len(args), named))
+    given = [as_tensor(x) for x in flat_arguments(symbolic.args, args)]
+    graph = symbolic.at(*symbolic.sizes(given))
+    outputs = outputs_of(graph, checked_inputs(graph, [*_own(module), *given]))
+    return map_leaves(lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, symbolic.result)
+
+
 def _register(module: GraphModule, path: str, value: Any, *, persistent: bool) -> None:
     *parents, name = path.split(".")
     owner: Module = module
@@ -165,6 +178,8 @@ def _register(module: GraphModule, path: str, value: Any, *, persistent: bool) -
         if parent not in owner._children:
             owner.register_module(parent, Module())
         owner = owner._children[parent]
+    if owner._parameters.get(name) is value:
+        return  # of a part
     if isinstance(value, Parameter):
         owner.register_parameter(name, value)
     else:
@@ -183,3 +198,51 @@ def _by_name(expected: list[str], n_given: int, named: Mapping[str, Any]) -> lis
     if set(names) != set(named):
         raise TypeError(f"the graph takes {expected}, got {n_given} of them and {list(named)}")
     return [named[name] for name in names]
+
+
+class GraphLayers(Recorded):
+    """The layers of the network that a `GraphModule` was made of: where their outputs are in its graph.
+
+    Parameters
+    ----------
+    name : str
+        The network's class.
+    modules : mapping of str to (str, str)
+        Every path of a module, with the first path of the same module, and its class.
+    shapes : mapping of Call to tuple of int
+        Shapes of the outputs, for one row.
+    layers : sequence of Call
+        What numbers count.
+    positions : mapping of Call to int
+        Of the outputs, among the values of the graph.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.core import Tensor
+    >>> from sknet.graphs.extend import export_network
+    >>> from sknet.nn.extend import RECORDED
+    >>> network = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).initialize(0)
+    >>> made = export_network(network, (Tensor(np.zeros((1, 3))),)).module
+    >>> vars(made)[RECORDED].find(-2)
+    Call(path='0', number=0)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        modules: Mapping[str, tuple[str, str]],
+        shapes: Mapping[Call, tuple[int, ...]],
+        layers: Sequence[Call],
+        positions: Mapping[Call, int],
+    ) -> None:
+        super().__init__(name, modules, shapes, layers)
+        self.positions = dict(positions)
+
+    def output(self, module: Module, call: Call, args: tuple[Any, ...] | dict[str, Any]) -> Any:
+        """Return the output of a call; what comes after it is not computed."""
+        assert isinstance(module, GraphModule)
+        symbolic = module.symbolic.up_to(self.positions[call])
+        given, named = ((), args) if isinstance(args, dict) else (args, {})
+        return _computed(module, symbolic, given, named)

@@ -5,7 +5,9 @@ of the same parameters, buffers and attributes, whose calls are watched.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,7 +23,9 @@ from sknet.nn._registry import join, nearest
 from sknet.nn._scope import Scope, run
 from sknet.nn.layers._container import Sequential
 
-__all__ = ["Call", "Calls", "run_to"]
+__all__ = ["RECORDED", "Call", "Calls", "Recorded", "run_to"]
+
+RECORDED = ".recorded"  # an attribute of modules that no parameter or child can take, since it has a dot
 
 
 class Call(NamedTuple):
@@ -64,6 +68,8 @@ class Calls:
         The network; it is not changed.
     compute : callable
         ``compute(twin)`` runs a forward pass of the module that it is given, a twin of the network.
+    seen : dict, default=None
+        Gets the output of each call, a Tensor; of several the first.
 
     Attributes
     ----------
@@ -86,15 +92,22 @@ class Calls:
     (Call(path='1.0', number=0), Call(path='1.0', number=0))
     """
 
-    def __init__(self, module: Module, compute: Callable[[Module], Any]) -> None:
+    def __init__(
+        self, module: Module, compute: Callable[[Module], Any], seen: "dict[Call, Tensor] | None" = None
+    ) -> None:
         top = _Visit(module, Call(""))
         paths = {id(each): path for path, each in module.named_modules()}
-        recorder = _Recorder(paths, top)
+        recorder = _Recorder(paths, top, {} if seen is None else seen)
         compute(_twin(module, {id(each): _Recording(each, recorder) for each in module.modules()}, {}))
         self._name, self._known = type(module).__name__, dict(_known(module, "", paths))
         self._counts = recorder.counts
         self.shapes = recorder.shapes
         self.layers = [visit.call for visit in _layers(top.inside[0])]
+
+    @property
+    def modules(self) -> dict[str, tuple[str, str]]:
+        """Every path of a module, with the first path of the same module, and its class."""
+        return self._known
 
     def find(self, layer: Any) -> Call:
         """Return the call that a number or a path means.
@@ -170,6 +183,65 @@ class Calls:
         )
 
 
+class Recorded(Calls, ABC):
+    """The calls of a network that a module stands for which does not call them: it has their outputs.
+
+    Parameters
+    ----------
+    name : str
+        The network's class.
+    modules : mapping of str to (str, str)
+        As `Calls.modules`.
+    shapes : mapping of Call to tuple of int
+        Shapes of the outputs, for one row.
+    layers : sequence of Call
+        What numbers count.
+
+    Examples
+    --------
+    >>> from sknet.nn.extend import Call, Recorded
+    >>> class Nothing(Recorded):
+    ...     def output(self, module, call, args):
+    ...         return args[0]
+    >>> Nothing("Net", {"": ("", "Net")}, {Call(""): (1, 2)}, [Call("")]).find(0)
+    Call(path='', number=0)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        modules: Mapping[str, tuple[str, str]],
+        shapes: Mapping[Call, tuple[int, ...]],
+        layers: Sequence[Call],
+    ) -> None:
+        self._name, self._known, self.shapes, self.layers = name, dict(modules), dict(shapes), list(layers)
+        self._counts = dict(Counter(call.path for call in self.shapes))
+
+    @property
+    def name(self) -> str:
+        """The network's class."""
+        return self._name
+
+    @abstractmethod
+    def output(self, module: Module, call: Call, args: "tuple[Any, ...] | dict[str, Any]") -> Any:
+        """Return the output of a call for arguments of the network.
+
+        Parameters
+        ----------
+        module : Module
+            What stands for the network.
+        call : Call
+            One of `shapes`.
+        args : tuple or dict
+            Arguments of the forward pass.
+
+        Returns
+        -------
+        Tensor
+            The output.
+        """
+
+
 def run_to(module: Module, call: Call, scope: Scope, args: tuple[Any, ...]) -> Any:
     """Run a module as `nn.run` does, but end with the output of a call inside; the rest is not computed.
 
@@ -202,6 +274,9 @@ def run_to(module: Module, call: Call, scope: Scope, args: tuple[Any, ...]) -> A
     >>> run_to(net, Call("0"), nn.Scope({}), (2,))
     3
     """
+    recorded: Recorded | None = vars(module).get(RECORDED)
+    if recorded is not None:
+        return run(lambda: recorded.output(module, call, args), scope, ())
     ending = _Ending(module.get_submodule(call.path), call.number)
     twins: dict[int, Module] = {}
     twin = _twin(module, {id(ending.module): ending}, twins)
@@ -281,8 +356,8 @@ class _Ending(_Tap):
 class _Recorder:
     """The calls of a pass, inside each other."""
 
-    def __init__(self, paths: Mapping[int, str], top: _Visit) -> None:
-        self._paths, self._open = paths, [top]
+    def __init__(self, paths: Mapping[int, str], top: _Visit, seen: dict[Call, Tensor]) -> None:
+        self._paths, self._open, self._seen = paths, [top], seen
         self.counts: dict[str, int] = {}
         self.shapes: dict[Call, tuple[int, ...]] = {}
 
@@ -296,7 +371,8 @@ class _Recorder:
     def end(self, output: Any) -> None:
         tensors = [x for x in leaves(output) if isinstance(x, Tensor)]
         if tensors:
-            self.shapes[self._open[-1].call] = tensors[0].shape
+            call = self._open[-1].call
+            self.shapes[call], self._seen[call] = tensors[0].shape, tensors[0]
         self._open.pop()
 
 

@@ -20,14 +20,18 @@ from sknet.nn.layers._numeric_embedding import draw_frequencies
 from sknet.nn.layers._recurrent_cells import draw_gates
 
 if TYPE_CHECKING:
-    from sknet.nn._taps import Call, Calls, run_to
+    from sknet.nn._taps import RECORDED, Call, Calls, Recorded, run_to
 else:
-    __getattr__ = _Names({"sknet.nn._taps": ("Call", "Calls", "run_to")}).into(globals())
+    __getattr__ = _Names({"sknet.nn._taps": ("RECORDED", "Call", "Calls", "Recorded", "run_to")}).into(
+        globals()
+    )
 
 __all__ = [
     "PARTS",
+    "RECORDED",
     "Call",
     "Calls",
+    "Recorded",
     "SeesData",
     "convert",
     "copy_for_shapes",

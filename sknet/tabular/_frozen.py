@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from sknet._fields import FINITE, Arrays, Each, Named, Together
+from sknet.core import Tensor
 from sknet.engine import History
-from sknet.engine.extend import slim_model
+from sknet.engine.extend import predict_raw, slim_model
+from sknet.estimators.extend import portable_loss
 from sknet.losses import Loss
 from sknet.persistence import write_atomically
 from sknet.preprocessing.extend import FittedEncoder
@@ -146,7 +148,17 @@ class FrozenTabular(Predicts):
         return ensemble_file(self, self._kind, coverage, table, vars(self).get("_bounds"))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_program"}
+        """Return the attributes, with graphs in place of a loss of the user's."""
+        state = {name: value for name, value in vars(self).items() if name != "_program"}
+        member, _ = self._members[0]
+        row = np.zeros((1, member.encoder.n_features_out_), np.float32)
+        loss = portable_loss(self._loss_function, lambda: Tensor(predict_raw(member.model, row)))
+        if loss is self._loss_function:
+            return state
+        members = [
+            (replace(each, model=slim_model(each.model, loss)), factor) for each, factor in self._members
+        ]
+        return {**state, "_members": members, "_loss_function": loss}
 
     def __repr__(self) -> str:
         loss = type(getattr(self._loss, "loss", self._loss)).__name__  # the one inside of a wrapping loss

@@ -22,7 +22,7 @@ from sknet.engine.state import Fingerprint, arguments, computed_dtype, each_inpu
 from sknet.engine.step import on_one_row
 from sknet.exceptions import DeviceError, ShapeError
 from sknet.nn import Module, Scope, run
-from sknet.nn.extend import Call, Calls, run_to, shadows, shape_pass
+from sknet.nn.extend import RECORDED, Call, Calls, run_to, shadows, shape_pass
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -129,6 +129,9 @@ def find_layer(
 
 def _calls(module: Module, owner: Any, X: Any, dtype: Any, compute: Callable[[Pass], Any]) -> Calls:
     """Return the calls of a network's modules for rows like these, from a pass on shapes if possible."""
+    of_graph: Calls | None = vars(module).get(RECORDED)
+    if of_graph is not None:
+        return of_graph
     fingerprint, by_key = _known.get(owner, (None, {}))
     if fingerprint is None or not fingerprint.holds():
         by_key = {}

@@ -1,10 +1,11 @@
 """Arrays of any rank: what a network learns to return of sequences, images and ids."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from sknet import nn
+from sknet._fields import COUNT
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
@@ -39,6 +40,12 @@ class ArrayTargets:
     """
 
     scale = None
+    _stored_fields = {
+        "_rank": COUNT,
+        "_may_be_ids": bool,
+        "task": Literal["regression", "multilabel", "multiclass"],
+        "n_outputs": COUNT,
+    }
 
     def __init__(self, y: Any, loss: Loss, may_be_ids: bool = True) -> None:
         self._rank, self._may_be_ids = y.ndim, may_be_ids

@@ -1,0 +1,6 @@
+"""What predictors and files are built on; users do without it."""
+
+from sknet.graphs._module import GraphLayers
+from sknet.graphs._network import Exported, export_function, export_network
+
+__all__ = ["Exported", "GraphLayers", "export_function", "export_network"]
