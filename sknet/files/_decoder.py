@@ -12,6 +12,7 @@ import numpy as np
 
 from sknet.device import Device
 from sknet.files._kinds import kind_of
+from sknet.files._places import path_to
 from sknet.files._registry import NotKnownError, Registry
 from sknet.files._searches import distribution, scorer
 from sknet.nn.init import Initializer
@@ -47,8 +48,12 @@ MOMENTS: dict[str, Any] = {"datetime": datetime.datetime, "date": datetime.date,
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 
 
+class _InvalidError(Exception):
+    """An object is not as its description must be."""
+
+
 class Decoder:
-    """Turns a document into objects.
+    """Turns a document into objects, which use up its lists and dicts.
 
     Parameters
     ----------
@@ -67,20 +72,38 @@ class Decoder:
         self._registry, self.spare = registry, spare
         self._objects: list[Any] = []
 
-    def add(self, described: Tree) -> None:
-        """Create the next object.
+    def document(self, described: list[Tree], value: Tree) -> Any:
+        """Return the value of a document, after creating its objects.
 
         Parameters
         ----------
-        described : tree
-            Its description in `Encoder.objects`.
+        described : list of tree
+            `Encoder.objects`; each is freed before the next.
+        value : tree
+            The value.
+
+        Returns
+        -------
+        object
+            What it represents.
 
         Raises
         ------
         Exception
-            If the description is invalid; any error that its class raises.
+            If a description is invalid; any error that its class raises.
         """
-        name, state = described
+        described.reverse()
+        while described:
+            try:
+                self._add(*described.pop())
+            except _InvalidError as error:
+                number = len(self._objects)
+                path = path_to(number, described, value)
+                where = f"at {path}, and as" if path else "as"
+                raise ValueError(f"it has, {where} objects[{number}], {error}") from error.__cause__
+        return self.value(value)
+
+    def _add(self, name: Any, state: Tree) -> None:
         if not isinstance(name, str):
             raise ValueError(f"{name!r} is not the name of a class")
         cls = self._registry.find(name, lambda found: isinstance(found, type))
@@ -89,10 +112,7 @@ class Decoder:
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
             if isinstance(error, NotKnownError):
                 raise
-            number = len(self._objects)
-            raise ValueError(
-                f"it has, as objects[{number}], an invalid {name}: {type(error).__name__}: {error}"
-            ) from error
+            raise _InvalidError(f"an invalid {name}: {type(error).__name__}: {error}") from error
 
     def value(self, tree: Tree) -> Any:
         """Return the value that a part of a document represents.
@@ -115,13 +135,22 @@ class Decoder:
             If it has a name that is neither known nor trusted.
         """
         if isinstance(tree, list):
-            return [self.value(item) for item in tree]
+            return self._items(tree)
         if not isinstance(tree, dict):
             return tree
         ((tag, content),) = tree.items() if len(tree) == 1 else [("", None)]
         if tag not in DECODED:
             raise ValueError(f"{str(tree)[:80]} does not represent a value")
         return DECODED[tag](self, content)
+
+    def _items(self, items: Any) -> list[Any]:
+        """Replace the items of a list by what they represent, and return it, so that memory holds it once."""
+        if not isinstance(items, list):
+            raise ValueError(f"{str(items)[:80]} is not a list")
+        for number, item in enumerate(items):
+            if isinstance(item, (dict, list)):
+                items[number] = self.value(item)
+        return items
 
     def _object(self, number: Any) -> Any:
         if type(number) is not int or not 0 <= number < len(self._objects):
@@ -141,12 +170,12 @@ class Decoder:
             raise ValueError("its values need more memory than the file justifies")
 
     def _unordered(self, items: Any) -> list[Any]:
-        found: list[Any] = self.value(list(items))
+        found = self._items(items)
         self._spend(IN_SET * len(found))
         return found
 
     def _range(self, items: Any) -> range:
-        found = range(*self.value(list(items)))
+        found = range(*self._items(items))
         if len(found[: MOST_IN_RANGE + 1]) > MOST_IN_RANGE:
             raise ValueError(f"{found} has more than {MOST_IN_RANGE} numbers")
         self._spend(NUMBER * len(found))  # whoever restores an object may make a list of it
@@ -171,8 +200,8 @@ class Decoder:
     def _cells(self, content: Any) -> Any:
         shape, values = content
         found = np.empty(len(values), object)
-        for number, item in enumerate(values):
-            found[number] = self.value(item)
+        for number, item in enumerate(self._items(values)):
+            found[number] = item
         return found.reshape(shape)
 
     def _masked(self, content: Any) -> Any:
@@ -218,7 +247,10 @@ class Decoder:
         return bytes.fromhex(content) if name == "bytes" else MOMENTS[name].fromisoformat(content)
 
     def _dict(self, content: Any) -> dict[str, Any]:
-        return {key: self.value(item) for key, item in content.items()}
+        for key, item in content.items():
+            if isinstance(item, (dict, list)):
+                content[key] = self.value(item)
+        return content  # type: ignore[no-any-return]
 
     def _pairs(self, content: Any) -> dict[Any, Any]:
         return {self.value(key): self.value(item) for key, item in content}
@@ -261,10 +293,10 @@ DECODED: dict[str, Callable[[Decoder, Any], Any]] = {
     "dtype": Decoder._dtype,
     "dict": Decoder._dict,
     "pairs": Decoder._pairs,
-    "tuple": lambda self, items: tuple(self.value(list(items))),
+    "tuple": lambda self, items: tuple(self._items(items)),
     "set": lambda self, items: set(self._unordered(items)),
     "frozenset": lambda self, items: frozenset(self._unordered(items)),
-    "slice": lambda self, items: slice(*self.value(list(items))),
+    "slice": lambda self, items: slice(*self._items(items)),
     "range": Decoder._range,
     "ellipsis": lambda self, nothing: ...,
     "device": lambda self, text: Device.parse(text),

@@ -2,8 +2,11 @@
 
 import copy
 import io
+import json
 import math
 import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -13,11 +16,17 @@ from sklearn.utils import Bunch
 
 from sknet.exceptions import LoadError
 from sknet.files._registry import full_name, is_ours, splitters
+from sknet.persistence import needed
 
 __all__ = ["Seat", "packed", "unpacked"]
 
 Bytes = np.ndarray[Any, Any]
-PER_VALUE = 100  # bytes of memory of a value in JSON text, at most
+SCHEMA = "schema.json"  # the member with the nodes from which skops makes objects
+PER_NODE = 1 << 12  # bytes of memory of a node, and of the object that it becomes, at most
+PER_MEMBER = 1 << 10  # the same for what is known of a member
+ENTRY = b"PK\x01\x02"  # which begins what an archive says of a member
+HEAD = 1 << 14  # bytes, more than the header of an array has
+CHUNK = 1 << 16
 LEAVES = (np.ndarray, str, bytes, int, float, type(None), type)
 
 
@@ -131,37 +140,100 @@ def archive_needs(written: bytes, most: float) -> float:
     LoadError
         If it is more; names the member with which it is.
     """
-    needed = 0.0
-    with zipfile.ZipFile(io.BytesIO(written)) as archive:
-        for member in archive.infolist():
-            needed += member.file_size
-            if needed <= most:
-                needed += _member_needs(archive, member, most - needed)
-            if needed > most:
-                raise LoadError(f"its member {member.filename!r} needs more memory than the file justifies")
-    return needed
+    with zipfile.ZipFile(_listed(written, most)) as archive:
+        members = archive.infolist()
+        uses = _uses(archive, members, most)
+        found = float(PER_MEMBER * len(members))
+        for member in members:
+            found += max(uses[member.filename], 1) * _member_needs(archive, written, member, most - found)
+            if found > most:
+                raise _too_large(member.filename)
+    return found
 
 
-def _member_needs(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: float) -> float:
-    """Return how many bytes of memory what is made of a member takes, besides its own."""
-    if member.filename.endswith((".npz", ".zip")):
-        return archive_needs(archive.read(member), most)
-    if member.filename.endswith(".npy"):
-        with archive.open(member) as file:
-            _check_array(file, member)
-        return 0
-    text = archive.read(member)
-    return PER_VALUE * sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
+def _listed(written: bytes, most: float) -> io.BytesIO:
+    """Return an archive as a file after checking the memory that a list of its members takes."""
+    if PER_MEMBER * written.count(ENTRY) > most:
+        raise LoadError("its archive has more members than the file justifies")
+    return io.BytesIO(written)
 
 
-def _check_array(file: Any, member: zipfile.ZipInfo) -> None:
+def _too_large(name: str) -> LoadError:
+    return LoadError(f"its member {name[:80]!r} needs more memory than the file justifies")
+
+
+def _uses(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], most: float) -> "Counter[str]":
+    """Return how many nodes name each member, which skops reads for each of them."""
+    names = [member.filename for member in members]
+    if len(set(names)) != len(names):
+        raise LoadError("two members of its archive have one name")
+    if SCHEMA not in names:  # one of a sparse matrix, whose arrays are read once
+        return Counter()
+    schema = archive.getinfo(SCHEMA)
+    if schema.compress_type != zipfile.ZIP_STORED or schema.compress_size != schema.file_size:
+        raise LoadError(f"its member {SCHEMA!r} is compressed")
+    if schema.file_size > most:
+        raise _too_large(SCHEMA)
+    text = archive.read(SCHEMA)
+    if needed(text) + PER_NODE * text.count(b"{") > most:
+        raise _too_large(SCHEMA)
+    nodes: dict[tuple[Any, str], int] = {}
+    waiting = [json.loads(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if isinstance(node.get("file"), str):
+                key = node.get("__id__") or len(nodes)  # nodes with equal numbers are read once
+                nodes[str(key), node["file"]] = 1
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return Counter(name for _, name in nodes)
+
+
+def _member_needs(archive: zipfile.ZipFile, written: bytes, member: zipfile.ZipInfo, most: float) -> float:
+    """Return how many bytes of memory what is made of a member takes when it is read once."""
+    if 2 * member.file_size > most:
+        raise _too_large(member.filename)
+    _check_size(written, member)
+    with archive.open(member) as file:
+        head = file.read(HEAD)
+    if member.filename == SCHEMA:
+        text = archive.read(member)
+        return needed(text) + PER_NODE * text.count(b"{")
+    if head.startswith(b"PK"):  # arrays of a sparse matrix, each of which is read once
+        return member.file_size + archive_needs(archive.read(member), most)
+    if head.startswith(np.lib.format.MAGIC_PREFIX):
+        _check_array(head, member)
+    return 2 * member.file_size  # as bytes, and as an array
+
+
+def _check_size(written: bytes, member: zipfile.ZipInfo) -> None:
+    """Raise a LoadError unless a member has as many bytes as it says."""
+    size = member.compress_size
+    if member.compress_type == zipfile.ZIP_DEFLATED:
+        start = member.header_offset
+        start += 30 + sum(int.from_bytes(written[start + at : start + at + 2], "little") for at in (26, 28))
+        code, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
+        for begin in range(start, start + member.compress_size, CHUNK):
+            part, n = written[begin : min(begin + CHUNK, start + member.compress_size)], CHUNK
+            while (part or n == CHUNK) and size <= member.file_size:
+                n = len(code.decompress(part, CHUNK))
+                part, size = code.unconsumed_tail, size + n
+    if size != member.file_size or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise LoadError(f"its member {member.filename[:80]!r} has not the size that it says")
+
+
+def _check_array(head: bytes, member: zipfile.ZipInfo) -> None:
     """Raise a LoadError unless an array has as many bytes as its header says."""
+    file = io.BytesIO(head)  # no further, however long the header says that it is
     version = np.lib.format.read_magic(file)
     read: Any = (
         np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     )
     shape, _, dtype = read(file)
-    if math.prod(shape) * dtype.itemsize != member.file_size - file.tell() or dtype.hasobject:
+    is_whole = math.prod(shape) * dtype.itemsize == member.file_size - file.tell()
+    if not is_whole or not dtype.itemsize or dtype.hasobject:
         raise LoadError(f"its array {member.filename!r} has not as many bytes as it says")
 
 

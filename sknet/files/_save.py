@@ -194,9 +194,7 @@ def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
     try:
         _check_schema(document)
         decoder = Decoder(registry, spare)
-        for described in _taken(document["objects"]):
-            decoder.add(described)
-        found = decoder.value(document["value"])
+        found = decoder.document(document["objects"], document["value"])
         if "frame" not in document:
             return found
         from sknet.files._pipelines import unpacked  # needs scikit-learn
@@ -212,13 +210,6 @@ def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
 
 def _told(error: Exception) -> str:
     return f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-
-
-def _taken(described: list[Any]) -> Iterable[Any]:
-    """Yield the descriptions of objects, and free each before the next."""
-    described.reverse()
-    while described:
-        yield described.pop()
 
 
 def _check_schema(document: Any) -> None:

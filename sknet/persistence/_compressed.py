@@ -52,7 +52,7 @@ def uncompressed(path: Path, text: str, most: int) -> str:
     """
     code = zlib.decompressobj(zdict=WORDS)
     try:
-        found = code.decompress(binascii.a2b_base64(text, strict_mode=True), most + 1).decode()
+        found = code.decompress(binascii.a2b_base64(text, strict_mode=True), most + 1).decode("ascii")
     except (ValueError, zlib.error) as error:
         raise LoadError(f"{path} is damaged: its text cannot be uncompressed ({error})") from None
     if len(found) > most:

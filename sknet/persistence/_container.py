@@ -28,12 +28,12 @@ __all__ = [
     "DTYPES",
     "FORMAT",
     "LITTLE",
-    "PER_VALUE",
     "ZEROS",
     "Contents",
     "are_counts",
     "compressible",
     "damaged",
+    "needed",
     "parse_json",
     "plain",
     "read_file",
@@ -48,7 +48,10 @@ CHUNK = 1 << 16
 LITTLE = 15 << 20  # memory in bytes that reading may take beyond twice the size of the file
 ROUNDED = 1 << 10  # bytes, more than what describes an array takes
 LITTLE_TEXT = 1 << 19  # the same for a compressed text, most of which is not in the file
-PER_VALUE = 100  # the most bytes of memory for a value in a text
+PER_VALUE = 100  # the most bytes of memory for a value in a text, and for an escaped character
+PER_CHARACTER = 4  # for a text twice, as bytes, and as what is parsed
+PER_WIDE = 8  # if one escaped character may widen all others
+MARKS = (b",", b":", b"[", b"{", b"\\u")
 MOST_AXES = 64  # NumPy's limit
 MOST_BYTES = 1 << 62
 DTYPES = {
@@ -115,7 +118,7 @@ def write_file(path: Path, contents: Contents, *, compress: bool = False, spent:
     # The format allows no gaps; with the widest elements first, all arrays are aligned.
     arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
     before, after = _header(contents, COMPRESSED if compress else PLAIN, arrays)
-    lacking = 0 if compress else _needed(after) + spent - LITTLE - 2 * (len(before) + len(after))
+    lacking = 0 if compress else needed(after) + spent - LITTLE - 2 * (len(before) + len(after))
     if lacking > 0:
         arrays[ZEROS] = np.zeros(lacking // 2 + ROUNDED, np.uint8)
         before, after = _header(contents, FORMAT, arrays)
@@ -129,8 +132,8 @@ def write_file(path: Path, contents: Contents, *, compress: bool = False, spent:
 
 def compressible(contents: Contents, spent: int) -> bool:
     """Tell whether reading a text takes at most half a MiB of memory, or as little as arrays justify."""
-    n_bytes, needed = sum(array.nbytes for array in contents.arrays.values()), _needed(contents.text)
-    return needed <= max(LITTLE_TEXT, n_bytes) and needed + spent <= LITTLE
+    n_bytes, taken = sum(array.nbytes for array in contents.arrays.values()), needed(contents.text)
+    return taken <= max(LITTLE_TEXT, n_bytes) and taken + spent <= LITTLE
 
 
 def plain(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -191,8 +194,8 @@ def read_file(path: Path) -> Contents:
         places.pop(ZEROS, None)
         arrays = {name: _read_array(path, file, name, place, start) for name, place in places.items()}
     # Whoever owns arrays may copy each once.
-    spare = LITTLE - _needed(text) + 2 * (size - sum(array.nbytes for array in arrays.values()))
-    return Contents(kind, text, arrays, spare)
+    most = LITTLE + 2 * (size - sum(array.nbytes for array in arrays.values()))
+    return Contents(kind, text, arrays, most - _checked_needs(path, text, most, "text"))
 
 
 def parse_json(path: Path, text: "str | bytes") -> Any:
@@ -260,18 +263,54 @@ def _read_header(path: Path, file: BinaryIO, size: int) -> tuple[dict[str, Any],
     if length > size - 8:
         raise damaged(path, f"its header claims {length} bytes, but the file has {size}")
     text = file.read(length)
-    if _needed(text) > 2 * size + LITTLE:
-        raise damaged(path, f"its header of {length} bytes holds too many values")
+    _checked_needs(path, text, 2 * size + LITTLE, "header")
     header = parse_json(path, text)
     if not isinstance(header, dict):
         raise damaged(path, "its header is not a JSON object")
     return header, 8 + length
 
 
-def _needed(text: "str | bytes") -> int:
-    """Return how many bytes the parsed text takes at most, which can be many times its own."""
+def needed(text: "str | bytes") -> int:
+    """Return how many bytes JSON text takes at most when it is parsed, which can be many times its own.
+
+    Parameters
+    ----------
+    text : str or bytes
+        The text; other characters than those of ASCII are to be escaped.
+
+    Returns
+    -------
+    int
+        The number of bytes.
+
+    Raises
+    ------
+    ValueError
+        If it has others: one of them can make all that are in memory four times as wide.
+
+    Examples
+    --------
+    >>> from sknet.persistence import needed
+    >>> needed('[1, 2]')
+    224
+    """
+    if not text.isascii():
+        raise ValueError("its text is not ASCII")
     text = text if isinstance(text, bytes) else text.encode()
-    return 4 * len(text) + PER_VALUE * sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
+    n_marks = sum(text.count(mark) for mark in MARKS)
+    return (PER_WIDE if MARKS[-1] in text else PER_CHARACTER) * len(text) + PER_VALUE * n_marks
+
+
+def _checked_needs(path: Path, text: "str | bytes", most: int, what: str) -> int:
+    """Return how many bytes a parsed text takes; raise a LoadError if they are too many."""
+    try:
+        found = needed(text)
+    except ValueError as error:
+        raise damaged(path, f"{error}") from None
+    if found > most:
+        units = "bytes" if isinstance(text, bytes) else "characters"
+        raise damaged(path, f"its {what} of {len(text)} {units} holds too many values")
+    return found
 
 
 def _check_texts(path: Path, found: Any, size: int) -> tuple[str, str]:
@@ -291,8 +330,7 @@ def _check_texts(path: Path, found: Any, size: int) -> tuple[str, str]:
     if number == COMPRESSED:
         most = max(size, LITTLE_TEXT)
         text = uncompressed(path, text, most // 4)
-        if _needed(text) > most:
-            raise damaged(path, f"its compressed text of {len(text)} characters holds too many values")
+        _checked_needs(path, text, most, "compressed text")
     return kind, text
 
 

@@ -120,6 +120,31 @@ def test_edited_files_are_refused(name, documents, tmp_path):
         sknet.load(tmp_path / "it")
 
 
+def test_an_error_says_where(documents, tmp_path):
+    """The path from the root leads to each object, in the words of the classes."""
+    found = []
+    for number, (name, _) in enumerate(documents["classifier"]["objects"]):
+        changed = copy.deepcopy(documents["classifier"])
+        changed["objects"][number] = [name, {"dict": {"bad": 1}}]
+        write(tmp_path / "it", changed, "object")
+        with pytest.raises(LoadError, match=rf"objects\[{number}\], an invalid {name}: ") as caught:
+            sknet.load(tmp_path / "it")
+        found.append(str(caught.value).partition("it has, ")[2].partition(f"as objects[{number}]")[0])
+    assert found[-1] == ""  # the root
+    expected = ["_batch", "_batch[0]", "_targets", "history_", "model_", "model_.loss", "model_.module"]
+    expected += [f"model_.module.children['{i}']{part}" for i in "02" for part in ("", ".bias", ".weight")]
+    assert {f"at MLPClassifier.{path}, and " for path in expected} <= {*found}
+    assert len({*found}) == len(found)
+
+
+def test_an_error_where_nothing_leads_to(documents, tmp_path):
+    changed = copy.deepcopy(documents["classifier"])
+    changed["objects"].append([changed["objects"][0][0], {"dict": {}}])
+    write(tmp_path / "it", changed, "object")
+    with pytest.raises(LoadError, match=rf"it has, as objects\[{len(changed['objects']) - 1}\], an invalid"):
+        sknet.load(tmp_path / "it")
+
+
 # -- random states -----------------------------------------------------------------------------------------
 
 
