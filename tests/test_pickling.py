@@ -246,6 +246,7 @@ def labelled():
 
 
 SPECIAL = {
+    losses.extend.Standardized: lambda: losses.extend.Standardized(losses.SquaredError(), (1.0,), (2.0,)),
     Length: lambda: Length(2, 1),
     Windows: lambda: Windows((8, 6), (3, 3), (1, 1), ((1, 1), (0, 0)), (1, 1)),
     Form: lambda: form_of(X, X.T, np.ones((6, 6), "float32")),

@@ -143,7 +143,8 @@ def others() -> list[Any]:
     stream = (
         sknet.MLPClassifier(**small).partial_fit(X, LABELS, classes=["a", "b", "c"]).partial_fit(X, LABELS)
     )
-    frozen = [x.freeze() for x in (both, tagger, joined, tied, columns)]
+    rows = sknet.NetTransformer(nn.LazyLinear(2), target="y", code="last", **own).fit(steps, steps[..., :2])
+    frozen = [x.freeze() for x in (both, tagger, joined, tied, columns, rows)]
     tabular = TabularRegressor(n_folds=2, budget=0.02, random_state=0)
     ensemble = make_pipeline(MinMaxScaler(), tabular).fit(X, X[:, :2])
     pipelines = map(sknet.freeze, (simple, ordinal, encoded, ensemble))

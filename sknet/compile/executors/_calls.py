@@ -193,7 +193,27 @@ def bound(items: Iterable[Call | Loop], values: dict[str, Any]) -> Iterator[Call
 
 
 def runner_of(calls: Iterable[Call]) -> Callable[[], None]:
-    """Return a function that makes calls, one after the other."""
+    """Return a function that makes calls, one after the other.
+
+    Parameters
+    ----------
+    calls : iterable of Call
+        Bound to memory.
+
+    Returns
+    -------
+    callable
+        Without arguments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile.executors import Call, runner_of
+    >>> x = np.ones(3)
+    >>> runner_of([Call(np.add, (x, x, x)), Call(np.negative, (x, x))])()
+    >>> x
+    array([-2., -2., -2.])
+    """
     given = [
         (partial(call.function, **call.named) if call.named else call.function, call.args) for call in calls
     ]

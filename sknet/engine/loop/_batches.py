@@ -52,6 +52,11 @@ class Batches:
     y, weight : array
         Targets and weights of the used rows, on the device.
 
+    Raises
+    ------
+    ValueError
+        If inputs or targets are beyond the range of their dtype.
+
     Examples
     --------
     >>> import numpy as np

@@ -90,7 +90,7 @@ def _update(rows: list[Row]) -> tuple[int, Row]:
     for count, rule in ((2, _moments), (3, _squares), (4, _quotients), (3, _quotients)):
         found = rule(rows[:count]) if len(rows) >= count else None
         if found is not None and _is_element_by_element(rows[:count]):
-            body = _body(found[1])
+            body = contracted_body(found[1])
             if body is not None:
                 found[3] = found[2] // body * body if body else 0
                 return count, found
@@ -160,7 +160,7 @@ def _is_axpy(row: Row, target: int) -> bool:
 
 
 @cache
-def _body(size: int) -> int | None:
+def contracted_body(size: int) -> int | None:
     """Return a number of elements of which this BLAS rounds x + a * y once, and what is left over twice.
 
     That is 0 if it rounds all of them twice, and None if it does neither.

@@ -179,7 +179,7 @@ def test_an_update_against_float64():
 
 
 def test_a_blas_that_rounds_in_another_way_is_called(monkeypatch):
-    monkeypatch.setattr(_together, "_body", lambda size: None)
+    monkeypatch.setattr(_together, "contracted_body", lambda size: None)
     arrays = vectors(2, 3000, "float32")
     assert assert_as_one_after_the_other(moments(*arrays), arrays) == [Kind.CHAIN, Kind.BLAS, Kind.BLAS]
 
