@@ -1,10 +1,14 @@
 """How modules are printed: a tree, with the arguments that differ from their defaults."""
 
 import inspect
+from collections.abc import Iterator
+from itertools import islice
 
 from sknet.nn._protocols import Shown
 
 __all__ = ["arguments", "tree"]
+
+MOST_LINES, MOST_LEVELS = 1000, 100  # shared modules are shown wherever they are, and so may be endless
 
 
 def arguments(module: Shown, leave_out: tuple[str, ...] = ()) -> str:
@@ -24,9 +28,22 @@ def arguments(module: Shown, leave_out: tuple[str, ...] = ()) -> str:
 
 
 def tree(module: Shown) -> str:
-    """Return the module on one line, or its children on a line each."""
-    inside = module.extra_repr()
-    if module._children:
-        children = "".join(f"\n({name}): {child!r}" for name, child in module._children.items())
-        inside += children.replace("\n", "\n  ") + "\n"
-    return f"{type(module).__name__}({inside})"
+    """Return the module on one line, or its children on a line each, up to a limit."""
+    lines = list(islice(_lines(module, 0), MOST_LINES + 1))
+    return "\n".join(lines if len(lines) <= MOST_LINES else [*lines[:MOST_LINES], "..."])
+
+
+def _lines(module: Shown, level: int) -> Iterator[str]:
+    opening = f"{type(module).__name__}({module.extra_repr()}"
+    if not module._children:
+        yield from f"{opening})".split("\n")
+    elif level == MOST_LEVELS:
+        yield f"{opening}...)"
+    else:
+        yield from opening.split("\n")
+        for name, child in module._children.items():
+            is_tree = type(child).__repr__ is type(module).__repr__
+            inside = _lines(child, level + 1) if is_tree else iter(repr(child).split("\n"))
+            yield f"  ({name}): {next(inside)}"
+            yield from (f"  {line}" for line in inside)
+        yield ")"

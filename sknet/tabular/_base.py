@@ -206,6 +206,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         """Return the data and settings that all members share."""
         targets = self._targets
         if targets.task == "regression" and loss.scaling is not None:
+            loss.check_target(y, n_outputs=targets.n_outputs)
             columns = y.reshape(len(y), -1)
             targets.standardize(columns, weight, shifts=loss.scaling.shifts)
             targets.check_reported(loss)

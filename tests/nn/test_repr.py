@@ -21,6 +21,33 @@ def test_tree():
     )
 
 
+def test_shared_modules_are_shown_up_to_a_limit():
+    net = nn.Sequential(nn.Tanh())
+    for _ in range(40):
+        net = nn.Sequential(net, net)
+    lines = repr(net).split("\n")
+    assert len(lines) == 1001
+    assert lines[-1] == "..."
+    assert lines[40:42] == ["  " * 40 + "(0): Sequential(", "  " * 41 + "(0): Tanh()"]
+
+
+def test_deep_modules_are_shown_up_to_a_limit():
+    net = nn.Sequential(nn.Tanh())
+    for _ in range(150):
+        net = nn.Sequential(net)
+    lines = repr(net).split("\n")
+    assert len(lines) == 201
+    assert lines[100] == "  " * 100 + "(0): Sequential(...)"
+
+
+def test_a_representation_of_its_own():
+    class Named(nn.Module):
+        def __repr__(self):
+            return "a\nb"
+
+    assert repr(nn.Sequential(Named())) == "Sequential(\n  (0): a\n  b\n)"
+
+
 @pytest.mark.parametrize(
     ("layer", "expected"),
     [

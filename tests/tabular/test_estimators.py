@@ -122,6 +122,12 @@ def test_ensembles_of_integers_are_saved(tmp_path):
     np.testing.assert_array_equal(sknet.load(tmp_path / "saved").predict(X), reg.predict(X))
 
 
+def test_targets_that_are_dates_are_refused_by_name():
+    frame, _ = table(60)
+    with pytest.raises(sknet.exceptions.DtypeError, match=r"y must hold numbers, but its dtype is datetime64"):
+        TabularRegressor(**TINY).fit(frame, frame["since"])
+
+
 def test_targets_whose_squares_overflow_or_vanish():
     for unit, wrong in ((1e200, "smaller"), (1e-200, "larger")):
         with pytest.raises(ValueError, match=rf"y must be {wrong}: its deviation is .*, and SquaredError"):
