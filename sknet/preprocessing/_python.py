@@ -3,6 +3,7 @@
 The functions above the line are written into such files, with what they use.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sknet.preprocessing._numbers import chunk_of, encode_numbers
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Schema
 from sknet.preprocessing._value_means import ValueMeans, value_codes
-from sknet.preprocessing._values import HUGE, is_missing
+from sknet.preprocessing._values import HUGE, is_missing, of_another_type
 from sknet.preprocessing._zones import array_of, local_dates
 
 __all__ = ["EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"]
@@ -107,6 +108,11 @@ def codes_of(values: Any, known: Any, label: str) -> Any:
             codes.append(MISSING if is_missing(value) else known.get(value, UNSEEN))
         except TypeError:
             raise TypeError(f"{label}: expected a string or a number, got {value!r} in row {row}") from None
+    if UNSEEN in codes and not any(code >= 0 for code in codes):
+        levels = [value for value, code in zip(values.tolist(), codes, strict=True) if code == UNSEEN]
+        told = of_another_type(levels, known)
+        if told:
+            warnings.warn(f"{label}: {told}", UserWarning, stacklevel=2)
     return np.array(codes, np.int64)
 
 

@@ -18,7 +18,7 @@ from sknet._warnings import warn_caller
 from sknet.preprocessing._columns import CATEGORY, DATE, NUMBER, Column, columns_of, not_a_level
 from sknet.preprocessing._dates import PERIODS, has_period, phases, seconds
 from sknet.preprocessing._opening import opened
-from sknet.preprocessing._values import HUGE, is_missing, to_number
+from sknet.preprocessing._values import HUGE, is_missing, of_another_type, to_number
 
 __all__ = ["MISSING", "UNSEEN", "Schema", "Table"]
 
@@ -397,22 +397,8 @@ def _codes(feature: Feature, column: Column) -> np.ndarray:
 
 
 def _warn_of_texts(feature: Feature, levels: list[Any], codes: list[int]) -> None:
-    """Warn if levels are texts where those of the fit are numbers, or the reverse, so that none is known."""
-    if not levels or not feature.levels or any(code != UNSEEN for code in codes):
-        return
-    is_text, was_text = ({isinstance(level, str) for level in each} for each in (levels, feature.levels))
-    if (
-        len(is_text) == len(was_text) == 1
-        and is_text != was_text
-        and {*map(str, levels)} & {*map(str, feature.levels)}
-    ):
-        warn_caller(
-            f"{feature.label}: all levels are unseen, since they are "
-            f"{'texts' if True in is_text else 'no texts'}, such as {levels[0]!r}, and those of the fit are "
-            f"{'texts' if True in was_text else 'no texts'}, such as {feature.levels[0]!r}: convert the "
-            "column",
-            UserWarning,
-        )
+    if all(code == UNSEEN for code in codes) and (told := of_another_type(levels, feature.levels)):
+        warn_caller(f"{feature.label}: {told}", UserWarning)
 
 
 def _numbers(feature: Feature, column: Column) -> list[np.ndarray]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["HUGE", "is_missing", "is_number", "to_number"]
+__all__ = ["HUGE", "is_missing", "is_number", "of_another_type", "to_number"]
 
 # Larger values count as infinite, so that no difference or ratio of two others overflows.
 HUGE = 1e150
@@ -67,3 +67,17 @@ def to_number(value: Any, label: str, row: int) -> float:
         raise TypeError(
             f"{label}: argument must be a string or a real number, got {value!r} in row {row}"
         ) from None
+
+
+def of_another_type(levels: list[Any], known: Any) -> str:
+    """Return a message if unseen levels are texts where known ones are none, or the reverse; else nothing."""
+    is_text, was_text = ({isinstance(level, str) for level in each} for each in (levels, known))
+    if not len(is_text) == len(was_text) == 1 or is_text == was_text:
+        return ""
+    if not {*map(str, levels)} & {*map(str, known)}:
+        return ""
+    now, before = ("texts" if True in each else "no texts" for each in (is_text, was_text))
+    return (
+        f"all levels are unseen, since they are {now}, such as {levels[0]!r}, and those of the fit are "
+        f"{before}, such as {next(iter(known))!r}: convert the column"
+    )

@@ -111,3 +111,20 @@ def test_what_a_file_refuses(tmp_path):
     times = pd.DataFrame({"at": [datetime.time(8), datetime.time(9)] * 9})
     with pytest.raises(CaptureError, match=r"column 'at': a level datetime.time.* cannot be written"):
         written(sknet.TableEncoder().fit(times), tmp_path)
+
+
+@pytest.mark.parametrize("fitted", ["numbers", "texts"])
+def test_levels_of_another_type_are_told(fitted, tmp_path):
+    codes = np.arange(40) % 4
+    tables = {"numbers": codes.astype(object), "texts": np.array([str(x) for x in codes], dtype=object)}
+    other = tables["texts" if fitted == "numbers" else "numbers"]
+    encoder = sknet.TableEncoder(categorical_features=[0]).fit(tables[fitted][:, None])
+    module = written(encoder, tmp_path)
+    for rows in (slice(None), slice(1)):
+        with pytest.warns(UserWarning, match="column 0: all levels are unseen, since they are") as told:
+            encoder.transform(other[rows, None])
+        with pytest.warns(UserWarning, match="column 0: all levels are unseen") as here:
+            module.transform(other[rows, None])
+        assert str(here[0].message) == str(told[0].message)
+        module.transform(tables[fitted][rows, None])
+    module.transform(np.array([[9 if fitted == "numbers" else "9"]], dtype=object))
