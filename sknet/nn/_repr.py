@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from sknet.nn._protocols import Shown
 
@@ -42,7 +43,8 @@ def _lines(module: Shown, level: int) -> Iterator[str]:
     else:
         yield from opening.split("\n")
         for name, child in module._children.items():
-            is_tree = type(child).__repr__ is type(module).__repr__
+            own: Any = type(child).__repr__
+            is_tree = own is type(module).__repr__
             inside = _lines(child, level + 1) if is_tree else iter(repr(child).split("\n"))
             yield f"  ({name}): {next(inside)}"
             yield from (f"  {line}" for line in inside)

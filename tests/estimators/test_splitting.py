@@ -215,7 +215,7 @@ def test_a_scorer_that_is_not_defined_is_an_error_that_names_the_class(of):
         clf.fit(X, y)
 
 
-@pytest.mark.parametrize("given", ["x", b"x", 3, object()], ids=str)
+@pytest.mark.parametrize("given", ["x", b"x", 3, object()], ids=["text", "bytes", "number", "object"])
 def test_what_is_no_splitter_is_refused(given):
     with pytest.raises(ValueError, match="'validation_split' parameter of MLPClassifier must be a splitter"):
         MLPClassifier((4,), early_stopping=True, validation_split=given).fit(np.eye(20), np.arange(20) % 2)
