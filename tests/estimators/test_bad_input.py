@@ -93,7 +93,7 @@ CHOICES = [
         {"class_weight": {0: 0, 1: 0, 2: 0}},
         "class_weight: at least one sample must have a posi",
     ),
-    ("multiclass", {"class_weight": {7: 1}}, r"names classes \[7\] that are not among \[0, 1, 2\]"),
+    ("multiclass", {"class_weight": {7: 1}}, r"names 7, which is not among the labels \[0, 1, 2\]"),
     ("multiclass", {"class_weight": [1, 2]}, "as a list must hold one dict for each label of y, got 1"),
     ("multilabel", {"class_weight": {0: 2}}, "For multi-output, class_weight should be a list"),
     ("multilabel", {"class_weight": [{0: 2}]}, "number of elements in class_weight should match"),

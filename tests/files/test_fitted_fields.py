@@ -168,7 +168,7 @@ CONTRADICTIONS = {
 def test_contradictions_are_refused(name, documents, tmp_path):
     which, cls, path, value = CONTRADICTIONS[name]
     write(tmp_path / "it", edited(documents(which), cls, put(path, value)), "object")
-    with pytest.raises(LoadError, match=r"it has, as objects\[\d+\], an invalid sknet\."):
+    with pytest.raises(LoadError, match=r"as objects\[\d+\], an invalid sknet\."):
         sknet.load(tmp_path / "it")
 
 

@@ -108,7 +108,7 @@ def test_edited_parts_are_refused(name, documents, tmp_path):
                 continue
     assert found
     write(tmp_path / "it", document, "object")
-    with pytest.raises(LoadError, match=r"it has, as objects\[\d+\], an invalid sknet\."):
+    with pytest.raises(LoadError, match=r"as objects\[\d+\], an invalid sknet\."):
         sknet.load(tmp_path / "it")
 
 

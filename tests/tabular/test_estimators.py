@@ -244,7 +244,7 @@ def test_weights_of_rows_and_classes():
 @pytest.mark.parametrize(
     ("class_weight", "message"),
     [
-        ({"yes": 2.0, "perhaps": 1.0}, r"names classes \['perhaps'\] that are not among \['no', 'yes'\]"),
+        ({"yes": 2.0, "perhaps": 1.0}, r"names 'perhaps', which is not among the labels \['no', 'yes'\]"),
         ({"yes": -1.0}, r"class_weight\['yes'\] must be a finite number >= 0, got -1.0"),
         ({"yes": 0.0, "no": 0.0}, "at least one sample must have a positive weight"),
         ([1.0], "must hold one dict for each label of y"),

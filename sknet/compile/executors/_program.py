@@ -91,7 +91,7 @@ def program(
     >>> memory = np.empty(of_graph.plan.arena_size, np.uint8)
     >>> calls, arrays = of_graph.bind(memory, [np.array([0.0, 1.0])])
     >>> for call in calls:
-    ...     call.run()
+    ...     _ = call.run()
     >>> arrays[graph.outputs[0]]
     array([1.        , 2.71828183])
     """

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 import numpy as np
-from scipy.linalg import blas
 
 from sknet._native import needed
 from sknet.compile.executors.native._addresses import place_of
@@ -165,6 +164,8 @@ def contracted_body(size: int) -> int | None:
 
     That is 0 if it rounds all of them twice, and None if it does neither.
     """
+    from scipy.linalg import blas  # which predictions do without
+
     dtype = np.dtype(f"f{size}")
     axpy = blas.get_blas_funcs("axpy", dtype=dtype)
     one, factor = np.array(1, dtype), np.array(0.7, dtype)
