@@ -274,7 +274,7 @@ def _stack_of(models: list[Model], X: Any, y: Any) -> Stack:
     for i, model in enumerate(models):
         batches = Batches(X, y, None, 8, model.dtype, model.device)
         model.materialize(batches.X)
-        members.append(MemberSteps(model, batches, True, 1, Turn(i, slots, board)))
+        members.append(MemberSteps(model, batches, True, Turn(i, slots, board)))
     return Stack(StackPlan(members))
 
 
