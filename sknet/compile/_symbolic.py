@@ -109,7 +109,7 @@ class Position(int):
 
 
 class SymbolicGraph:
-    """What a captured function computes, for any number of rows, and maybe other lengths.
+    """A captured function as a graph for any number of rows, and maybe other lengths.
 
     Parameters
     ----------
@@ -444,10 +444,11 @@ def _number_of(length: Any) -> int | None:
     """Return the number of the size that a length is; None if it is another."""
     if isinstance(length, Length):
         return 0 if length == (1, 0) else None
-    is_one = isinstance(length, Lengths) and len(length.terms) == 1
-    return (
-        length.terms[0][0][0] if is_one and length.terms[0][1] == 1 and len(length.terms[0][0]) == 1 else None
-    )
+    if isinstance(length, Lengths) and len(length.terms) == 1:
+        sizes, factor = length.terms[0]
+        if len(sizes) == factor == 1:
+            return int(sizes[0])
+    return None
 
 
 def resolved(value: Any, n: tuple[int, ...]) -> Any:

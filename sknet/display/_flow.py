@@ -9,7 +9,7 @@ from sknet._tree import leaves
 from sknet.compile import Graph, Variable
 from sknet.core import Primitive, Tensor
 from sknet.nn import Module
-from sknet.nn.extend import shadows, shape_pass
+from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
 
 __all__ = ["Node", "Routes", "flow_of_graph", "flow_of_module", "placed"]
 
@@ -99,7 +99,7 @@ def flow_of_module(
     Layers without others inside are nodes, and so are operations between them. What a layer does with
     parameters alone is not shown.
     """
-    twin, recorder = module.copy(), _Recorder()
+    twin, recorder = copy_for_shapes(module), _Recorder()
     for _, each in twin.named_modules():
         if not any(True for _ in each.named_children()):
             label = f"{type(each).__name__}({each.extra_repr()})"

@@ -1,4 +1,4 @@
-"""What predictors and files are built on; users do without it."""
+"""Names that predictors and files are built on; users do without them."""
 
 from sknet.graphs._module import GraphLayers
 from sknet.graphs._network import Exported, export_function, export_network

@@ -86,7 +86,7 @@ class Loss(ParameterObject, ABC):
 
     @property
     def scaling(self) -> Scaling | None:
-        """How the loss changes with the unit of the targets; None where they cannot be scaled."""
+        """The dependence of the loss on the unit of the targets; None where they cannot be scaled."""
         return None
 
     @property

@@ -96,7 +96,7 @@ class FrozenLoss(Loss):
 
     @property
     def scaling(self) -> Scaling | None:
-        """How the loss changes with the unit of the targets."""
+        """The dependence of the loss on the unit of the targets."""
         return None if self.scales is None else Scaling(*self.scales)
 
     @property

@@ -139,7 +139,7 @@ class Tweedie(Loss):
 
     @property
     def scaling(self) -> Scaling:
-        """How the loss changes with the unit of the targets: by the power of their means' variance."""
+        """The dependence of the loss on the unit of the targets: by the power of their means' variance."""
         return Scaling(shifts=False, power=2.0 - float(self.power))
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What members are trained on: the data and settings that they share, and those of one kind in one fold."""
+"""Data and settings that all members of an ensemble share, and those of one kind in one fold."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What members of ensembles in files, their encoders and their mix must have in common."""
+"""Checks that members of ensembles in files, their encoders and their mix agree with each other."""
 
 import math
 from collections.abc import Iterable, Mapping

@@ -37,7 +37,7 @@ FIXED: dict[str, Range] = {
 
 
 class _Made(NamedTuple):
-    """What is known of a result; it is kept, so that no other has its id."""
+    """A result with its operation and bounds; kept, so that no other result has its id."""
 
     result: Any
     name: str
