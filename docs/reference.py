@@ -20,22 +20,9 @@ __all__ = ["TABLES", "entries", "modules", "pages", "write"]
 AREAS = ROOT / "docs/api/index.md"
 # A table is a dict, which has no docstring of its own; nor has a number.
 TABLES = {
-    "sknet.core.extend.OF_NUMPY": "Functions of `sknet.ops` by NumPy's of the same name.",
-    "sknet.callbacks.extend.HOOKS": "The names of the hooks, in the order in which a fit calls them.",
-    "sknet.callbacks.extend.PARTS": "What callbacks that have seen a fit consist of, by the names in files.",
     "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy and C.",
     "sknet.compile.passes.BLOCK": "Elements of a block of a long chain, which stay in the cache.",
     "sknet.core.PRIMITIVES": "Every primitive by its name.",
-    "sknet.engine.extend.FEW_ROWS": "Up to this many rows, a predictor has a program for each number.",
-    "sknet.engine.extend.MOST_ROWS": "Rows of the largest program of a predictor.",
-    "sknet.engine.extend.PARTS": "What fits leave besides models, by the names in files.",
-    "sknet.estimators.extend.PARTS": "What fitted estimators consist of, by the names in files.",
-    "sknet.nn.extend.PARTS": "The functions by which layers draw weights, by the names in files.",
-    "sknet.compile.extend.PARTS": "What graphs in files consist of, by the names in files.",
-    "sknet.compile.extend.ROWS": "The numbers of rows for which a function is captured that is to take any.",
-    "sknet.preprocessing.extend.HUGE": "Larger numbers count as infinite.",
-    "sknet.preprocessing.extend.MISSING": "The code of a missing category.",
-    "sknet.preprocessing.extend.UNSEEN": "The code of a level that the fit has not seen.",
     "sknet.onnx.PARTS": "What networks that were read consist of, by the names in files.",
     "sknet.losses.LOSSES": "The losses that have a name, by scikit-learn's names.",
     "sknet.nn.ACTIVATIONS": "The activation layers that have a name, scikit-learn's names among them.",

@@ -28,27 +28,5 @@ class _Available:
 
 
 def available_if(check: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator of methods that exist only if a check succeeds.
-
-    Parameters
-    ----------
-    check : callable
-        ``check(object)`` returns whether it has the method, or raises an AttributeError that says why not.
-
-    Returns
-    -------
-    callable
-        The decorator.
-
-    Examples
-    --------
-    >>> class Door:
-    ...     is_locked = True
-    ...
-    ...     @available_if(lambda door: not door.is_locked)
-    ...     def open(self):
-    ...         return "open"
-    >>> hasattr(Door(), "open")
-    False
-    """
+    """Return a decorator of methods that exist only if a check succeeds."""
     return lambda function: _Available(function, check)

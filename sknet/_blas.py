@@ -33,10 +33,7 @@ SMALL = 10**6  # the most multiplications that they are used for
 
 @cache
 def libraries() -> Any:
-    """Return threadpoolctl's controller, which looks for libraries once.
-
-    Looking takes milliseconds, as long as a short fit; NumPy's BLAS is loaded from the start.
-    """
+    """Return threadpoolctl's controller, which looks for libraries once."""
     return ThreadpoolController()
 
 
@@ -48,25 +45,14 @@ def small_limit() -> int:
 
 
 class Threads(NamedTuple):
-    """How many threads some work needs.
-
-    Attributes
-    ----------
-    blas : int or None
-        Of BLAS; None for as many as it takes.
-    leaves_cores : bool
-        Whether others may have the cores that BLAS does not use then.
-    """
+    """How many threads some work needs."""
 
     blas: int | None = None
     leaves_cores: bool = False
 
 
 class _Limits:
-    """The limits of this process, of which the lowest holds; the last to end restores what was before.
-
-    Ctrl-C may cut any line off: what is left undone then is done when the next limit ends.
-    """
+    """The limits of this process, of which the lowest holds; the last to end restores what was before."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -101,10 +87,7 @@ class _Limits:
             _set(library, min([before, *limits]))
 
     def begin_anew(self) -> None:
-        """Forget the limits of a forked process, whose other threads are gone.
-
-        Libraries are not called: another thread may have been inside of them. The next limit restores them.
-        """
+        """Forget the limits of a forked process, whose other threads are gone."""
         self._limits = WeakKeyDictionary()
 
 
@@ -121,13 +104,7 @@ def are_shared() -> bool:
 
 
 def free_threads() -> int:
-    """Return how many threads may share work in the place of those of BLAS: as many as BLAS would use.
-
-    Returns
-    -------
-    int
-        1 also if a library has a number of its own for each thread, as its limits would not hold in others.
-    """
+    """Return how many threads may share work in the place of those of BLAS: as many as BLAS would use."""
     return _limits.free() if are_shared() else 1
 
 
@@ -159,32 +136,13 @@ if hasattr(os, "register_at_fork"):
 
 
 class BlasThreads:
-    """A limit of the number of threads that BLAS uses.
-
-    OpenBLAS has one number for the process, so the limit holds in all threads; limits that overlap end in any
-    order. Other libraries are limited as by threadpoolctl: some in the thread that calls `begin`.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import BlasThreads
-    >>> limit = BlasThreads()
-    >>> limit.begin(1)
-    >>> limit.end()
-    """
+    """A limit of the number of threads that BLAS uses."""
 
     def __init__(self) -> None:
         self._others: list[tuple[Any, int]] = []
 
     def begin(self, limit: int | None, leaves_cores: bool = False) -> None:
-        """Begin to limit.
-
-        Parameters
-        ----------
-        limit : int or None
-            The most threads; None for no limit.
-        leaves_cores : bool, default=False
-            Whether threads that divide other work may have the cores that BLAS does not use then.
-        """
+        """Begin to limit."""
         if limit is None:
             return
         _limits.begin(self, Threads(limit, leaves_cores))
@@ -202,24 +160,7 @@ class BlasThreads:
 
 @contextmanager
 def blas_threads(limit: int | None) -> Iterator[None]:
-    """Return a context in which BLAS uses at most so many threads, see `BlasThreads`.
-
-    Parameters
-    ----------
-    limit : int or None
-        The number; None for no limit.
-
-    Returns
-    -------
-    context manager
-        Its value is None.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import blas_threads
-    >>> with blas_threads(1):
-    ...     pass
-    """
+    """Return a context in which BLAS uses at most so many threads, see `BlasThreads`."""
     held = BlasThreads()
     try:
         held.begin(limit)

@@ -26,15 +26,7 @@ Lease = Literal["workers", "never"]
 
 
 class Setting:
-    """One setting: of a block of code, else of the process, which is in its environment.
-
-    Parameters
-    ----------
-    name : str
-        What it is called.
-    *choices : str
-        Its values; the first is the default.
-    """
+    """One setting: of a block of code, else of the process, which is in its environment."""
 
     def __init__(self, name: str, *choices: str) -> None:
         self.name, self.choices, self.variable = name, choices, f"SKNET_{name.upper()}"
@@ -175,13 +167,7 @@ def native_setting() -> Native:
 
 
 def native_core() -> Core | None:
-    """Return native code where it is used, see `set_config`; None elsewhere.
-
-    Raises
-    ------
-    RuntimeError
-        If the setting is "always", and there is none.
-    """
+    """Return native code where it is used, see `set_config`; None elsewhere."""
     setting = native_setting()
     if setting == "never":
         return None

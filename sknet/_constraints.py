@@ -57,17 +57,7 @@ RealNotInt.register(float)
 
 
 class Interval(NamedTuple):
-    """A range of numbers of a type.
-
-    Attributes
-    ----------
-    type : {Integral, Real, RealNotInt}
-        Of the numbers.
-    left, right : number or None
-        The bounds; None for none.
-    closed : {"left", "right", "both", "neither"}
-        Which bounds are in the range.
-    """
+    """A range of numbers of a type."""
 
     type: Any
     left: float | None
@@ -97,15 +87,7 @@ class Interval(NamedTuple):
 
 
 class Options:
-    """One of some values of a type.
-
-    Parameters
-    ----------
-    type : type
-        Of the values.
-    options : set
-        The values.
-    """
+    """One of some values of a type."""
 
     def __init__(self, type: Any, options: frozenset[Any] | set[Any]) -> None:
         self.type, self.options = type, options
@@ -119,13 +101,7 @@ class Options:
 
 
 class StrOptions(Options):
-    """One of some strings.
-
-    Parameters
-    ----------
-    options : set of str
-        The strings.
-    """
+    """One of some strings."""
 
     def __init__(self, options: frozenset[str] | set[str]) -> None:
         super().__init__(str, options)
@@ -184,22 +160,7 @@ _valid: set[tuple[Any, ...]] = set()  # classes with names and values that were 
 
 
 def check_values(holder: object, constraints: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Check values against constraints in scikit-learn's format: plain ones once in a process.
-
-    Parameters
-    ----------
-    holder : object
-        Whose values they are; its class has one set of constraints.
-    constraints : mapping of str to list
-        For names of values; a value is valid if it satisfies one of them. What has none is valid.
-    values : mapping of str to object
-        By name.
-
-    Raises
-    ------
-    InvalidParameterError
-        Names the class, the parameter, what it must be and what it is.
-    """
+    """Check values against constraints in scikit-learn's format: plain ones once in a process."""
     kind = type(holder)
     for name, value in values.items():
         key = (kind, name, type(value), value) if is_plain(value) else None
@@ -230,10 +191,7 @@ def shown(value: Any) -> str:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return a number of NumPy as Python's, also in lists, tuples and dicts; anything else as it is.
-
-    Computations with integers of few bits overflow, and unsigned ones have no negative powers.
-    """
+    """Return a number of NumPy as Python's, also in lists, tuples and dicts; anything else as it is."""
     kind = type(value)
     if kind in PLAIN:
         return value

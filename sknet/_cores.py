@@ -27,23 +27,7 @@ def current_core() -> Callable[[], int] | None:
 
 
 class Cores:
-    """The cores that this thread may use, divided among it and others: each has some of its own.
-
-    Nothing happens where threads cannot be placed, or where there is a single core.
-
-    Parameters
-    ----------
-    others : sequence of int
-        The system's numbers of the other threads.
-
-    Examples
-    --------
-    >>> from sknet._cores import Cores
-    >>> cores = Cores([])
-    >>> cores.divide()
-    >>> cores.stay()
-    >>> cores.end()
-    """
+    """The cores that this thread may use, divided among it and others: each has some of its own."""
 
     def __init__(self, others: Sequence[int]) -> None:
         self._others = others

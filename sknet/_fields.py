@@ -55,15 +55,7 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 class Number(NamedTuple):
-    """A number in a range, but no boolean.
-
-    Attributes
-    ----------
-    type : {Integral, Real}
-        Of the numbers.
-    least, most : number
-        The bounds, which are in the range.
-    """
+    """A number in a range, but no boolean."""
 
     type: Any
     least: float
@@ -89,18 +81,7 @@ SHARE = Number(Real, 0, 1)
 
 
 class Arrays:
-    """An array with a kind of dtype and as many axes as lengths are given.
-
-    Parameters
-    ----------
-    kinds : str
-        The kinds of its dtype, as NumPy abbreviates them.
-    *lengths : int or str
-        Lengths of its axes: numbers, or names. A name is that of a field with the length, or another name,
-        under which all arrays of the object have the same length.
-    itemsize : int, default=None
-        Bytes of an element, if they matter.
-    """
+    """An array with a kind of dtype and as many axes as lengths are given."""
 
     holder = "ndarray"
 
@@ -152,13 +133,7 @@ NAMES = {
 
 
 class Dtypes(NamedTuple):
-    """A dtype of some kinds.
-
-    Attributes
-    ----------
-    kinds : str
-        The kinds, as NumPy abbreviates them.
-    """
+    """A dtype of some kinds."""
 
     kinds: str
 
@@ -171,13 +146,7 @@ class Dtypes(NamedTuple):
 
 
 class Named:
-    """An object of one of sknet's classes, which are only named, since they are above or loaded late.
-
-    Parameters
-    ----------
-    *names : str
-        Names of the classes.
-    """
+    """An object of one of sknet's classes, which are only named, since they are above or loaded late."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -203,13 +172,7 @@ class _Check(NamedTuple):
 
 
 class Either:
-    """A value that satisfies one of some declarations.
-
-    Parameters
-    ----------
-    *specs : object
-        The declarations.
-    """
+    """A value that satisfies one of some declarations."""
 
     def __init__(self, *specs: Any) -> None:
         self.checks = [check_of(spec) for spec in specs]
@@ -223,15 +186,7 @@ class Either:
 
 
 class Each:
-    """A collection of a type, in which each item is as declared.
-
-    Parameters
-    ----------
-    kind : type or tuple of type
-        Of the collection, exactly.
-    spec : object
-        What each item is.
-    """
+    """A collection of a type, in which each item is as declared."""
 
     def __init__(self, kind: Any, spec: Any) -> None:
         self.kinds, self.check = kind if isinstance(kind, tuple) else (kind,), check_of(spec)
@@ -247,13 +202,7 @@ class Each:
 
 
 class Together:
-    """A tuple with one item for each declaration.
-
-    Parameters
-    ----------
-    *specs : object
-        What the items are.
-    """
+    """A tuple with one item for each declaration."""
 
     def __init__(self, *specs: Any) -> None:
         self.checks = [check_of(spec) for spec in specs]
@@ -268,13 +217,7 @@ class Together:
 
 
 class Items:
-    """A dict in which keys and values are as declared.
-
-    Parameters
-    ----------
-    key, item : object
-        What each key is, and each value.
-    """
+    """A dict in which keys and values are as declared."""
 
     def __init__(self, key: Any, item: Any) -> None:
         self.key, self.item = check_of(key), check_of(item)
@@ -336,19 +279,7 @@ def _generic(spec: Any) -> Any:
 
 
 def check_of(spec: Any) -> Any:
-    """Return an object that tells whether a value is as declared, and that says so as text.
-
-    Parameters
-    ----------
-    spec : object
-        A type, an annotation, an object with `is_satisfied_by`, a list of alternatives, or a constraint in
-        scikit-learn's format.
-
-    Returns
-    -------
-    object
-        With `is_satisfied_by`.
-    """
+    """Return an object that tells whether a value is as declared, and that says so as text."""
     if isinstance(spec, list):
         return Either(*spec)
     if isinstance(spec, str) and spec == "no_validation":
@@ -367,19 +298,7 @@ def check_of(spec: Any) -> Any:
 
 
 class Fields(NamedTuple):
-    """The fields of a class.
-
-    Attributes
-    ----------
-    holder : str
-        Name of the class, for messages.
-    checks : mapping of str to object
-        The checks of values by name.
-    absent : frozenset of str
-        Names of fields that may be missing.
-    rest : object
-        The check of fields with other names, None if there are none.
-    """
+    """The fields of a class."""
 
     holder: str
     checks: Mapping[str, Any]
@@ -388,42 +307,14 @@ class Fields(NamedTuple):
 
     @classmethod
     def of(cls, holder: str, declared: Mapping[str, Any]) -> "Fields":
-        """Return declared fields.
-
-        Parameters
-        ----------
-        holder : str
-            Whose they are, for messages.
-        declared : mapping of str to object
-            What each is; ``"*"`` stands for those of other names.
-
-        Returns
-        -------
-        Fields
-            The same with checks.
-        """
+        """Return declared fields."""
         checks = {name: check_of(spec) for name, spec in declared.items()}
         absent = [name for name, each in checks.items() if isinstance(each, Either) and ABSENT in each.checks]
         rest = checks.pop("*", None)
         return cls(holder, checks, frozenset(absent), rest)
 
     def check(self, values: Mapping[str, Any], *, is_partial: bool = False, others: bool = False) -> None:
-        """Raise a ValueError unless values are as declared.
-
-        Parameters
-        ----------
-        values : mapping of str to object
-            Fields by name.
-        is_partial : bool, default=False
-            Whether any field may be missing.
-        others : bool, default=False
-            Whether there may be fields of other names.
-
-        Raises
-        ------
-        ValueError
-            Names the field, what it must be and what it is.
-        """
+        """Raise a ValueError unless values are as declared."""
         missing = (
             [] if is_partial else [name for name in self.checks if name not in values.keys() | self.absent]
         )
@@ -468,18 +359,7 @@ class Fields(NamedTuple):
 
 
 def shown(value: Any) -> str:
-    """Return a value from a file as text for a message, which is short whatever it is.
-
-    Parameters
-    ----------
-    value : object
-        The value.
-
-    Returns
-    -------
-    str
-        Of other objects than numbers and texts the class.
-    """
+    """Return a value from a file as text for a message, which is short whatever it is."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} of shape {value.shape}"
     if isinstance(value, (*SCALARS, types.NoneType)) and not isinstance(value, int):
@@ -493,39 +373,7 @@ def shown(value: Any) -> str:
 
 @cache
 def fields_of(cls: type, *, parameters: bool = False) -> Fields:
-    """Return the fields that a class declares.
-
-    Parameters
-    ----------
-    cls : type
-        The class.
-    parameters : bool, default=False
-        Whether `_parameter_constraints` are of attributes as well.
-
-    Returns
-    -------
-    Fields
-        Those of annotations, if it is a dataclass or a NamedTuple, and of `_stored_fields`.
-
-    Raises
-    ------
-    TypeError
-        If an annotation is a text, which is not looked up: declare the field in `_stored_fields`.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> from sknet._fields import POSITIVE, fields_of
-    >>> @dataclass
-    ... class Grid:
-    ...     width: int
-    ...     names: tuple[str, ...]
-    ...     _stored_fields = {"width": POSITIVE}
-    >>> fields_of(Grid).check({"width": 0, "names": ("a",)})
-    Traceback (most recent call last):
-        ...
-    ValueError: field 'width' of Grid must be an int from 1 to 9007199254740992, got 0
-    """
+    """Return the fields that a class declares."""
     declared: dict[str, Any] = {}
     absent: set[str] = set()
     if parameters:

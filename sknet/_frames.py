@@ -45,20 +45,7 @@ def is_collection(x: Any) -> bool:
 
 
 def refuse_collection(X: Any, reader: str) -> None:
-    """Raise a TypeError for a Dask collection where only what is in memory can be read.
-
-    Parameters
-    ----------
-    X : object
-        What a user passed.
-    reader : str
-        Name of the class that cannot read it.
-
-    Raises
-    ------
-    TypeError
-        If X is a collection, which NumPy would compute without a word.
-    """
+    """Raise a TypeError for a Dask collection where only what is in memory can be read."""
     if is_collection(X):
         raise TypeError(
             f"{reader} reads what is in memory, got a Dask {type(X).__name__}: pass X.compute(), or go "
@@ -67,30 +54,7 @@ def refuse_collection(X: Any, reader: str) -> None:
 
 
 def as_array(data: Any) -> Any:
-    """Return data in memory as a NumPy array of native byte order; integers of any container stay integers.
-
-    Parameters
-    ----------
-    data : array-like, data frame, series, or table or array of Arrow
-        Numbers; missing integers become NaN, with real numbers around them.
-
-    Returns
-    -------
-    ndarray
-        Of another dtype than numbers where the data are none.
-
-    Raises
-    ------
-    ValueError
-        If nested lists have different lengths.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> as_array(pd.DataFrame({"a": [1, 2]}, dtype="Int64"))
-    array([[1],
-           [2]])
-    """
+    """Return data in memory as a NumPy array of native byte order; integers of a container stay integers."""
     array = np.asarray(_of_pandas(data) if hasattr(data, "iloc") else data)
     if array.dtype.kind == "f" and array.ndim == 2:
         array = _of_several_widths(data, array)
@@ -131,22 +95,7 @@ def _of_several_widths(data: Any, array: Any) -> Any:
 
 
 class Frame:
-    """A data frame whose columns are addressed by their positions in the fit.
-
-    Parameters
-    ----------
-    frame : DataFrame of pandas or polars
-        The table.
-    names : tuple of str, default=None
-        Column names of the fit, in order; None if there were none, and columns are matched by position.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> Frame(pd.DataFrame({"b": [1, 2], "a": [3, 4]}), ("a", "b")).take([0]).array()
-    array([[3],
-           [4]])
-    """
+    """A data frame whose columns are addressed by their positions in the fit."""
 
     def __init__(self, frame: Any, names: "tuple[str, ...] | None" = None) -> None:
         self.frame, self.names = frame, names
@@ -168,19 +117,7 @@ class Frame:
         return Frame(self.frame[:, list(positions)])
 
     def array(self, dtypes: "tuple[Any, ...] | Any" = None) -> Any:
-        """Return the table as an array.
-
-        Parameters
-        ----------
-        dtypes : dtype or tuple of dtype, default=None
-            The dtype of the result. If a tuple, the first, unless the table has one of the others. None
-            keeps the table's.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            With the memory layout of the result of ``sklearn.utils.check_array``.
-        """
+        """Return the table as an array."""
         own = self.ordered()
         found, is_early = _common(list(own.dtypes)) if self.is_pandas else (None, False)
         if found is not None and found.kind == "c":
@@ -217,30 +154,7 @@ class Frame:
 def read_frame(
     X: Any, names: "tuple[str, ...] | None", n_features: int, used: "frozenset[int] | None" = None
 ) -> Frame:
-    """Return a data frame whose columns are matched to those of the fit.
-
-    Parameters
-    ----------
-    X : DataFrame of pandas or polars
-        With these columns in any order.
-    names : tuple of str or None
-        Column names of the fit; None if there were none.
-    n_features : int
-        Number of columns in the fit.
-    used : frozenset of int, default=None
-        Positions of the columns that are read; others may be missing or additional. None requires exactly
-        the columns of the fit.
-
-    Returns
-    -------
-    Frame
-        The same table.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing, or unknown.
-    """
+    """Return a data frame whose columns are matched to those of the fit."""
     found = names_of(X)
     if names is None:
         if len(found) != n_features:
@@ -263,20 +177,7 @@ def read_frame(
 
 
 def with_columns(error: Exception, X: Any) -> Exception:
-    """Return the error of a conversion to numbers, with the columns that caused it.
-
-    Parameters
-    ----------
-    error : Exception
-        A ValueError or TypeError.
-    X : Frame or ndarray of shape (n_samples, n_features)
-        What was converted.
-
-    Returns
-    -------
-    Exception
-        Of the same kind, as far as it is built in.
-    """
+    """Return the error of a conversion to numbers, with the columns that caused it."""
     if type(X) is Frame:
         names, columns = [repr(name) for name in X.ordered().columns], X.columns()
     elif getattr(X, "ndim", 0) == 2:

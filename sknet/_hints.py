@@ -249,48 +249,12 @@ VALUES: "dict[str, list[tuple[Callable[[Any], bool], str]]]" = {
 
 
 def value_hint(name: str, value: Any) -> str:
-    """Return advice for an invalid value of a parameter: a space and a sentence, or an empty string.
-
-    Parameters
-    ----------
-    name : str
-        The parameter.
-    value : object
-        The value.
-
-    Returns
-    -------
-    str
-        Advice.
-
-    Examples
-    --------
-    >>> from sknet._hints import value_hint
-    >>> value_hint("early_stopping", 5)
-    ' For patience use early_stopping=True, n_iter_no_change=5.'
-    """
+    """Return advice for an invalid value of a parameter: a space and a sentence, or an empty string."""
     return next((" " + text.format(value) for fits, text in VALUES.get(name, ()) if fits(value)), "")
 
 
 def argument_hint(cls: type, name: str, arguments: Iterable[str], parameters: Iterable[str]) -> str:
-    """Return the end of a message about an unknown argument of a method.
-
-    Parameters
-    ----------
-    cls : type
-        The estimator's class.
-    name : str
-        The unknown argument.
-    arguments : iterable of str
-        The method's arguments.
-    parameters : iterable of str
-        The parameters of the estimator's constructor.
-
-    Returns
-    -------
-    str
-        As for `suggestion`.
-    """
+    """Return the end of a message about an unknown argument of a method."""
     if name in parameters:
         return f": it is a parameter of the estimator, {cls.__name__}({name}=...)."
     if name in ARGUMENTS:
@@ -302,30 +266,7 @@ def argument_hint(cls: type, name: str, arguments: Iterable[str], parameters: It
 
 
 def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str] | None = None) -> str:
-    """Return the end of a message about an unknown name, including its full stop.
-
-    Parameters
-    ----------
-    name : str
-        The unknown name.
-    known : iterable of str
-        The names that exist.
-    advice : mapping of str to str or None, default=None
-        What to do instead, by unknown name.
-
-    Returns
-    -------
-    str
-        Advice, the most similar names, or only the full stop.
-
-    Examples
-    --------
-    >>> from sknet._hints import suggestion
-    >>> suggestion("view", ["reshape"], {"view": "use x.reshape(...)"})
-    ': use x.reshape(...).'
-    >>> suggestion("reshpe", ["reshape"])
-    ". Did you mean 'reshape'?"
-    """
+    """Return the end of a message about an unknown name, including its full stop."""
     if advice and name in advice:
         return f": {advice[name]}."
     nearest = difflib.get_close_matches(name, [x for x in known if not x.startswith("_")], n=3, cutoff=0.6)
@@ -333,40 +274,14 @@ def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str] | None
 
 
 def parameter_hint(cls: type, name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown parameter of a class.
-
-    Parameters
-    ----------
-    cls : type
-        The class; its bases determine its family.
-    name : str
-        The unknown parameter.
-    known : iterable of str
-        The parameters of the class.
-
-    Returns
-    -------
-    str
-        As for `suggestion`.
-    """
+    """Return the end of a message about an unknown parameter of a class."""
     known = list(known)
     ours = [other for other in RENAMED.get(name, ()) if set(other.split(" and ")) <= set(known)]
     return suggestion(name, known, {name: f"use {ours[0]}"} if ours else advice_for(cls))
 
 
 def advice_for(cls: type) -> dict[str, str]:
-    """Return what to do instead of using parameters that a class and its family lack.
-
-    Parameters
-    ----------
-    cls : type
-        The class; its bases determine its family.
-
-    Returns
-    -------
-    dict of str to str
-        Advice by parameter name.
-    """
+    """Return what to do instead of using parameters that a class and its family lack."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         found.update(ELSEWHERE.get(base.__name__, {}))
@@ -374,22 +289,7 @@ def advice_for(cls: type) -> dict[str, str]:
 
 
 def module_getattr(module: str, known: Iterable[str], advice: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__``, which raises an AttributeError that suggests the right name.
-
-    Parameters
-    ----------
-    module : str
-        Its name.
-    known : iterable of str
-        Its public names.
-    advice : mapping of str to str
-        What to use instead, by names from other libraries.
-
-    Returns
-    -------
-    callable
-        It always raises.
-    """
+    """Return a module's ``__getattr__``, which raises an AttributeError that suggests the right name."""
 
     @lru_cache(maxsize=256)  # `hasattr` asks for the same names again and again
     def hint(name: str) -> str:

@@ -48,10 +48,7 @@ def may_repeat(index: Any) -> bool:
 
 
 def rows_of(xp: Any, index: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
-    """Return the flat numbers of the rows that an index selects in an array of `shape`, and the row length.
-
-    For an integer array these are rows of the first axis; for other indices a row is a single element.
-    """
+    """Return the flat numbers of the rows that an index selects in an array of `shape` and the row length."""
     n = 1 if hasattr(index, "dtype") and index.dtype.kind in "iu" else len(shape)
     positions = xp.arange(math.prod(shape[:n])).reshape(shape[:n])
     return positions[index].reshape(-1), math.prod(shape[n:])

@@ -19,22 +19,7 @@ _offers: dict[str, Callable[[], Any]] = {}
 
 
 def imported(module: str) -> Any:
-    """Import a module, and what it needs, without garbage collections meanwhile.
-
-    What modules define stays. A full collection in between looks at all of scikit-learn's objects, too, which
-    takes as long as importing sknet. Afterwards all objects count as old ones: the next collection of young
-    ones, often in the first fit, would look at 27,000 of sknet's, and take longer than that fit.
-
-    Parameters
-    ----------
-    module : str
-        Its full name.
-
-    Returns
-    -------
-    module
-        As of `importlib.import_module`.
-    """
+    """Import a module, and what it needs, without garbage collections meanwhile."""
     if module in sys.modules or not gc.isenabled():
         return import_module(module)
     gc.disable()
@@ -48,19 +33,7 @@ def imported(module: str) -> Any:
 
 
 class Names(Mapping[str, Any]):
-    """Names of a package and what they stand for, whose modules are imported when they are first used.
-
-    Parameters
-    ----------
-    homes : mapping of str to sequence of str, or to mapping of str to str
-        Names by the module that defines them; a mapping says what they are called there.
-
-    Examples
-    --------
-    >>> names = Names({"fractions": ("Fraction",)})
-    >>> names["Fraction"](1, 2)
-    Fraction(1, 2)
-    """
+    """Names of a package and what they stand for, whose modules are imported when they are first used."""
 
     def __init__(self, homes: Mapping[str, Sequence[str] | Mapping[str, str]]) -> None:
         self._homes: dict[str, tuple[str, str]] = {}
@@ -84,20 +57,7 @@ class Names(Mapping[str, Any]):
     def into(
         self, package: dict[str, Any], missing: Callable[[str], Any] | None = None
     ) -> Callable[[str], Any]:
-        """Return the `__getattr__` of a package with these names.
-
-        Parameters
-        ----------
-        package : dict
-            Its `globals`, which keep what has been loaded.
-        missing : callable, default=None
-            Raises the AttributeError for another name.
-
-        Returns
-        -------
-        callable
-            Loads what a name stands for, and raises an AttributeError for others.
-        """
+        """Return the `__getattr__` of a package with these names."""
 
         def load(name: str) -> Any:
             if name not in self._homes:
@@ -111,53 +71,20 @@ class Names(Mapping[str, Any]):
 
 
 def completed_by(package: str, load: Callable[[], object]) -> None:
-    """Have `load` called at the end of the first import of a package.
-
-    Parameters
-    ----------
-    package : str
-        Its full name.
-    load : callable
-        Imports the module that attaches something to the package's objects.
-    """
+    """Have `load` called at the end of the first import of a package."""
     _loaders[package] = load
 
 
 def complete(package: str) -> None:
-    """Load what completes a package; called in its last statement.
-
-    Parameters
-    ----------
-    package : str
-        Its full name.
-    """
+    """Load what completes a package; called in its last statement."""
     _loaders[package]()
 
 
 def offered(name: str, load: Callable[[], Any]) -> None:
-    """Make a function available to lower packages.
-
-    Parameters
-    ----------
-    name : str
-        Its name for `above`.
-    load : callable
-        Returns the function.
-    """
+    """Make a function available to lower packages."""
     _offers[name] = load
 
 
 def above(name: str) -> Any:
-    """Return a function of an upper package, for a method that calls it.
-
-    Parameters
-    ----------
-    name : str
-        As it was offered.
-
-    Returns
-    -------
-    callable
-        The function.
-    """
+    """Return a function of an upper package, for a method that calls it."""
     return _offers[name]()

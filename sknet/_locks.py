@@ -9,18 +9,7 @@ __all__ = ["Lock"]
 
 
 class Lock:
-    """A lock that a thread may take several times, and that nobody holds in a forked process.
-
-    What it guards may there be as another thread has left it in the midst of its work, so it must be valid
-    between any two changes.
-
-    Examples
-    --------
-    >>> lock = Lock()
-    >>> with lock, lock:
-    ...     print("held")
-    held
-    """
+    """A lock that a thread may take several times, and that nobody holds in a forked process."""
 
     def __init__(self) -> None:
         self._renew()

@@ -64,17 +64,7 @@ class PlainNumbers:
 
 
 class ParameterObject(PlainNumbers):
-    """Base of the objects that are hyperparameters: they store, compare, clone and validate.
-
-    `_parameter_constraints` uses scikit-learn's format; `validate` checks the values against it
-    when the object is used, never in `__init__`, so that `set_params` can pass through any order.
-
-    Examples
-    --------
-    >>> from sknet.optim import Adam
-    >>> Adam(lr=0.1) == Adam(lr=0.1), Adam(lr=0.1) == Adam()
-    (True, False)
-    """
+    """Base of the objects that are hyperparameters: they store, compare, clone and validate."""
 
     _parameter_constraints: dict[str, list[Any]] = {}
 
@@ -136,10 +126,7 @@ class ParameterObject(PlainNumbers):
     def _resolved(
         self, params: Mapping[str, Any]
     ) -> "tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]":
-        """Return the values of the object's own parameters, and nested objects with the values of theirs.
-
-        All names are checked, at any depth.
-        """
+        """Return the values of the object's own parameters, and nested objects with the values of theirs."""
         names = self._get_param_names()
         own: dict[str, Any] = {}
         inner: dict[str, dict[str, Any]] = {}
@@ -202,14 +189,7 @@ class ParameterObject(PlainNumbers):
 
 
 class Composite(ParameterObject):
-    """Base of parameter objects that hold others in a dict or list, addressed by key or index.
-
-    Examples
-    --------
-    >>> from sknet.optim.schedules import Constant, Joined
-    >>> Joined([Constant(0.1), Constant(0.2)], boundaries=[5]).get_params()["1__lr"]
-    0.2
-    """
+    """Base of parameter objects that hold others in a dict or list, addressed by key or index."""
 
     container: ClassVar[str]
     """Name of the parameter that holds the others."""
@@ -315,24 +295,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def may_be_same(a: Any, b: Any) -> bool:
-    """Tell whether two values of a file may be one that was stored twice.
-
-    Parameters
-    ----------
-    a, b : object
-        Texts and numbers are compared, NaN included; of others, only the type.
-
-    Returns
-    -------
-    bool
-        Whether they may be.
-
-    Examples
-    --------
-    >>> from sknet._params import may_be_same
-    >>> may_be_same(float("nan"), float("nan")), may_be_same("a", "b"), may_be_same([1], [2])
-    (True, False, True)
-    """
+    """Tell whether two values of a file may be one that was stored twice."""
     if a is b or type(a) is not type(b):
         return a is b
     return not is_plain(a) or same(a, b) or bool(a != a)  # NaN
@@ -340,23 +303,7 @@ def may_be_same(a: Any, b: Any) -> bool:
 
 @cache
 def names_of(kind: Any) -> tuple[str, ...]:
-    """Return the parameter names of a class; cached, since inspecting a signature is slow.
-
-    Parameters
-    ----------
-    kind : type
-        The class.
-
-    Returns
-    -------
-    tuple of str
-        Sorted.
-
-    Raises
-    ------
-    RuntimeError
-        If the constructor takes ``*args``.
-    """
+    """Return the parameter names of a class; cached, since inspecting a signature is slow."""
     made_by = inspect.unwrap(kind.__init__, stop=_has_signature)
     code = None if _has_signature(made_by) else getattr(made_by, "__code__", None)
     if code is not None and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
@@ -459,33 +406,7 @@ def resolve(
     synonyms: Mapping[str, str] | None = None,
     elsewhere: Mapping[str, Collection[str]] | None = None,
 ) -> Any:
-    """Turn a name into a new object of the registry, and pass objects of `base` through.
-
-    Parameters
-    ----------
-    value : str or object
-        The user's value.
-    registry : mapping of str to type
-        The valid names.
-    base : type
-        Objects of this class pass through.
-    parameter, caller : str
-        For the message: which parameter of which estimator.
-    synonyms : mapping of str to str or None, default=None
-        Suggestions for names from other libraries.
-    elsewhere : mapping of str to collection of str, default=None
-        Which names of the registry are only for other callers, by these; the message says so.
-
-    Returns
-    -------
-    object
-        The object, with validated parameters.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the value is neither; the message suggests similar names.
-    """
+    """Turn a name into a new object of the registry, and pass objects of `base` through."""
     if isinstance(value, str) and value in registry:
         return registry[value]()
     if isinstance(value, base):

@@ -23,23 +23,7 @@ _of_thread = threading.local()
 
 
 def check_random_state(seed: Any) -> RandomState:
-    """Return what draws random numbers.
-
-    Parameters
-    ----------
-    seed : int, RandomState or None
-        A seed, what draws them already, or None for what `numpy.random` draws with.
-
-    Returns
-    -------
-    RandomState
-        A new one for a seed.
-
-    Raises
-    ------
-    ValueError
-        If it is none of these.
-    """
+    """Return what draws random numbers."""
     if isinstance(seed, RandomState):
         return seed
     if seed is None or seed is np.random:
@@ -90,25 +74,7 @@ GENERATORS: dict[str, Fields] = {
 
 
 def check_generator(state: Any, kind: Any = None) -> Any:
-    """Return the bit generator that a state is of, after checking the state.
-
-    Parameters
-    ----------
-    state : dict
-        As `get_state` of a RandomState returns it, or `state` of a bit generator.
-    kind : type, default=None
-        The only bit generator that it may be of.
-
-    Returns
-    -------
-    type
-        The class of the bit generator.
-
-    Raises
-    ------
-    ValueError
-        If a number or an array in it is out of range, or there is no such bit generator.
-    """
+    """Return the bit generator that a state is of, after checking the state."""
     name = state.get("bit_generator") if isinstance(state, dict) else None
     if not isinstance(name, str) or name not in GENERATORS or (kind is not None and name != kind.__name__):
         raise ValueError(f"{shown(name)} is no bit generator of a random state")
@@ -133,28 +99,7 @@ def _seeded(seed: int) -> RandomState:
 
 
 class RandomSnapshot:
-    """The present state of a random state, for which there is rarely a use.
-
-    Parameters
-    ----------
-    source : RandomState
-        Only read from.
-
-    Notes
-    -----
-    `RandomState.get_state` takes 40 microseconds, for 624 Python numbers. A snapshot copies the memory
-    instead, and makes the state of it when it is asked for.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> source = np.random.RandomState(0)
-    >>> snapshot = RandomSnapshot(source)
-    >>> first = source.randint(1000)
-    >>> snapshot.restore()
-    >>> bool(source.randint(1000) == first)
-    True
-    """
+    """The present state of a random state, for which there is rarely a use."""
 
     __slots__ = ("_normal", "_source", "_state", "_words")
 
@@ -199,18 +144,7 @@ class RandomSnapshot:
 
 
 def twin_of(source: RandomState) -> RandomState:
-    """Return a random state of this thread that goes on as the given one does.
-
-    Parameters
-    ----------
-    source : RandomState
-        Only read from.
-
-    Returns
-    -------
-    RandomState
-        To be used before the next call only.
-    """
+    """Return a random state of this thread that goes on as the given one does."""
     place = place_of_normal()
     if type(source) is not RandomState or type(source._bit_generator) is not np.random.MT19937:
         return deepcopy(source)
@@ -241,19 +175,13 @@ def _read(source: RandomState, place: int) -> tuple[bytes, bytes]:
 
 
 def place_of_normal() -> int | None:
-    """Return where in a RandomState the normal number is; None if memory cannot be read like this.
-
-    The first uses in a process do without: finding it takes as long as some of them.
-    """
+    """Return where in a RandomState the normal number is; None if memory cannot be read like this."""
     return None if next(_uses) < FEW else _found_place()
 
 
 @cache
 def _found_place() -> int | None:
-    """Find where in a RandomState the normal number is.
-
-    Where NumPy keeps the numbers is no part of its interface: it is found, and compared with some states.
-    """
+    """Find where in a RandomState the normal number is."""
     if sys.implementation.name != "cpython":
         return None
     probe, place = _seeded(1), -1

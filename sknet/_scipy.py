@@ -20,18 +20,7 @@ def special(name: str) -> Any:
 
 
 class SpecialFunction:
-    """A ufunc of `scipy.special` that is loaded by the first call.
-
-    Parameters
-    ----------
-    name : str
-        What SciPy calls it.
-
-    Examples
-    --------
-    >>> print(SpecialFunction("expit")(0.0))
-    0.5
-    """
+    """A ufunc of `scipy.special` that is loaded by the first call."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -57,9 +46,6 @@ def sparsetools() -> Any:
 
 
 def issparse(x: Any) -> bool:
-    """Tell whether x is a sparse matrix or array of SciPy: none is unless SciPy has been loaded.
-
-    SciPy's own function asks an abstract class, which takes long for every type that it has not seen before.
-    """
+    """Tell whether x is a sparse matrix or array of SciPy: none is unless SciPy has been loaded."""
     loaded: Any = sys.modules.get("scipy.sparse")
     return loaded is not None and isinstance(x, (loaded.sparray, loaded.spmatrix))

@@ -48,23 +48,7 @@ class Levels:
 
 
 class RowReader:
-    """Reads frames of one row, where that takes no more than reading their values.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Names of the columns in the fit.
-    any_order : bool, default=True
-        Whether to read columns that are in another order.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> read = RowReader(("a", "b"))
-    >>> read(pd.DataFrame({"b": ["x"], "a": [0.5]}))
-    [0.5, 'x']
-    >>> read(pd.DataFrame({"b": ["x"], "a": [True]}))  # has conversions of its own
-    """
+    """Reads frames of one row, where that takes no more than reading their values."""
 
     def __init__(self, names: tuple[str, ...], any_order: bool = True) -> None:
         self._names, self._any_order = list(names), any_order
@@ -75,20 +59,7 @@ class RowReader:
         self._levels = Levels()
 
     def __call__(self, X: Any) -> "list[Any] | None":
-        """Return the values of the columns of the fit, in order.
-
-        Parameters
-        ----------
-        X : object
-            Maybe a frame.
-
-        Returns
-        -------
-        list of float, int, str or None, or None
-            None for anything but one row of pandas with exactly these columns in any order, all of which are
-            numbers in double precision, integers, or texts that may be missing: others have conversions of
-            their own.
-        """
+        """Return the values of the columns of the fit, in order."""
         manager, columns = getattr(X, "_mgr", None), getattr(X, "columns", None)
         if columns is None or (manager is None and not hasattr(X, "iat")) or len(X) != 1:
             return None  # a lazy frame has no length yet
@@ -171,10 +142,7 @@ def _read(values: list[Any]) -> list[Any]:
 
 @cache
 def _has_known_blocks() -> bool:
-    """Tell whether the private arrays of pandas are where they are looked for.
-
-    One value takes 0.1 us from there, and 2 to 3 us by the cheapest public way, `iat`.
-    """
+    """Tell whether the private arrays of pandas are where they are looked for."""
     try:
         make: Any = vars(sys.modules["pandas"])["DataFrame"]
         frame = make({"a": [0.5], "b": ["x"], "c": [2], "d": [1.5], "e": [None]})

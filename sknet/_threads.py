@@ -50,34 +50,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def in_threads(work: Callable[[int, Room], None], count: int, rooms: Sequence[Room]) -> None:
-    """Call a function with each number below `count`, in as many threads as BLAS would use.
-
-    BLAS has one thread meanwhile, however many there are: so its results do not depend on them. Where its
-    limits do not hold in all threads, it keeps its own, and calls are made one after the other.
-
-    Parameters
-    ----------
-    work : callable
-        ``work(i, room)``. It is worth other threads if a call takes at least 0.1 ms, most of it without
-        Python's global lock.
-    count : int
-        How many calls.
-    rooms : sequence
-        What a call has for itself while it runs, as temporary memory; there are no more threads than rooms.
-
-    Raises
-    ------
-    Exception
-        Of a call. None is running any more then, and some may not have begun.
-
-    Examples
-    --------
-    >>> from sknet._threads import in_threads
-    >>> squares = [0, 0, 0]
-    >>> in_threads(lambda i, room: squares.__setitem__(i, i * i), 3, ["first", "second"])
-    >>> squares
-    [0, 1, 4]
-    """
+    """Call a function with each number below `count`, in as many threads as BLAS would use."""
     n_threads = min(free_threads(), count, len(rooms))
     todo = deque(range(count))
     others = [_Helper(work, todo, room) for room in rooms[1:n_threads]]

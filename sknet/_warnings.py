@@ -16,17 +16,7 @@ PACKAGE = str(Path(__file__).parent)
 
 
 def warn_caller(message: str, category: type[Warning], beyond: tuple[str, ...] = ()) -> None:
-    """Issue a warning at the innermost line outside sknet.
-
-    Parameters
-    ----------
-    message : str
-        The text.
-    category : type of Warning
-        Its class.
-    beyond : tuple of str, default=()
-        Folders of other packages that are skipped, too.
-    """
+    """Issue a warning at the innermost line outside sknet."""
     level, skipped = 1, (PACKAGE, *beyond)
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_filename.startswith(skipped):
@@ -35,19 +25,7 @@ def warn_caller(message: str, category: type[Warning], beyond: tuple[str, ...] =
 
 
 def silently(**errors: Any) -> Callable[..., Any]:
-    """Return what calls a function under ``np.errstate(**errors)``, in a tenth of the time of entering that.
-
-    Parameters
-    ----------
-    **errors : str
-        As for `numpy.errstate`.
-
-    Returns
-    -------
-    callable
-        ``call(function, *args)``, for one thread at a time, and not within itself. The function sees the
-        defaults of all context variables, not the caller's.
-    """
+    """Return what calls a function under ``np.errstate(**errors)``, in a tenth of its time."""
 
     def made() -> Context:
         with np.errstate(**errors):

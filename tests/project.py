@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 # Subpackages whose public names are exported by their package.
-ROOMS = ("sknet.engine.", "sknet.compile.executors.")
+ROOMS = ("sknet.engine.", "sknet.compile.executors.", "sknet.compile.python")
 
 
 def module_name(path: Path) -> str:
@@ -34,8 +34,12 @@ def project_files() -> list[Path]:
 
 
 def _is_public(name: str) -> bool:
-    is_room = name.startswith(ROOMS) and not name.endswith(".extend")
-    return not is_room and not any(part.startswith("_") for part in name.split("."))
+    parts = name.split(".")
+    return (
+        not name.startswith(ROOMS)
+        and "extend" not in parts
+        and not any(part.startswith("_") for part in parts)
+    )
 
 
 def benchmark(name: str) -> dict[str, Any]:

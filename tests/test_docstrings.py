@@ -29,9 +29,7 @@ NOTHING = (inspect.Signature.empty, None, "None", "NoReturn", "Never")
 NOT_OF_USERS = {"NotImplementedError", "AttributeError", "StopIteration"}  # Python's protocols
 POSITIONAL = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 PUBLIC = public_objects()
-OPERATIONS = [
-    value for path, value in PUBLIC.items() if path.startswith("sknet.ops.") and ".extend." not in path
-]
+OPERATIONS = [value for path, value in PUBLIC.items() if path.startswith("sknet.ops.")]
 
 
 def sections(doc: str) -> dict[str, str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.project import ROOT, source_files
 
-LINES_IN_FILE = 600
-CODE_LINES_IN_FILE = 400
+LINES_IN_FILE = 1500
+CODE_LINES_IN_FILE = 1000
 CODE_LINES_IN_FUNCTION = 60
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

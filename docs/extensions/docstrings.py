@@ -73,7 +73,7 @@ def constrained(cls: type, doc: str) -> list[str]:
 
 def process(app: "Sphinx", what: str, name: str, value: object, options: object, lines: list[str]) -> None:
     """Complete the docstring of an operation, and escape it, before numpydoc reads it."""
-    if what == "function" and name.startswith("sknet.ops.") and ".extend." not in name and callable(value):
+    if what == "function" and name.startswith("sknet.ops.") and callable(value):
         lines += operations.sections(value, "\n".join(lines))
     if what == "class" and isinstance(value, type):
         lines += constrained(value, "\n".join(lines))

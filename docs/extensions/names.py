@@ -34,8 +34,8 @@ def short_names() -> dict[str, str]:
 
 
 def depth(path: str) -> int:
-    """Return how many parts a name has; names for extensions come after all others."""
-    return path.count(".") + 10 * (".extend." in path)
+    """Return how many parts a name has."""
+    return path.count(".")
 
 
 def paths(target: str) -> Iterator[str]:

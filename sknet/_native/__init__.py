@@ -35,11 +35,7 @@ class Core(Protocol):
 
 @cache
 def core() -> Core | None:
-    """Return the extension; None if it was not built.
-
-    The environment variable ``SKNET_ISA`` names the set of instructions that it uses, such as "x86-64-v2" or
-    "baseline"; without it, these are the newest that the processor has.
-    """
+    """Return the extension; None if it was not built."""
     found = _loaded()
     if isinstance(found, ImportError):
         return None
@@ -49,13 +45,7 @@ def core() -> Core | None:
 
 
 def needed() -> Core:
-    """Return the extension.
-
-    Raises
-    ------
-    RuntimeError
-        If it was not built.
-    """
+    """Return the extension."""
     found = core()
     if found is None:
         raise RuntimeError(

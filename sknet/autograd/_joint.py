@@ -32,15 +32,7 @@ class Bundle:
 
 
 class Call(ABC):
-    """Takes the place of a primitive on the tape: one rule per input, all from one call of `shares`.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    n_inputs : int
-        How many parents the node has.
-    """
+    """Takes the place of a primitive on the tape: one rule per input, all from one call of `shares`."""
 
     def __init__(self, name: str, n_inputs: int) -> None:
         self.name = name
@@ -48,11 +40,7 @@ class Call(ABC):
 
     @abstractmethod
     def shares(self, bundle: Bundle, out: Any, *inputs: Any) -> Sequence[Tensor | None]:
-        """Return one gradient per input.
-
-        `bundle` holds the gradients of the results, `out` is None or a tensor on the call's node whose
-        data are the node's `output`, `inputs` are what the node keeps.
-        """
+        """Return one gradient per input."""
 
     @property
     def vjp(self) -> tuple[Rule, ...]:

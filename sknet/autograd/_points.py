@@ -18,33 +18,7 @@ Argnums = int | Sequence[int]
 
 
 class Evaluation:
-    """A function's value, connected on the tape to the arguments it is differentiated with respect to.
-
-    Parameters
-    ----------
-    name : str
-        Name of the transform, for messages.
-    function : callable
-        The function to call.
-    args : tuple
-        Its arguments.
-    kwargs : dict
-        Its arguments by name.
-    positions : tuple of int
-        Which of `args` to differentiate with respect to.
-    has_aux : bool
-        Whether the function returns a pair of its value and anything else.
-
-    Attributes
-    ----------
-    outputs : list of Tensor
-        All leaves of the function's value.
-    points : list of Tensor
-        All leaves of the arguments to differentiate with respect to, as the function saw them.
-    is_connected : bool
-        Whether the value was computed from tensors on the caller's tape: then the result of the transform
-        must stay connected to it.
-    """
+    """A function's value, connected on the tape to the arguments it is differentiated with respect to."""
 
     def __init__(
         self,
@@ -155,15 +129,7 @@ def pulled_back(
 
 
 class Transposed:
-    """The gradients at some points as a linear function of the outputs' cotangents, on the tape.
-
-    Parameters
-    ----------
-    outputs : sequence of Tensor
-        The outputs to differentiate.
-    points : sequence of Tensor
-        The points to differentiate with respect to.
-    """
+    """The gradients at some points as a linear function of the outputs' cotangents, on the tape."""
 
     def __init__(self, outputs: Sequence[Tensor], points: Sequence[Tensor]) -> None:
         self._outputs = outputs
@@ -178,13 +144,7 @@ class Transposed:
 
 
 def check_like(name: str, what: str, given: Any, expected: Any) -> list[Tensor]:
-    """Return the leaves of a tree that must have the structure, shapes and devices of another.
-
-    Raises
-    ------
-    GradientError, ShapeError, DeviceError
-        If anything differs; the message names the leaf.
-    """
+    """Return the leaves of a tree that must have the structure, shapes and devices of another."""
     paths, here = _tree.paths(expected), _tree.paths(given)
     if paths != here:
         raise GradientError(

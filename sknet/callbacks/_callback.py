@@ -203,32 +203,7 @@ class Callback(ParameterObject):
 
 
 def check_callbacks(callbacks: Any, caller: str) -> list[Callback]:
-    """Return callbacks as a list after checking each.
-
-    Parameters
-    ----------
-    callbacks : list of Callback or None
-        The callbacks as given.
-    caller : str
-        The estimator or method whose parameter it is, for messages.
-
-    Returns
-    -------
-    list of Callback
-        The same objects.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not a list, or an item is not a callback; names the item.
-
-    Examples
-    --------
-    >>> from sknet.callbacks import EarlyStopping
-    >>> from sknet.callbacks.extend import check_callbacks
-    >>> check_callbacks([EarlyStopping()], "MLPClassifier"), check_callbacks(None, "MLPClassifier")
-    ([EarlyStopping()], [])
-    """
+    """Return callbacks as a list after checking each."""
     if callbacks is None:
         return []
     if isinstance(callbacks, Callback):
@@ -267,30 +242,7 @@ def _check_one(callback: Any, name: str, caller: str) -> None:
 
 
 def fresh_callbacks(callbacks: Sequence[Callback], before: Sequence[Callback] = ()) -> list[Callback]:
-    """Return clones for one fit.
-
-    Parameters
-    ----------
-    callbacks : sequence of Callback
-        The callbacks as given.
-    before : sequence of Callback, default=()
-        Callbacks of the fit that is continued; a clone takes the state of the one at the same position, if
-        that has the same class.
-
-    Returns
-    -------
-    list of Callback
-        In the same order.
-
-    Examples
-    --------
-    >>> from sknet.callbacks import EarlyStopping
-    >>> from sknet.callbacks.extend import fresh_callbacks
-    >>> given = [EarlyStopping(patience=3)]
-    >>> fresh = fresh_callbacks(given)
-    >>> fresh, fresh[0] is given[0]
-    ([EarlyStopping(patience=3)], False)
-    """
+    """Return clones for one fit."""
     if not callbacks:
         return []
     from sklearn.base import clone  # of a fit, which has loaded it

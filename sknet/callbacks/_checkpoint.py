@@ -28,21 +28,7 @@ EVERY = re.compile(r"(\d+(?:\.\d+)?) ?(epochs?|steps?|s|min|h)")
 
 
 class SavedFit(NamedTuple):
-    """A fit that was saved.
-
-    Attributes
-    ----------
-    path : str
-        Its path, for messages.
-    state : dict
-        The result of `FitView.state`; its values are not changed by what resumes from it.
-
-    Examples
-    --------
-    >>> from sknet.callbacks.extend import SavedFit
-    >>> SavedFit("fits/last.sknet", {"stopped_by": None}).state
-    {'stopped_by': None}
-    """
+    """A fit that was saved."""
 
     path: str
     state: dict[str, Any]
@@ -260,37 +246,7 @@ def _is_best(fit: FitView) -> bool:
 
 
 def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
-    """Read a checkpoint.
-
-    Parameters
-    ----------
-    path : str or PathLike
-        The file, or the folder of a `Checkpoint`, whose last file is read.
-
-    Returns
-    -------
-    SavedFit
-        The fit to resume.
-
-    Raises
-    ------
-    LoadError
-        If the file is damaged or not a checkpoint; names it, and the previous one if there is one.
-    FileNotFoundError
-        If there is no file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from sknet import Model, nn
-    >>> from sknet.callbacks import Checkpoint
-    >>> from sknet.callbacks.extend import read_checkpoint
-    >>> folder = tempfile.mkdtemp()
-    >>> model = Model(nn.Linear(1, 1), loss="squared_error", random_state=0)
-    >>> _ = model.fit([[0.0], [1.0]], [0.0, 1.0], epochs=2, callbacks=[Checkpoint(folder)])
-    >>> "parameters" in read_checkpoint(folder).state
-    True
-    """
+    """Read a checkpoint."""
     file = Path(path)
     file = file / LAST if file.is_dir() else file
     if not file.is_file():
@@ -307,39 +263,7 @@ def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
 def saved_fit(
     callbacks: Sequence[Callback], resume_from: "str | os.PathLike[str] | SavedFit | None" = None
 ) -> SavedFit | None:
-    """Return the saved fit to resume, if any.
-
-    Parameters
-    ----------
-    callbacks : sequence of Callback
-        Callbacks of the fit; a `Checkpoint` among them may resume.
-    resume_from : str, PathLike, SavedFit or None, default=None
-        A checkpoint or a kept state that is given instead.
-
-    Returns
-    -------
-    SavedFit or None
-        None for a new fit.
-
-    Raises
-    ------
-    TypeError
-        If `resume_from` is neither a path nor a saved fit.
-    FileNotFoundError
-        If there is no such file.
-    LoadError
-        If it is damaged or not a checkpoint.
-
-    Examples
-    --------
-    >>> from sknet.callbacks import Checkpoint
-    >>> from sknet.callbacks.extend import SavedFit, saved_fit
-    >>> saved_fit([Checkpoint("fits")]) is None
-    True
-    >>> kept = SavedFit("memory", {})
-    >>> saved_fit([], kept) is kept
-    True
-    """
+    """Return the saved fit to resume, if any."""
     if isinstance(resume_from, SavedFit):
         return resume_from
     if resume_from is not None:

@@ -128,27 +128,7 @@ class EpochScoring(Callback):
 
 
 def direction_of(scorer: Callable[..., Any]) -> bool | None:
-    """Return whether a higher value of a scorer is better.
-
-    Parameters
-    ----------
-    scorer : callable
-        A scikit-learn scorer, or a function that may have an attribute ``greater_is_better``.
-
-    Returns
-    -------
-    bool or None
-        None if unknown.
-
-    Examples
-    --------
-    >>> from sklearn.metrics import get_scorer
-    >>> from sknet.callbacks.extend import direction_of
-    >>> direction_of(get_scorer("neg_log_loss"))
-    True
-    >>> direction_of(lambda estimator, X, y: 0.0) is None
-    True
-    """
+    """Return whether a higher value of a scorer is better."""
     # scikit-learn's scorers negate losses, so that higher is always better
     if scorer is _own_score or getattr(scorer, "_sign", None) in (1, -1):
         return True
@@ -158,36 +138,7 @@ def direction_of(scorer: Callable[..., Any]) -> bool | None:
 
 @contextmanager
 def naming_classes(classes: Any, scored: Any, rows: str) -> Iterator[None]:
-    """Add to a scorer's ValueError which classes the scored rows lack.
-
-    Parameters
-    ----------
-    classes : ndarray of shape (n_classes,) or None
-        All labels; anything else changes nothing.
-    scored : array-like of shape (n_scored,)
-        Labels of the scored rows.
-    rows : str
-        What to call these in the message.
-
-    Yields
-    ------
-    None
-        To the block that scores.
-
-    Raises
-    ------
-    ValueError
-        With the classes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.callbacks.extend import naming_classes
-    >>> with naming_classes(np.array(["a", "b"]), ["a"], "the validation rows"):
-    ...     raise ValueError("not defined")
-    Traceback (most recent call last):
-    ValueError: not defined. The validation rows have no row of class 'b': ...
-    """
+    """Add to a scorer's ValueError which classes the scored rows lack."""
     try:
         yield
     except ValueError as error:

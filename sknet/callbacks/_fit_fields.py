@@ -96,33 +96,7 @@ PARTS = {"model": MODEL, "loop": LOOP, "began": BEGAN}
 
 
 def checked_fit(path: Any, state: Any) -> dict[str, Any]:
-    """Return the state of a fit from a file, after checking its fields.
-
-    Parameters
-    ----------
-    path : str or PathLike
-        The file, for messages.
-    state : object
-        Its document.
-
-    Returns
-    -------
-    dict
-        The same.
-
-    Raises
-    ------
-    LoadError
-        If a field is missing, unknown or of another kind; names it.
-
-    Examples
-    --------
-    >>> from sknet.callbacks.extend import checked_fit
-    >>> checked_fit("fits/last.safetensors", {"version": 2})
-    Traceback (most recent call last):
-        ...
-    sknet.exceptions.LoadError: fits/last.safetensors holds no state of a fit
-    """
+    """Return the state of a fit from a file, after checking its fields."""
     version = state.get("version") if isinstance(state, dict) else None
     if not COUNT.is_satisfied_by(version) or not isinstance(state.get("environment"), dict):
         raise LoadError(f"{path} holds no state of a fit")
@@ -143,28 +117,7 @@ def checked_fit(path: Any, state: Any) -> dict[str, Any]:
 
 
 def check_state(path: Any, fields: Fields, state: Any) -> None:
-    """Raise a LoadError unless a part of a saved fit has the fields that it should have.
-
-    Parameters
-    ----------
-    path : str or PathLike
-        The file, for messages.
-    fields : Fields
-        What they are.
-    state : object
-        The part.
-
-    Raises
-    ------
-    LoadError
-        Names the field, what it must be and what it is.
-
-    Examples
-    --------
-    >>> from sknet._fields import COUNT, Fields
-    >>> from sknet.callbacks.extend import check_state
-    >>> check_state("fits/last.safetensors", Fields.of("loop", {"step": COUNT}), {"step": 3})
-    """
+    """Raise a LoadError unless a part of a saved fit has the fields that it should have."""
     try:
         if not isinstance(state, dict):
             raise ValueError(f"its {fields.holder} is {shown(state)}")

@@ -7,22 +7,7 @@ __all__ = ["check_monitored"]
 
 
 def check_monitored(who: str, name: str, fit: FitView) -> None:
-    """Check the name of a number that is missing in this epoch; other epochs may have it.
-
-    Parameters
-    ----------
-    who : str
-        The callback that monitors it.
-    name : str
-        Name of the number.
-    fit : FitView
-        The fit at the end of an epoch.
-
-    Raises
-    ------
-    ValueError
-        If no such number has been announced, and no epoch had one.
-    """
+    """Check the name of a number that is missing in this epoch; other epochs may have it."""
     if name not in fit.history and name not in fit.directions:
         known = sorted(fit.record)
         raise ValueError(

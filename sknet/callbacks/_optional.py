@@ -7,27 +7,7 @@ __all__ = ["optional"]
 
 
 def optional(module: str, who: str, extra: str) -> Any:
-    """Return a module of an optional package.
-
-    Parameters
-    ----------
-    module : str
-        Its name.
-    who : str
-        The callback that needs it.
-    extra : str
-        The extra of sknet that installs it.
-
-    Returns
-    -------
-    module
-        Imported.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed; the message says how to install it.
-    """
+    """Return a module of an optional package."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -11,40 +11,7 @@ __all__ = ["Plateau"]
 
 
 class Plateau:
-    """Counts the epochs without an improvement, as scikit-learn's networks do.
-
-    Parameters
-    ----------
-    patience : float
-        Epochs without improvement that are tolerated; infinity never stops.
-    tol : float
-        The least improvement over the best value so far that counts.
-    higher_is_better : bool
-        Whether the value is a score or a loss.
-
-    Attributes
-    ----------
-    best : float
-        The best value so far.
-    count : int
-        Epochs since the last improvement.
-    waited : int
-        Epochs since the last improvement or reduction of the learning rate.
-    cooling : int
-        Remaining epochs that do not count in `waited`.
-
-    Notes
-    -----
-    As in scikit-learn a score improves if it is at least ``best + tol``, a loss if it is at most
-    ``best - tol``, while `best` moves with any better value; a NaN counts as an improvement and
-    never becomes the best.
-
-    Examples
-    --------
-    >>> plateau = Plateau(patience=1, tol=0.1, higher_is_better=False)
-    >>> [plateau.observe(loss) for loss in (1.0, 0.5, 0.45, 0.44)]
-    [False, False, False, True]
-    """
+    """Counts the epochs without an improvement, as scikit-learn's networks do."""
 
     _stored_fields = {
         "patience": Number(Real, 0, math.inf),
@@ -65,18 +32,7 @@ class Plateau:
         self.is_best = self._cools_count = False
 
     def observe(self, value: float) -> bool:
-        """Record the value of an epoch, and return whether patience is exhausted.
-
-        Parameters
-        ----------
-        value : float
-            The epoch's loss or score.
-
-        Returns
-        -------
-        bool
-            True after more than `patience` epochs without an improvement.
-        """
+        """Record the value of an epoch, and return whether patience is exhausted."""
         if self.higher_is_better:
             missed = value < self.best + self.tol
             self.is_best = value > self.best
@@ -111,15 +67,7 @@ class Plateau:
             self._cools_count = bool(state["cools_count"])
 
     def restart(self, also_count: bool = True, cooldown: int = 0) -> None:
-        """Restart the patience, as after a reduction of the rate; the best value is kept.
-
-        Parameters
-        ----------
-        also_count : bool, default=True
-            Whether to restart the count of epochs without an improvement, too.
-        cooldown : int, default=0
-            Number of epochs before waiting starts.
-        """
+        """Restart the patience, as after a reduction of the rate; the best value is kept."""
         self.waited = 0
         self.cooling = cooldown
         self._cools_count = also_count

@@ -87,36 +87,7 @@ class ProgressBar(Callback):
 
 
 def shared_bar(total: float, description: str, *, leave: bool = True) -> Any:
-    """Return a bar, such as one that several fits move together.
-
-    Parameters
-    ----------
-    total : float
-        Where it ends.
-    description : str
-        The text before it.
-    leave : bool, default=True
-        Whether it stays when it is closed.
-
-    Returns
-    -------
-    tqdm or None
-        None in joblib workers, where bars are silent.
-
-    Raises
-    ------
-    ImportError
-        If tqdm is not installed.
-
-    Examples
-    --------
-    >>> from sknet.callbacks.extend import shared_bar
-    >>> bar = shared_bar(10, "members", leave=False)
-    >>> _ = bar.update(4)
-    >>> bar.n, bar.total
-    (4, 10)
-    >>> bar.close()
-    """
+    """Return a bar, such as one that several fits move together."""
     if _is_in_worker():
         return None
     tqdm = optional("tqdm.auto", "ProgressBar", "progress").tqdm

@@ -10,20 +10,7 @@ __all__ = ["FitState", "FitView", "Rows"]
 
 
 class Rows(NamedTuple):
-    """Rows of a data set as the user gave them, so targets are labels, not encoded.
-
-    Attributes
-    ----------
-    X, y, sample_weight : array-like
-        Inputs, targets, and weights or None.
-
-    Examples
-    --------
-    >>> from sknet.callbacks.extend import Rows
-    >>> rows = Rows(X=[[0.0], [1.0]], y=["a", "b"])
-    >>> rows.y, rows.sample_weight
-    (['a', 'b'], None)
-    """
+    """Rows of a data set as the user gave them, so targets are labels, not encoded."""
 
     X: Any
     y: Any
@@ -31,20 +18,7 @@ class Rows(NamedTuple):
 
 
 class FitState(Protocol):
-    """A loop's record of a fit, which callbacks see through a `FitView`.
-
-    Examples
-    --------
-    >>> from sknet import Model, nn
-    >>> from sknet.callbacks import Callback
-    >>> class Count(Callback):
-    ...     def on_epoch_end(self, fit):
-    ...         print(fit.epoch, fit.step)
-    >>> model = Model(nn.Linear(1, 1), loss="squared_error", random_state=0)
-    >>> _ = model.fit([[0.0], [1.0]], [0.0, 1.0], epochs=2, callbacks=[Count()])
-    1 1
-    2 2
-    """
+    """A loop's record of a fit, which callbacks see through a `FitView`."""
 
     epoch: int
     step: int

@@ -21,27 +21,7 @@ MOST = 1 << 10  # elements of a constant that may be an input; larger ones are t
 
 
 class Numbered(NamedTuple):
-    """A graph, and the numbers in it that may be inputs instead.
-
-    Attributes
-    ----------
-    graph : Graph
-        The graph.
-    key : hashable
-        Equal for graphs that differ in these numbers alone.
-    places : tuple of tuple of int
-        For each number the equation and the operand, or -1 and which constant it is.
-    numbers : tuple of ndarray
-        Their values; of an operand of shape (), in the dtype that it is computed in.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.extend import numbered
-    >>> numbered(capture(lambda x: x * 0.5 + 2.0, np.ones(3))).numbers
-    (array(0.5), array(2.))
-    """
+    """A graph, and the numbers in it that may be inputs instead."""
 
     graph: Graph
     key: Hashable
@@ -50,27 +30,7 @@ class Numbered(NamedTuple):
 
 
 def numbered(graph: Graph) -> Numbered:
-    """Return a graph with its numbers: floating-point constants, and operands of elementwise operations.
-
-    Parameters
-    ----------
-    graph : Graph
-        As it was captured.
-
-    Returns
-    -------
-    Numbered
-        What `differing` and `outputs_with` take.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.extend import numbered
-    >>> one, other = (numbered(capture(lambda x: x * factor, np.ones(3))) for factor in (0.5, 0.25))
-    >>> one.key == other.key, one.numbers, other.numbers
-    (True, (array(0.5),), (array(0.25),))
-    """
+    """Return a graph with its numbers: floating-point constants, and operands of elementwise operations."""
     places: list[tuple[int, int]] = []
     numbers: list[np.ndarray] = []
     equations, constants = [], dict(graph.constants)
@@ -102,63 +62,13 @@ def _dtype_of_numbers(equation: Equation) -> Any:
 
 
 def differing(graphs: Sequence[Numbered]) -> tuple[int, ...]:
-    """Return which numbers are not the same in all graphs, to the bit.
-
-    Parameters
-    ----------
-    graphs : sequence of Numbered
-        With equal keys.
-
-    Returns
-    -------
-    tuple of int
-        Their positions among the `numbers` of each.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.extend import differing, numbered
-    >>> functions = [lambda x: x * 2.0 + 1.0, lambda x: x * 2.0 + 3.0]
-    >>> differing([numbered(capture(function, np.ones(3))) for function in functions])
-    (1,)
-    """
+    """Return which numbers are not the same in all graphs, to the bit."""
     columns = zip(*{id(each): each.numbers for each in graphs}.values(), strict=True)
     return tuple(i for i, column in enumerate(columns) if len({x.tobytes() for x in column}) > 1)
 
 
 def outputs_with(of: Numbered, inputs: Sequence[Tensor], numbers: Mapping[int, Tensor]) -> list[Tensor]:
-    """Compute the outputs of a graph, with other numbers in place of some of its own.
-
-    Parameters
-    ----------
-    of : Numbered
-        The graph.
-    inputs : sequence of Tensor
-        One for each input.
-    numbers : mapping of int to Tensor
-        Some numbers by position, of the same shape and dtype.
-
-    Returns
-    -------
-    list of Tensor
-        The outputs.
-
-    Raises
-    ------
-    GradientError
-        If they are to be differentiated by something that a pass has put into the graph.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Tensor
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.extend import numbered, outputs_with
-    >>> of = numbered(capture(lambda x: x * 2.0, np.ones(3)))
-    >>> outputs_with(of, [Tensor([1.0, 2.0, 3.0])], {0: Tensor(10.0)})
-    [Tensor([10., 20., 30.], dtype=float64)]
-    """
+    """Compute the outputs of a graph, with other numbers in place of some of its own."""
     graph, added = of.graph, {i: Variable(of.numbers[i].shape, of.numbers[i].dtype) for i in numbers}
     constants, equations, names = dict(graph.constants), list(graph.equations), list(graph.constants)
     instead: dict[Variable, Variable] = {}

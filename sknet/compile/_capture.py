@@ -75,15 +75,7 @@ class _Followed(_Traced):
 
 
 class Recorder:
-    """Collects the equations of one capture.
-
-    Parameters
-    ----------
-    device : Device
-        Where the function will run.
-    unroll : bool, default=False
-        Compute with the example's values, too.
-    """
+    """Collects the equations of one capture."""
 
     def __init__(self, device: Device, unroll: bool = False) -> None:
         self.device = device
@@ -130,10 +122,7 @@ class Recorder:
         raise CaptureError(f"an operand of type {type(x).__name__} cannot be captured, {user_line()}")
 
     def _laid_out(self, x: Any) -> Operand:
-        """Return an operand; a constant that is not C-contiguous is recorded as a view of one that is.
-
-        Products and sums of transposed and of broadcast arrays round differently.
-        """
+        """Return an operand; a constant that is not C-contiguous is recorded as a view of one that is."""
         if not isinstance(x, Tensor) or x.requires_grad or isinstance(x.data, (_Traced, MetaArray)):
             return self._operand(x)
         array = to_host(x.data)
@@ -188,18 +177,7 @@ _lines: ContextVar[list[Any] | None] = ContextVar("sknet.compile.lines", default
 
 
 def lines_of(captured: Callable[[], Any]) -> list[Any]:
-    """Return the user's line of each equation that is recorded while a function is captured.
-
-    Parameters
-    ----------
-    captured : callable
-        Captures a function.
-
-    Returns
-    -------
-    list of (str, int) or None
-        File and number, as `sknet.core.extend.line_of` returns them.
-    """
+    """Return the user's line of each equation that is recorded while a function is captured."""
     found: list[Any] = []
     token = _lines.set(found)
     try:
@@ -286,24 +264,7 @@ def _names(pure: Pure, args: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def trace(function: Callable[..., Any], args: tuple[Any, ...], *, unroll: bool = False) -> tuple[Graph, Any]:
-    """Capture a function; return the graph and a tree like its result that holds output positions.
-
-    Parameters
-    ----------
-    function : callable
-        As for `capture`.
-    args : tuple
-        As for `capture`.
-    unroll : bool, default=False
-        As for `capture`.
-
-    Returns
-    -------
-    graph : Graph
-        Verified.
-    result : tree
-        Like what the function returned, with an `OutputIndex` in place of every array.
-    """
+    """Capture a function; return the graph and a tree like its result that holds output positions."""
     inputs: list[Variable] = []
     recorder = Recorder(device_among(args), unroll)
 

@@ -89,21 +89,7 @@ def compile(
 
 
 class Prepared(NamedTuple):
-    """A captured function that is bound to no memory yet.
-
-    Attributes
-    ----------
-    program : Program
-        Plan and source.
-    template : tree
-        Like the result, with output positions in place of arrays.
-    device : Device
-        Where it runs.
-    own_slots, matrices : list of SparseSlot
-        The program's own slots for sparse matrices, and those of the captured function in their place.
-    draws : bool
-        Whether it draws random numbers.
-    """
+    """A captured function that is bound to no memory yet."""
 
     program: Program
     template: Tree
@@ -178,10 +164,7 @@ def _donors(args: tuple[Tree, ...], donate: Iterable[int]) -> tuple[int, ...]:
 
 
 def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[Variable, Variable]]:
-    """Pair donated inputs with the outputs that are written into them.
-
-    An output that is a view of a donated input is copied before that is overwritten.
-    """
+    """Pair donated inputs with the outputs that are written into them."""
     outputs = list(graph.outputs)
     free = list(range(len(outputs)))
     pairs: dict[int, Variable] = {}

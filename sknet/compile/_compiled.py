@@ -26,20 +26,7 @@ HOST = Device("cpu")
 
 
 class Takes:
-    """What a function takes.
-
-    Parameters
-    ----------
-    args : tree of arrays or Variables
-        Like the arguments.
-
-    Attributes
-    ----------
-    tree : tree
-        Like the arguments, with a variable in place of every array.
-    names, leaves : list
-        The paths of its leaves, and these.
-    """
+    """What a function takes."""
 
     def __init__(self, args: Tree) -> None:
         found = named_leaves(args)

@@ -37,22 +37,7 @@ def same_bytes(array: np.ndarray, constant: np.ndarray) -> bool:
 
 
 def axes_of(array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...] | None]:
-    """Return an array without repetitions, its longest strides first, and how to restore its axes.
-
-    Parameters
-    ----------
-    array : ndarray
-        Any array.
-
-    Returns
-    -------
-    base : ndarray
-        A view with length 1 along the axes that `array` is broadcast along. A C-contiguous copy of it,
-        with its axes restored and broadcast to the shape of `array`, has the strides of `array`, unless
-        that is a part of a larger array.
-    axes : tuple of int or None
-        ``base.transpose(axes)`` restores the order of the axes; None if it is that of `array`.
-    """
+    """Return an array without repetitions, its longest strides first, and how to restore its axes."""
     once = array[tuple([slice(None) if stride else slice(1) for stride in array.strides])]
     if once.flags.c_contiguous:
         return once, None
@@ -63,20 +48,7 @@ def axes_of(array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...] | None]:
 
 
 def read_as_laid_out(equations: Iterable["Equation"]) -> set["Variable"]:
-    """Return the variables that products, sums and the like read, directly or as views.
-
-    Their rounding depends on the strides of what they read; that of elementwise operations does not.
-
-    Parameters
-    ----------
-    equations : iterable of Equation
-        Last first.
-
-    Returns
-    -------
-    set of Variable
-        Operands, their views, and what these are views of.
-    """
+    """Return the variables that products, sums and the like read, directly or as views."""
     found: set[Variable] = set()
     for equation in equations:
         primitive = equation.primitive
@@ -90,20 +62,7 @@ def read_as_laid_out(equations: Iterable["Equation"]) -> set["Variable"]:
 def as_read(
     constants: Mapping["Variable", np.ndarray], equations: Iterable["Equation"]
 ) -> dict["Variable", Any]:
-    """Return constants; repeated numbers that are read as laid out are written out as C-contiguous arrays.
-
-    Parameters
-    ----------
-    constants : mapping of Variable to ndarray
-        Those of a graph.
-    equations : iterable of Equation
-        What reads them, last first.
-
-    Returns
-    -------
-    dict of Variable to ndarray
-        All constants.
-    """
+    """Return constants; repeated numbers that are read as laid out are written out as C-contiguous arrays."""
     read = read_as_laid_out(equations)
     return {
         x: np.array(value, order="C") if x in read and is_repeated(value) else value

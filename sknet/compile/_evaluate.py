@@ -23,22 +23,7 @@ HOST = Device("cpu")
 
 
 def evaluated(graph: "Graph", args: tuple[Tree, ...], values: Mapping[str, Any]) -> Tree:
-    """Compute a graph; `Graph.__call__` says what it takes.
-
-    Parameters
-    ----------
-    graph : Graph
-        With a signature.
-    args : tuple of trees
-        The arguments.
-    values : mapping of str to tensor or array
-        Other values of what the function's object held.
-
-    Returns
-    -------
-    tree of Tensor
-        Like the function's result.
-    """
+    """Compute a graph; `Graph.__call__` says what it takes."""
     signature = graph.called()
     unknown = [name for name in values if name not in signature.values]
     if unknown:
@@ -54,34 +39,7 @@ def evaluated(graph: "Graph", args: tuple[Tree, ...], values: Mapping[str, Any])
 
 
 def flat_arguments(takes: Tree, args: tuple[Tree, ...]) -> list[Any]:
-    """Return the arrays among the arguments, once the rest is known to be as in the capture.
-
-    Parameters
-    ----------
-    takes : tuple of trees
-        As in a `Signature`.
-    args : tuple of trees
-        The arguments.
-
-    Returns
-    -------
-    list of array-like
-        In the order of the inputs.
-
-    Raises
-    ------
-    CaptureError
-        If anything differs from the examples.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.extend import flat_arguments
-    >>> graph = capture(lambda pair: pair["a"] * pair["b"], {"a": np.zeros(2), "b": np.zeros(2)})
-    >>> flat_arguments(graph.called().args, ({"a": [1.0, 2.0], "b": [3.0, 4.0]},))
-    [array([1., 2.]), array([3., 4.])]
-    """
+    """Return the arrays among the arguments, once the rest is known to be as in the capture."""
     expected, got = paths(takes), paths(_like(takes, args))
     if expected != got:
         raise CaptureError(
@@ -115,39 +73,7 @@ def _as_array(x: Any) -> Any:
 
 
 def checked_inputs(graph: "Graph", given: Sequence[Any]) -> list[Tensor]:
-    """Return inputs as tensors, once they are known to fit.
-
-    Parameters
-    ----------
-    graph : Graph
-        What they are for.
-    given : sequence of array-like
-        One for each input.
-
-    Returns
-    -------
-    list of Tensor
-        The inputs.
-
-    Raises
-    ------
-    ShapeError, DtypeError
-        If one does not fit; names it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.extend import checked_inputs
-    >>> graph = capture(ops.exp, np.zeros(2))
-    >>> checked_inputs(graph, [[0.0, 1.0]])
-    [Tensor([0., 1.], dtype=float64)]
-    >>> checked_inputs(graph, [[0.0, 1.0, 2.0]])
-    Traceback (most recent call last):
-        ...
-    sknet.exceptions.ShapeError: v0 must have shape (2,), got (3,)
-    """
+    """Return inputs as tensors, once they are known to fit."""
     found, names = [], graph.names()
     for variable, x in zip(graph.inputs, given, strict=True):
         tensor = as_tensor(x)
@@ -160,34 +86,7 @@ def checked_inputs(graph: "Graph", given: Sequence[Any]) -> list[Tensor]:
 
 
 def outputs_of(graph: "Graph", inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Compute the outputs of a graph from its inputs, by its primitives.
-
-    Parameters
-    ----------
-    graph : Graph
-        What is computed.
-    inputs : sequence of Tensor
-        One for each input, on one device.
-
-    Returns
-    -------
-    list of Tensor
-        The outputs.
-
-    Raises
-    ------
-    GradientError
-        If an operation that has no gradient, since a pass has put it there, is to be differentiated.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Tensor, ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.extend import outputs_of
-    >>> outputs_of(capture(ops.exp, np.zeros(2)), [Tensor([0.0, 1.0])])
-    [Tensor([1.        , 2.71828183], dtype=float64)]
-    """
+    """Compute the outputs of a graph from its inputs, by its primitives."""
     known: dict[Any, Tensor] = dict(zip(graph.inputs, inputs, strict=True))
     device = inputs[0].device if inputs else None
     for variable, constant in as_read(graph.constants, reversed(graph.equations)).items():

@@ -9,23 +9,7 @@ __all__ = ["Finish", "Group", "is_elementwise"]
 
 
 class Finish(NamedTuple):
-    """A matrix product, and what is computed from it in the same launch.
-
-    Attributes
-    ----------
-    product : Equation
-        The product.
-    output : Variable
-        What is written in its place.
-    parts : tuple of str
-        Names of what follows the product, as a device's library knows them.
-    vector : Variable or None
-        The bias that it reads, or the sums that it writes.
-    term : Variable or None
-        A matrix that is added to the product, `factor` times.
-    factor : float
-        As above.
-    """
+    """A matrix product, and what is computed from it in the same launch."""
 
     product: Equation
     output: Variable

@@ -10,23 +10,7 @@ OTHERS = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def identifier(name: str) -> str:
-    """Return a Python identifier like a name.
-
-    Parameters
-    ----------
-    name : str
-        Any text, such as the name of a primitive.
-
-    Returns
-    -------
-    str
-        The name itself if it is an identifier of ASCII characters that does not begin with an underscore.
-
-    Examples
-    --------
-    >>> identifier("exp2"), identifier("acme.soft-clip"), identifier("2nd"), identifier("lambda")
-    ('exp2', 'acme_soft_clip', 'f2nd', 'lambda_')
-    """
+    """Return a Python identifier like a name."""
     text = OTHERS.sub("_", name).lstrip("_")
     if not text or text[0].isdigit():
         return f"f{text}"
@@ -34,13 +18,7 @@ def identifier(name: str) -> str:
 
 
 def unused(name: str, taken: Collection[str]) -> str:
-    """Return a name, with underscores behind it if it is taken.
-
-    Examples
-    --------
-    >>> unused("step", {"step", "step_"})
-    'step__'
-    """
+    """Return a name, with underscores behind it if it is taken."""
     while name in taken:
         name += "_"
     return name

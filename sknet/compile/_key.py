@@ -31,28 +31,7 @@ class _Identity:
 
 
 def key_of(value: Any) -> Hashable:
-    """Return a key that identifies a value.
-
-    Parameters
-    ----------
-    value : object
-        A number, text, dtype or array; a tuple, list, dict or slice of these; or anything else,
-        which is then identified by its id.
-
-    Returns
-    -------
-    hashable
-        Equal for two values if and only if they have the same type and the same bits: 1, 1.0 and
-        True differ, as do 0.0 and -0.0, while NaN equals itself. Arrays count by dtype, shape and
-        elements at any depth.
-
-    Examples
-    --------
-    >>> key_of(1) == key_of(1.0), key_of(0.0) == key_of(-0.0), key_of(float("nan")) == key_of(float("nan"))
-    (False, False, True)
-    >>> key_of((slice(2), [3])) == key_of((slice(2), [3]))
-    True
-    """
+    """Return a key that identifies a value."""
     found = _KEYS.get(type(value))
     return found(value) if found is not None else _other(value)
 

@@ -13,15 +13,7 @@ ALIGNMENT = backend("cpu").alignment  # bytes per cache line
 
 
 class Place(NamedTuple):
-    """Where an array is in memory.
-
-    Attributes
-    ----------
-    start, stop : int
-        Its bytes.
-    shape, dtype : tuple of int, dtype
-        Of the array.
-    """
+    """Where an array is in memory."""
 
     start: int
     stop: int
@@ -34,35 +26,7 @@ class Place(NamedTuple):
 
 
 class Buffer:
-    """A block of memory and its lifetime (both ends inclusive).
-
-    Parameters
-    ----------
-    nbytes : int
-        Size.
-    start, stop : int
-        Lifetime.
-    kind : {"arena", "pinned", "slot", "constant"}
-        Which memory it is in: shared over time, reserved for this buffer, an input's or a constant's.
-    alignment : int
-        Its size is rounded up to a multiple of this (on the host, a cache line).
-
-    Attributes
-    ----------
-    aligned : int
-        The rounded size, so that the next buffer is aligned.
-    offset : int
-        Where it starts, in the memory or in its parent.
-    parent : Buffer or None
-        The buffer that contains this one.
-    is_assembled : bool
-        Whether it contains other buffers.
-
-    Examples
-    --------
-    >>> Buffer(100, 0, 1).aligned
-    128
-    """
+    """A block of memory and its lifetime (both ends inclusive)."""
 
     __slots__ = ("_parent", "aligned", "is_assembled", "kind", "nbytes", "offset", "start", "stop")
 
@@ -108,33 +72,7 @@ class Buffer:
 
 
 def assign_offsets(buffers: list[Buffer]) -> tuple[int, int]:
-    """Assign an offset to every buffer: largest first, each in the smallest gap that fits.
-
-    Parameters
-    ----------
-    buffers : list of Buffer
-        Their `offset` is set.
-
-    Returns
-    -------
-    size : int
-        Bytes of memory needed.
-    peak : int
-        The most bytes live at any one time, a lower bound on `size`.
-
-    Notes
-    -----
-    Greedy by size, as in Pisarchyk & Lee, "Efficient Memory Management for Deep Neural Net
-    Inference", 2020, section 5.3.
-
-    Examples
-    --------
-    >>> first, second, third = Buffer(64, 0, 1), Buffer(64, 1, 2), Buffer(64, 2, 3)
-    >>> assign_offsets([first, second, third])
-    (128, 128)
-    >>> first.offset == third.offset
-    True
-    """
+    """Assign an offset to every buffer: largest first, each in the smallest gap that fits."""
     placed: list[Buffer] = []
     size = 0
     for buffer in sorted(buffers, key=lambda b: (-b.aligned, b.start)):

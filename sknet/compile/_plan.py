@@ -268,11 +268,7 @@ class Plan:
         return self._spans[number][1] if self.groups[number].fused else self._first[root]
 
     def _aligned(self, equation: Equation, root: Variable) -> bool:
-        """Tell whether a value is read only at the positions that `equation` has not yet overwritten.
-
-        In a group that runs block by block, other equations read the next block after this one
-        has written its own; and the threads of a kernel do not wait for each other.
-        """
+        """Tell whether a value is read only at the positions that `equation` has not yet overwritten."""
         output = equation.output
         group = self._group(output)
         readers = group.equations if group.in_parts else [equation]

@@ -19,17 +19,7 @@ KEPT = 256  # functions; most share a program
 
 
 class Known(NamedTuple):
-    """A function that was captured before.
-
-    Attributes
-    ----------
-    made : Prepared
-        Its program.
-    places : tuple of int
-        Which sparse slots among the arguments the program reads, in its order.
-    takes : Takes or None
-        What it takes, unless that includes sparse slots.
-    """
+    """A function that was captured before."""
 
     made: Prepared
     places: tuple[int, ...]
@@ -51,40 +41,7 @@ def recalled(
     exact: bool = False,
     slots: Tree = None,
 ) -> Compiled:
-    """Compile a function, or reuse the program of one that does the same operations.
-
-    Parameters
-    ----------
-    structure : hashable or None
-        Equal for two functions only if their captures, with arguments of equal structure, are equal. None
-        always captures, as `compile` does.
-    function : callable
-        A pure function of trees of tensors, as for `compile`.
-    args : tuple of trees of arrays
-        Example arguments.
-    stream : tuple of two int, default=None
-        The random stream, if random numbers are drawn.
-    donate : iterable of int, default=()
-        Positions of arguments whose memory the caller gives up.
-    exact : bool, default=False
-        Whether results are bitwise identical to eager execution.
-    slots : tuple of trees of arrays, default=None
-        Arrays to use as slots.
-
-    Returns
-    -------
-    Compiled
-        It has its own memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> one, same = (recalled("double", lambda x: x * 2, (np.ones(3),)) for _ in range(2))
-    >>> one.plan is same.plan
-    True
-    >>> recalled("double", lambda x: x * 2, (np.ones(4),)).plan is one.plan
-    False
-    """
+    """Compile a function, or reuse the program of one that does the same operations."""
     if structure is None:
         return compile(function, args, donate=donate, exact=exact, slots=slots)
     named, donate = named_leaves(args), tuple(donate)

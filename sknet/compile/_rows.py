@@ -29,19 +29,7 @@ ROWS = (5, 6, 8)  # numbers of rows to capture for; the first graph is exported
 
 
 class Length(NamedTuple):
-    """A length or position ``per_row * n + more`` for n rows.
-
-    Attributes
-    ----------
-    per_row, more : int
-        The two numbers.
-
-    Examples
-    --------
-    >>> from sknet.compile.extend import Length
-    >>> print(Length(1, 0), Length(2, 1), Length(3, -1))
-    n 2*n+1 3*n-1
-    """
+    """A length or position ``per_row * n + more`` for n rows."""
 
     per_row: int
     more: int
@@ -55,19 +43,7 @@ Terms = dict[tuple[int, ...], int]
 
 
 class Lengths(NamedTuple):
-    """A length that depends on several sizes, such as rows and steps: a sum of products.
-
-    Attributes
-    ----------
-    terms : tuple of (tuple of int, int)
-        For each product the numbers of its sizes, of which 0 counts the rows, and its factor.
-
-    Examples
-    --------
-    >>> from sknet.compile.extend import Lengths
-    >>> print(Lengths((((1,), 1),)), Lengths((((), -1), ((0, 1), 3))))
-    s1 -1+3*n*s1
-    """
+    """A length that depends on several sizes, such as rows and steps: a sum of products."""
 
     terms: Annotated[tuple[Any, ...], Each(tuple, Together(Each(tuple, COUNT), int))]
 
@@ -80,92 +56,27 @@ class Lengths(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The reciprocal of a length.
-
-    Attributes
-    ----------
-    of : Length or Lengths
-        That length.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.extend import Share, SymbolicGraph
-    >>> symbolic = SymbolicGraph.of_rows(lambda n: capture(lambda x: x * (1 / len(x)), np.ones((n, 3))))
-    >>> [str(x.of) for line in symbolic.lines for x in line.operands if isinstance(x, Share)]
-    ['n']
-    """
+    """The reciprocal of a length."""
 
     of: Length | Lengths
 
 
 class Filled(NamedTuple):
-    """A constant that is one number everywhere.
-
-    Attributes
-    ----------
-    number : ndarray of shape ()
-        The number.
-    shape : tuple of int, Length or Lengths
-        Lengths of its axes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile.extend import Filled, Length
-    >>> zeros = Filled(np.array(0.0), (Length(1, 0), 3))
-    >>> [str(length) for length in zeros.shape]
-    ['n', '3']
-    """
+    """A constant that is one number everywhere."""
 
     number: Annotated[np.ndarray[Any, Any], Arrays("biuf")]
     shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length, Lengths])]
 
 
 class Counted(NamedTuple):
-    """The constant 0, 1, 2, ...
-
-    Attributes
-    ----------
-    dtype : dtype
-        Its dtype.
-    shape : tuple of int, Length or Lengths
-        Lengths of its axes, of which the last counts fastest.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile.extend import Counted, Length
-    >>> Counted(np.dtype("int64"), (Length(1, 0),)).shape[0].per_row
-    1
-    """
+    """The constant 0, 1, 2, ..."""
 
     dtype: Annotated[np.dtype[Any], Dtypes("biuf")]
     shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length, Lengths])]
 
 
 class Triangles(NamedTuple):
-    """A constant matrix of one number up to a diagonal, and another one after it: a causal mask.
-
-    Attributes
-    ----------
-    lower, upper : ndarray of shape ()
-        The numbers.
-    diagonal : int
-        The last one with the lower number; 0 is the main one, and those above are positive.
-    shape : tuple of two int, Length or Lengths
-        Lengths of its axes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile.extend import Triangles
-    >>> Triangles(np.array(1), np.array(0), 0, (2, 3)).array((2, 3))
-    array([[1, 0, 0],
-           [1, 1, 0]])
-    """
+    """A constant matrix of one number up to a diagonal, and another one after it: a causal mask."""
 
     lower: Annotated[np.ndarray[Any, Any], Arrays("biuf")]
     upper: Annotated[np.ndarray[Any, Any], Arrays("biuf")]
@@ -174,20 +85,7 @@ class Triangles(NamedTuple):
 
     @classmethod
     def of(cls, values: tuple[np.ndarray[Any, Any], ...], shape: tuple[Any, ...]) -> "Triangles | None":
-        """Return what matrices of several sizes have in common; None if they are no such matrices.
-
-        Parameters
-        ----------
-        values : tuple of ndarray
-            The matrices.
-        shape : tuple of two int, Length or Lengths
-            Their common shape.
-
-        Returns
-        -------
-        Triangles or None
-            All of them.
-        """
+        """Return what matrices of several sizes have in common; None if they are no such matrices."""
         first = values[0]
         if first.ndim != 2 or not first.size:
             return None
@@ -196,62 +94,19 @@ class Triangles(NamedTuple):
         return found if all(found.array(v.shape).tobytes() == v.tobytes() for v in values) else None
 
     def array(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        """Return the matrix of a shape.
-
-        Parameters
-        ----------
-        shape : tuple of two int
-            Lengths of its axes.
-
-        Returns
-        -------
-        ndarray
-            The matrix.
-        """
+        """Return the matrix of a shape."""
         rows, columns = shape
         return np.where(np.tri(rows, columns, self.diagonal, dtype=bool), self.lower, self.upper)
 
 
 class Samples(NamedTuple):
-    """Values of a size for which the same function is captured; finds what depends on that size.
-
-    Attributes
-    ----------
-    size : int
-        Its number; 0 counts the rows.
-    values : tuple of three int
-        The values.
-
-    Examples
-    --------
-    >>> from sknet.compile.extend import Samples
-    >>> str(Samples(0, (5, 6, 8)).common((11, 13, 17), "it"))
-    '2*n+1'
-    """
+    """Values of a size for which the same function is captured; finds what depends on that size."""
 
     size: int
     values: tuple[int, ...]
 
     def common(self, values: tuple[Any, ...], where: str) -> Any:
-        """Return the common value, with a length in place of numbers that depend on the size.
-
-        Parameters
-        ----------
-        values : tuple of object
-            One for each sample.
-        where : str
-            Names them in a message.
-
-        Returns
-        -------
-        object
-            Like each of them.
-
-        Raises
-        ------
-        CaptureError
-            If they depend on the size in another way.
-        """
+        """Return the common value, with a length in place of numbers that depend on the size."""
         first = values[0]
         if any(isinstance(v, (Length, Lengths)) for v in values):
             return first if all(v == first for v in values) else self._length(values, where)
@@ -272,25 +127,7 @@ class Samples(NamedTuple):
         return first
 
     def number(self, values: tuple[Any, ...], where: str) -> Any:
-        """Return a number that all are, or what it is of the size: a mean divides by how many there are.
-
-        Parameters
-        ----------
-        values : tuple of float, Length, Lengths or Share
-            One for each sample.
-        where : str
-            Names them in a message.
-
-        Returns
-        -------
-        float, Length, Lengths or Share
-            The number.
-
-        Raises
-        ------
-        CaptureError
-            If it depends on the size in another way.
-        """
+        """Return a number that all are, or what it is of the size: a mean divides by how many there are."""
         if all(_are_same(v, values[0]) for v in values):
             return values[0]
         if any(isinstance(v, Share) for v in values):
@@ -307,25 +144,7 @@ class Samples(NamedTuple):
         return Share(self._length(parts, where))
 
     def constant(self, values: tuple[Any, ...], shape: tuple[Any, ...]) -> Any:
-        """Return the form of a constant for any value of the size.
-
-        Parameters
-        ----------
-        values : tuple of ndarray, Filled, Counted or Triangles
-            One for each sample.
-        shape : tuple of int, Length or Lengths
-            Their common shape.
-
-        Returns
-        -------
-        ndarray, Filled, Counted or Triangles
-            An array if it is the same for every value.
-
-        Raises
-        ------
-        CaptureError
-            If it depends on the size in any other way.
-        """
+        """Return the form of a constant for any value of the size."""
         first = values[0]
         self.check(len({type(v) for v in values}) == 1, "a constant")
         if isinstance(first, Filled):
@@ -357,36 +176,12 @@ class Samples(NamedTuple):
         )
 
     def check(self, condition: bool, where: str = "it") -> None:
-        """Raise a CaptureError unless a condition holds.
-
-        Parameters
-        ----------
-        condition : bool
-            What must hold.
-        where : str, default="it"
-            Names what differs in the message.
-
-        Raises
-        ------
-        CaptureError
-            If it does not hold.
-        """
+        """Raise a CaptureError unless a condition holds."""
         if not condition:
             raise CaptureError(self.told(f"{where} differs"))
 
     def told(self, what: str) -> str:
-        """Return a message that operations depend on the size.
-
-        Parameters
-        ----------
-        what : str
-            How they differ.
-
-        Returns
-        -------
-        str
-            The message.
-        """
+        """Return a message that operations depend on the size."""
         return (
             f"the operations of this function depend on {self} ({what}), so it cannot be exported "
             "for any number: let them depend on the other axes only."
@@ -432,25 +227,7 @@ BY_ROWS = Samples(0, ROWS)
 
 
 class Rows:
-    """The lengths and numbers in a captured graph that depend on the number of rows.
-
-    Parameters
-    ----------
-    graphs : sequence of Graph
-        The same function, captured for each number of `ROWS`.
-
-    Raises
-    ------
-    CaptureError
-        If they do not have the same operations.
-
-    Examples
-    --------
-    >>> from sknet.compile import capture
-    >>> rows = graph_of_any_rows(lambda n: capture(lambda x: -x, np.ones((n, 2))))
-    >>> [str(length) for length in rows.shape(rows.graph.outputs[0])]
-    ['n', '2']
-    """
+    """The lengths and numbers in a captured graph that depend on the number of rows."""
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
         self._shapes: dict[Variable, tuple[Any, ...]] = {}
@@ -501,10 +278,7 @@ class Rows:
         return self._params[equation.output]
 
     def numbers(self, equation: Equation) -> list[Any]:
-        """Return the operands of an equation that are numbers, and None for variables.
-
-        A number that depends on the rows is a `Length`, or a `Share` if it is the reciprocal of one.
-        """
+        """Return the operands of an equation that are numbers, and None for variables."""
         return self._numbers[equation.output]
 
     def constant(self, variable: Variable) -> tuple[np.ndarray[Any, Any], ...]:
@@ -512,54 +286,12 @@ class Rows:
         return self._constants[variable]
 
     def form(self, variable: Variable) -> Any:
-        """Return the value of a constant, or what it is for any number of rows.
-
-        Parameters
-        ----------
-        variable : Variable
-            Of the first graph.
-
-        Returns
-        -------
-        ndarray, Filled or Counted
-            An array if it is the same for every number.
-
-        Raises
-        ------
-        CaptureError
-            If it depends on the rows in any other way.
-        """
+        """Return the value of a constant, or what it is for any number of rows."""
         return BY_ROWS.constant(self._constants[variable], self._shapes[variable])
 
 
 def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
-    """Capture a function for several numbers of rows.
-
-    Parameters
-    ----------
-    captured : callable
-        Returns the graph for a number of rows.
-
-    Returns
-    -------
-    Rows
-        The graph, with its dependence on the number of rows.
-
-    Raises
-    ------
-    CaptureError
-        If the operations depend on the number of rows; names the first of them by line.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.extend import graph_of_any_rows
-    >>> rows = graph_of_any_rows(lambda n: capture(lambda x: ops.sum(x, axis=1), np.zeros((n, 3))))
-    >>> [str(length) for length in rows.shape(rows.graph.outputs[0])]
-    ['n']
-    """
+    """Capture a function for several numbers of rows."""
     try:
         return Rows([captured(n) for n in ROWS])
     except OtherOperationsError as error:

@@ -16,19 +16,7 @@ NO_VALUES: Arrays = {}  # of functions; a read-only view could not be pickled
 
 
 class OutputIndex(int):
-    """The position of an output; it replaces the array in a tree of results.
-
-    Parameters
-    ----------
-    position : int
-        Among the outputs.
-
-    Examples
-    --------
-    >>> from sknet.compile.extend import OutputIndex
-    >>> OutputIndex(1)
-    1
-    """
+    """The position of an output; it replaces the array in a tree of results."""
 
     def __new__(cls, position: int) -> Self:
         """Make it of a number."""
@@ -36,28 +24,7 @@ class OutputIndex(int):
 
 
 class Signature(NamedTuple):
-    """How a captured function is called.
-
-    Attributes
-    ----------
-    values : mapping of str to ndarray
-        What the function's object held, such as the parameters of a module: the first inputs of the graph.
-    args : tuple of trees
-        The arguments, with a Variable in place of each array: the other inputs of the graph.
-    names : tuple of str
-        Of all inputs; empty where a function without an object was captured.
-    result : tree
-        The result, with an `OutputIndex` in place of each array.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> called = capture(lambda x, y: {"sum": x + y}, np.zeros(2), np.ones(2)).called()
-    >>> called.result
-    {'sum': 0}
-    """
+    """How a captured function is called."""
 
     values: Arrays
     args: Tree
@@ -66,17 +33,7 @@ class Signature(NamedTuple):
 
 
 class Pure(NamedTuple):
-    """A function of what an object holds.
-
-    Attributes
-    ----------
-    values : mapping of str to ndarray
-        What it holds, by name.
-    parameters : sequence of inspect.Parameter
-        The function's.
-    call : callable
-        ``call(values, *args)``: what the function returns if the object holds `values`, tensors by name.
-    """
+    """A function of what an object holds."""
 
     values: Arrays
     parameters: Sequence[Parameter]
@@ -103,18 +60,7 @@ class Stateful(Protocol):
 
 
 def pure_of(function: Callable[..., Any]) -> Pure | None:
-    """Return a function as one of what its object holds; None if there is no such object.
-
-    Parameters
-    ----------
-    function : callable
-        A `Stateful`, or a method of one.
-
-    Returns
-    -------
-    Pure or None
-        The function.
-    """
+    """Return a function as one of what its object holds; None if there is no such object."""
     owner = function if isinstance(function, Stateful) else getattr(function, "__self__", None)
     if not isinstance(owner, Stateful):
         return None

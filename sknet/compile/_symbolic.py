@@ -33,24 +33,7 @@ KEPT = 16  # graphs that are remembered, of as many numbers of rows
 
 
 class Input(NamedTuple):
-    """An input of a graph.
-
-    Attributes
-    ----------
-    shape : tuple of int, Length or Lengths
-        Lengths of its axes.
-    dtype : dtype
-        Its dtype.
-    name : str
-        What it is called in the text and in messages.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile.extend import Input, Length
-    >>> print(Input((Length(1, 0), 3), np.dtype("float64"), "X"))
-    X: float64[n,3]
-    """
+    """An input of a graph."""
 
     shape: tuple[Any, ...]
     dtype: np.dtype[Any]
@@ -61,27 +44,7 @@ class Input(NamedTuple):
 
 
 class Line(NamedTuple):
-    """An equation.
-
-    Attributes
-    ----------
-    primitive : str
-        The name of what is computed.
-    operands : tuple
-        A `Position` for each variable; numbers, lengths and shares as they are.
-    params : dict
-        Static parameters, with a `Length` for each number that depends on the rows, and `Lengths` for others.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.extend import SymbolicGraph
-    >>> symbolic = SymbolicGraph.of_rows(lambda n: capture(lambda x: ops.exp(x) * 2, np.ones((n, 3))))
-    >>> [line.primitive for line in symbolic.lines]
-    ['exp', 'multiply']
-    """
+    """An equation."""
 
     primitive: str
     operands: tuple[Any, ...]
@@ -89,19 +52,7 @@ class Line(NamedTuple):
 
 
 class Position(int):
-    """The position of a variable among inputs, constants and results, in this order.
-
-    Parameters
-    ----------
-    position : int
-        Counted from 0.
-
-    Examples
-    --------
-    >>> from sknet.compile.extend import Position
-    >>> Position(2)
-    2
-    """
+    """The position of a variable among inputs, constants and results, in this order."""
 
     def __new__(cls, position: int) -> Self:
         """Make it of a number."""
@@ -109,43 +60,7 @@ class Position(int):
 
 
 class SymbolicGraph:
-    """A captured function as a graph for any number of rows, and maybe other lengths.
-
-    Parameters
-    ----------
-    inputs : sequence of Input
-        What it is given: first what the function's object held, and then arguments.
-    constants : sequence of ndarray, Filled or Counted
-        As `Rows.form` returns them.
-    lines : sequence of Line
-        In order of execution.
-    outputs : sequence of int
-        Positions of what it returns.
-    args : tuple of trees
-        The arguments, with a `Variable` or any other array in place of each array.
-    result : tree
-        The result, with an `OutputIndex` in place of each array.
-    others : tuple of int, default=()
-        The sizes that its `Lengths` depend on beside the number of rows, as an example has them.
-
-    Attributes
-    ----------
-    n_values : int
-        How many of the inputs are no arguments.
-    any_rows : bool
-        Whether anything depends on the number of rows.
-
-    Examples
-    --------
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> symbolic = SymbolicGraph.of_rows(lambda n: capture(ops.mean, np.ones((n, 3))))
-    >>> print(symbolic.at(100))
-    graph(v0: float64[100,3]):
-      v1: float64[] = sum v0 axis=(-2, -1) keepdims=False
-      v2: float64[] = divide v1 300
-      return v2
-    """
+    """A captured function as a graph for any number of rows, and maybe other lengths."""
 
     def __init__(
         self,
@@ -172,56 +87,12 @@ class SymbolicGraph:
 
     @classmethod
     def of_rows(cls, captured: Callable[[int], Graph]) -> Self:
-        """Capture a function for several numbers of rows.
-
-        Parameters
-        ----------
-        captured : callable
-            Returns the graph for a number of rows.
-
-        Returns
-        -------
-        SymbolicGraph
-            For any number.
-
-        Raises
-        ------
-        CaptureError
-            If its operations are others for another number.
-        """
+        """Capture a function for several numbers of rows."""
         return cls._of(graph_of_any_rows(captured))
 
     @classmethod
     def of_sizes(cls, captured: Callable[..., Graph], samples: Sequence[tuple[int, ...]]) -> Self:
-        """Capture a function for several numbers of rows, and several values of other sizes.
-
-        Parameters
-        ----------
-        captured : callable
-            ``captured(n_rows, *others)`` returns the graph for these sizes.
-        samples : sequence of tuple of three int
-            For each of the other sizes three values, of which the first is that of an example.
-
-        Returns
-        -------
-        SymbolicGraph
-            For any.
-
-        Raises
-        ------
-        CaptureError
-            If its operations are others for other sizes.
-
-        Examples
-        --------
-        >>> from sknet import ops
-        >>> from sknet.compile import capture
-        >>> means = SymbolicGraph.of_sizes(
-        ...     lambda n, steps: capture(lambda x: ops.mean(x, axis=1), np.ones((n, steps))), [(4, 5, 7)]
-        ... )
-        >>> str(means.inputs[0]), means.at(2, 3).outputs[0].shape
-        ('v0: float64[n,s1]', (2,))
-        """
+        """Capture a function for several numbers of rows, and several values of other sizes."""
         if not samples:
             return cls.of_rows(captured)
         *fewer, values = samples
@@ -254,18 +125,7 @@ class SymbolicGraph:
 
     @classmethod
     def of(cls, graph: Graph) -> Self:
-        """Describe one graph, in which nothing depends on the number of rows.
-
-        Parameters
-        ----------
-        graph : Graph
-            With a signature.
-
-        Returns
-        -------
-        SymbolicGraph
-            The same.
-        """
+        """Describe one graph, in which nothing depends on the number of rows."""
         return cls._of(Rows([graph] * len(ROWS)))
 
     @classmethod
@@ -295,25 +155,7 @@ class SymbolicGraph:
     # -- for a number of rows -----------------------------------------------------------------
 
     def at(self, n_rows: int, *others: int) -> Graph:
-        """Return the graph for a number of rows; without values of what the function's object held.
-
-        Parameters
-        ----------
-        n_rows : int
-            How many; it does not matter if nothing depends on it.
-        *others : int
-            The other sizes that it depends on; those of the example if they are left out.
-
-        Returns
-        -------
-        Graph
-            Verified; the same object if it is asked for again soon.
-
-        Raises
-        ------
-        ShapeError, DtypeError, ValueError
-            If an operation cannot compute with so many rows.
-        """
+        """Return the graph for a number of rows; without values of what the function's object held."""
         key = (n_rows, *(others or self.others)) if self.any_rows else (0,)
         found = self._graphs.get(key)
         if found is None:
@@ -334,22 +176,7 @@ class SymbolicGraph:
     def verified(
         self, *sizes: int
     ) -> tuple[list[Variable], list[Variable], list[Equation], Sequence[Variable]]:
-        """Apply the shape rules for a number of rows; nothing is allocated.
-
-        Parameters
-        ----------
-        *sizes : int
-            How many rows; and the other sizes, or those of the example.
-
-        Returns
-        -------
-        inputs, constants : list of Variable
-            With their shapes for these sizes.
-        equations : list of Equation
-            In order of execution.
-        variables : sequence of Variable
-            All, by position.
-        """
+        """Apply the shape rules for a number of rows; nothing is allocated."""
         n = sizes if len(sizes) > 1 else (*sizes, *self.others)
         inputs = [Variable(resolved(x.shape, n), x.dtype) for x in self.inputs]
         constants = [Variable(resolved(x.shape, n), _dtype(x)) for x in self.constants]
@@ -367,23 +194,7 @@ class SymbolicGraph:
         return self.inputs[self.n_values :]
 
     def sizes(self, arrays: Sequence[Any]) -> tuple[int, ...]:
-        """Return how many rows arguments have, and the other sizes that the graph depends on.
-
-        Parameters
-        ----------
-        arrays : sequence of array
-            One for each argument.
-
-        Returns
-        -------
-        tuple of int
-            For `at`: the length of the first axes, which is 0 if nothing depends on it, and the others.
-
-        Raises
-        ------
-        ShapeError
-            If one has another number of axes.
-        """
+        """Return how many rows arguments have, and the other sizes that the graph depends on."""
         found: list[int | None] = [None, *(None for _ in self.others)]
         for array, given in zip(arrays, self.arguments, strict=True):
             for axis, n in enumerate(given.shape):
@@ -398,37 +209,13 @@ class SymbolicGraph:
         return tuple([n or 0 for n in found])
 
     def up_to(self, position: int) -> Self:
-        """Return a graph that ends with one of the values, and takes the same inputs.
-
-        Parameters
-        ----------
-        position : int
-            Among inputs, constants and results.
-
-        Returns
-        -------
-        SymbolicGraph
-            It returns this value alone, and computes nothing after it.
-        """
+        """Return a graph that ends with one of the values, and takes the same inputs."""
         n_lines = max(0, position + 1 - len(self.inputs) - len(self.constants))
         parts = (self.inputs, self.constants, self.lines[:n_lines], [position], self.args, OutputIndex(0))
         return type(self)(*parts, self.others)
 
     def returning(self, n_outputs: int, result: Any) -> Self:
-        """Return a graph that returns the first of the outputs.
-
-        Parameters
-        ----------
-        n_outputs : int
-            How many.
-        result : tree
-            What it returns, with an `OutputIndex` in place of each array.
-
-        Returns
-        -------
-        SymbolicGraph
-            It computes the same.
-        """
+        """Return a graph that returns the first of the outputs."""
         parts = (self.inputs, self.constants, self.lines, self.outputs[:n_outputs], self.args, result)
         return type(self)(*parts, self.others)
 

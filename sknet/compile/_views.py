@@ -16,10 +16,7 @@ SMALL = 1 << 16  # bytes; above, an array that nobody reads should take no memor
 
 
 def _untouched(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return an array with arbitrary values, in pages that the system provides only if they are accessed.
-
-    NumPy's own would reuse memory that was freed, and hold it as long as the program is cached.
-    """
+    """Return an array with arbitrary values, in pages that the system provides only if they are accessed."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size <= SMALL:
         return np.empty(shape, dtype)
@@ -27,13 +24,7 @@ def _untouched(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 class Views:
-    """Which variables of a graph are views of which.
-
-    Parameters
-    ----------
-    equations : iterable of Equation
-        Those of a graph, in order of execution.
-    """
+    """Which variables of a graph are views of which."""
 
     def __init__(self, equations: Iterable[Equation] = ()) -> None:
         self._sources: dict[Variable, Variable] = {}

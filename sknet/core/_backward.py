@@ -77,10 +77,7 @@ def from_here(
     retain_graph: bool,
     inputs: "Tensor | Sequence[Tensor] | None",
 ) -> None:
-    """Add to the `grad` of every leaf below `output`, or of the `inputs`: what `Tensor.backward` does.
-
-    Threads may share leaves: no gradient is lost.
-    """
+    """Add to the `grad` of every leaf below `output`, or of the `inputs`: what `Tensor.backward` does."""
     if create_graph and not retain_graph:
         raise GradientError(
             "create_graph=True needs the tape that retain_graph=False would free: leave one out"
@@ -153,40 +150,7 @@ def pull_back(
     *,
     stop: bool = False,
 ) -> dict[Node, "Tensor"]:
-    """Return the gradients at the `wanted` nodes; for None, at all leaves and where they are retained.
-
-    Parameters
-    ----------
-    seeds : sequence of (Node, Tensor)
-        Where to start, and with which gradients.
-    wanted : set of Node or None
-        Where gradients are requested.
-    create_graph : bool
-        Record the computation.
-    stop : bool, default=False
-        Do not go beyond wanted nodes: their own hooks are not called, nor are they differentiated.
-
-    Returns
-    -------
-    dict of Node to Tensor
-        Without the nodes that no gradient reached.
-
-    Raises
-    ------
-    GradientError
-        If an operation has no gradient, if what it needs was freed, or if a hook returns no tensor.
-    ShapeError
-        If a hook returns a gradient of another shape.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> from sknet.core.extend import pull_back
-    >>> x = Tensor([1.0, 2.0], requires_grad=True)
-    >>> y = x * 3
-    >>> pull_back([(y.node, Tensor([1.0, 1.0]))], {x.node}, create_graph=False)[x.node]
-    Tensor([3., 3.], dtype=float64)
-    """
+    """Return the gradients at the `wanted` nodes; for None, at all leaves and where they are retained."""
     order = newest_first(*[node for node, _ in seeds], stop=wanted if stop else None)
     needed = None if wanted is None else _leading_to(wanted, order)
     found: dict[Node, Any] = {}
@@ -227,36 +191,7 @@ def _leading_to(wanted: "set[Node | None]", order: list[Node]) -> set[Node]:
 
 
 def push(node: Node, g: Any, changed: bool, pending: dict[Node, Any], needed: set[Node] | None) -> None:
-    """Hand the gradient `g` of a `node` on to its parents, by the vjp rules of its primitive.
-
-    Parameters
-    ----------
-    node : Node
-        The node of an operation.
-    g : Tensor
-        The gradient of its output.
-    changed : bool
-        Whether what the node keeps may have been overwritten since.
-    pending : dict of Node to Tensor
-        What has been summed up at each node; added to.
-    needed : set of Node or None
-        The nodes that receive a gradient; None for all.
-
-    Raises
-    ------
-    GradientError
-        If what the rule needs was freed or overwritten, or if there is no rule for an operand.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> from sknet.core.extend import push
-    >>> x = Tensor([1.0, 2.0], requires_grad=True)
-    >>> y, pending = x * 3, {}
-    >>> push(y.node, Tensor([1.0, 1.0]), False, pending, None)
-    >>> pending[x.node]
-    Tensor([3., 3.], dtype=float64)
-    """
+    """Hand the gradient `g` of a `node` on to its parents, by the vjp rules of its primitive."""
     primitive: Any = node.primitive
     if node.inputs is None:
         raise GradientError(
@@ -283,29 +218,7 @@ _hand_on = push
 
 
 def exchange_push(function: Callable[..., None]) -> None:
-    """Use `function` in place of `push` in all backward walks, to observe them; `push` itself ends that.
-
-    Parameters
-    ----------
-    function : callable
-        Called as `push` is.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> from sknet.core.extend import exchange_push, push
-    >>> seen = []
-    >>> def observe(node, g, *rest):
-    ...     seen.append(node.primitive.name)
-    ...     push(node, g, *rest)
-    >>> exchange_push(observe)
-    >>> try:
-    ...     (2 * Tensor([1.0, 2.0], requires_grad=True)).sum().backward()
-    ... finally:
-    ...     exchange_push(push)
-    >>> seen
-    ['sum', 'multiply']
-    """
+    """Use `function` in place of `push` in all backward walks, to observe them; `push` itself ends that."""
     global _hand_on
     _hand_on = function
 
@@ -361,29 +274,7 @@ def depends_on(output: "Tensor", inputs: "Iterable[Tensor]") -> bool:
 
 
 def newest_first(*roots: Node, stop: "Container[Node | None] | None" = None) -> list[Node]:
-    """Return all nodes below `roots`, not going beyond `stop`; every node comes before its parents.
-
-    Parameters
-    ----------
-    *roots : Node
-        Where to start.
-    stop : container of Node, default=None
-        Nodes whose parents are not visited.
-
-    Returns
-    -------
-    list of Node
-        The roots included, each once.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> from sknet.core.extend import newest_first
-    >>> x = Tensor([1.0], requires_grad=True)
-    >>> y = (x * 2).exp()
-    >>> [node.primitive.name if node.primitive else "leaf" for node in newest_first(y.node)]
-    ['exp', 'multiply', 'leaf']
-    """
+    """Return all nodes below `roots`, not going beyond `stop`; every node comes before its parents."""
     seen = set(roots)
     stack = list(roots) if stop is None else [node for node in roots if node not in stop]
     while stack:
@@ -423,48 +314,12 @@ def _seed(output: "Tensor", gradient: "Tensor | None") -> "Tensor":
 
 
 def zeros_like(x: "Tensor") -> "Tensor":
-    """Return zeros of a tensor's shape, dtype and device.
-
-    Parameters
-    ----------
-    x : Tensor
-        Of any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the same shape, dtype and device, not on the tape.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> from sknet.core.extend import zeros_like
-    >>> zeros_like(Tensor([1.5, 2.5]))
-    Tensor([0., 0.], dtype=float64)
-    """
+    """Return zeros of a tensor's shape, dtype and device."""
     place = device_of(x.data)
     return _bind.make_tensor(backend(place.kind).zeros(x.shape, x.dtype, place), None)
 
 
 def ones_like(x: "Tensor") -> "Tensor":
-    """Return ones of a tensor's shape, dtype and device.
-
-    Parameters
-    ----------
-    x : Tensor
-        Of any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the same shape, dtype and device, not on the tape.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> from sknet.core.extend import ones_like
-    >>> ones_like(Tensor([1.5, 2.5]))
-    Tensor([1., 1.], dtype=float64)
-    """
+    """Return ones of a tensor's shape, dtype and device."""
     place = device_of(x.data)
     return _bind.make_tensor(backend(place.kind).ones(x.shape, x.dtype, place), None)

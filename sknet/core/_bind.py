@@ -28,19 +28,7 @@ make_tensor: "Callable[[Any, Node | None], Tensor]" = cast(Any, None)
 
 
 def next_time() -> int:
-    """Return a time later than all returned before, for a node or a write.
-
-    Returns
-    -------
-    int
-        Of all threads.
-
-    Examples
-    --------
-    >>> from sknet.core.extend import next_time
-    >>> next_time() < next_time()
-    True
-    """
+    """Return a time later than all returned before, for a node or a write."""
     return next(_clock)
 
 
@@ -77,34 +65,7 @@ class Shaped:
 
 
 class Node:
-    """One application of a primitive on the tape, or (without a primitive) a leaf.
-
-    A node never refers to the tensor it produced, only to that tensor's array where a rule needs
-    it: so the tape holds no reference cycles, and memory is freed the moment it can be. For the same
-    reason, and because a tensor that is changed in place becomes another value, it keeps the arrays of
-    its inputs; ``operands_of`` makes tensors of them again.
-
-    `notes` (_hooks.py) is an empty slot on almost every node, which costs nothing.
-
-    Parameters
-    ----------
-    primitive : Primitive or None
-        The operation; None for a leaf.
-    parents : tuple of Node or None
-        The nodes of its inputs.
-    inputs : tuple
-        What the rules read of them: arrays, shapes, numbers; a custom function's tensors.
-    output : array, weakref or None
-        The result, if a rule reads it; for a leaf, a weak reference to its tensor.
-    params : dict
-        The operation's static parameters.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> (Tensor(2.0, requires_grad=True) * 3).node.primitive
-    <primitive multiply>
-    """
+    """One application of a primitive on the tape, or (without a primitive) a leaf."""
 
     __slots__ = ("inputs", "notes", "order", "output", "params", "parents", "primitive")
 

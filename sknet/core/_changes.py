@@ -93,13 +93,7 @@ def any_older(order: list[Node]) -> bool:
 
 
 def unchanged_operands_of(node: Node) -> tuple[Any, list[Any]]:
-    """Return the same as `operands_of`, with stand-ins for what was overwritten since.
-
-    Raises
-    ------
-    GradientError
-        For an overwritten index, and for what a custom function saved.
-    """
+    """Return the same as `operands_of`, with stand-ins for what was overwritten since."""
     out, inputs = operands_of(node)
     if not isinstance(node.primitive, Primitive):  # a custom function, which may read values in any way
         outputs = node.output if isinstance(node.output, tuple) else ()

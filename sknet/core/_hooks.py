@@ -21,10 +21,7 @@ _numbers = itertools.count()
 
 
 class Notes:
-    """What only few nodes have: hooks by their number, a tensor that keeps the gradient, a line of code.
-
-    For a leaf that was frozen now and then, also from when until when that was.
-    """
+    """What only few nodes have: hooks by their number, a tensor that keeps the gradient, a line of code."""
 
     __slots__ = ("__weakref__", "absences", "hooks", "keeper", "line")
 
@@ -40,26 +37,7 @@ HOOKED: dict[int, weakref.ref[Notes]] = {}
 
 
 def notes_of(node: Node) -> Notes:
-    """Return the notes of a node, made if need be.
-
-    Parameters
-    ----------
-    node : Node
-        Any node.
-
-    Returns
-    -------
-    notes : object
-        The same object in every call.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> from sknet.core.extend import notes_of
-    >>> x = Tensor([1.0], requires_grad=True)
-    >>> notes_of(x.node) is notes_of(x.node)
-    True
-    """
+    """Return the notes of a node, made if need be."""
     found: Notes | None = getattr(node, "notes", None)
     if found is None:
         found = node.notes = Notes()

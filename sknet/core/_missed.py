@@ -9,33 +9,7 @@ __all__ = ["missed"]
 
 
 def missed(output: Tensor, leaves: Sequence[Tensor], frozen: Sequence[Tensor] = ()) -> list[Tensor] | None:
-    """Return the leaves that an output may have been computed from without a record of it.
-
-    Parameters
-    ----------
-    output : Tensor
-        On the tape.
-    leaves : sequence of Tensor
-        Leaves that belong together, such as a network's parameters.
-    frozen : sequence of Tensor, default=()
-        Those of the same network that require no gradient now; they may have done so before.
-
-    Returns
-    -------
-    list of Tensor or None
-        Those that required no gradient, not yet or not for a while, when an operation on another one was
-        recorded: the tape knows a part of their gradient, or nothing. None if the tape reaches no leaf.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> from sknet.core.extend import missed
-    >>> w, b = Tensor([1.0], requires_grad=True), Tensor([2.0])
-    >>> y = w * 3 + b
-    >>> b.requires_grad = True
-    >>> missed(y * y, [w, b]) == missed(y + b * b, [w, b]) == [b]
-    True
-    """
+    """Return the leaves that an output may have been computed from without a record of it."""
     if output.node is None:
         return None
     nodes = newest_first(output.node)

@@ -105,24 +105,7 @@ def capturing() -> Iterator[None]:
 
 
 class Context(ABC):
-    """A context, and a decorator that enters a context of its own for every call (threads may overlap).
-
-    Examples
-    --------
-    >>> from sknet.core.extend import Context
-    >>> class Announced(Context):
-    ...     def _enter(self):
-    ...         print("enter")
-    ...     def _leave(self):
-    ...         print("leave")
-    >>> @Announced()
-    ... def compute():
-    ...     print("compute")
-    >>> compute()
-    enter
-    compute
-    leave
-    """
+    """A context, and a decorator that enters a context of its own for every call (threads may overlap)."""
 
     @abstractmethod
     def _enter(self) -> None:

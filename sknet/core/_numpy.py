@@ -18,12 +18,7 @@ OF_NUMPY: dict[Any, Callable[..., Any]] = {}
 
 
 class FromNumPy:
-    """What NumPy's functions do with tensors; tensors inherit it.
-
-    ``array + tensor`` is NumPy's `add`, so every elementwise function is answered by the operation of its
-    name. Of other functions options differ, and only the values of tensors are handed to them, as long as no
-    gradient is lost.
-    """
+    """What NumPy's functions do with tensors; tensors inherit it."""
 
     __slots__ = ()
 

@@ -16,21 +16,7 @@ __all__ = [
 
 
 class ParamKind(NamedTuple):
-    """A type of parameters.
-
-    Attributes
-    ----------
-    said : str
-        What a parameter must be, for messages.
-    fits : callable
-        ``fits(value, ndim)`` tells whether a value may be one, given the first operand's number of axes.
-
-    Examples
-    --------
-    >>> from sknet.core.extend import param_kinds
-    >>> param_kinds.AXIS.fits(-1, 2), param_kinds.AXIS.fits("-1", 2), param_kinds.AXIS.fits(-3, 2)
-    (True, False, False)
-    """
+    """A type of parameters."""
 
     said: str
     fits: Callable[[Any, int], bool]
@@ -41,14 +27,7 @@ def _is_integer(x: Any) -> bool:
 
 
 def tuple_of(kind: ParamKind) -> ParamKind:
-    """Return the kind of tuples whose items are of a kind.
-
-    Examples
-    --------
-    >>> from sknet.core.extend import param_kinds
-    >>> param_kinds.tuple_of(param_kinds.FLAG).said
-    'a tuple, and each item True or False'
-    """
+    """Return the kind of tuples whose items are of a kind."""
 
     def fits(value: Any, ndim: int) -> bool:
         return isinstance(value, tuple) and all(kind.fits(item, ndim) for item in value)
@@ -57,14 +36,7 @@ def tuple_of(kind: ParamKind) -> ParamKind:
 
 
 def one_of(*names: str) -> ParamKind:
-    """Return the kind of names from a list.
-
-    Examples
-    --------
-    >>> from sknet.core.extend import param_kinds
-    >>> param_kinds.one_of("left", "right").fits("middle", 1)
-    False
-    """
+    """Return the kind of names from a list."""
     return ParamKind(f"one of {', '.join(map(repr, names))}", lambda x, _: type(x) is str and x in names)
 
 

@@ -19,50 +19,14 @@ SOURCES: list[Callable[[], AbstractContextManager[Repetition]]] = []
 
 
 def repeatable(source: Source) -> Source:
-    """Register a source of state.
-
-    Parameters
-    ----------
-    source : callable
-        ``source()`` is a context around the first run; it yields a function that makes a context around
-        a later run, in which the state is what it was in the first, and after which changes are undone.
-
-    Returns
-    -------
-    callable
-        The source.
-
-    Examples
-    --------
-    >>> from contextlib import contextmanager, nullcontext
-    >>> from sknet.core.extend import repeatable
-    >>> @contextmanager
-    ... def nothing(again=nullcontext):
-    ...     yield again
-    >>> repeatable(nothing) is nothing
-    True
-    """
+    """Register a source of state."""
     SOURCES.append(source)
     return source
 
 
 @contextmanager
 def first_run() -> Iterator[Callable[[Callable[[], Any]], Any]]:
-    """Surround the first run of a function, and yield ``again``.
-
-    Yields
-    ------
-    callable
-        ``again(function)`` calls a function once more, with the context variables of the first run and
-        the state of all sources.
-
-    Examples
-    --------
-    >>> from sknet.core.extend import first_run
-    >>> with first_run() as again:
-    ...     print(again(lambda: "as before"))
-    as before
-    """
+    """Surround the first run of a function, and yield ``again``."""
     with ExitStack() as stack:
         repetitions = [stack.enter_context(source()) for source in SOURCES]
         before = copy_context()

@@ -390,27 +390,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
 
 
 def make_tensor(data: Any, node: Node | None) -> Tensor:
-    """Return a tensor of `data`, an array, that is the result of `node`; nothing is checked.
-
-    Parameters
-    ----------
-    data : array
-        Of any device.
-    node : Node or None
-        The node of the operation that computed it; None for a constant.
-
-    Returns
-    -------
-    Tensor
-        It holds `data` itself, not a copy.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.core.extend import make_tensor
-    >>> make_tensor(np.ones(2), None)
-    Tensor([1., 1.], dtype=float64)
-    """
+    """Return a tensor of `data`, an array, that is the result of `node`; nothing is checked."""
     tensor = Tensor.__new__(Tensor)
     tensor.data = data
     tensor._grad = None

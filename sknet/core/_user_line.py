@@ -24,20 +24,7 @@ _is_users = _Files()
 
 
 def line_of() -> Line | None:
-    """Return file and line of the innermost frame that is not sknet's or a library's.
-
-    Returns
-    -------
-    tuple of str and int, or None
-        Path and number; None if there is no such frame.
-
-    Examples
-    --------
-    >>> from sknet.core.extend import line_of
-    >>> path, number = line_of()
-    >>> number >= 1
-    True
-    """
+    """Return file and line of the innermost frame that is not sknet's or a library's."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
@@ -48,24 +35,7 @@ def line_of() -> Line | None:
 
 
 def shown(line: Line | None) -> str:
-    """Return a line for a message: file, number, and the line's text.
-
-    Parameters
-    ----------
-    line : tuple of str and int, or None
-        Path and number, as `line_of` returns them.
-
-    Returns
-    -------
-    str
-        The line's text is left out if it cannot be read.
-
-    Examples
-    --------
-    >>> from sknet.core.extend import shown
-    >>> shown(("model.py", 12)), shown(None)
-    ('in model.py, line 12', 'in sknet itself')
-    """
+    """Return a line for a message: file, number, and the line's text."""
     if line is None:
         return "in sknet itself"
     text = linecache.getline(*line).strip()

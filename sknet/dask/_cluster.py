@@ -59,23 +59,7 @@ def _is_in_task() -> bool:
 
 
 def waiting_client(client: "distributed.Client | None" = None) -> "distributed.Client":
-    """Return a client that waits for its workers.
-
-    Parameters
-    ----------
-    client : Client, default=None
-        The user's; None is the one that is set.
-
-    Returns
-    -------
-    Client
-        The newest, or that of the task that runs this.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or it is asynchronous.
-    """
+    """Return a client that waits for its workers."""
     try:
         client = distributed.get_client() if client is None else client
     except ValueError:
@@ -95,28 +79,7 @@ def waiting_client(client: "distributed.Client | None" = None) -> "distributed.C
 def assigned(
     sizes: Sequence[int], holders: Sequence[Sequence[str]], workers: Sequence[str]
 ) -> dict[str, list[int]]:
-    """Return which worker trains on which partitions.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Rows of each partition.
-    holders : sequence of sequence of str
-        Addresses of the workers that have it.
-    workers : sequence of str
-        Addresses of all.
-
-    Returns
-    -------
-    dict of str to list of int
-        Partitions by address, of the workers that have any: those that they have already, unless one would
-        have more than its share by more than half a partition.
-
-    Examples
-    --------
-    >>> assigned([10, 10, 10], [["a"], ["a"], ["a"]], ["a", "b"])
-    {'a': [0, 1], 'b': [2]}
-    """
+    """Return which worker trains on which partitions."""
     found: dict[str, list[int]] = {worker: [] for worker in workers}
     loads = dict.fromkeys(workers, 0)
     share = sum(sizes) / len(workers)
@@ -131,20 +94,7 @@ def assigned(
 
 
 class Cluster:
-    """The workers of one fit.
-
-    Parameters
-    ----------
-    client : Client
-        Of their cluster.
-    parts : sequence of Future
-        The partitions that have rows.
-    sizes : sequence of int
-        Their rows.
-    make_exchange : callable
-        ``make_exchange(worker, fit, rank, addresses)`` returns what adds up arrays over the workers; it is
-        called on each of them.
-    """
+    """The workers of one fit."""
 
     def __init__(
         self,
@@ -162,22 +112,7 @@ class Cluster:
     # -- beginning -----------------------------------------------------------------------------------
 
     def begin(self, plan: Plan, model: Model) -> None:
-        """Let workers take their partitions, and a copy of the model.
-
-        Parameters
-        ----------
-        plan : Plan
-            Of the fit.
-        model : Model
-            As it is now.
-
-        Raises
-        ------
-        ValueError
-            If rows of a partition do not fit the others.
-        RuntimeError
-            If there are no workers, or partitions are lost.
-        """
+        """Let workers take their partitions, and a copy of the model."""
         self._plan = plan
         for _ in range(MOST_LOST):
             try:
@@ -253,10 +188,7 @@ class Cluster:
     def _asked(
         self, function: Callable[..., Any], workers: Iterable[str], *args: Any, **options: Any
     ) -> Mapping[str, Any]:
-        """Call a function on workers and return what each returns; raise a _LostError if one dies meanwhile.
-
-        The call itself would go on trying to connect to it, for half a minute by default.
-        """
+        """Call a function on workers and return what each returns; raise _LostError if one dies."""
         told, answers = sorted(workers), Future[Mapping[str, Any]]()
         call = partial(self.client.run, function, *args, workers=told, **options)
         Thread(target=_answer_with, args=(answers, call), daemon=True).start()
@@ -274,22 +206,7 @@ class Cluster:
     # -- in common -------------------------------------------------------------------------------------
 
     def all_do(self, what: str, model: Model, *args: Any) -> list[Any]:
-        """Let all workers call a method of their `Rank`, at the same time.
-
-        Parameters
-        ----------
-        what : str
-            The method.
-        model : Model
-            From which the fit goes on if a worker has died: their partitions move, and the call is repeated.
-        *args : object
-            Its arguments.
-
-        Returns
-        -------
-        list
-            What each returns.
-        """
+        """Let all workers call a method of their `Rank`, at the same time."""
         for _ in range(MOST_LOST):
             try:
                 return self._all_do(what, args)
@@ -346,26 +263,7 @@ def _answer() -> bool:
 def run_here(
     plan: Plan, model: Model, numbers: Sequence[int], parts: Sequence[Part], exchange: Exchange
 ) -> Rank:
-    """Return one worker's part of a fit.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the fit.
-    model : Model
-        Its own.
-    numbers : sequence of int
-        Of its partitions.
-    parts : sequence of Part
-        Their rows.
-    exchange : Exchange
-        With the other workers.
-
-    Returns
-    -------
-    Rank
-        Ready to train.
-    """
+    """Return one worker's part of a fit."""
     return Rank(
         plan, [_rows(plan, model, *each) for each in zip(numbers, parts, strict=True)], model, exchange
     )

@@ -16,17 +16,7 @@ __all__ = ["Facts", "Moments", "Part", "blocks_of", "facts_of", "first_rows", "m
 
 
 class Part(NamedTuple):
-    """Rows of one partition.
-
-    Attributes
-    ----------
-    X : array or DataFrame of shape (n_rows, ...)
-        Inputs.
-    y : array, Series or DataFrame of shape (n_rows, ...)
-        Targets.
-    weight : array or Series of shape (n_rows,), or None
-        Sample weights.
-    """
+    """Rows of one partition."""
 
     X: Any
     y: Any
@@ -34,27 +24,7 @@ class Part(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the parts of a fit have to agree in, and what is counted over all.
-
-    Attributes
-    ----------
-    n_rows, n_targets : int
-        Rows of inputs, and of targets.
-    shape : tuple of int
-        Of a row.
-    names : tuple of str or None
-        Of the columns, if it is a frame.
-    kind : str
-        Of the arrays: their dtype, or those of the columns; or what they are, where that is not allowed.
-    labels, counts : ndarray or None
-        Labels that occur, and how often.
-    label_kind : str
-        Whether they are strings or numbers.
-    weight : float
-        Sum of the weights.
-    fault : str
-        What cannot be used in targets or weights; empty if everything can.
-    """
+    """What the parts of a fit have to agree in, and what is counted over all."""
 
     n_rows: int
     n_targets: int
@@ -69,15 +39,7 @@ class Facts(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Weight, mean and sum of squared deviations of the columns of some targets.
-
-    Attributes
-    ----------
-    weight : float
-        Sum of the weights.
-    mean, squares : ndarray of shape (n_outputs,)
-        Of each column.
-    """
+    """Weight, mean and sum of squared deviations of the columns of some targets."""
 
     weight: float
     mean: Any
@@ -95,29 +57,7 @@ class Moments(NamedTuple):
 
 
 def partitions_of(X: Any, y: Any, sample_weight: Any) -> list[Any]:
-    """Return the rows of collections, partition by partition.
-
-    Parameters
-    ----------
-    X : dask.array.Array or dask.dataframe.DataFrame of shape (n_samples, ...)
-        Inputs.
-    y : Dask collection, or array of shape (n_samples, ...)
-        Targets.
-    sample_weight : Dask collection or array of shape (n_samples,), or None
-        Weights.
-
-    Returns
-    -------
-    list of Delayed
-        Of a `Part` each.
-
-    Raises
-    ------
-    ValueError
-        If they are not divided alike.
-    TypeError
-        For collections of other kinds.
-    """
+    """Return the rows of collections, partition by partition."""
     lengths = _lengths(X)
     number = sample_weight if sample_weight is not None and np.ndim(sample_weight) == 0 else None
     sample_weight = sample_weight if number is None else None
@@ -178,25 +118,7 @@ def _aligned(collection: Any, lengths: "tuple[int, ...] | None", name: str) -> l
 
 
 def blocks_of(collection: Any, name: str = "X") -> list[Any]:
-    """Return the partitions of a collection, each of which has all columns.
-
-    Parameters
-    ----------
-    collection : Dask array, data frame or series
-        The collection.
-    name : str, default="X"
-        For the message.
-
-    Returns
-    -------
-    list of Delayed
-        Of an array or a frame each.
-
-    Raises
-    ------
-    TypeError
-        For collections of other kinds, such as bags.
-    """
+    """Return the partitions of a collection, each of which has all columns."""
     if isinstance(collection, da.Array) and collection.ndim:
         whole = collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
         return list(whole.to_delayed().ravel())
@@ -212,20 +134,7 @@ def blocks_of(collection: Any, name: str = "X") -> list[Any]:
 
 
 def facts_of(part: Part, counts_labels: bool) -> Facts:
-    """Return what is known of a part.
-
-    Parameters
-    ----------
-    part : Part
-        Rows.
-    counts_labels : bool
-        Whether its targets are labels.
-
-    Returns
-    -------
-    Facts
-        Small.
-    """
+    """Return what is known of a part."""
     X, y = part.X, part.y
     labels = counts = names = None
     label_kind = ""
@@ -293,24 +202,7 @@ def first_rows(part: Part, most: int) -> tuple[Any, Any]:
 
 
 def moments_of(part: Part, number: int, seed: int, fraction: float) -> Sequence[Moments]:
-    """Return the moments of the targets of a part.
-
-    Parameters
-    ----------
-    part : Part
-        Rows.
-    number : int
-        Of the part.
-    seed : int
-        Of the fit.
-    fraction : float
-        Share of rows that is held out.
-
-    Returns
-    -------
-    list of Moments
-        Of the rows that are trained on, and of those that are held out.
-    """
+    """Return the moments of the targets of a part."""
     y = np.asarray(part.y, np.float64)
     y = y.reshape(len(y), -1)
     weight = np.ones(len(y)) if part.weight is None else np.asarray(part.weight, np.float64)

@@ -120,43 +120,7 @@ def fit_collections(
     client: "distributed.Client | None" = None,
     exchange: MakeExchange = WorkerExchange,
 ) -> None:
-    """Fit an estimator on Dask collections.
-
-    Parameters
-    ----------
-    estimator : BaseNet
-        What to fit.
-    given : Given
-        The arguments of its `fit`.
-    incremental : bool, default=False
-        Train for one epoch, continuing the fit before if there is one.
-    classes : array of shape (n_classes,), default=None
-        As for `partial_fit`.
-    callbacks : list of Callback, default=None
-        Called in this process.
-    resume_from : object
-        As for `fit` of the estimator, which is refused.
-    beside : sequence of Callback, default=()
-        Called as well, and not the user's.
-    sync_every : int, default=1
-        As for `fit`.
-    client : Client, default=None
-        As for `fit`.
-    exchange : callable, default=WorkerExchange
-        As for `fit`.
-
-    Raises
-    ------
-    ValueError
-        If no client is set, if the partitions do not agree, or for what needs all rows in one place; the
-        message says what to do instead.
-
-    Examples
-    --------
-    >>> from sknet.dask.extend import fit_collections
-    >>> from sknet.estimators.extend import Given
-    >>> fit_collections(clf, Given(X, y), sync_every=8)  # doctest: +SKIP
-    """
+    """Fit an estimator on Dask collections."""
     _refuse(estimator, given, resume_from)
     client = waiting_client(client)
     parts = client.compute(partitions_of(given.X, given.y, given.sample_weight))
@@ -254,21 +218,7 @@ def _with_all_labels(X: Any, facts: Sequence[Facts]) -> tuple[Any, Any]:
 
 
 class WorkersTrainer(Trainer):
-    """Trains on the partitions that workers have.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        The workers.
-    facts : sequence of Facts
-        Of each partition.
-    given : Given
-        What the user gave.
-    sync_every : int
-        As for `fit`.
-    places : sequence of int
-        Which of all partitions these are.
-    """
+    """Trains on the partitions that workers have."""
 
     def __init__(
         self,
@@ -400,13 +350,7 @@ class _Elsewhere(DataSet):
 
 
 class Merged(Score):
-    """The score of the rows of all workers.
-
-    Parameters
-    ----------
-    score : Score or None
-        An empty one; None measures nothing.
-    """
+    """The score of the rows of all workers."""
 
     reads_outputs = False
 
@@ -452,22 +396,7 @@ class _Validation(Validation):
 
 
 class WorkersSteps(StepsElsewhere):
-    """Steps that workers make together; after each block the model here is like theirs.
-
-    Parameters
-    ----------
-    model : Model
-        The model here.
-    cluster : Cluster
-        The workers.
-    plan : Plan
-        Of the fit.
-
-    Attributes
-    ----------
-    score : Merged
-        Of the epoch's rows.
-    """
+    """Steps that workers make together; after each block the model here is like theirs."""
 
     def __init__(self, model: Model, cluster: Cluster, plan: Plan) -> None:
         self.n_batches = plan.n_batches

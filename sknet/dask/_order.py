@@ -14,15 +14,7 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Order:
-    """The order of one partition's rows in an epoch, and where it is cut.
-
-    Parameters
-    ----------
-    rows : ndarray of int of shape (n_rows,)
-        Row numbers in the partition.
-    cuts : ndarray of int of shape (n_batches + 1,)
-        Batch ``k`` takes ``rows[cuts[k]:cuts[k + 1]]``.
-    """
+    """The order of one partition's rows in an epoch, and where it is cut."""
 
     def __init__(self, rows: Rows, cuts: Rows) -> None:
         self.rows, self.cuts = rows, cuts
@@ -33,28 +25,7 @@ class Order:
 
 
 def order_of(n_rows: int, n_batches: int, *, seed: int, epoch: int, partition: int, shuffle: bool) -> Order:
-    """Return the order of a partition's rows in an epoch.
-
-    Parameters
-    ----------
-    n_rows : int
-        Rows of the partition that are trained on.
-    n_batches : int
-        Batches of the epoch.
-    seed : int
-        Of the fit.
-    epoch : int
-        From 1.
-    partition : int
-        Its number among those that have rows.
-    shuffle : bool
-        Draw an order; otherwise that of the data.
-
-    Returns
-    -------
-    Order
-        Every row once.
-    """
+    """Return the order of a partition's rows in an epoch."""
     draws = np.random.default_rng([seed, epoch, partition])
     # Without an offset of its own, many small partitions would all skip the same batches.
     offset = draws.random()
@@ -64,22 +35,7 @@ def order_of(n_rows: int, n_batches: int, *, seed: int, epoch: int, partition: i
 
 
 def held_out_rows(n_rows: int, fraction: float, *, seed: int, partition: int) -> Rows:
-    """Return the rows of a partition that are held out of the training.
-
-    Parameters
-    ----------
-    n_rows : int
-        Rows of the partition.
-    fraction : float in [0, 1)
-        Share to hold out.
-    seed, partition : int
-        As for `order_of`.
-
-    Returns
-    -------
-    ndarray of int
-        Row numbers, sorted.
-    """
+    """Return the rows of a partition that are held out of the training."""
     draws = np.random.default_rng([seed, BEFORE, partition])
     # Rounded up or down at random, so that small partitions give their share on average.
     count = math.floor(n_rows * fraction + draws.random())

@@ -14,43 +14,7 @@ __all__ = ["map_blocks"]
 
 
 def map_blocks(method: Callable[..., Any], estimator: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return what a method of an estimator makes of the rows of a collection, lazily.
-
-    Parameters
-    ----------
-    method : callable
-        ``method(estimator, X, ...)``, which returns a row for each row of an array.
-    estimator : estimator
-        Fitted; the result is that of its present state, whatever becomes of it.
-    X : Dask array or data frame of shape (n_samples, ...)
-        Rows.
-    *args, **kwargs : object
-        For the method.
-
-    Returns
-    -------
-    dask.array.Array of shape (n_samples, ...), or a tuple or list of those
-        Divided as X is; how many rows a partition has is unknown where it is unknown of X.
-
-    Raises
-    ------
-    TypeError
-        If `X` is not a collection.
-    NotFittedError
-        If the estimator is not fitted.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> import numpy as np
-    >>> from sknet import MLPRegressor
-    >>> from sknet.dask.extend import map_blocks
-    >>> X = np.arange(4.0).reshape(-1, 1)
-    >>> reg = MLPRegressor((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0])
-    >>> lazy = map_blocks(MLPRegressor.predict, reg, da.from_array(X, chunks=(2, 1)))
-    >>> lazy.numblocks, np.array_equal(lazy.compute(), reg.predict(X))
-    ((2,), True)
-    """
+    """Return what a method of an estimator makes of the rows of a collection, lazily."""
     check_is_fitted(estimator)
     blocks = blocks_of(X)
     like = _blank(X)

@@ -35,31 +35,7 @@ TAIL = 3  # weight, loss and rows, behind a gradient
 
 @dataclass(frozen=True)
 class Plan:
-    """What all workers of a fit know.
-
-    Attributes
-    ----------
-    estimator : BaseNet
-        Reads rows, and creates scores.
-    recipe : Recipe
-        Its parameters.
-    seed : int
-        Of the order of rows.
-    batch_size, n_batches : int
-        Rows of a batch, about, and batches of an epoch.
-    n_rows : int
-        Rows that are trained on, of all workers.
-    fraction : float
-        Share of the rows that is held out.
-    sync_every : int
-        Steps from one average to the next; 1 averages gradients.
-    dtypes : dtype, or dict of those, or None
-        Of the inputs, as of a fit.
-    standing : Batches or None
-        Two rows whose targets vary as much as all, for scores that depend on that; None scores nothing.
-    places : sequence of int
-        Of the partitions that have rows, among those of the collections.
-    """
+    """What all workers of a fit know."""
 
     estimator: Any
     recipe: Any
@@ -75,21 +51,7 @@ class Plan:
 
 
 class Block(NamedTuple):
-    """What came of some batches.
-
-    Attributes
-    ----------
-    losses : ndarray of shape (n_steps,)
-        Reported loss of each step.
-    rows : ndarray of int of shape (n_batches,)
-        Rows of each batch.
-    learned : ndarray of bool of shape (n_batches,)
-        Whether a batch had a step: some row has a weight.
-    score : dict or None
-        State of the score of this worker's rows.
-    state : ModelState or None
-        The model's, of the first worker.
-    """
+    """What came of some batches."""
 
     losses: Any
     rows: Any
@@ -99,15 +61,7 @@ class Block(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """Sums over the rows that a worker has held out.
-
-    Attributes
-    ----------
-    loss, weight : float
-        Of the rows.
-    score : dict or None
-        State of the score.
-    """
+    """Sums over the rows that a worker has held out."""
 
     loss: float
     weight: float
@@ -115,15 +69,7 @@ class Scored(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows of one partition.
-
-    Attributes
-    ----------
-    number : int
-        Of the partition, among those that have rows.
-    training, held_out : DataSet
-        Rows to train on, and to validate on.
-    """
+    """The rows of one partition."""
 
     number: int
     training: DataSet
@@ -149,19 +95,7 @@ def merged(states: Sequence["dict[str, Any]"]) -> dict[str, Any]:
 
 
 class Rank:
-    """One worker's part of a fit.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the fit.
-    rows : sequence of Rows
-        Of this worker's partitions.
-    model : Model
-        Its own, trained in place.
-    exchange : Exchange
-        With the others.
-    """
+    """One worker's part of a fit."""
 
     def __init__(self, plan: Plan, rows: Sequence[Rows], model: Model, exchange: Exchange) -> None:
         self.plan, self.rows, self.exchange = plan, rows, exchange
@@ -188,22 +122,7 @@ class Rank:
     # -- training ------------------------------------------------------------------------------------
 
     def run(self, epoch: int, first: int, count: int, progress: Progress) -> Block:
-        """Train on consecutive batches, together with the other workers.
-
-        Parameters
-        ----------
-        epoch : int
-            From 1.
-        first, count : int
-            Number of the first batch, and of batches.
-        progress : Progress
-            Of the fit.
-
-        Returns
-        -------
-        Block
-            The same losses and numbers of rows for all workers.
-        """
+        """Train on consecutive batches, together with the other workers."""
         self.model.progress = progress
         score = self._new_score()
         together = self._averaged_gradients if self.plan.sync_every == 1 else self._averaged_weights

@@ -57,10 +57,7 @@ KINDS = {
 
 
 def _kind(dtype: str) -> Kind | None:
-    """Return how products of a dtype, or in a precision, are computed; None if they are not.
-
-    Those of float32 are strictly so, unless CuPy's CUPY_TF32 asks for TF32.
-    """
+    """Return how products of a dtype, or in a precision, are computed; None if they are not."""
     if dtype == "float32" and int(os.environ.get("CUPY_TF32", "0")):
         dtype = "tf32"
     return KINDS.get(dtype)
@@ -92,25 +89,14 @@ def library(major: int) -> ctypes.CDLL | None:
 
 
 class Chosen(NamedTuple):
-    """How products of one form are computed.
-
-    Attributes
-    ----------
-    layouts : list
-        Descriptors of its factors as cuBLASLt takes them, and of the result.
-    found : Found
-        The algorithm.
-    """
+    """How products of one form are computed."""
 
     layouts: list[ctypes.c_void_p]
     found: Found
 
 
 class Places(NamedTuple):
-    """Addresses: of the factors as cuBLASLt takes them, what is added, the result, and the vector.
-
-    The last is how many elements the vector of the next product is away.
-    """
+    """Addresses: of the factors as cuBLASLt takes them, what is added, the result, and the vector."""
 
     y: int
     x: int
@@ -121,20 +107,7 @@ class Places(NamedTuple):
 
 
 class Library:
-    """cuBLASLt on one device.
-
-    Parameters
-    ----------
-    functions : ctypes.CDLL
-        The library.
-    most_workspace : int
-        The most bytes that a product may work in.
-
-    Raises
-    ------
-    DeviceError
-        If the library cannot be used here; the current device is the one that it is used for.
-    """
+    """cuBLASLt on one device."""
 
     def __init__(self, functions: ctypes.CDLL, most_workspace: int) -> None:
         self._functions, self._most = functions, most_workspace
@@ -230,19 +203,7 @@ class Library:
 
 
 class Products:
-    """Prepares products, which share memory to work in, so they must run one after the other.
-
-    Parameters
-    ----------
-    on_device : Library
-        cuBLASLt on the current device.
-    empty : callable
-        Returns so many bytes on the device, aligned to 256.
-    stream : callable
-        Returns the address of the current stream.
-    precision : str
-        Of products of float32 arrays; where cuBLASLt has none in it, they are float32.
-    """
+    """Prepares products, which share memory to work in, so they must run one after the other."""
 
     def __init__(
         self,
@@ -298,11 +259,7 @@ class Products:
         return prepared
 
     def takes(self, form: Form, parts: Sequence[str]) -> bool:
-        """Tell whether products of a form can have an ending.
-
-        One is issued the first time, on whatever memory holds: an algorithm is searched without knowing that
-        there is a term.
-        """
+        """Tell whether products of a form can have an ending."""
         kind, known = _kind(form.dtype), self._library.tried
         if kind is None:
             return False
@@ -341,10 +298,7 @@ class Products:
 
 
 def multiplied(cupy: Any, products: Products, x: Any, y: Any, out: Any) -> Any:
-    """Return ``matmul(x, y, out=out)`` at once, of arrays of one dtype; None if cuBLASLt does not do that.
-
-    Factors, and a result, that one strided product does not read and write, are copied.
-    """
+    """Return ``matmul(x, y, out=out)`` at once, of arrays of one dtype; None if cuBLASLt does not do that."""
     if not (x.size and y.size) or x.shape[-1] != y.shape[-2 if y.ndim > 1 else 0]:
         return None
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])

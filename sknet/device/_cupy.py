@@ -39,12 +39,7 @@ REDUCTIONS = ("all", "any", "argmax", "argmin", "max", "min", "prod", "sum")
 
 
 def _reduction(function: Callable[..., Any], takes_out: bool) -> Callable[..., Any]:
-    """Return one of CuPy's reductions with an `out=` that is written as NumPy writes it.
-
-    Of an array in Fortran order, CUB writes the result in that order too, and CuPy changes the strides of
-    `out`: others that know the same memory, such as kernels and views, would read elements at wrong places.
-    And `cupy.min` confuses `out` with the dtype. In these cases the result is made first and then copied.
-    """
+    """Return one of CuPy's reductions with an `out=` that is written as NumPy writes it."""
 
     @wraps(function)
     def reduced(x: Any, *args: Any, out: Any = None, **options: Any) -> Any:
@@ -59,10 +54,7 @@ def _reduction(function: Callable[..., Any], takes_out: bool) -> Callable[..., A
 
 
 def _special(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return one of CuPy's special functions, with results of SciPy's dtypes.
-
-    Of short integers, and of some operands of different dtypes, CuPy's own are float32 and SciPy's float64.
-    """
+    """Return one of CuPy's special functions, with results of SciPy's dtypes."""
     resolve_dtypes = SpecialFunction(name).resolve_dtypes
 
     @wraps(function)

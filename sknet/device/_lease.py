@@ -78,20 +78,7 @@ def _held(lease: "_Lease", poll: Callable[[], None]) -> Iterator[None]:
 
 
 class _Lease:
-    """The lease of one device, of which the threads of this process hold a share each.
-
-    It is a lock of one byte of a file, which ends with the process: the byte of the parent's number, so that
-    siblings have one lease, and the workers of others, or of a worker, another.
-
-    Parameters
-    ----------
-    device : Device
-        The device.
-    name : str
-        Names it on this machine, whatever its number is in this process.
-    place : int
-        Which byte.
-    """
+    """The lease of one device, of which the threads of this process hold a share each."""
 
     def __init__(self, device: Device, name: str, place: int) -> None:
         self._device, self._name, self._place = device, name, place
@@ -164,13 +151,7 @@ def _parent() -> int | None:
 
 
 def _locked(name: str, place: int) -> int | None:
-    """Return a file of which one byte is locked, until it is closed; None if another process has that lock.
-
-    Raises
-    ------
-    OSError
-        If there can be no such file, or no lock.
-    """
+    """Return a file of which one byte is locked, until it is closed; None if another process has it."""
     file = os.open(os.path.join(_folder(), f"{name}.lease"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _lock(file, place)

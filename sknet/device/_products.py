@@ -9,19 +9,7 @@ __all__ = ["NO_ENDING", "Ending", "Form", "Matrices", "form_of"]
 
 
 class Matrices(NamedTuple):
-    """Matrices of one form in memory.
-
-    Attributes
-    ----------
-    rows, columns : int
-        Shape of each.
-    in_rows : bool
-        Whether neighbours of a row are neighbours in memory; else those of a column are.
-    stride : int
-        Elements from one row (or column) to the next.
-    batch_stride : int
-        Elements from one matrix to the next; 0 if they are the same.
-    """
+    """Matrices of one form in memory."""
 
     rows: int
     columns: int

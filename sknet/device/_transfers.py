@@ -87,13 +87,7 @@ class Transfers:
 
 
 class StreamTransfers(Transfers):
-    """Copies on a stream of their own, by CuPy; events are the marks.
-
-    Parameters
-    ----------
-    cupy : module
-        CuPy, with the device current: the stream belongs to it.
-    """
+    """Copies on a stream of their own, by CuPy; events are the marks."""
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy

@@ -38,15 +38,7 @@ class Display:
 
 
 def network_of(estimator: Any) -> Any:
-    """Return the fitted network at the end of a pipeline, or the estimator itself.
-
-    Raises
-    ------
-    TypeError
-        If it is no estimator of sknet.
-    NotFittedError
-        If it is not fitted.
-    """
+    """Return the fitted network at the end of a pipeline, or the estimator itself."""
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if not isinstance(last, BaseNet):
         raise TypeError(
@@ -70,20 +62,7 @@ def found_callback(estimator: Any, kind: type[C]) -> C | None:
 
 
 def tiled(images: Any, n_columns: int | None = None) -> Any:
-    """Return images side by side as one, with a pixel between them that is NaN.
-
-    Parameters
-    ----------
-    images : ndarray of shape (n, height, width)
-        The images.
-    n_columns : int, default=None
-        How many are in a row; None makes about a square.
-
-    Returns
-    -------
-    ndarray of shape (rows * (height + 1) - 1, columns * (width + 1) - 1)
-        Places without an image are NaN.
-    """
+    """Return images side by side as one, with a pixel between them that is NaN."""
     n, height, width = images.shape
     columns = math.ceil(math.sqrt(n)) if n_columns is None else min(n_columns, n)
     rows = math.ceil(n / columns)

@@ -18,23 +18,7 @@ BEND = "bend"
 
 @dataclass
 class Node:
-    """A box of the picture.
-
-    Attributes
-    ----------
-    label : str
-        What it is: a layer, an operation, an input or an output.
-    shape : str
-        Shape of its result.
-    kind : {"input", "layer", "operation", "output"}
-        Its role.
-    sources : list of int
-        The nodes whose results it takes, by number.
-    rank : int
-        Its row in the picture: one below the lowest of its sources.
-    place : float
-        Its horizontal place in the row, in boxes.
-    """
+    """A box of the picture."""
 
     label: str
     shape: str
@@ -94,11 +78,7 @@ class _Recorder:
 def flow_of_module(
     module: Module, *inputs: Any, dtype: Any = "float32", training: bool = False
 ) -> list[Node]:
-    """Return how data flow through the layers of a module; nothing is computed, and it is not changed.
-
-    Layers without others inside are nodes, and so are operations between them. What a layer does with
-    parameters alone is not shown.
-    """
+    """Return how data flow through the layers of a module; nothing is computed, and it is not changed."""
     twin, recorder = copy_for_shapes(module), _Recorder()
     for _, each in twin.named_modules():
         if not any(True for _ in each.named_children()):
@@ -163,20 +143,7 @@ Routes = dict[tuple[int, int], list[tuple[float, int]]]
 
 
 def placed(nodes: list[Node]) -> Routes:
-    """Give each node a rank and a place in its row, near those that it is connected with.
-
-    An edge that passes rows has a bend in each of them, which keeps it off the boxes.
-
-    Parameters
-    ----------
-    nodes : list of Node
-        Sources before those that take from them.
-
-    Returns
-    -------
-    dict
-        The bends of each edge, place and rank, by the numbers of source and taker.
-    """
+    """Give each node a rank and a place in its row, near those that it is connected with."""
     _rank(nodes)
     points, chains = list(nodes), {}
     above: dict[int, list[int]] = {number: [] for number in range(len(nodes))}

@@ -202,10 +202,7 @@ class GraphDisplay(Display):
         )
 
     def _stations(self, edge: tuple[int, int], at: Callable[[float, int, int], Point]) -> list[Point]:
-        """Return where an edge begins and ends, and where it enters and leaves each row in between.
-
-        ``at(place, rank, side)`` is a point above (-1) or below (1) a box.
-        """
+        """Return where an edge begins and ends, and where it enters and leaves each row in between."""
         source, taker = (self.nodes[number] for number in edge)
         found = [at(source.place, source.rank, 1)]
         for place, rank in self._routes[edge]:

@@ -20,28 +20,7 @@ Parts = dict[str, Any]
 
 
 def parts_of(model: Model) -> Parts:
-    """Return all parts of a model, from which `restored_model` reconstructs it.
-
-    Parameters
-    ----------
-    model : Model
-        Only read from.
-
-    Returns
-    -------
-    dict
-        Module, loss, optimizer, random state, plain values, and under ``"slots"`` and ``"resting"`` the
-        optimizer's state for trained and for frozen parameters, as host arrays by name; arrays of zeros,
-        the initial state, are left out.
-
-    Examples
-    --------
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import parts_of
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> sorted(parts_of(model))[:4]
-    ['alpha', 'compile', 'device', 'dtype']
-    """
+    """Return all parts of a model, from which `restored_model` reconstructs it."""
     module = model._store.module
     found: Parts = {
         **{"module": module, "loss": model.loss_function, "optimizer": model.optimizer, "alpha": model.alpha},
@@ -64,34 +43,7 @@ def parts_of(model: Model) -> Parts:
 
 
 def restored_model(parts: Mapping[str, Any]) -> Model:
-    """Return a model that continues where the one with these parts stopped.
-
-    Parameters
-    ----------
-    parts : mapping
-        The result of `parts_of`. The model takes over module and random state without copying them.
-
-    Returns
-    -------
-    Model
-        On the CPU, with a warning, if its device is not available.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the parts do not match.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import parts_of, restored_model
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> again = restored_model(parts_of(model.copy()))
-    >>> X, y = np.ones((4, 2)), np.zeros((4, 1))
-    >>> again.step(X, y).loss == model.step(X, y).loss
-    True
-    """
+    """Return a model that continues where the one with these parts stopped."""
     random_state = check_random_state(parts["random_state"])
     drawn = random_state.get_state()
     given = {name: parts[name] for name in ("loss", "optimizer", "alpha", "dtype", "compile")}
@@ -160,38 +112,7 @@ def _available(device: str) -> Device:
 
 
 def slim_model(model: Model, loss: Loss | None = None) -> Model:
-    """Return a model with the same predictions and a fresh optimizer state.
-
-    Parameters
-    ----------
-    model : Model
-        Only read from.
-    loss : Loss, default=None
-        What it has in place of the model's, for predictions.
-
-    Returns
-    -------
-    Model
-        A model with its own module, whose parameters are those used for predictions: averages, if the
-        optimizer keeps some.
-
-    Raises
-    ------
-    TypeError
-        If the module cannot be copied.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import predict_raw, slim_model
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> X = np.ones((3, 2))
-    >>> _ = model.step(X, np.zeros((3, 1)))
-    >>> slim = slim_model(model)
-    >>> slim.progress.step, np.array_equal(predict_raw(slim, X), predict_raw(model, X))
-    (0, True)
-    """
+    """Return a model with the same predictions and a fresh optimizer state."""
     if isinstance(model._store, Pending):
         return model.copy()
     module = copy_of(model.module)

@@ -13,28 +13,7 @@ __all__ = ["Architecture", "Perceptron"]
 
 
 class Architecture(ABC):
-    """Builds the network of an estimator when the data are known.
-
-    Attributes
-    ----------
-    is_foreign : bool
-        Whether the code of the network is a user's, so that its outputs have to be checked.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.estimators.extend import Architecture
-    >>> class Line(Architecture):
-    ...     def build(self, inputs, n_outputs):
-    ...         return nn.Linear(inputs.shape[1], n_outputs)
-    ...     def label(self, network):
-    ...         return "a line"
-    ...     def parameters(self):
-    ...         return {}
-    >>> Line().build(np.ones((5, 3)), 2)
-    Linear(3, 2)
-    """
+    """Builds the network of an estimator when the data are known."""
 
     is_foreign = True
 
@@ -45,20 +24,7 @@ class Architecture(ABC):
 
     @abstractmethod
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:
-        """Return the network; weights that have no values yet are drawn by its owner.
-
-        Parameters
-        ----------
-        inputs : array, CSR matrix or dict of those, each of shape (n_samples, ...)
-            The checked inputs of the fit.
-        n_outputs : int
-            What the loss needs.
-
-        Returns
-        -------
-        Module
-            A module of its own.
-        """
+        """Return the network; weights that have no values yet are drawn by its owner."""
 
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
@@ -71,29 +37,7 @@ class Architecture(ABC):
 
 @dataclass(frozen=True)
 class Perceptron(Architecture):
-    """A multi-layer perceptron: linear layers with an activation, and dropout after it, between them.
-
-    Attributes
-    ----------
-    hidden_layer_sizes : tuple of int
-        Units of each hidden layer.
-    activation : str or Module
-        Of the hidden layers; each gets a copy of a module. One that changes the width, such as
-        ``nn.GLU()``, decides how many inputs the next layer has.
-    dropout : float, default=0.0
-        Share of hidden units to drop in training.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.estimators.extend import Perceptron
-    >>> Perceptron((4,), "relu").build(np.ones((5, 3)), 2)
-    Sequential(
-      (0): Linear(3, 4)
-      (1): ReLU()
-      (2): Linear(4, 2)
-    )
-    """
+    """A multi-layer perceptron: linear layers with an activation, and dropout after it, between them."""
 
     hidden_layer_sizes: tuple[int, ...]
     activation: str | nn.Module
@@ -105,13 +49,7 @@ class Perceptron(Architecture):
     }
 
     def build(self, inputs: Any, n_outputs: int) -> nn.Sequential:
-        """Return the layers for these inputs.
-
-        Raises
-        ------
-        ShapeError
-            If the activation does not fit a hidden layer, or does not return a row for each row.
-        """
+        """Return the layers for these inputs."""
         activation = self.activation
         # scikit-learn's scheme (Glorot & Bengio, 2010), with a smaller bound for the logistic function.
         like = nn.ACTIVATIONS[activation]() if isinstance(activation, str) else activation

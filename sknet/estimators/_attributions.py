@@ -21,11 +21,7 @@ __all__ = ["Attributions", "chosen_classes", "chosen_predictions", "numbered"]
 
 
 class Attributions:
-    """What says how an estimator's outputs depend on its inputs.
-
-    Classifiers are asked about raw outputs (what `decision_function` returns, per class) and not about
-    probabilities, whose gradients vanish where the network is certain; regressors about predictions.
-    """
+    """What says how an estimator's outputs depend on its inputs."""
 
     model_: Model
     _predicted: Callable[..., Any]
@@ -154,22 +150,7 @@ def _baseline_like(baseline: Any, X: Any) -> Any:
 
 
 def chosen_classes(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
-    """Return the decisions of a classifier that a target means.
-
-    Parameters
-    ----------
-    estimator : classifier
-        Fitted.
-    X : array-like of shape (n_samples, ...)
-        Inputs.
-    target : label, array-like of shape (n_samples,) or None
-        Labels; None for those that are predicted. With several labels a row, the number of an output.
-
-    Returns
-    -------
-    Chosen
-        For every row.
-    """
+    """Return the decisions of a classifier that a target means."""
     targets, loss = estimator._targets, estimator.model_.loss_function
     head = targets.deciding(loss, estimator._temperature)
     if targets.task == "multilabel" or isinstance(targets.classes, list):
@@ -186,22 +167,7 @@ def chosen_classes(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
 
 
 def chosen_predictions(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
-    """Return the predictions of a regressor that a target means.
-
-    Parameters
-    ----------
-    estimator : regressor
-        Fitted.
-    X : array-like of shape (n_samples, ...)
-        Inputs.
-    target : int, array-like of shape (n_samples,) or None
-        Numbers of outputs; None for the only one.
-
-    Returns
-    -------
-    Chosen
-        For every row.
-    """
+    """Return the predictions of a regressor that a target means."""
     head = estimator.model_.loss_function.predict
     return numbered(estimator, X, target, estimator._targets.n_outputs, head)
 
@@ -209,28 +175,7 @@ def chosen_predictions(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
 def numbered(
     estimator: Any, X: Any, target: Any, n_outputs: int, head: Head | None, by: Pass = run
 ) -> "engine.Chosen":
-    """Return the outputs that numbers mean.
-
-    Parameters
-    ----------
-    estimator : estimator
-        For messages.
-    X : array-like of shape (n_samples, ...)
-        Inputs.
-    target : int, array-like of shape (n_samples,) or None
-        Numbers; None for the only output.
-    n_outputs : int
-        How many there are.
-    head : callable or None
-        From raw outputs to those that are meant.
-    by : callable, default=nn.run
-        Computes the raw outputs.
-
-    Returns
-    -------
-    Chosen
-        For every row.
-    """
+    """Return the outputs that numbers mean."""
     name, range_ = type(estimator).__name__, f"target=0 to target={n_outputs - 1}"
     if target is None and n_outputs > 1:
         raise ValueError(f"this {name} has {n_outputs} outputs: say which one is meant, {range_}")

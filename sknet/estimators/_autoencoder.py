@@ -24,19 +24,7 @@ __all__ = ["Autoencoder", "Coder", "SymmetricCoder"]
 
 
 class Coder(nn.Module):
-    """An encoder and a decoder; in training some inputs are set to zero.
-
-    Parameters
-    ----------
-    encoder, decoder : Module
-        From inputs to codes, and back.
-    noise : float
-        Share of the inputs to set to zero in training.
-
-    Notes
-    -----
-    P. Vincent et al., "Extracting and composing robust features with denoising autoencoders", ICML 2008.
-    """
+    """An encoder and a decoder; in training some inputs are set to zero."""
 
     _stored_fields = {
         "kept": SHARE,
@@ -58,15 +46,7 @@ class Coder(nn.Module):
 
 
 class Transposed(nn.Module):
-    """A linear layer with the transposed weights of another, and biases of its own.
-
-    Parameters
-    ----------
-    layer : Linear
-        Its weights are shared.
-    init : Initializer
-        Of the biases.
-    """
+    """A linear layer with the transposed weights of another, and biases of its own."""
 
     _stored_fields = {
         "weight": Params("inputs", "outputs"),
@@ -85,19 +65,7 @@ class Transposed(nn.Module):
 
 @dataclass(frozen=True)
 class SymmetricCoder(Architecture):
-    """Linear layers with an activation between them, down to the code and the same way back.
-
-    Attributes
-    ----------
-    hidden_layer_sizes : tuple of int
-        Units of the encoder's layers; the last is the code.
-    activation : str or Module
-        Of the hidden layers, each of which gets a copy of a module; codes and outputs have none.
-    noise : float
-        Share of the inputs to set to zero in training.
-    tied : bool
-        Whether the decoder has the encoder's weights, transposed.
-    """
+    """Linear layers with an activation between them, down to the code and the same way back."""
 
     hidden_layer_sizes: tuple[int, ...]
     activation: str | nn.Module

@@ -56,15 +56,7 @@ def goes_in_steps(estimator: "BaseNet") -> bool:
 
 
 class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLists, ABC):
-    """Abstract base of all estimators, independent of the names of their parameters.
-
-    Examples
-    --------
-    >>> from sknet import Autoencoder, MLPClassifier
-    >>> from sknet.estimators.extend import BaseNet
-    >>> issubclass(MLPClassifier, BaseNet), issubclass(Autoencoder, BaseNet)
-    (True, True)
-    """
+    """Abstract base of all estimators, independent of the names of their parameters."""
 
     _stored_fields = ESTIMATOR
 

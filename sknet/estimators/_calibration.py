@@ -21,13 +21,7 @@ LARGEST = 100.0  # with which nearly nothing is left of the outputs; the smalles
 
 
 def check_calibration(fit: "Fit") -> None:
-    """Raise a ValueError if a fit cannot be calibrated as its estimator asks for.
-
-    Parameters
-    ----------
-    fit : Fit
-        Before the training.
-    """
+    """Raise a ValueError if a fit cannot be calibrated as its estimator asks for."""
     if fit.recipe.calibrate is None:
         return
     asked, loss = f"calibrate={fit.recipe.calibrate!r}", fit.recipe.loss
@@ -45,18 +39,7 @@ def check_calibration(fit: "Fit") -> None:
 
 
 def temperature_of(fit: "Fit") -> Any:
-    """Return the temperature for which the log loss of the held-out rows is smallest.
-
-    Parameters
-    ----------
-    fit : Fit
-        After the training.
-
-    Returns
-    -------
-    float, tuple of float or None
-        One for each column of labels; None where nothing is calibrated.
-    """
+    """Return the temperature for which the log loss of the held-out rows is smallest."""
     if fit.recipe.calibrate is None or fit.validation is None:
         return None
     model, batches = fit.model, fit.validation.batches
@@ -75,34 +58,7 @@ def temperature_of(fit: "Fit") -> Any:
 
 
 def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
-    """Return the temperature for which the weighted log loss is smallest.
-
-    Parameters
-    ----------
-    loss : Loss
-        With ``tempered`` and ``likelihood``.
-    outputs : ndarray of shape (n_samples, n_outputs)
-        Raw, in double precision.
-    y : ndarray of shape (n_samples, ...)
-        Targets as the loss reads them.
-    weight : ndarray of shape (n_samples,) or None
-        Sample weights.
-
-    Returns
-    -------
-    float
-        At most ``LARGEST``; 1.0, with a warning, where all rows are predicted right, which any lower one
-        would do even better.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.estimators.extend import best_temperature
-    >>> from sknet.losses import LogLoss
-    >>> outputs = np.array([[3.0], [3.0], [-3.0], [-3.0]])
-    >>> round(best_temperature(LogLoss(), outputs, np.array([[1.0], [0.0], [0.0], [0.0]]), None), 2)
-    2.73
-    """
+    """Return the temperature for which the weighted log loss is smallest."""
     from scipy.optimize import minimize_scalar  # it takes long to load, and is seldom needed
 
     likelihood = loss.likelihood

@@ -14,39 +14,7 @@ MOST = float(np.finfo(np.float64).max)  # an int may be larger than any float of
 
 
 def class_weighted(class_weight: Any, targets: ClassEncoder, y: Any, weight: Any, like: Any = None) -> Any:
-    """Return the weights of rows multiplied by those of their classes.
-
-    Parameters
-    ----------
-    class_weight : dict, list of dict, or "balanced"
-        Classes that a dict does not name weigh 1.
-    targets : ClassEncoder
-        The classes.
-    y : ndarray of shape (n_samples, ...)
-        Labels.
-    weight : ndarray of shape (n_samples,) or None
-        Of the rows.
-    like : ndarray of shape (n_others, ...) or None, default=None
-        Labels that "balanced" counts; None counts `y`.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        Of the dtype of `weight`, if there is one.
-
-    Raises
-    ------
-    ValueError
-        If a weight is no finite number >= 0, of a class that there is not, or all are zero in the end.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.estimators.extend import ClassTargets, class_weighted
-    >>> y = np.array(["a", "b", "a"])
-    >>> class_weighted({"b": 3.0}, ClassTargets(y), y, None)
-    array([1., 3., 1.])
-    """
+    """Return the weights of rows multiplied by those of their classes."""
     of_class = _of_classes(class_weight, targets, y, y if like is None else like)
     found = of_class if weight is None else (weight * of_class).astype(weight.dtype)
     if not found.any():

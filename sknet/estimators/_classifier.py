@@ -41,15 +41,7 @@ __all__ = ["BaseClassifier"]
 
 
 class BaseClassifier(ClassifierMixin, BaseNet):
-    """Abstract base of the classifiers.
-
-    Examples
-    --------
-    >>> from sknet import MLPClassifier
-    >>> from sknet.estimators.extend import BaseClassifier
-    >>> issubclass(MLPClassifier, BaseClassifier)
-    True
-    """
+    """Abstract base of the classifiers."""
 
     _numeric_targets = False
     _holds_out_every_class: bool = True
@@ -149,31 +141,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         y_val: Any = None,
         sample_weight_val: Any = None,
     ) -> Self:
-        """Train for one epoch on a part of the data, continuing from the current state.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-        classes : array-like of shape (n_classes,), or a list of those, default=None
-            All labels that will occur, in each column of y if it has several; required in the first call.
-        X_val, y_val, sample_weight_val : array-like, default=None
-            As for `fit`.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-
-        Raises
-        ------
-        ValueError
-            If `classes` is missing, or y has other labels; and as `fit`.
-        """
+        """Train for one epoch on a part of the data, continuing from the current state."""
         classes = as_host(classes)
         if ignored_label(self) is not None and classes is not None and not _has_columns(classes):
             classes = np.asarray(classes)[counted_labels(classes, ignored_label(self))]
@@ -209,41 +177,13 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any) -> Any:
-        """Predict probabilities.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or a list of those
-            In the order of `classes_`; for several labels a row, each label's own probability; for several
-            columns of labels an array for each. With `calibrate` they are calibrated.
-
-        Raises
-        ------
-        AttributeError
-            For a loss without probabilities, such as ``"hinge"``; `decision_function` is there then.
-        """
+        """Predict probabilities."""
         return self._probable(X, "probabilities", "predict")
 
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_log_proba(self, X: Any) -> Any:
-        """Predict logarithms of probabilities, finite also where the probability underflows.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or a list of those
-            As of `predict_proba`.
-        """
+        """Predict logarithms of probabilities, finite also where the probability underflows."""
         return self._probable(X, "log_probabilities", "log_predict")
 
     def _probable(self, X: Any, name: str, link: str) -> Any:

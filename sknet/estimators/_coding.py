@@ -203,55 +203,14 @@ class BaseTransformer(Coding, NamedOptions):
         y_val: Any = None,
         sample_weight_val: Any = None,
     ) -> Self:
-        """Train for one epoch on a part of the data, continuing from the current state.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Not looked at, unless ``target="y"``.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-        X_val, y_val, sample_weight_val : array-like, default=None
-            As for `fit`.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-
-        Raises
-        ------
-        ValueError
-            As `fit`.
-        """
+        """Train for one epoch on a part of the data, continuing from the current state."""
         y_val = y_val if X_val is None else self._target(X_val, y_val)
         return self._fit_part(Given(X, self._target(X, y), sample_weight, X_val, y_val, sample_weight_val))
 
     @available_if(has_decoder)
     @follows_namespace
     def inverse_transform(self, X: Any) -> Any:
-        """Return what the decoder makes of codes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-            Codes, as `transform` returns them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            Reconstructions, in the units of the inputs of the fit; of ids the likeliest, of 0/1 labels with a
-            loss of classes their probabilities.
-
-        Raises
-        ------
-        AttributeError
-            If the network has no module that is called "decoder".
-        ValueError
-            If the codes have another shape.
-        """
+        """Return what the decoder makes of codes."""
         check_is_fitted(self)
         model, targets = self.model_, self._targets
         codes = checked_codes(

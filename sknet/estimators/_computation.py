@@ -26,36 +26,7 @@ Frozen = FrozenClassifier | FrozenRegressor | FrozenTransformer
 
 @dataclass(frozen=True)
 class Computation:
-    """A pass through a network, and what is made of its raw output.
-
-    Attributes
-    ----------
-    module : Module
-        In evaluation mode, on the host, with the parameters that predictions use.
-    by : callable
-        Computes the raw output: ``by(module, scope, args)``.
-    inputs : dict of str to ndarray
-        Examples of the inputs by name; ``"X"`` if there is one that has none.
-    is_named : bool
-        Whether the network takes its inputs by name.
-    outputs : dict of str to callable
-        By name: from the raw output to what is returned.
-    labels : ndarray or None
-        What the integers of the output ``"label"`` count; None if they are the labels.
-    encoders : sequence of FittedEncoder
-        If the input is the concatenation of what these encoders make of a table.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import MLPRegressor
-    >>> from sknet.estimators.extend import computation_of
-    >>> X = np.arange(8.0).reshape(-1, 1)
-    >>> reg = MLPRegressor((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0])
-    >>> computation = computation_of(reg)
-    >>> list(computation.inputs), list(computation.outputs)
-    (['X'], ['variable'])
-    """
+    """A pass through a network, and what is made of its raw output."""
 
     module: Module
     by: Pass
@@ -67,65 +38,12 @@ class Computation:
 
 
 def is_estimator(model: Any) -> bool:
-    """Tell whether `computation_of` knows what a model computes.
-
-    Parameters
-    ----------
-    model : object
-        Anything.
-
-    Returns
-    -------
-    bool
-        True for estimators of networks, fitted or not, their layers, frozen predictors, and table encoders.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import Ridge
-    >>> from sknet import MLPRegressor
-    >>> from sknet.estimators.extend import is_estimator
-    >>> is_estimator(MLPRegressor()), is_estimator(Ridge())
-    (True, False)
-    """
+    """Tell whether `computation_of` knows what a model computes."""
     return isinstance(model, (BaseNet, LayerOutput, Frozen, TableEncoder))
 
 
 def computation_of(estimator: Any, example: Any = None, *, raw_scores: bool = False) -> Computation:
-    """Return what an estimator, a frozen predictor, a layer of one, or a table encoder computes.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted, such that `is_estimator` is true.
-    example : array-like or dict of those, of shape (n_samples, ...), default=None
-        Inputs whose axes have other lengths than those of the fit; None for the lengths of the fit.
-    raw_scores : bool, default=False
-        Whether a classifier has scores where it has probabilities otherwise.
-
-    Returns
-    -------
-    Computation
-        Of a classifier the outputs ``"label"``, as integers, and ``"probabilities"``, or ``"scores"`` where
-        the loss has no probabilities; of a regressor the predictions, ``"variable"``, of shape
-        (n_samples, n_outputs); of a transformer its output, ``"variable"``.
-
-    Raises
-    ------
-    NotFittedError
-        If the estimator is not fitted.
-    ValueError
-        If the example is no input of the estimator.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import MLPClassifier
-    >>> from sknet.estimators.extend import computation_of
-    >>> X = np.arange(8.0).reshape(-1, 1)
-    >>> clf = MLPClassifier((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0] > 3)
-    >>> list(computation_of(clf).outputs)
-    ['label', 'probabilities']
-    """
+    """Return what an estimator, a frozen predictor, a layer of one, or a table encoder computes."""
     layer: Any = None
     if isinstance(estimator, LayerOutput):
         estimator, layer = estimator.estimator, estimator.layer
@@ -157,33 +75,7 @@ def _inputs_of(frozen: Frozen, example: Any) -> Any:
 
 
 def outputs_of(frozen: Any, raw_scores: bool = False) -> tuple[dict[str, Head], Any]:
-    """Return the outputs of a predictor.
-
-    Parameters
-    ----------
-    frozen : predictor
-        A frozen classifier or regressor, with its loss and its targets.
-    raw_scores : bool, default=False
-        As for `computation_of`; of two classes, each has a score.
-
-    Returns
-    -------
-    outputs : dict of str to callable
-        By name: from raw outputs to what is returned.
-    labels : ndarray or None
-        As of `Computation`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import MLPClassifier
-    >>> from sknet.estimators.extend import outputs_of
-    >>> X = np.arange(8.0).reshape(-1, 1)
-    >>> clf = MLPClassifier((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0] > 3)
-    >>> outputs, labels = outputs_of(clf.freeze())
-    >>> list(outputs), labels
-    (['label', 'probabilities'], array([False,  True]))
-    """
+    """Return the outputs of a predictor."""
     loss, targets = frozen._loss, frozen._targets
     if frozen._kind == "regressor":
         return {"variable": loss.predict}, None

@@ -34,29 +34,7 @@ def _are_plain(codes: Any, dtypes: list[Any]) -> bool:
 
 
 def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps: bool) -> Any:
-    """Return codes as a decoder takes them.
-
-    Parameters
-    ----------
-    transformer : estimator or frozen transformer
-        Fitted.
-    X : array-like of shape (n_samples, ...), or Sequences
-        What the user gave.
-    shape : tuple of int
-        Of the code of one row.
-    has_steps : bool
-        Whether axes of the code may have other lengths than those of the fit.
-
-    Returns
-    -------
-    array of shape (n_samples, ...), or dict of those by the arguments of the decoder
-        Finite numbers.
-
-    Raises
-    ------
-    ValueError
-        If they are not codes of the network, or lengths are missing.
-    """
+    """Return codes as a decoder takes them."""
     codes = X.X if isinstance(X, Sequences) else X
     if not is_on_device(codes):
         dtypes = [np.float32, np.float64]

@@ -17,23 +17,7 @@ __all__ = ["Encoded", "check_table"]
 
 
 def check_table(X: Any) -> Any:
-    """Return what a user gave as a table, on the host.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-        Inputs.
-
-    Returns
-    -------
-    frame, array-like or sparse matrix of shape (n_samples, n_features)
-        What a `TableEncoder` reads.
-
-    Raises
-    ------
-    TypeError
-        If they are sequences or several inputs.
-    """
+    """Return what a user gave as a table, on the host."""
     if isinstance(X, Sequences):
         raise TypeError("lengths= are for sequences, and an encoder reads a table: set encoder=None")
     if isinstance(X, dict) and not hasattr(X, "tocsr"):
@@ -46,13 +30,7 @@ def check_table(X: Any) -> Any:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the inputs of a fitted network are that reads encoded tables; stands where `Inputs` may.
-
-    Attributes
-    ----------
-    encoder : TableEncoder or FittedEncoder
-        Fitted.
-    """
+    """What the inputs of a fitted network are that reads encoded tables; stands where `Inputs` may."""
 
     encoder: "TableEncoder | FittedEncoder"
     forward: ClassVar[None] = None

@@ -27,25 +27,7 @@ ENCODERS: dict[str, Any] = {"table": _table_encoder}
 
 
 def check_encoder(encoder: Any, caller: str) -> "TableEncoder | None":
-    """Return the encoder that a parameter `encoder` asks for.
-
-    Parameters
-    ----------
-    encoder : "table", TableEncoder or None
-        What the user gave.
-    caller : str
-        The estimator, for a message.
-
-    Returns
-    -------
-    TableEncoder or None
-        Not fitted; later changes of the user's do not change it.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is anything else.
-    """
+    """Return the encoder that a parameter `encoder` asks for."""
     if encoder is None:
         return None
     from sknet.preprocessing import TableEncoder

@@ -25,18 +25,7 @@ __all__ = ["encode_rows"]
 
 
 def encode_rows(fit: "Fit") -> Any:
-    """Hold rows out, fit the encoder on the others, and encode all of them.
-
-    Parameters
-    ----------
-    fit : Fit
-        Gets its inputs, the encoder, the split, and the random state that has drawn them.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, ...)
-        Checked targets.
-    """
+    """Hold rows out, fit the encoder on the others, and encode all of them."""
     estimator, recipe, given = fit.estimator, fit.recipe, fit.given
     check_one_input(recipe.architecture.forward)
     note_namespace(estimator, given.X)

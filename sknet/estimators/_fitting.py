@@ -56,75 +56,7 @@ NOT_FINITE = (
 
 @dataclass(eq=False, repr=False)
 class Fit:
-    """One call of `fit` or `partial_fit`: what it was given, and what it has come to so far.
-
-    Attributes
-    ----------
-    estimator : BaseNet
-        Whose fit it is.
-    recipe : Recipe
-        Its parameters.
-    incremental : bool
-        Whether it is a `partial_fit`: one epoch, in place.
-    continuing : bool
-        Whether it goes on from the fit before.
-    given : Given
-        Its arguments as they came in.
-    X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Checked inputs.
-    dtypes : dtype, or dict of those, or None
-        In which each input is computed with, where that is not told by X.
-    y : array of shape (n_samples, ...)
-        Targets as the loss reads them.
-    weight : array of shape (n_samples,) or None
-        Sample weights, multiplied by those of the classes.
-    labels, sample_weight : array of shape (n_samples, ...), array of shape (n_samples,) or None
-        Checked targets and weights, before they were encoded and multiplied.
-    undrawn_weight : array of shape (n_samples,) or None
-        The weights without how often rows are drawn: those of rows that are held out.
-    loss : Loss
-        For the task of the targets.
-    model : Model
-        Trained.
-    scoring : Scoring
-        What is measured besides the loss.
-    monitor : str
-        The column of the history that decides when to stop.
-    training, held_out : DataSet, DataSet or None
-        The rows to train on and to validate on.
-    batches, validation : Batches, Validation or None
-        The same, as the loop reads them.
-    compared : Compared or None
-        With early stopping, since when the epochs of the history can be compared.
-    history : History
-        Of this fit, and of those that it continues.
-    callbacks : list of Callback
-        The user's, for this fit only.
-    beside : sequence of Callback
-        Called as well, and not the user's.
-    stopping : EarlyStopping
-        By the estimator's own parameters.
-    stopped_early : bool
-        Whether the validation has ended the training.
-    refit_history : History or None
-        Of a second training on all rows.
-    temperature : float, tuple of float or None
-        By which probabilities are calibrated.
-    n_iter : int
-        Epochs (or iterations) of this fit.
-    saved : SavedFit or None
-        What it goes on from, if it was interrupted.
-    began : RandomSnapshot
-        State of the random numbers before rows were held out.
-    start : dict or None
-        What a second training begins with, if that is another fit's result.
-    encoder : TableEncoder or None
-        Fitted, with ``encoder="table"``.
-    split : pair of ndarray of int, or of None
-        The rows that it was fitted on, and those held out.
-    random_state : RandomState or None
-        What has drawn them, and draws on.
-    """
+    """One call of `fit` or `partial_fit`: what it was given, and what it has come to so far."""
 
     estimator: Any
     recipe: Recipe
@@ -215,47 +147,7 @@ def fit_network(
     beside: Sequence[Callback] = (),
     trainer: "Trainer | None" = None,
 ) -> None:
-    """Fit an estimator; its fitted attributes are set at the end.
-
-    Parameters
-    ----------
-    estimator : BaseNet
-        Whose parameters are validated first.
-    given : Given
-        The arguments of its `fit`.
-    incremental : bool, default=False
-        Train for one epoch, continuing the fit before if there is one.
-    classes : array of shape (n_classes,), default=None
-        As for `partial_fit`.
-    callbacks : list of Callback, default=None
-        For this fit, after those of the estimator.
-    resume_from : str, PathLike, SavedFit or None, default=None
-        As for `fit`.
-    beside : sequence of Callback, default=()
-        Called as well, and not the user's.
-    trainer : Trainer, default=None
-        What trains; None for this process, on the rows given.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter or a callback has a wrong type or value.
-    TypeError
-        If `resume_from` is neither a path nor a saved fit.
-    ValueError
-        If arguments do not fit each other, the estimator, or the fit that is continued.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import MLPRegressor
-    >>> from sknet.estimators.extend import Given, fit_network
-    >>> X = np.arange(8.0).reshape(-1, 1)
-    >>> reg = MLPRegressor((2,), tol=1e9, n_iter_no_change=1, random_state=0)
-    >>> fit_network(reg, Given(X, X[:, 0]))
-    >>> reg.n_iter_
-    3
-    """
+    """Fit an estimator; its fitted attributes are set at the end."""
     recipe = recipe_of(estimator)
     continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
     fit = Fit(estimator, recipe, incremental, continuing, given, classes=classes)
@@ -309,46 +201,7 @@ def _check_rows(fit: Fit) -> None:
 
 
 def read_part(estimator: Any, recipe: Recipe, given: Given, dtype: Any, dtypes: Any = None) -> DataSet:
-    """Return a part of the rows of a fit, checked and encoded as the fit has learned to.
-
-    Parameters
-    ----------
-    estimator : BaseNet
-        Whose fit it is; not changed.
-    recipe : Recipe
-        Its parameters.
-    given : Given
-        The part.
-    dtype : dtype
-        In which precision the fit computes.
-    dtypes : dtype, or dict of those, default=None
-        Of the inputs, as of a ``Fit``.
-
-    Returns
-    -------
-    DataSet
-        Its rows.
-
-    Raises
-    ------
-    ValueError
-        If they do not fit the others.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import MLPRegressor
-    >>> from sknet.engine.extend import Settings
-    >>> from sknet.estimators.extend import Given, Perceptron, Recipe, read_part
-    >>> from sknet.losses import SquaredError
-    >>> from sknet.optim import Adam
-    >>> X = np.arange(8.0).reshape(-1, 1)
-    >>> reg = MLPRegressor((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0])
-    >>> network, settings = Perceptron((2,), "relu"), Settings()
-    >>> recipe = Recipe(network, SquaredError(), Adam(), 1e-4, "auto", settings, False, 0.1, 0)
-    >>> read_part(reg, recipe, Given(X[:3], X[:3, 0]), "float64").n_samples
-    3
-    """
+    """Return a part of the rows of a fit, checked and encoded as the fit has learned to."""
     fit = Fit(estimator, recipe, incremental=False, continuing=True, given=given, dtypes=dtypes)
     fit.X, fit.labels = checked_inputs(fit, given.X, given.y)
     fit.sample_weight = check_weights(given.sample_weight, first_input(fit.X), dtype, may_be_zeros=True)

@@ -14,25 +14,7 @@ __all__ = ["check_patterns", "freeze"]
 
 
 def check_patterns(frozen: Any, caller: str) -> tuple[str, ...]:
-    """Return the patterns of the parameter `frozen` of an estimator.
-
-    Parameters
-    ----------
-    frozen : str, sequence of str, or None
-        What the user gave.
-    caller : str
-        The estimator, for a message.
-
-    Returns
-    -------
-    tuple of str
-        Maybe empty.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is anything else.
-    """
+    """Return the patterns of the parameter `frozen` of an estimator."""
     if frozen is None:
         return ()
     patterns = [frozen] if isinstance(frozen, str) else frozen
@@ -45,30 +27,7 @@ def check_patterns(frozen: Any, caller: str) -> tuple[str, ...]:
 
 
 def freeze(network: nn.Module, patterns: Sequence[str], before: Iterable[str] = ()) -> tuple[str, ...]:
-    """Freeze the parameters whose names match a pattern, and thaw those that did before.
-
-    A module with statistics, such as a `BatchNorm`, is frozen with its parameters, all of them, or where a
-    pattern matches its statistics: it computes as in prediction.
-
-    Parameters
-    ----------
-    network : Module
-        Changed.
-    patterns : sequence of str
-        Of names of parameters and buffers, or of modules all of whose parameters are meant.
-    before : iterable of str
-        Names that were frozen by patterns; those that nothing matches any more are unfrozen.
-
-    Returns
-    -------
-    tuple of str
-        Names that are frozen by patterns now.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a pattern matches nothing, or nothing is left to train; nothing is changed then.
-    """
+    """Freeze the parameters whose names match a pattern, and thaw those that did before."""
     before = frozenset(before)
     if not patterns and not before:
         return ()  # a lazy layer has no names of parameters yet

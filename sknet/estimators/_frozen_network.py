@@ -48,21 +48,7 @@ Targets = ClassEncoder | RealTargets | ArrayTargets
 
 
 class Frozen:
-    """A network in evaluation mode, and a compiled pass for each kind of prediction.
-
-    Parameters
-    ----------
-    model : Model
-        A fitted perceptron; what it predicts with is copied.
-    targets : ClassEncoder, RealTargets or ArrayTargets
-        How outputs are decoded.
-    inputs : int, Inputs or Encoded
-        Columns of X, or a description of the inputs if they are not a table.
-    label : str
-        What the network is called.
-    names : array of str, default=None
-        Of the columns of X, if they have names.
-    """
+    """A network in evaluation mode, and a compiled pass for each kind of prediction."""
 
     _kind: str
     _stored: ClassVar[tuple[str, ...]] = (

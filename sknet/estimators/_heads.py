@@ -22,30 +22,7 @@ __all__ = [
 
 
 def gives_probabilities(classifier: Any) -> bool:
-    """Whether a classifier predicts probabilities: what ``available_if`` asks.
-
-    Parameters
-    ----------
-    classifier : estimator
-        One with a loss.
-
-    Returns
-    -------
-    bool
-        True.
-
-    Raises
-    ------
-    AttributeError
-        If its loss has no probabilities.
-
-    Examples
-    --------
-    >>> from sknet import MLPClassifier
-    >>> from sknet.estimators.extend import gives_probabilities
-    >>> gives_probabilities(MLPClassifier())
-    True
-    """
+    """Whether a classifier predicts probabilities: what ``available_if`` asks."""
     loss = classifier._loss
     if loss is not None and not loss.has_probabilities:
         raise AttributeError(
@@ -56,87 +33,17 @@ def gives_probabilities(classifier: Any) -> bool:
 
 
 def gives_deviations(regressor: Any) -> bool:
-    """Whether a regressor predicts standard deviations: what ``available_if`` asks.
-
-    Parameters
-    ----------
-    regressor : estimator
-        One with a loss.
-
-    Returns
-    -------
-    bool
-        True.
-
-    Raises
-    ------
-    AttributeError
-        If its loss does not learn them.
-
-    Examples
-    --------
-    >>> from sknet import MLPRegressor
-    >>> from sknet.estimators.extend import gives_deviations
-    >>> gives_deviations(MLPRegressor(loss="gaussian_nll"))
-    True
-    """
+    """Whether a regressor predicts standard deviations: what ``available_if`` asks."""
     return _learns(regressor, "predict_std", "standard deviations", "loss='gaussian_nll'")
 
 
 def gives_quantiles(regressor: Any) -> bool:
-    """Whether a regressor predicts quantiles: what ``available_if`` asks.
-
-    Parameters
-    ----------
-    regressor : estimator
-        One with a loss.
-
-    Returns
-    -------
-    bool
-        True.
-
-    Raises
-    ------
-    AttributeError
-        If its loss does not learn them.
-
-    Examples
-    --------
-    >>> from sknet import MLPRegressor
-    >>> from sknet.estimators.extend import gives_quantiles
-    >>> from sknet.losses import Quantile
-    >>> gives_quantiles(MLPRegressor(loss=Quantile([0.1, 0.9])))
-    True
-    """
+    """Whether a regressor predicts quantiles: what ``available_if`` asks."""
     return _learns(regressor, "predict_quantiles", "quantiles", "loss=Quantile([0.1, 0.5, 0.9])")
 
 
 def gives_intervals(regressor: Any) -> bool:
-    """Whether a regressor predicts intervals: what ``available_if`` asks.
-
-    Parameters
-    ----------
-    regressor : estimator
-        One with a loss.
-
-    Returns
-    -------
-    bool
-        True.
-
-    Raises
-    ------
-    AttributeError
-        If its loss does not learn two bounds.
-
-    Examples
-    --------
-    >>> from sknet import MLPRegressor
-    >>> from sknet.estimators.extend import gives_intervals
-    >>> gives_intervals(MLPRegressor(loss="gaussian_nll"))
-    True
-    """
+    """Whether a regressor predicts intervals: what ``available_if`` asks."""
     advice = "loss=Quantile([0.1, 0.5, 0.9]) or loss='gaussian_nll'"
     # Bounds are two numbers: a loss with one output for a target has no interval.
     several = regressor._loss.outputs_per_target > 1
@@ -172,67 +79,12 @@ class _Interval:
 
 
 def probability_head(loss: Any, targets: ClassEncoder, temperature: Any, name: str = "predict") -> Head:
-    """Return the head that makes probabilities of outputs, in the order of the classes.
-
-    Parameters
-    ----------
-    loss : Loss
-        Of the fit.
-    targets : ClassEncoder
-        Of the fit.
-    temperature : float, tuple of float or None
-        By which they are calibrated.
-    name : {"predict", "log_predict"}
-        Probabilities, or their logarithms.
-
-    Returns
-    -------
-    callable
-        From raw outputs to a column for each class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Tensor
-    >>> from sknet.estimators.extend import ClassTargets, probability_head
-    >>> from sknet.losses import LogLoss
-    >>> head = probability_head(LogLoss(), ClassTargets(np.array(["no", "yes"])), None)
-    >>> head(Tensor([[0.0]]))
-    Tensor([[0.5, 0.5]], dtype=float64)
-    """
+    """Return the head that makes probabilities of outputs, in the order of the classes."""
     return targets.probable(tempered(getattr(loss, name), loss, temperature), loss)
 
 
 def interval_head(loss: Any, coverage: Any) -> Head:
-    """Return the head that makes bounds of outputs, of shape (n_samples, 2, n_targets).
-
-    Parameters
-    ----------
-    loss : Loss
-        Of the fit, that has `predict_interval`.
-    coverage : float
-        Share of the targets that is expected inside.
-
-    Returns
-    -------
-    callable
-        From raw outputs to bounds.
-
-    Raises
-    ------
-    ValueError
-        If `coverage` is not between 0 and 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Tensor
-    >>> from sknet.estimators.extend import interval_head
-    >>> from sknet.losses import GaussianNLL
-    >>> interval_head(GaussianNLL(), 0.9)(Tensor([[0.0, 0.0]]))
-    Tensor([[[-1.64485363],
-             [ 1.64485363]]], dtype=float64)
-    """
+    """Return the head that makes bounds of outputs, of shape (n_samples, 2, n_targets)."""
     if not isinstance(coverage, Real) or not 0 < float(coverage) < 1:
         raise ValueError(f"coverage must be a number between 0 and 1, got {shown(coverage)}")
     return _Interval(loss.predict_interval, float(coverage))

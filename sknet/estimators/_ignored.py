@@ -21,25 +21,7 @@ def ignored_label(estimator: Any) -> int | None:
 
 
 def without_ignored(estimator: Any, given: Given) -> Given:
-    """Return the arguments of a fit without rows whose only label is ignored.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A classifier.
-    given : Given
-        As the user gave them.
-
-    Returns
-    -------
-    Given
-        The same object if there are no such rows.
-
-    Raises
-    ------
-    ValueError
-        If no other rows are left, or row numbers say which rows are held out.
-    """
+    """Return the arguments of a fit without rows whose only label is ignored."""
     ignored = ignored_label(estimator)
     if ignored is None:
         return given

@@ -11,27 +11,7 @@ __all__ = ["in_training"]
 
 
 def in_training(estimator: Any, model: Model, inputs: Any, outputs: Any) -> Any:
-    """Return an estimator that predicts as if the fit ended now.
-
-    What its methods compute from the network's outputs is computed here too, so a scorer sees what it
-    will see of the fitted estimator.
-
-    Parameters
-    ----------
-    estimator : BaseNet
-        Whose fit is under way; only read from.
-    model : Model
-        That is being trained.
-    inputs : object
-        Stands for rows whose outputs are known: they are not computed again.
-    outputs : array of shape (n_samples, ...)
-        The network's outputs for these rows.
-
-    Returns
-    -------
-    BaseNet
-        Shares the model: it is of use until the next step.
-    """
+    """Return an estimator that predicts as if the fit ended now."""
     view = object.__new__(type(estimator))
     view.__dict__.update(estimator.__dict__)
     view.__dict__.pop("temperature_", None)  # of the fit before

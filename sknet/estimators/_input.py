@@ -25,29 +25,7 @@ INTEGERS = [np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint
 
 
 def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool = False) -> Any:  # noqa: N802  X, as in scikit-learn
-    """Return X as a 2-D float array or CSR matrix on its own device, checked.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Keeps (or, with `reset`, learns) number and names of the features.
-    X : array-like, sparse matrix or device array of shape (n_samples, n_features)
-        The user's input.
-    dtypes : list of type
-        The dtypes to keep; anything else is converted to the first.
-    reset : bool, default=False
-        Whether this is a first fit.
-
-    Returns
-    -------
-    array or CSR matrix of shape (n_samples, n_features)
-        Finite numbers.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As scikit-learn's `validate_data`.
-    """
+    """Return X as a 2-D float array or CSR matrix on its own device, checked."""
     if not reset and _needs_no_conversion(estimator, X, dtypes):
         return X
     X = _with_dtype(X)
@@ -88,10 +66,7 @@ def _has_known_features(estimator: BaseEstimator, X: Any) -> bool:
 
 
 def _are_plain(X: Any, y: Any, dtypes: list[type]) -> bool:
-    """Tell whether rows and targets are valid as they are: numbers in plain arrays, one target a row.
-
-    scikit-learn's checks find the same, and take as long as some epochs on a small data set.
-    """
+    """Tell whether rows and targets are valid as they are: numbers in plain arrays, one target a row."""
     return (
         type(X) is np.ndarray
         and type(y) is np.ndarray
@@ -109,24 +84,7 @@ def _are_plain(X: Any, y: Any, dtypes: list[type]) -> bool:
 def check_X_y(  # noqa: N802
     estimator: BaseEstimator, X: Any, y: Any, dtypes: list[type], *, reset: bool, numeric: bool
 ) -> tuple[Any, Any]:
-    """Return X as `check_X` does, and y as a host array with one or two axes, checked.
-
-    Parameters
-    ----------
-    estimator, X, dtypes, reset
-        As for `check_X`.
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Targets.
-    numeric : bool
-        Whether targets must be numbers.
-
-    Returns
-    -------
-    X : array or CSR matrix of shape (n_samples, n_features)
-        Finite numbers.
-    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        On the host.
-    """
+    """Return X as `check_X` does, and y as a host array with one or two axes, checked."""
     if reset:
         note_namespace(estimator, X)
     is_reconstructed = y is X
@@ -158,38 +116,7 @@ def check_X_y(  # noqa: N802
 def check_y(
     estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool, any_rank: bool = False
 ) -> Any:
-    """Return targets as ``check_X_y`` does, for inputs that were checked elsewhere.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Named in messages.
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Targets.
-    n_samples : int
-        How many rows the inputs have.
-    numeric : bool
-        Whether targets must be numbers.
-    any_rank : bool, default=False
-        Whether they may have more than two axes.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        On the host.
-
-    Raises
-    ------
-    ValueError
-        If there are no targets, or scikit-learn's checks refuse them.
-
-    Examples
-    --------
-    >>> from sknet import MLPRegressor
-    >>> from sknet.estimators.extend import check_y
-    >>> check_y(MLPRegressor(), [0.0, 1.0], 2, numeric=True)
-    array([0., 1.])
-    """
+    """Return targets as ``check_X_y`` does, for inputs that were checked elsewhere."""
     y = as_host(y)
     if y is None:
         raise ValueError(
@@ -214,36 +141,7 @@ def _columns(y: Any, warns: bool = True) -> Any:
 
 
 def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike, *, may_be_zeros: bool = False) -> Any:
-    """Return sample weights as a host array, or None.
-
-    Parameters
-    ----------
-    sample_weight : array-like of shape (n_samples,), number or None
-        The user's input.
-    X : array of shape (n_samples, n_features)
-        Checked inputs.
-    dtype : dtype
-        The dtype of the computation.
-    may_be_zeros : bool, default=False
-        Whether all may be zero, as in a part of the rows.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,) or None
-        Finite, not negative, not all zero.
-
-    Raises
-    ------
-    ValueError
-        If they are not.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.estimators.extend import check_weights
-    >>> check_weights([1, 2], np.eye(2), "float32")
-    array([1., 2.], dtype=float32)
-    """
+    """Return sample weights as a host array, or None."""
     if sample_weight is None:
         return None
     sample_weight = as_host(sample_weight)
@@ -259,20 +157,7 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike, *, may_be_zeros:
 
 
 def drawn_weights(counts: Any, sample_weight: Any) -> Any:
-    """Return sample weights multiplied by how often rows are drawn.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_samples,) or None
-        How often; None draws nothing.
-    sample_weight : array-like of shape (n_samples,), number or None
-        The user's input, which has been checked.
-
-    Returns
-    -------
-    array-like of shape (n_samples,), or what `sample_weight` is
-        Weights.
-    """
+    """Return sample weights multiplied by how often rows are drawn."""
     if counts is None:
         return sample_weight
     return counts if sample_weight is None else counts * np.asarray(as_host(sample_weight))

@@ -27,19 +27,7 @@ ROWS = 2  # of a shape pass; not 1, so that the axis of the rows can be told fro
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a fitted network that are not a table of real numbers.
-
-    Attributes
-    ----------
-    shapes : tuple of int, or dict of those
-        Of a row of each input in the fit.
-    integers : bool, or dict of str to bool
-        Whether each input stays in integers.
-    forward : mapping of str to bool, or None
-        The arguments of the network's `forward`.
-    masks : tuple of str
-        Those of the integers that were booleans in the fit; "X" for the only input.
-    """
+    """The inputs of a fitted network that are not a table of real numbers."""
 
     shapes: Any
     integers: Any
@@ -151,32 +139,7 @@ class Inputs:
 
     @classmethod
     def of(cls, network: nn.Module, X: Any, dtype: Any, forward: Any) -> "tuple[Inputs, Any]":
-        """Find out which integers stay integers, by passes without data.
-
-        Parameters
-        ----------
-        network : Module
-            Lazy layers get their shapes.
-        X : array, CSR matrix, or dict of those
-            Checked inputs.
-        dtype : dtype
-            Of real numbers.
-        forward : mapping of str to bool, or None
-            Remembered.
-
-        Returns
-        -------
-        inputs : Inputs
-            What they are.
-        shape : tuple of int or None
-            Of the network's output, without the axis of the rows; None where it is not known before the
-            computation, because the code depends on values, or returns something else.
-
-        Raises
-        ------
-        DtypeError
-            If the network takes the inputs neither as integers nor as real numbers.
-        """
+        """Find out which integers stay integers, by passes without data."""
         named = X if isinstance(X, dict) else {"X": X}
         shapes = {name: tuple(x.shape[1:]) for name, x in named.items()}
         wrong: DtypeError | None = None

@@ -20,15 +20,7 @@ class Members(nn.Parallel):
 
 
 class Joined(Architecture):
-    """What the members of an ensemble are built from.
-
-    Parameters
-    ----------
-    member : Architecture
-        That of one.
-    n_members : int
-        Their number.
-    """
+    """What the members of an ensemble are built from."""
 
     _stored_fields = {
         "member": Named("Architecture"),

@@ -12,17 +12,7 @@ __all__ = ["LayerArrays", "read_only", "write_arrays"]
 
 
 class LayerArrays(list[Any]):
-    """A list of arrays, one a layer, whose items can be replaced: the network has the new ones then.
-
-    Parameters
-    ----------
-    arrays : iterable of ndarray
-        Of the layers.
-    write : callable
-        Takes a new list of arrays, all of them, and writes them to the network.
-    name : str
-        What the list is called in a message.
-    """
+    """A list of arrays, one a layer, whose items can be replaced: the network has the new ones then."""
 
     def __init__(self, arrays: Iterable[Any], write: Callable[[list[Any]], None], name: str) -> None:
         super().__init__(arrays)
@@ -58,24 +48,7 @@ def read_only(array: Any) -> Any:
 
 
 def write_arrays(model: Model, paths: list[str], values: Iterable[Any], name: str) -> None:
-    """Write new values to some parameters of a model: all of them, or after an error none.
-
-    Parameters
-    ----------
-    model : Model
-        Of a fitted estimator.
-    paths : list of str
-        Which parameters.
-    values : iterable of array
-        One for each, in any dtype.
-    name : str
-        What the list is called in a message.
-
-    Raises
-    ------
-    ValueError
-        If there are more or fewer values, one has another shape, or the network predicts with averages.
-    """
+    """Write new values to some parameters of a model: all of them, or after an error none."""
     if model.optimizer.averaging:
         raise ValueError(
             f"{name} are averages that {model.optimizer!r} makes of the trained parameters, and cannot be "

@@ -23,27 +23,7 @@ __all__ = ["HiddenLayers", "LayerOutput", "feature_names"]
 
 
 def feature_names(owner: Any, shape: tuple[int, ...], layer: Any) -> Any:
-    """Return names for the columns of a layer's output.
-
-    Parameters
-    ----------
-    owner : estimator
-        The names begin with its class.
-    shape : tuple of int
-        Of the output for one row.
-    layer : int or str
-        The layer.
-
-    Returns
-    -------
-    ndarray of str of shape (n_features_out,)
-        Such as ``"mlpclassifier0"``.
-
-    Raises
-    ------
-    ValueError
-        If the output has other axes than rows and columns.
-    """
+    """Return names for the columns of a layer's output."""
     if len(shape) != 1:
         raise ValueError(
             "feature names are for outputs of shape (n_samples, n_features), and the output of layer "
@@ -55,34 +35,14 @@ def feature_names(owner: Any, shape: tuple[int, ...], layer: Any) -> Any:
 
 
 def in_container(estimator: Any, X: Any, output: Any, names: Callable[[], Any]) -> Any:
-    """Return what `transform` has computed as `set_output` asks for it.
-
-    Parameters
-    ----------
-    estimator : estimator
-        What `set_output` was called on.
-    X : array, sparse matrix or data frame of shape (n_samples, ...)
-        What was transformed; its index is kept.
-    output : array of shape (n_samples, ...)
-        The result.
-    names : callable
-        Returns the names of its columns.
-
-    Returns
-    -------
-    array or data frame
-        The same values.
-    """
+    """Return what `transform` has computed as `set_output` asks for it."""
     X = X.X if isinstance(X, Sequences) else X
     adapter = _get_container_adapter("transform", estimator)
     return output if adapter is None else adapter.create_container(output, X, columns=names())
 
 
 class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[call-arg]
-    """What makes an estimator a transformer: the outputs of its hidden layers.
-
-    `transform` cares for `set_output` itself, because the names of the columns depend on the layer.
-    """
+    """What makes an estimator a transformer: the outputs of its hidden layers."""
 
     model_: Model
     n_features_in_: int

@@ -11,18 +11,7 @@ __all__ = ["HoldsLists"]
 
 
 class HoldsLists(PlainNumbers, BaseEstimator):
-    """Mixin of estimators with parameters that are lists of objects, each reached by its number.
-
-    Examples
-    --------
-    >>> from sknet import MLPClassifier
-    >>> from sknet.callbacks import EarlyStopping
-    >>> clf = MLPClassifier(callbacks=[EarlyStopping(patience=3)])
-    >>> clf.get_params()["callbacks__0__patience"]
-    3
-    >>> clf.set_params(callbacks__0__patience=5).callbacks
-    [EarlyStopping(patience=5)]
-    """
+    """Mixin of estimators with parameters that are lists of objects, each reached by its number."""
 
     @classmethod
     def _get_param_names(cls) -> list[str]:

@@ -43,19 +43,7 @@ def are_several(estimator: Any) -> bool:
 
 
 def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) -> None:
-    """Fit the members of an ensemble, each as an estimator of its own, and join them.
-
-    Parameters
-    ----------
-    estimator : BaseNet
-        Whose members are fitted.
-    given : Given
-        The arguments of its `fit`.
-    callbacks : list of Callback or None
-        For this fit.
-    resume_from : object
-        As for `fit`; not for ensembles.
-    """
+    """Fit the members of an ensemble, each as an estimator of its own, and join them."""
     validate_parameters(estimator)
     _refuse(estimator, callbacks, resume_from)
     random_state = check_random_state(estimator.random_state)
@@ -89,28 +77,7 @@ def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) 
 
 
 def may_stack(estimator: Any, X: Any) -> bool:
-    """Tell whether an estimator trains one network on a device, step by step: several may be one program.
-
-    Parameters
-    ----------
-    estimator : BaseNet
-        With valid parameters, or not.
-    X : array-like
-        The inputs of its `fit`, which ``device="auto"`` follows.
-
-    Returns
-    -------
-    bool
-        For `run_together`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import MLPClassifier
-    >>> from sknet.estimators.extend import may_stack
-    >>> [may_stack(MLPClassifier(device=device), np.eye(3)) for device in ("auto", "cuda")]
-    [False, True]
-    """
+    """Tell whether an estimator trains one network on a device, step by step: several may be one program."""
     place = (device_of(X) if is_array(X) else "cpu") if estimator.device == "auto" else estimator.device
     return (
         not str(place).startswith("cpu")

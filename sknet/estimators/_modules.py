@@ -17,25 +17,7 @@ __all__ = ["Built", "Ready", "architecture_of"]
 
 
 def architecture_of(module: Any, caller: str) -> Architecture:
-    """Return what the parameter `module` of an estimator describes.
-
-    Parameters
-    ----------
-    module : ModuleFactory, type of Module, callable or Module
-        What the user gave.
-    caller : str
-        The estimator, for a message.
-
-    Returns
-    -------
-    Architecture
-        A factory as it is now: later changes of its parameters are noticed, and do not change it.
-
-    Raises
-    ------
-    TypeError
-        If it is nothing that a network can be made of.
-    """
+    """Return what the parameter `module` of an estimator describes."""
     if isinstance(module, nn.Module):
         return Ready(module)
     if isinstance(module, nn.ModuleFactory):
@@ -72,13 +54,7 @@ NO_NETWORKS: list[tuple[Callable[[Any], bool], str]] = [
 
 @dataclass(frozen=True)
 class Ready(Architecture):
-    """A module that is there already: every fit begins with a copy, weights included.
-
-    Attributes
-    ----------
-    module : Module
-        Never changed.
-    """
+    """A module that is there already: every fit begins with a copy, weights included."""
 
     module: nn.Module
 
@@ -98,13 +74,7 @@ class Ready(Architecture):
 
 @dataclass(frozen=True)
 class Built(Architecture):
-    """A factory of modules, given what it asks for of the data.
-
-    Attributes
-    ----------
-    factory : ModuleFactory
-        It may take arguments of the names in `FROM_DATA`.
-    """
+    """A factory of modules, given what it asks for of the data."""
 
     factory: nn.ModuleFactory
 

@@ -23,35 +23,7 @@ _is_converted: ContextVar[bool] = ContextVar("sknet.estimators.is_converted", de
 
 
 def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method of an estimator return arrays of the namespace, and on the device, of its X.
-
-    Parameters
-    ----------
-    method : callable
-        ``method(self, X, ...)``, which knows NumPy and sknet's devices.
-
-    Returns
-    -------
-    callable
-        The method for any namespace.
-
-    Raises
-    ------
-    ValueError
-        Under ``array_api_dispatch``, if the estimator was fitted in another namespace than X's.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.estimators.extend import follows_namespace
-    >>> class Doubler:
-    ...     @follows_namespace
-    ...     def predict(self, X):
-    ...         return 2 * X
-    >>> Doubler().predict(np.ones((2, 1)))
-    array([[2.],
-           [2.]])
-    """
+    """Let a method of an estimator return arrays of the namespace, and on the device, of its X."""
 
     @wraps(method)
     def called(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
@@ -86,15 +58,7 @@ def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def note_namespace(estimator: Any, X: Any) -> None:
-    """Remember the namespace and device of the inputs of a fit, if they are not NumPy's or sknet's own.
-
-    Parameters
-    ----------
-    estimator : estimator
-        What is fitted.
-    X : object
-        The user's inputs.
-    """
+    """Remember the namespace and device of the inputs of a fit, if they are not NumPy's or sknet's own."""
     vars(estimator).pop("_namespace", None)
     if type(X) is not np.ndarray and _is_foreign(X):
         estimator._namespace = _place_of(X)
@@ -119,18 +83,7 @@ def _place_of(X: Any) -> tuple[str, str]:
 
 
 def as_host(x: Any) -> Any:
-    """Return an array of another namespace as a NumPy array, and anything else as it is.
-
-    Parameters
-    ----------
-    x : object
-        What a user passed as X, y or weights.
-
-    Returns
-    -------
-    object
-        The same values.
-    """
+    """Return an array of another namespace as a NumPy array, and anything else as it is."""
     if type(x) is np.ndarray or not _is_foreign(x):
         return x
     from sklearn.utils._array_api import _convert_to_numpy, get_namespace
@@ -139,18 +92,7 @@ def as_host(x: Any) -> Any:
 
 
 def on_host(x: Any) -> Any:
-    """Return an array of another namespace, of a device or of Dask as a NumPy array, and all else as it is.
-
-    Parameters
-    ----------
-    x : object
-        What a user passed as targets or weights, or predictions.
-
-    Returns
-    -------
-    object
-        The same values.
-    """
+    """Return an array of another namespace, of a device or of Dask as a NumPy array and all else as it is."""
     x = as_host(x.compute() if is_collection(x) else x)
     return to_host(x) if type(x) is not np.ndarray and is_array(x) else x
 

@@ -35,24 +35,7 @@ __all__ = ["checked_inputs", "encode_targets", "reconstructed", "take_model"]
 
 
 def checked_inputs(fit: "Fit", X: Any, y: Any, *, reset: bool | None = None) -> tuple[Any, Any]:
-    """Return checked inputs and targets: a table, or the inputs of a custom network.
-
-    Parameters
-    ----------
-    fit : Fit
-        With its recipe.
-    X, y : array-like, and what else `fit` takes
-        The user's.
-    reset : bool, default=None
-        Whether this is where the inputs are learned from; None for the rows of a first fit.
-
-    Returns
-    -------
-    X : array, CSR matrix or dict of those
-        Inputs; of a first fit of a network of one's own with integers as they are.
-    y : ndarray
-        Targets.
-    """
+    """Return checked inputs and targets: a table, or the inputs of a custom network."""
     estimator, architecture = fit.estimator, fit.recipe.architecture
     dtypes, numeric = fit.recipe.accepted_dtypes(), estimator._numeric_targets
     reset = not fit.continuing if reset is None else reset
@@ -84,25 +67,7 @@ def checked_inputs(fit: "Fit", X: Any, y: Any, *, reset: bool | None = None) -> 
 
 
 def reconstructed(estimator: Any, X: Any) -> Any:
-    """Return what a network learns to return that is trained to return its inputs.
-
-    Parameters
-    ----------
-    estimator : estimator
-        For the message.
-    X : array, CSR matrix, or dict of those
-        Checked inputs.
-
-    Returns
-    -------
-    array or CSR matrix
-        The only input other than lengths.
-
-    Raises
-    ------
-    ValueError
-        If there are several.
-    """
+    """Return what a network learns to return that is trained to return its inputs."""
     if not isinstance(X, dict):
         return X
     inputs = [name for name in X if name != "lengths"]
@@ -194,13 +159,7 @@ def _has_an_output_for_each_class(fit: "Fit", shape: tuple[int, ...] | None) -> 
 
 
 def encode_targets(fit: "Fit") -> None:
-    """Set the targets as the loss reads them, that loss, and the weights of rows.
-
-    Parameters
-    ----------
-    fit : Fit
-        With labels, weights, and the encoder of its estimator.
-    """
+    """Set the targets as the loss reads them, that loss, and the weights of rows."""
     targets, recipe = fit.estimator._targets, fit.recipe
     fit.y = targets.encode(fit.labels)
     fit.loss = targets.trained(recipe.loss)

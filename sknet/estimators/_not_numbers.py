@@ -15,20 +15,7 @@ MOST = 5  # columns that are named
 
 @contextmanager
 def naming_columns(estimator: Any, X: Any) -> Iterator[None]:
-    """Raise errors of a check of X with the columns that are not numbers, and what takes them.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Named in messages. Those with a parameter `encoder` read such columns by ``encoder="table"``.
-    X : array-like or data frame of shape (n_samples, n_features)
-        What is checked.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As the check raises it; the message goes on with the advice.
-    """
+    """Raise errors of a check of X with the columns that are not numbers, and what takes them."""
     try:
         yield
     except (ValueError, TypeError) as error:

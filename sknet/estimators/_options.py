@@ -53,31 +53,7 @@ CONSTRAINTS: dict[str, Any] = {
 
 
 def check_loss_of_logits(loss: Any, name: str) -> Loss:
-    """Return the loss of an estimator whose network ends without a link.
-
-    Parameters
-    ----------
-    loss : str or Loss
-        As given.
-    name : str
-        Of the estimator's class.
-
-    Returns
-    -------
-    Loss
-        The loss.
-
-    Raises
-    ------
-    ValueError
-        If there is no such loss, or it expects probabilities.
-
-    Examples
-    --------
-    >>> from sknet.estimators.extend import check_loss_of_logits
-    >>> check_loss_of_logits("huber", "MLPRegressor")
-    Huber()
-    """
+    """Return the loss of an estimator whose network ends without a link."""
     found = check_loss(loss, name)
     if found.of_probabilities:
         raise ValueError(

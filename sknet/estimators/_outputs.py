@@ -10,21 +10,7 @@ __all__ = ["check_outputs"]
 def check_outputs(
     network: nn.Module, shape: tuple[int, ...] | None, n_outputs: int, needs: str, is_class: bool
 ) -> None:
-    """Raise a ShapeError if a network returns another number of outputs than needed.
-
-    Parameters
-    ----------
-    network : Module
-        For the message.
-    shape : tuple of int or None
-        Of its output, without the axis of the rows; None passes.
-    n_outputs : int
-        How many there must be.
-    needs : str
-        What needs so many.
-    is_class : bool
-        Whether outputs stand for classes.
-    """
+    """Raise a ShapeError if a network returns another number of outputs than needed."""
     found = None if shape is None else shape[-1] if shape else 1
     if found is None or found == n_outputs:
         return

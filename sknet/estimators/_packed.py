@@ -35,18 +35,7 @@ WORDS = (
 
 
 def packed(estimator: Any) -> tuple[Any, ...] | None:
-    """Return what `__reduce_ex__` returns for a slim estimator, or None.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Slim.
-
-    Returns
-    -------
-    tuple or None
-        None if the state refers to what only another pickler can write, such as functions of a script.
-    """
+    """Return what `__reduce_ex__` returns for a slim estimator, or None."""
     buffers: list[Any] = []
     try:
         state = pickle.dumps(estimator.__getstate__(), protocol=5, buffer_callback=buffers.append)

@@ -34,17 +34,7 @@ MOST_REPEATED = 4  # numbers of rows that have a program because they come again
 
 
 class Passes:
-    """A network in evaluation mode, and a compiled pass for each kind of prediction.
-
-    Parameters
-    ----------
-    module : Module
-        The network.
-    layout : Layout
-        The position of each parameter in `flat`.
-    flat : ndarray of shape (layout.size,)
-        The parameters.
-    """
+    """A network in evaluation mode, and a compiled pass for each kind of prediction."""
 
     def __init__(self, module: Module, layout: Layout, flat: np.ndarray) -> None:
         self._module, self._layout, self._flat = module, layout, flat
@@ -54,44 +44,12 @@ class Passes:
         self._repeated: tuple[int, ...] = ()
 
     def of_row(self, X: np.ndarray, name: str) -> Any:
-        """Return the result for the only row of a table of numbers; None where more has to be done for it.
-
-        Parameters
-        ----------
-        X : ndarray of shape (1, n_features)
-            Maybe not finite.
-        name : str
-            Of the kind of prediction, which determines the head.
-
-        Returns
-        -------
-        ndarray or None
-            Finite numbers; None for the first row, and if X or the result is not finite.
-        """
+        """Return the result for the only row of a table of numbers; None where more has to be done for it."""
         known = self._predictors.get(name)
         return None if known is None else known.of_row(X)
 
     def compute(self, X: Any, name: str, head: Head | None, by: Pass = run, part: str = "") -> Any:
-        """Return the result for inputs of any number of rows.
-
-        Parameters
-        ----------
-        X : array, CSR matrix, or dict of arrays
-            Checked.
-        name : str
-            Of the kind of prediction.
-        head : callable or None
-            Maps raw outputs to predictions.
-        by : callable, default=nn.run
-            The forward pass, or a part of it.
-        part : str, default=""
-            The path of the module that it runs.
-
-        Returns
-        -------
-        ndarray
-            Like what the estimator returns, to the bit.
-        """
+        """Return the result for inputs of any number of rows."""
         known = self._predictors.get(name)
         if known is not None and type(X) is np.ndarray and X.shape[0] == 1 and known.is_for(self._flat, head):
             return known.at_once(X)
@@ -109,10 +67,7 @@ class Passes:
         )
 
     def _has_program(self, X: Any, most: int) -> bool:
-        """Tell whether a program computes all rows, to the same bits as the estimator does.
-
-        Products of matrices round differently where rows are split, or where columns are contiguous.
-        """
+        """Tell whether a program computes all rows, to the same bits as the estimator does."""
         n = X.shape[0] if type(X) is np.ndarray else n_rows(X)
         if n == 1:
             return True

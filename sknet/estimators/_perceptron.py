@@ -15,15 +15,7 @@ __all__ = ["PerceptronLayers"]
 
 
 class PerceptronLayers(BaseNet):
-    """Shows the linear layers of an estimator whose network is a `Perceptron`.
-
-    Examples
-    --------
-    >>> from sknet import MLPClassifier, NetClassifier
-    >>> from sknet.estimators.extend import PerceptronLayers
-    >>> issubclass(MLPClassifier, PerceptronLayers), issubclass(NetClassifier, PerceptronLayers)
-    (True, False)
-    """
+    """Shows the linear layers of an estimator whose network is a `Perceptron`."""
 
     _architecture: Perceptron
 
@@ -32,10 +24,7 @@ class PerceptronLayers(BaseNet):
         self.n_layers_ = len(self._architecture.linear_layers) + 1
 
     def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
-        """Return the shape of a layer's output; of the last hidden one it is that of the weights behind it.
-
-        A notebook asks for it to show the estimator, for which nothing should be computed.
-        """
+        """Return the shape of a layer's output; for the last hidden one that of the weights behind it."""
         if isinstance(self.model_.module, Members):
             return super()._layer_shape(layer)
         hidden, last = self._architecture.linear_layers[:-1], self._architecture.linear_layers[-1]

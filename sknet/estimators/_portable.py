@@ -61,22 +61,7 @@ def portable_module(
     example: tuple[Any, ...] | dict[str, Any],
     parts: Callable[[], Mapping[str, Any]] | None = None,
 ) -> Module:
-    """Return a module without classes of users: itself if it has none, else its graph.
-
-    Parameters
-    ----------
-    module : Module
-        Of a frozen predictor.
-    example : tuple or dict of Tensor
-        Arguments of its forward pass.
-    parts : callable, default=None
-        Returns modules of it that are called on their own, with examples of their arguments, by path.
-
-    Returns
-    -------
-    Module
-        The module as it is, with a warning, if a graph cannot hold what it computes.
-    """
+    """Return a module without classes of users: itself if it has none, else its graph."""
     if isinstance(module, GraphModule) or not _needs_user_code(module):
         return module
     name = type(module).__name__
@@ -104,25 +89,7 @@ def portable_module(
 
 
 def as_captured(module: GraphModule, X: Any) -> Any:
-    """Return checked inputs as the graph of a network takes them.
-
-    Parameters
-    ----------
-    module : GraphModule
-        Of a frozen predictor.
-    X : array, or dict of those
-        Inputs as `Inputs.read` returns them.
-
-    Returns
-    -------
-    array, or dict of those
-        Unsigned integers and booleans as int64, where the fit had integers.
-
-    Raises
-    ------
-    ValueError
-        If an axis has another length than in the fit that the graph is for.
-    """
+    """Return checked inputs as the graph of a network takes them."""
     arrays = X if isinstance(X, dict) else {module.input_names[0]: X}
     found = {}
     for given in module.symbolic.arguments:
@@ -140,27 +107,7 @@ def as_captured(module: GraphModule, X: Any) -> Any:
 
 
 def portable_loss(loss: Any, raw: Any) -> Any:
-    """Return a loss that predicts alike, without classes of users.
-
-    Parameters
-    ----------
-    loss : Loss
-        Of a frozen predictor.
-    raw : callable
-        Returns an output of the network, a Tensor of shape (1, n_outputs).
-
-    Returns
-    -------
-    Loss
-        The loss as it is, if it needs none, or, with a warning, if a graph cannot hold its links.
-
-    Examples
-    --------
-    >>> from sknet.estimators.extend import portable_loss
-    >>> from sknet.losses import Huber
-    >>> portable_loss(Huber(), lambda: None)
-    Huber()
-    """
+    """Return a loss that predicts alike, without classes of users."""
     inner = vars(loss).get("loss")
     if isinstance(inner, Loss):
         made = portable_loss(inner, raw)
@@ -254,20 +201,7 @@ class _Shared(pickle.Unpickler):
 
 
 def pack(module: Module, loss: Any, graph: Module) -> bytes | None:
-    """Return a network and a loss of users' classes as bytes, but for the arrays that are in the graph.
-
-    Parameters
-    ----------
-    module, loss : Module, Loss
-        Of a frozen predictor.
-    graph : Module
-        What `portable_module` returned.
-
-    Returns
-    -------
-    bytes or None
-        None where there are no names for the classes.
-    """
+    """Return a network and a loss of users' classes as bytes, but for the arrays that are in the graph."""
     paths = dict(graph.own_parameters()) if graph is not module else {}
     shared = {_place(p.data): path for path, p in module.own_parameters() if path in paths}
     file = io.BytesIO()
@@ -279,20 +213,7 @@ def pack(module: Module, loss: Any, graph: Module) -> bytes | None:
 
 
 def unpack(packed: bytes | None, graph: Module, loss: Any) -> tuple[Module, Any]:
-    """Return the network and the loss in `packed` where their classes are, else the graph and its loss.
-
-    Parameters
-    ----------
-    packed : bytes or None
-        What `pack` returned.
-    graph, loss : Module, Loss
-        What `portable_module` and `portable_loss` returned.
-
-    Returns
-    -------
-    tuple of Module and Loss
-        Of a frozen predictor.
-    """
+    """Return the network and the loss in `packed` where their classes are, else the graph and its loss."""
     if packed is None:
         return graph, loss
     arrays = {path: p.data for path, p in graph.own_parameters()}

@@ -31,15 +31,7 @@ COVERAGE = 0.8  # of the intervals that are asked for if no other is
 
 
 class Prepares(Protocol):
-    """What is done with X before a network, and with predictions afterwards.
-
-    Attributes
-    ----------
-    title : str
-        What the file is.
-    inverse : object or None
-        What takes predictions back, if anything does.
-    """
+    """What is done with X before a network, and with predictions afterwards."""
 
     title: str
     inverse: Any
@@ -49,29 +41,7 @@ class Prepares(Protocol):
 
 
 class Method(NamedTuple):
-    """A function of the file.
-
-    Attributes
-    ----------
-    name, doc : str
-        Of the function.
-    head : callable or None
-        From raw outputs to what is returned.
-    by : callable
-        Computes the raw outputs.
-    source : str
-        Of the inputs: "X", or "codes".
-    then : str
-        What is made of ``found``, the result.
-    coverage : float or None
-        Of an interval.
-
-    Examples
-    --------
-    >>> from sknet.estimators.extend import Method
-    >>> Method("predict", "Return the numbers.", None).source
-    'X'
-    """
+    """A function of the file."""
 
     name: str
     doc: str
@@ -150,32 +120,7 @@ def _of_transformer(frozen: Any, coverage: float | None) -> Iterator[Method]:
 
 
 def methods_of(frozen: Any, kind: str, layer: Any, coverage: float | None) -> list[Method]:
-    """Return the functions of a predictor's file.
-
-    Parameters
-    ----------
-    frozen : predictor
-        With its loss and its targets.
-    kind : {"classifier", "regressor", "transformer"}
-        What it is.
-    layer, coverage : object
-        As for ``to_python``.
-
-    Returns
-    -------
-    list of Method
-        In the order of the file.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import MLPRegressor
-    >>> from sknet.estimators.extend import methods_of
-    >>> X = np.arange(8.0).reshape(-1, 1)
-    >>> reg = MLPRegressor((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0])
-    >>> [method.name for method in methods_of(reg.freeze(), "regressor", None, None)]
-    ['predict']
-    """
+    """Return the functions of a predictor's file."""
     found = list(KINDS[kind](frozen, coverage))
     if layer is None and kind == "transformer":
         layer = frozen._code
@@ -319,36 +264,7 @@ class _File:
 
 
 def head_source(source: PythonSource, method: Method, name: str, shape: tuple[int, ...], dtype: Any) -> str:
-    """Return the definition of a function of raw outputs.
-
-    Parameters
-    ----------
-    source : PythonSource
-        Takes what it calls.
-    method : Method
-        For which it computes what its head does.
-    name : str
-        Of the function.
-    shape : tuple of int
-        Of the raw outputs of a row.
-    dtype : dtype
-        Of the raw outputs.
-
-    Returns
-    -------
-    str
-        Python.
-
-    Examples
-    --------
-    >>> from sknet import ops
-    >>> from sknet.compile.extend import PythonSource
-    >>> from sknet.estimators.extend import Method, head_source
-    >>> method = Method("predict", "Return the numbers.", ops.exp)
-    >>> text = head_source(PythonSource(), method, "_predict", (1,), "float64")
-    >>> text.splitlines()[-1].strip()
-    'return v1'
-    """
+    """Return the definition of a function of raw outputs."""
     head, several = method.head, []
     assert head is not None
 
@@ -372,31 +288,7 @@ def head_source(source: PythonSource, method: Method, name: str, shape: tuple[in
 
 
 def label_facts(frozen: Any, source: PythonSource) -> list[str]:
-    """Return assignments of a classifier's labels.
-
-    Parameters
-    ----------
-    frozen : predictor
-        With `classes_` if it is a classifier.
-    source : PythonSource
-        Takes arrays.
-
-    Returns
-    -------
-    list of str
-        Python; empty for other predictors.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import MLPClassifier
-    >>> from sknet.compile.extend import PythonSource
-    >>> from sknet.estimators.extend import label_facts
-    >>> X = np.arange(8.0).reshape(-1, 1)
-    >>> clf = MLPClassifier((2,), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0] > 3)
-    >>> label_facts(clf.freeze(), PythonSource())
-    ["classes_ = np.array([False, True], '|b1')", 'LABELS = classes_']
-    """
+    """Return assignments of a classifier's labels."""
     if not hasattr(frozen, "classes_"):
         return []
     classes, labels = frozen.classes_, frozen._targets.labels
@@ -407,27 +299,7 @@ def label_facts(frozen: Any, source: PythonSource) -> list[str]:
 
 
 def python_file(frozen: Any, layer: Any, coverage: float | None, table: "Prepares | None" = None) -> str:
-    """Return the text of a file that predicts what a frozen predictor does.
-
-    Parameters
-    ----------
-    frozen : FrozenClassifier, FrozenRegressor or FrozenTransformer
-        The predictor.
-    layer, coverage : object
-        As for ``to_python``.
-    table : Prepares, default=None
-        What is done with X before, and with predictions afterwards.
-
-    Returns
-    -------
-    str
-        Python.
-
-    Raises
-    ------
-    CaptureError
-        If a part cannot be written.
-    """
+    """Return the text of a file that predicts what a frozen predictor does."""
     if isinstance(frozen._inputs, Encoded):
         title = repr(frozen) if table is None else table.title
         table = EncodedTable(frozen._inputs.encoder, title, table)
@@ -449,56 +321,14 @@ def _written(frozen: Any, chosen: list[Method], table: "Prepares | None", source
 
 
 def in_parts() -> str:
-    """Return the definition of the function that computes some rows at a time.
-
-    Returns
-    -------
-    str
-        Python.
-
-    Examples
-    --------
-    >>> from sknet.estimators.extend import in_parts
-    >>> in_parts().splitlines()[0]
-    'def in_parts(function, given, most, in_powers):'
-    """
+    """Return the definition of the function that computes some rows at a time."""
     return IN_PARTS.format(few=literal(FEW_ROWS), most=literal(MOST_ROWS)).strip()
 
 
 def file_text(
     title: str, methods: Mapping[str, str], passes: list[str], inputs: str, source: PythonSource, facts: str
 ) -> str:
-    """Return the text of a file.
-
-    Parameters
-    ----------
-    title : str
-        What it is.
-    methods : mapping of str to str
-        Definitions of its public functions.
-    passes : list of str
-        Definitions of what they call.
-    inputs : str
-        Definitions that read X.
-    source : PythonSource
-        Holds arrays and everything else that is called.
-    facts : str
-        Assignments of constants.
-
-    Returns
-    -------
-    str
-        Python.
-
-    Examples
-    --------
-    >>> from sknet.compile.extend import PythonSource
-    >>> from sknet.estimators.extend import file_text
-    >>> source = "def predict(X):" + chr(10) + "    return X"
-    >>> text = file_text("The identity.", {"predict": source}, [], "", PythonSource(), "")
-    >>> [line for line in text.splitlines() if line.startswith("def ")]
-    ['def predict(X):']
-    """
+    """Return the text of a file."""
     return FILE.format(
         title=docstring(title),
         names=", ".join(f"`{name}`" for name in methods),

@@ -51,18 +51,7 @@ def with_lengths(X: Any, lengths: Any) -> Any:
 
 
 def forward_of(module: Any) -> dict[str, bool] | None:
-    """Return the arguments of a module's `forward`: whether each is required.
-
-    Parameters
-    ----------
-    module : Module, or type of Module
-        Of anything else nothing is known.
-
-    Returns
-    -------
-    dict of str to bool, or None
-        ``"**"`` stands for arguments of any name.
-    """
+    """Return the arguments of a module's `forward`: whether each is required."""
     if isinstance(module, GraphModule):
         return dict.fromkeys(module.input_names, True)
     kind = module if isinstance(module, type) else type(module)
@@ -94,34 +83,7 @@ def _is_named(X: Any) -> bool:
 
 
 def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[type], *, reset: bool) -> Any:
-    """Return checked inputs, integers as they are.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Keeps (or, with `reset`, learns) number and names of the columns of tables.
-    X : array-like, sparse matrix, data frame, dict of those, or Sequences
-        The user's input.
-    forward : mapping of str to bool, or None
-        The arguments of the network's `forward`, if they are known before it is built: whether each is
-        required. ``"**"`` stands for arguments of any name.
-    dtypes : list of type
-        The dtypes of real numbers to keep.
-    reset : bool
-        Whether this is a first fit.
-
-    Returns
-    -------
-    array, CSR matrix, or dict of those
-        Finite numbers, the same number of rows each.
-
-    Raises
-    ------
-    ValueError
-        If they are not.
-    TypeError
-        If X cannot be given to the network by name.
-    """
+    """Return checked inputs, integers as they are."""
     X, lengths = (X.X, X.lengths) if isinstance(X, Sequences) else (X, None)
     X = as_host(X)
     names = required_names(forward)
@@ -146,18 +108,7 @@ def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[ty
 
 
 def integers_as_array(X: Any) -> Any:
-    """Return a table of integers in any container as an array of them, and anything else as it is.
-
-    Parameters
-    ----------
-    X : array-like, sparse matrix or data frame
-        The user's input.
-
-    Returns
-    -------
-    ndarray, or what X is
-        scikit-learn's checks make real numbers of the integers of lists and of most other libraries.
-    """
+    """Return a table of integers in any container as an array of them, and anything else as it is."""
     is_elsewhere = (is_array(X) and not isinstance(X, np.ndarray)) or as_host(X) is not X
     if hasattr(X, "tocsr") or is_elsewhere:
         return X
@@ -215,31 +166,7 @@ def _array(x: Any, name: str, dtypes: list[type]) -> Any:
 def with_checked_lengths(
     X: Any, lengths: Any, forward: Forward | None, *, has_steps: bool = True
 ) -> dict[str, Any]:
-    """Return inputs and lengths by the names of the network's arguments.
-
-    Parameters
-    ----------
-    X : array-like, data frame, or dict of arrays
-        Inputs.
-    lengths : array-like of shape (n_samples,)
-        The user's.
-    forward : mapping of str to bool, or None
-        The arguments of the network's `forward`.
-    has_steps : bool, default=True
-        Whether the second axis of X counts the steps.
-
-    Returns
-    -------
-    dict
-        With ``"lengths"``, of dtype int64.
-
-    Raises
-    ------
-    TypeError
-        If the network takes no lengths.
-    ValueError
-        If they are not one for each row, from 0 to the number of steps.
-    """
+    """Return inputs and lengths by the names of the network's arguments."""
     if forward is None:
         raise TypeError(
             "lengths= needs the names of the network's arguments, which are not known before it is built: "

@@ -27,77 +27,7 @@ T = TypeVar("T")
 
 
 class Recipe(NamedTuple):
-    """A network and its training, independent of the names of an estimator's parameters.
-
-    Attributes
-    ----------
-    architecture : Architecture
-        What the network is built from.
-    loss : Loss
-        What is minimized.
-    optimizer : BaseOptimizer
-        By what.
-    alpha : float
-        Strength of the L2 penalty.
-    batch_size : int or str
-        Rows in a step.
-    settings : Settings
-        Of the training loop.
-    early_stopping : bool
-        Whether to hold rows out, and to stop when their score does not improve.
-    validation_fraction : float
-        Share of the rows to hold out.
-    random_state : int, RandomState or None
-        Decides initial weights, held-out rows and order of rows.
-    class_weight : dict, list of dict, str or None
-        How much each class counts.
-    dtype, other_dtype : str
-        The precision of the computation; "auto" is that of X, and `other_dtype` if X has no floats. That of
-        arrays is `array_dtype`.
-    device : str
-        The device of the computation; "auto" is that of X.
-    validation_split : splitter, pair of arrays or None
-        Which rows to hold out, instead of a share.
-    scoring : None, str, callable, list or dict
-        What is measured besides the loss.
-    monitor : str or None
-        What of it decides when to stop; None is what fits the loss.
-    refit_on_all : bool
-        Whether to train anew on all rows after early stopping.
-    strict : bool
-        Whether contradictory settings are errors. scikit-learn's networks allow them: a single
-        class can be fitted, L-BFGS ignores early stopping, and training continues after a non-finite
-        loss if the weights of the best epoch will be restored.
-    scale_target : bool
-        Whether to train on standardized targets.
-    calibrate : str or None
-        Whether, and how, to calibrate probabilities on held-out rows.
-    tol, n_iter_no_change : float
-        By how much an epoch must be better to count as an improvement, and how many may not.
-    verbose : bool, int or str
-        Whether, or how, to say what each epoch came to.
-    report : callable or None
-        ``report(epoch, record)`` returns the line that `verbose` prints; None for all numbers.
-    callbacks : list of Callback
-        Called during a fit.
-    frozen : tuple of str
-        Patterns of the names of parameters that are not trained.
-    encoder : TableEncoder or None
-        What reads tables, not fitted.
-    n_members : int or None
-        Networks of an ensemble; None for a single one.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import Settings
-    >>> from sknet.estimators.extend import Perceptron, Recipe
-    >>> from sknet.losses import SquaredError
-    >>> from sknet.optim import Adam
-    >>> network, settings = Perceptron((4,), "relu"), Settings(max_iter=20)
-    >>> recipe = Recipe(network, SquaredError(), Adam(), 1e-4, "auto", settings, False, 0.1, 0)
-    >>> recipe.settings.max_iter
-    20
-    """
+    """A network and its training, independent of the names of an estimator's parameters."""
 
     architecture: Architecture
     loss: Loss
@@ -149,24 +79,7 @@ _known: dict[type, tuple[tuple[Any, ...], Recipe]] = {}  # the last parameters o
 
 
 def recipe_of(estimator: Any) -> Recipe:
-    """Return the recipe of an estimator's parameters, once they are known to be valid.
-
-    Parameters
-    ----------
-    estimator : BaseNet
-        Parameters that are all plain values, such as the default ones, are checked and translated only once
-        in a row: in a stream of parts, or in a search.
-
-    Returns
-    -------
-    Recipe
-        With a loss and an optimizer of its own, where they are given by name.
-
-    Raises
-    ------
-    InvalidParameterError
-        For parameters that are not valid.
-    """
+    """Return the recipe of an estimator's parameters, once they are known to be valid."""
     kind: Any = type(estimator)
     values = _reader(kind)(estimator)
     before, recipe = _known.get(kind, ((), None))
@@ -203,27 +116,7 @@ def _copied(this: T) -> T:
 
 
 def settings_of(estimator: Any, **more: Any) -> Settings:
-    """Return the loop's settings from the parameters that all estimators share.
-
-    Parameters
-    ----------
-    estimator : estimator
-        The estimator with the parameters.
-    **more : dict
-        Settings that are not parameters.
-
-    Returns
-    -------
-    Settings
-        For ``sknet.engine.train``.
-
-    Examples
-    --------
-    >>> from sknet import MLPRegressor
-    >>> from sknet.estimators.extend import settings_of
-    >>> settings_of(MLPRegressor(max_iter=20), check_finite=False).max_iter
-    20
-    """
+    """Return the loop's settings from the parameters that all estimators share."""
     return Settings(
         max_iter=estimator.max_iter,
         shuffle=estimator.shuffle,
@@ -232,29 +125,7 @@ def settings_of(estimator: Any, **more: Any) -> Settings:
 
 
 def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
-    """Return the sizes as a tuple.
-
-    Parameters
-    ----------
-    hidden_layer_sizes : int or iterable of int
-        Units of each hidden layer.
-
-    Returns
-    -------
-    tuple of int
-        The same.
-
-    Raises
-    ------
-    ValueError
-        If a size is not a positive integer.
-
-    Examples
-    --------
-    >>> from sknet.estimators.extend import layer_sizes
-    >>> layer_sizes(10), layer_sizes([10, 5])
-    ((10,), (10, 5))
-    """
+    """Return the sizes as a tuple."""
     is_one = not hasattr(hidden_layer_sizes, "__iter__") or getattr(hidden_layer_sizes, "ndim", 1) == 0
     # `Iterable` would ask hundreds of classes
     sizes = [hidden_layer_sizes] if is_one else list(hidden_layer_sizes)

@@ -21,13 +21,7 @@ __all__ = ["SecondTraining"]
 
 
 class Reductions(Callback):
-    """Remembers after which updates plateaus have lowered the learning rate.
-
-    Attributes
-    ----------
-    found_ : list of (int, int)
-        Updates of the fit, and reductions of the model from there on.
-    """
+    """Remembers after which updates plateaus have lowered the learning rate."""
 
     order = 1  # after what lowers it
 
@@ -45,13 +39,7 @@ class Reductions(Callback):
 
 
 class Repeat(Callback):
-    """Lowers the learning rate after as many updates as in another fit.
-
-    Parameters
-    ----------
-    reductions : Reductions
-        Of the other fit.
-    """
+    """Lowers the learning rate after as many updates as in another fit."""
 
     def __init__(self, reductions: Reductions) -> None:
         self.reductions = reductions
@@ -63,19 +51,7 @@ class Repeat(Callback):
 
 
 class SecondTraining:
-    """Trains a model anew on all rows.
-
-    Parameters
-    ----------
-    fit : Fit
-        Whose first training begins. Where it goes on from another fit, what that has left becomes the
-        fit's `start`, so that checkpoints have it.
-
-    Attributes
-    ----------
-    noted : Callback
-        Has to be called in the first training.
-    """
+    """Trains a model anew on all rows."""
 
     def __init__(self, fit: "Fit") -> None:
         self._model, self.noted = fit.model.copy(), Reductions()
@@ -86,15 +62,7 @@ class SecondTraining:
             load_model_state(self._model, fit.start, fit.saved.path)
 
     def run(self, fit: "Fit", callbacks: Sequence[Callback]) -> None:
-        """Train for as many updates as were best, and let the fit have the result.
-
-        Parameters
-        ----------
-        fit : Fit
-            After the first training; its model and `refit_history` are replaced, unless Ctrl-C interrupts.
-        callbacks : sequence of Callback
-            Those that show how far it has come.
-        """
+        """Train for as many updates as were best, and let the fit have the result."""
         rows, batches, history = _all_rows(fit), fit.batches, History()
         everything = rows.batches(self._model, batches.size)
         join_leftover(self._model.materialize(everything.X), everything)

@@ -31,15 +31,7 @@ __all__ = ["BaseRegressor", "UncertainRegressor"]
 
 
 class BaseRegressor(RegressorMixin, BaseNet):
-    """Abstract base of the regressors.
-
-    Examples
-    --------
-    >>> from sknet import MLPRegressor
-    >>> from sknet.estimators.extend import BaseRegressor
-    >>> issubclass(MLPRegressor, BaseRegressor)
-    True
-    """
+    """Abstract base of the regressors."""
 
     _numeric_targets = True
 
@@ -66,29 +58,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         y_val: Any = None,
         sample_weight_val: Any = None,
     ) -> Self:
-        """Train for one epoch on a part of the data, continuing from the current state.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-        X_val, y_val, sample_weight_val : array-like, default=None
-            As for `fit`.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-
-        Raises
-        ------
-        ValueError
-            As `fit`.
-        """
+        """Train for one epoch on a part of the data, continuing from the current state."""
         return self._fit_part(Given(X, y, sample_weight, X_val, y_val, sample_weight_val))
 
     @follows_namespace
@@ -194,60 +164,19 @@ class UncertainRegressor(BaseRegressor):
     @available_if(gives_deviations)
     @follows_namespace
     def predict_std(self, X: Any) -> Any:
-        """Predict standard deviations, if the loss is ``"gaussian_nll"``.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Standard deviations.
-        """
+        """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
         return self._targets_of(X, "deviations", "predict_std")
 
     @available_if(gives_quantiles)
     @follows_namespace
     def predict_quantiles(self, X: Any) -> Any:
-        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_quantiles) or (n_samples, n_quantiles, n_outputs)
-            In increasing order.
-        """
+        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross."""
         return self._targets_of(X, "quantiles", "predict_quantiles")
 
     @available_if(gives_intervals)
     @follows_namespace
     def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
-        """Predict intervals in which a share of the targets is expected, half of the rest on each side.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        coverage : float, default=0.8
-            The share. With ``Quantile`` the two quantiles that bound it must be among its levels, such as
-            0.1 and 0.9 for 0.8; with ``"gaussian_nll"`` it may be any.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2) or (n_samples, 2, n_outputs)
-            Lower and upper bounds.
-
-        Raises
-        ------
-        ValueError
-            If `coverage` is not between 0 and 1, or bounded by other quantiles than those of the loss.
-        """
+        """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
         check_is_fitted(self)
         head = interval_head(self.model_.loss_function, coverage)
         return self._targets.decode(self._predicted(X, "interval", head))

@@ -21,21 +21,7 @@ HELD_OUT = "validation_"
 
 
 class Scorer(NamedTuple):
-    """A scorer, and what has to be known of it.
-
-    Attributes
-    ----------
-    name : str
-        Of its columns in a history.
-    call : callable
-        ``call(estimator, X, y)`` returns a number.
-    higher_is_better : bool or None
-        None if unknown.
-    takes_weight : bool
-        Whether it can be called with ``sample_weight=``.
-    looks_at_inputs : bool
-        Whether it may do with X what it likes, rather than hand it to the estimator.
-    """
+    """A scorer, and what has to be known of it."""
 
     name: str
     call: Callable[..., Any]
@@ -45,15 +31,7 @@ class Scorer(NamedTuple):
 
 
 class Scoring(NamedTuple):
-    """What is measured in every epoch besides the loss.
-
-    Attributes
-    ----------
-    scorers : tuple of Scorer or None
-        None for the estimator's own score.
-    directions : mapping of str to bool or None
-        Of everything that can decide: whether higher is better, or None if unknown.
-    """
+    """What is measured in every epoch besides the loss."""
 
     scorers: tuple[Scorer, ...] | None
 
@@ -64,29 +42,7 @@ class Scoring(NamedTuple):
         return {LOSS: False} | {scorer.name: scorer.higher_is_better for scorer in self.scorers}
 
     def monitored(self, monitor: str | None, default: str, caller: str) -> tuple[str, bool]:
-        """Return the name of what decides when to stop, and whether higher is better.
-
-        Parameters
-        ----------
-        monitor : str or None
-            As the user gave it.
-        default : str
-            What fits the loss, for an estimator without scorers.
-        caller : str
-            Whose parameters they are.
-
-        Returns
-        -------
-        name : str
-            Without ``"validation_"`` in front.
-        higher_is_better : bool
-            Its direction.
-
-        Raises
-        ------
-        InvalidParameterError
-            If nothing of that name is measured, if several could decide, or without a direction.
-        """
+        """Return the name of what decides when to stop, and whether higher is better."""
         name = self._default(default, caller) if monitor is None else self.check_monitor(monitor, caller)
         higher_is_better = self.directions[name]
         if higher_is_better is None:
@@ -124,26 +80,7 @@ DEFAULT_SCORING = Scoring(None)
 
 
 def check_scoring(scoring: Any, caller: str) -> Scoring:
-    """Return what a parameter `scoring` asks for.
-
-    Parameters
-    ----------
-    scoring : None, str, callable, list or dict
-        None for the estimator's own score; ``"loss"``, a name or scorer of scikit-learn, or a callable
-        ``(estimator, X, y)``; several in a list, or in a dict by the names of their columns.
-    caller : str
-        Whose parameter it is.
-
-    Returns
-    -------
-    Scoring
-        Scorers by name.
-
-    Raises
-    ------
-    InvalidParameterError
-        If one is not a scorer, or two have the same name.
-    """
+    """Return what a parameter `scoring` asks for."""
     if scoring is None:
         return DEFAULT_SCORING
     if isinstance(scoring, Mapping):
@@ -241,31 +178,7 @@ def _takes_weight(call: Callable[..., Any]) -> bool:
 def evaluated(
     scorers: Sequence[Scorer], estimator: Any, X: Any, y: Any, weight: Any, rows: str
 ) -> dict[str, float]:
-    """Return what each scorer says of an estimator.
-
-    Parameters
-    ----------
-    scorers : sequence of Scorer
-        Which.
-    estimator : estimator
-        That can predict.
-    X, y : array-like
-        Inputs and targets, as a user gives them.
-    weight : array of shape (n_samples,) or None
-        Sample weights, for the scorers that take them.
-    rows : str
-        What to call these rows in a message.
-
-    Returns
-    -------
-    dict of str to float
-        By name.
-
-    Raises
-    ------
-    ValueError
-        If a scorer raises, or does not return a number.
-    """
+    """Return what each scorer says of an estimator."""
     return {scorer.name: _evaluated(scorer, estimator, X, y, weight, rows) for scorer in scorers}
 
 

@@ -30,25 +30,7 @@ class SequenceClassifier(SequenceFit, Decisions):
         sample_weight_val: Any = None,
         lengths_val: Any = None,
     ) -> Self:
-        """Train for one epoch on a part of the data, continuing from the current state.
-
-        Parameters
-        ----------
-        X, y, sample_weight, lengths, X_val, y_val, sample_weight_val, lengths_val
-            As for `fit`.
-        classes : array-like of shape (n_classes,), default=None
-            All labels that will occur; required in the first call.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-
-        Raises
-        ------
-        ValueError
-            If `classes` is missing, or y has other labels; and as `fit`.
-        """
+        """Train for one epoch on a part of the data, continuing from the current state."""
         return super().partial_fit(  # type: ignore[no-any-return]
             with_lengths(X, lengths),
             y,
@@ -78,40 +60,13 @@ class SequenceClassifier(SequenceFit, Decisions):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict probabilities.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or list of those
-            In the order of `classes_`; for several columns of labels one array each.
-
-        Raises
-        ------
-        AttributeError
-            For a loss without probabilities, such as ``"hinge"``; `decision_function` is there then.
-        """
+        """Predict probabilities."""
         return super().predict_proba(with_lengths(X, lengths))
 
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict logarithms of probabilities, finite also where the probability underflows.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or list of those
-            In the order of `classes_`.
-        """
+        """Predict logarithms of probabilities, finite also where the probability underflows."""
         return super().predict_log_proba(with_lengths(X, lengths))
 
     @follows_namespace

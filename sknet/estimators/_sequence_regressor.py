@@ -29,23 +29,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         sample_weight_val: Any = None,
         lengths_val: Any = None,
     ) -> Self:
-        """Train for one epoch on a part of the data, continuing from the current state.
-
-        Parameters
-        ----------
-        X, y, sample_weight, lengths, X_val, y_val, sample_weight_val, lengths_val
-            As for `fit`.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-
-        Raises
-        ------
-        ValueError
-            As `fit`.
-        """
+        """Train for one epoch on a part of the data, continuing from the current state."""
         return super().partial_fit(  # type: ignore[no-any-return]
             with_lengths(X, lengths),
             y,
@@ -83,60 +67,19 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
     @available_if(gives_deviations)
     @follows_namespace
     def predict_std(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict standard deviations, if the loss is ``"gaussian_nll"``.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Standard deviations.
-        """
+        """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
         return super().predict_std(with_lengths(X, lengths))
 
     @available_if(gives_quantiles)
     @follows_namespace
     def predict_quantiles(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_quantiles) or (n_samples, n_quantiles, n_outputs)
-            In increasing order.
-        """
+        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross."""
         return super().predict_quantiles(with_lengths(X, lengths))
 
     @available_if(gives_intervals)
     @follows_namespace
     def predict_interval(self, X: Any, coverage: float = 0.8, *, lengths: Any = None) -> Any:
-        """Predict intervals in which a share of the targets is expected, half of the rest on each side.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-        coverage : float, default=0.8
-            The share. With ``Quantile`` the two quantiles that bound it must be among its levels, such as
-            0.1 and 0.9 for 0.8; with ``"gaussian_nll"`` it may be any.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2) or (n_samples, 2, n_outputs)
-            Lower and upper bounds.
-
-        Raises
-        ------
-        ValueError
-            If `coverage` is not between 0 and 1, or bounded by other quantiles than those of the loss.
-        """
+        """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
         return super().predict_interval(with_lengths(X, lengths), coverage)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:

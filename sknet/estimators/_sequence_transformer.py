@@ -93,23 +93,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         sample_weight_val: Any = None,
         lengths_val: Any = None,
     ) -> Self:
-        """Train for one epoch on a part of the data, continuing from the current state.
-
-        Parameters
-        ----------
-        X, y, sample_weight, lengths, X_val, y_val, sample_weight_val, lengths_val
-            As for `fit`.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-
-        Raises
-        ------
-        ValueError
-            As `fit`.
-        """
+        """Train for one epoch on a part of the data, continuing from the current state."""
         return super().partial_fit(  # type: ignore[no-any-return]
             with_lengths(X, lengths),
             y,
@@ -145,28 +129,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
     @available_if(has_decoder)
     @follows_namespace
     def inverse_transform(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return what the decoder makes of codes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-            Codes, as `transform` returns them.
-        lengths : array-like of shape (n_samples,), dtype=int, default=None
-            Of the sequences, for a decoder whose `forward` takes ``lengths``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            Reconstructions, in the units of the inputs of the fit; of ids the likeliest, of 0/1 labels with a
-            loss of classes their probabilities.
-
-        Raises
-        ------
-        AttributeError
-            If the network has no module that is called "decoder".
-        ValueError
-            If the codes have another shape.
-        """
+        """Return what the decoder makes of codes."""
         return super().inverse_transform(with_lengths(X, lengths))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, lengths: Any = None) -> float:

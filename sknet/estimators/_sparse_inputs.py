@@ -11,17 +11,7 @@ __all__ = ["check_sparse_inputs"]
 
 
 def check_sparse_inputs(model: Model, X: Any, dtypes: Any) -> None:
-    """Raise a TypeError that names an input which the network reads as an array only.
-
-    Parameters
-    ----------
-    model : Model
-        Computes one row; nothing is changed.
-    X : CSR matrix, or dict of arrays and CSR matrices
-        The inputs of a fit.
-    dtypes : dtype, or dict of those
-        In which each input is computed with.
-    """
+    """Raise a TypeError that names an input which the network reads as an array only."""
 
     def placed(x: Any, dtype: Any) -> Any:
         return to_device(x[:1].astype(dtype), model.device)

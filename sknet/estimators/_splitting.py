@@ -15,15 +15,7 @@ Split = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 
 
 def check_validation_split(validation_split: Any, caller: str) -> None:
-    """Raise an InvalidParameterError unless it is None, a splitter, or a pair.
-
-    Parameters
-    ----------
-    validation_split : object
-        The user's parameter.
-    caller : str
-        Whose it is.
-    """
+    """Raise an InvalidParameterError unless it is None, a splitter, or a pair."""
     is_pair = isinstance(validation_split, (tuple, list)) and len(validation_split) == 2
     is_splitter = hasattr(validation_split, "split") and not isinstance(
         validation_split, (str, bytes, type, ModuleType)
@@ -51,34 +43,7 @@ def held_out_fraction(
     groups: Any = None,
     labels: Any = None,
 ) -> Split:
-    """Return training and validation rows drawn at random.
-
-    Parameters
-    ----------
-    n_samples : int
-        Of X.
-    fraction : float
-        Share of the rows to hold out; with groups, of the groups.
-    random_state : RandomState
-        Drawn from.
-    stratify : array of shape (n_samples,) or None, default=None
-        Labels whose shares are kept.
-    groups : array of shape (n_samples,) or None, default=None
-        Rows of one group stay together.
-    labels : array of shape (n_samples,) or None, default=None
-        Classes: if rows drawn without regard to them lack one that has at least two rows, each class is
-        split on its own.
-
-    Returns
-    -------
-    training, held_out : ndarray of int
-        Row numbers.
-
-    Raises
-    ------
-    ValueError
-        If there are too few rows.
-    """
+    """Return training and validation rows drawn at random."""
     from sklearn.model_selection import GroupShuffleSplit, train_test_split  # they load half of scikit-learn
 
     rows = np.arange(n_samples)
@@ -124,28 +89,7 @@ def _split_by_class(labels: Any, n_held_out: int, random_state: Any) -> Split:
 
 
 def given_split(validation_split: Any, X: Any, y: Any, groups: Any, random_state: Any) -> Split:
-    """Return the training and validation rows that a user's split asks for.
-
-    Parameters
-    ----------
-    validation_split : splitter or pair
-        Of a splitter, the first split counts; one that shuffles without a random state of its own draws
-        from `random_state`.
-    X, y, groups : array-like of shape (n_samples, ...)
-        For the splitter.
-    random_state : RandomState
-        Of the fit.
-
-    Returns
-    -------
-    training, held_out : ndarray of int
-        Row numbers.
-
-    Raises
-    ------
-    ValueError
-        If they are not row indices of X, or a row is in both.
-    """
+    """Return the training and validation rows that a user's split asks for."""
     if hasattr(validation_split, "split"):
         seeded = _seeded(validation_split, random_state)
         pair = next(iter(seeded.split(X, y, groups)), None)

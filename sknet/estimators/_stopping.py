@@ -8,11 +8,7 @@ __all__ = ["StoppingInParts"]
 
 
 class StoppingInParts(EarlyStopping):
-    """Early stopping over calls of `partial_fit`, each of which is one epoch.
-
-    The best weights are kept from one call to the next, and restored by the call that ends the training:
-    until then, each goes on from where the one before has left off.
-    """
+    """Early stopping over calls of `partial_fit`, each of which is one epoch."""
 
     _ends = False
 

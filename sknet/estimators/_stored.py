@@ -60,13 +60,7 @@ ESTIMATOR: Mapping[str, Any] = {
 
 
 def check_estimator(estimator: Any) -> None:
-    """Raise a ValueError if fitted attributes contradict each other.
-
-    Parameters
-    ----------
-    estimator : BaseNet
-        Nothing is checked unless it is fitted.
-    """
+    """Raise a ValueError if fitted attributes contradict each other."""
     if "model_" not in vars(estimator):
         return
     targets, loss = estimator._targets, estimator.model_.loss_function

@@ -20,24 +20,7 @@ MOST_ELEMENTS = 1 << 18  # of a value: layers compute constants, such as waves f
 
 
 def check_labels_of(estimator: Any) -> None:
-    """Raise a ValueError if a classifier's `classes_` are not those of its targets.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-
-    Raises
-    ------
-    ValueError
-        If they are not.
-
-    Examples
-    --------
-    >>> from sknet import MLPClassifier
-    >>> from sknet.estimators.extend import check_labels_of
-    >>> check_labels_of(MLPClassifier(optimizer="lbfgs").fit([[0.0], [1.0]], ["a", "b"]))
-    """
+    """Raise a ValueError if a classifier's `classes_` are not those of its targets."""
     if "classes_" not in vars(estimator):
         return
     mine, known = estimator.classes_, estimator._targets.classes
@@ -50,36 +33,7 @@ def check_labels_of(estimator: Any) -> None:
 def check_network(
     network: Module, inputs: "int | Inputs | Encoded", dtype: Any, targets: Any, n_outputs: int
 ) -> None:
-    """Raise a ValueError if a network does not return what its targets need, by a pass without data.
-
-    Parameters
-    ----------
-    network : Module
-        Of sknet's modules only: code of users runs when they call it.
-    inputs : int, Inputs or Encoded
-        Columns of X, or what else it takes.
-    dtype : dtype
-        Of real numbers.
-    targets : encoder of targets
-        Of arrays, only what is needed of a table is checked.
-    n_outputs : int
-        How many outputs it must return.
-
-    Raises
-    ------
-    ValueError
-        If it does not take the inputs, or returns another number.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.estimators.extend import RealTargets, check_network
-    >>> check_network(nn.Linear(4, 1), 4, "float32", RealTargets(np.zeros((5, 2))), 2)
-    Traceback (most recent call last):
-        ...
-    ValueError: its network returns 1 outputs, and its targets and loss need 2
-    """
+    """Raise a ValueError if a network does not return what its targets need, by a pass without data."""
     if is_lazy(network):
         raise ValueError(f"the layers of a fitted {type(network).__name__} must have shapes")
     if not all(type(part).__module__.startswith("sknet.") for part in network.modules()):

@@ -128,17 +128,7 @@ class EstimatorSummary:
 
 
 class Summarized(BaseEstimator):
-    """What shows the network of a fitted estimator.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> import sknet
-    >>> X, y = load_iris(return_X_y=True)
-    >>> reg = sknet.TabularRegressor(budget=0.01, random_state=0).fit(X, y)
-    >>> [row.text for row in reg.summary().layers if "." not in row.path]
-    ['4 x TabularNet', '8 x TabularNet']
-    """
+    """What shows the network of a fitted estimator."""
 
     model_: Model
     history_: History
@@ -229,28 +219,7 @@ class Summarized(BaseEstimator):
 
 
 def summary_rows(network: Module, shapes: dict[str, tuple[int, ...]]) -> Iterator[LayerRow]:
-    """Yield a row for each module of a network; a `Sequential` around everything says nothing.
-
-    Parameters
-    ----------
-    network : Module
-        The network.
-    shapes : dict of str to tuple of int
-        Shapes of the layers' outputs for one row, by path, as far as they are known.
-
-    Yields
-    ------
-    LayerRow
-        Parents before children.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.estimators.extend import summary_rows
-    >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
-    >>> [(row.path, row.parameters) for row in summary_rows(net, {"0": (3,)})]
-    [('0', 9), ('1', 0)]
-    """
+    """Yield a row for each module of a network; a `Sequential` around everything says nothing."""
     owned: dict[str, list[Any]] = {}
     for name, parameter in network.named_parameters():
         owned.setdefault(name.rpartition(".")[0], []).append(parameter)
@@ -283,25 +252,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def with_values(part: Any) -> str:
-    """Return a loss or an optimizer with its parameters, those that have their defaults included.
-
-    Parameters
-    ----------
-    part : Loss or Optimizer
-        The object.
-
-    Returns
-    -------
-    str
-        In one line.
-
-    Examples
-    --------
-    >>> from sknet.estimators.extend import with_values
-    >>> from sknet.losses import Huber
-    >>> with_values(Huber())
-    'Huber(delta=1.0)'
-    """
+    """Return a loss or an optimizer with its parameters, those that have their defaults included."""
     values = part.get_params(deep=False)
     order = [name for name in inspect.signature(type(part)).parameters if values.get(name) is not None]
     said = f"{type(part).__name__}({', '.join(f'{name}={values[name]!r}' for name in order)})"

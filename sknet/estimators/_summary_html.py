@@ -38,26 +38,7 @@ def html_of(
     history: Mapping[str, Sequence[float]],
     best_epoch: int | None,
 ) -> str:
-    """Return a summary as HTML.
-
-    Parameters
-    ----------
-    title : str
-        Its heading.
-    table : list of tuple of str
-        Layer, output shape and number of parameters.
-    lines : dict of str to str
-        What is said below.
-    history : dict of str to list of float
-        Columns of the fit; losses are drawn.
-    best_epoch : int or None
-        Is marked, if there is one.
-
-    Returns
-    -------
-    str
-        A closed piece of a page, without scripts.
-    """
+    """Return a summary as HTML."""
     escape = html.escape
     head = "".join(f"<th>{name}</th>" for name in ("layer", "output shape", "parameters"))
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table)
@@ -71,20 +52,7 @@ def html_of(
 
 
 def curve(history: Mapping[str, Sequence[float]], best_epoch: int | None) -> str:
-    """Return the losses of a fit as an SVG picture; nothing for less than two epochs.
-
-    Parameters
-    ----------
-    history : dict of str to list of float
-        Columns of the fit. Numbers that are not finite leave a gap.
-    best_epoch : int or None
-        Gets a dashed line.
-
-    Returns
-    -------
-    str
-        The picture.
-    """
+    """Return the losses of a fit as an SVG picture; nothing for less than two epochs."""
     losses = {name: history[name] for name in COLORS if name in history}
     finite = [value for column in losses.values() for value in column if math.isfinite(value)]
     epochs = max(map(len, losses.values()), default=0)

@@ -71,19 +71,7 @@ class SupportsCallbacks(CallbackSupportMixin):
 def fit_as_task(
     estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None], *, is_part: bool = False
 ) -> None:
-    """Run a fit; if it fails, the estimator is as it was before.
-
-    Parameters
-    ----------
-    estimator : estimator
-        If scikit-learn's callbacks were set, also by one that it is a part of, they are called.
-    rows : Rows
-        X, y and sample_weight as they were given.
-    fit : callable
-        The fit, which calls the callbacks that it receives.
-    is_part : bool, default=False
-        Whether it is a `partial_fit`: one epoch, which trains the fitted model itself.
-    """
+    """Run a fit; if it fails, the estimator is as it was before."""
     if "_skl_callbacks" not in estimator.__dict__:  # nobody would be told, also inside of another estimator
         with AllOrNothing(estimator, in_place=is_part):
             fit([])
@@ -102,15 +90,7 @@ def _fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], Non
 
 
 class _EpochTasks(Callback):
-    """Makes every epoch a task of scikit-learn's.
-
-    Parameters
-    ----------
-    context : CallbackContext
-        Of the fit.
-    estimator : estimator
-        Whose fit it is.
-    """
+    """Makes every epoch a task of scikit-learn's."""
 
     order = 1
 

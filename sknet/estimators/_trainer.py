@@ -32,23 +32,10 @@ DEFAULT_BATCH = 200
 
 
 class Trainer:
-    """What trains on the rows of a fit: in this base class this process, on those that were given.
-
-    Examples
-    --------
-    >>> from sknet.estimators.extend import Trainer
-    >>> Trainer().batch_size("auto", 150)
-    150
-    """
+    """What trains on the rows of a fit: in this base class this process, on those that were given."""
 
     def take_rows(self, fit: "Fit") -> None:
-        """Set the rows to train and to validate on, and what is measured there.
-
-        Parameters
-        ----------
-        fit : Fit
-            With its model, and with the encoded rows that it was given.
-        """
+        """Set the rows to train and to validate on, and what is measured there."""
         model, recipe = fit.model, fit.recipe
         self.measure(fit)
         rows, held_out = fit.split if fit.encoder is not None else _split(fit)
@@ -61,20 +48,7 @@ class Trainer:
         check_calibration(fit)
 
     def train(self, fit: "Fit", callbacks: Sequence[Callback]) -> Outcome:
-        """Train the model in place.
-
-        Parameters
-        ----------
-        fit : Fit
-            With its rows.
-        callbacks : sequence of Callback
-            Called during the training.
-
-        Returns
-        -------
-        Outcome
-            How it ended.
-        """
+        """Train the model in place."""
         return train(
             fit.model,
             fit.batches,
@@ -88,67 +62,22 @@ class Trainer:
         )
 
     def measure(self, fit: "Fit") -> None:
-        """Set what is measured in each epoch, and which of it decides when to stop.
-
-        Parameters
-        ----------
-        fit : Fit
-            With its recipe.
-        """
+        """Set what is measured in each epoch, and which of it decides when to stop."""
         fit.scoring = check_scoring(fit.recipe.scoring, type(fit.estimator).__name__)
         fit.monitor = monitored(fit)
 
     def standardize(self, fit: "Fit", y: Any) -> None:
-        """Let a first fit with `scale_target` train on targets standardized as others are.
-
-        Parameters
-        ----------
-        fit : Fit
-            Whose targets, loss and model change.
-        y : array of shape (n_others, n_outputs)
-            The others, in their own units.
-        """
+        """Let a first fit with `scale_target` train on targets standardized as others are."""
         fit.y, fit.weight = y, None
         standardize(fit)
         fit.y = fit.estimator._targets.encode(fit.labels)
 
     def source(self, fit: "Fit", rows: Rows | None = None) -> Source:
-        """Return what callbacks see of the estimator and its rows.
-
-        Parameters
-        ----------
-        fit : Fit
-            With its rows.
-        rows : Rows, default=None
-            Those that callbacks see as the training's, none being held out; None for those of the fit.
-
-        Returns
-        -------
-        Source
-            For the loop.
-        """
+        """Return what callbacks see of the estimator and its rows."""
         return FitSource(fit, rows)
 
     def batch_size(self, batch_size: int | str, n_samples: int) -> int:
-        """Return how many rows a step has, at most all.
-
-        Parameters
-        ----------
-        batch_size : int or "auto"
-            The estimator's parameter.
-        n_samples : int
-            Rows that are trained on.
-
-        Returns
-        -------
-        int
-            A positive number.
-
-        Warns
-        -----
-        UserWarning
-            If there are fewer rows.
-        """
+        """Return how many rows a step has, at most all."""
         if isinstance(batch_size, str):
             return min(DEFAULT_BATCH, n_samples)
         if batch_size > n_samples:

@@ -14,15 +14,7 @@ __all__ = ["AllOrNothing"]
 
 
 class AllOrNothing:
-    """A context manager that restores an estimator if its block raises.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Its attributes, its fitted model if that is trained in place, and the random states drawn from.
-    in_place : bool
-        Whether the fitted model itself is trained, and its history continued, not copies of them.
-    """
+    """A context manager that restores an estimator if its block raises."""
 
     def __init__(self, estimator: BaseEstimator, *, in_place: bool) -> None:
         self._estimator, self._attributes = estimator, estimator.__dict__.copy()

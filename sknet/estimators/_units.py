@@ -18,15 +18,7 @@ FEW = 10  # rows, whose deviation tells little
 
 
 def standardize(fit: "Fit", rows: Any = None) -> None:
-    """Let a first fit with `scale_target` train on standardized targets; one that continues has them.
-
-    Parameters
-    ----------
-    fit : Fit
-        Whose targets, loss and model change.
-    rows : ndarray of int, default=None
-        Of the training, from which mean and scale are learned; None for all.
-    """
+    """Let a first fit with `scale_target` train on standardized targets; one that continues has them."""
     recipe, targets = fit.recipe, fit.estimator._targets
     if fit.continuing:
         _check_units(fit, targets, recipe.loss.scaling)

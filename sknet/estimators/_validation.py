@@ -41,23 +41,7 @@ FEWEST = 2  # rows of a validation: R2 of a single one is not defined
 
 
 class Given(NamedTuple):
-    """The arguments of `fit`, as they came in.
-
-    Attributes
-    ----------
-    X, y, sample_weight : array-like
-        Rows, with weights or None.
-    X_val, y_val, sample_weight_val : array-like or None
-        Rows to validate on.
-    groups : array-like of shape (n_samples,) or None
-        Groups of the rows of X, for the split.
-
-    Examples
-    --------
-    >>> from sknet.estimators.extend import Given
-    >>> Given([[0.0], [1.0]], ["a", "b"]).rows.y
-    ['a', 'b']
-    """
+    """The arguments of `fit`, as they came in."""
 
     X: Any
     y: Any
@@ -79,33 +63,7 @@ class Given(NamedTuple):
 
 
 class DataSet(NamedTuple):
-    """Rows, as a user gave them and as a loss reads them.
-
-    Attributes
-    ----------
-    X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Checked inputs.
-    labels : ndarray of shape (n_samples, ...)
-        Targets as they were given.
-    sample_weight : ndarray of shape (n_samples,) or None
-        Weights as they were given.
-    y : ndarray of shape (n_samples, ...)
-        Targets as the loss reads them.
-    weight : ndarray of shape (n_samples,) or None
-        Weights of samples and classes.
-    rows : ndarray of int or None
-        Which of them count; None for all.
-    dtypes : dtype, or dict of those, or None
-        In which each input is computed with, where that is not told by X.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.estimators.extend import DataSet
-    >>> y = np.array(["a", "b", "a"])
-    >>> DataSet(np.eye(3), y, None, (y == "b").astype(float), None, rows=np.array([0, 1])).n_samples
-    2
-    """
+    """Rows, as a user gave them and as a loss reads them."""
 
     X: Any
     labels: Any
@@ -144,19 +102,7 @@ class DataSet(NamedTuple):
 
 @dataclass(frozen=True)
 class Compared:
-    """Since when the epochs of a history can be compared: they have one monitor and one validation.
-
-    Attributes
-    ----------
-    monitor : str
-        Column of the history.
-    higher_is_better : bool
-        Its direction.
-    digests : list
-        Of the rows.
-    since : int
-        Number of epochs before.
-    """
+    """Since when the epochs of a history can be compared: they have one monitor and one validation."""
 
     monitor: str
     higher_is_better: bool
@@ -178,13 +124,7 @@ class Compared:
 
 
 def check_given(fit: "Fit") -> None:
-    """Raise a ValueError for arguments and parameters that contradict each other.
-
-    Parameters
-    ----------
-    fit : Fit
-        With its recipe, and what it was given.
-    """
+    """Raise a ValueError for arguments and parameters that contradict each other."""
     given, recipe, caller = fit.given, fit.recipe, type(fit.estimator).__name__
     check_validation_split(recipe.validation_split, caller)
     for name, partner in (("X_val", "y_val"), ("y_val", "X_val"), ("sample_weight_val", "X_val")):
@@ -239,27 +179,7 @@ def _check_part(fit: "Fit") -> None:
 
 
 def data_sets(fit: "Fit", rows: Any, held_out_rows: Any) -> tuple[DataSet, DataSet | None]:
-    """Return the rows to train on, and those to validate on, if there are any.
-
-    Parameters
-    ----------
-    fit : Fit
-        With checked rows.
-    rows, held_out_rows : ndarray of int or None
-        What `split_rows` returned.
-
-    Returns
-    -------
-    training : DataSet
-        Rows of X.
-    held_out : DataSet or None
-        Other rows of X, or those of X_val.
-
-    Raises
-    ------
-    ValueError
-        If there are too few in X_val, or none counts.
-    """
+    """Return the rows to train on, and those to validate on, if there are any."""
     whole = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
     if rows is None:
         return whole, None if fit.given.X_val is None else _given_rows(fit)
@@ -286,29 +206,7 @@ def _undrawn(fit: "Fit", whole: DataSet) -> DataSet:
 def split_rows(
     fit: "Fit", X: Any, y: Any, binary: Callable[[], Any], random_state: RandomState
 ) -> tuple[Any, Any]:
-    """Return the numbers of the training and the held-out rows; None where all are trained on.
-
-    Parameters
-    ----------
-    fit : Fit
-        With its recipe, and what it was given.
-    X, y : array-like of shape (n_samples, ...)
-        For a splitter.
-    binary : callable
-        Returns targets of 0 and 1, or None if there are others.
-    random_state : RandomState
-        Draws the split.
-
-    Returns
-    -------
-    training, held_out : ndarray of int or None
-        Row numbers.
-
-    Raises
-    ------
-    ValueError
-        If there are too few.
-    """
+    """Return the numbers of the training and the held-out rows; None where all are trained on."""
     recipe, groups = fit.recipe, fit.given.groups
     if fit.given.X_val is not None or (recipe.validation_split is None and not recipe.early_stopping):
         return None, None
@@ -382,18 +280,7 @@ def naming(what: str) -> Iterator[None]:
 
 
 def monitored(fit: "Fit") -> str:
-    """Return the column of the history that decides when to stop: without early stopping the training loss.
-
-    Parameters
-    ----------
-    fit : Fit
-        With what is measured; its loss decides where its user does not.
-
-    Returns
-    -------
-    str
-        Its name.
-    """
+    """Return the column of the history that decides when to stop: by default the training loss."""
     monitor, caller = fit.recipe.monitor, type(fit.estimator).__name__
     if not fit.recipe.early_stopping:
         if monitor is not None:
@@ -406,22 +293,7 @@ def monitored(fit: "Fit") -> str:
 
 
 def new_score_of(fit: "Fit", part: DataSet, batches: Batches) -> Callable[[], Score]:
-    """Return a function that creates empty scores for some rows.
-
-    Parameters
-    ----------
-    fit : Fit
-        Its estimator predicts.
-    part : DataSet
-        The rows.
-    batches : Batches
-        The same.
-
-    Returns
-    -------
-    callable
-        For the loop.
-    """
+    """Return a function that creates empty scores for some rows."""
     if fit.scoring.scorers is None:
         return fit.estimator._score_of(batches, fit.model)  # type: ignore[no-any-return]
     scorers, is_training = fit.scoring.scorers, part is not fit.held_out

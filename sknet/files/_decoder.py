@@ -53,45 +53,14 @@ class _InvalidError(Exception):
 
 
 class Decoder:
-    """Turns a document into objects, which use up its lists and dicts.
-
-    Parameters
-    ----------
-    registry : Registry
-        Looks up the names in it.
-    spare : int
-        Bytes of memory that values may use, besides the document and a copy of each array.
-
-    Attributes
-    ----------
-    spare : int
-        What is left of them.
-    """
+    """Turns a document into objects, which use up its lists and dicts."""
 
     def __init__(self, registry: Registry, spare: int) -> None:
         self._registry, self.spare = registry, spare
         self._objects: list[Any] = []
 
     def document(self, described: list[Tree], value: Tree) -> Any:
-        """Return the value of a document, after creating its objects.
-
-        Parameters
-        ----------
-        described : list of tree
-            `Encoder.objects`; each is freed before the next.
-        value : tree
-            The value.
-
-        Returns
-        -------
-        object
-            What it represents.
-
-        Raises
-        ------
-        Exception
-            If a description is invalid; any error that its class raises.
-        """
+        """Return the value of a document, after creating its objects."""
         described.reverse()
         while described:
             try:
@@ -115,25 +84,7 @@ class Decoder:
             raise _InvalidError(f"an invalid {name}: {type(error).__name__}: {error}") from error
 
     def value(self, tree: Tree) -> Any:
-        """Return the value that a part of a document represents.
-
-        Parameters
-        ----------
-        tree : tree
-            A result of `Encoder.value`.
-
-        Returns
-        -------
-        object
-            The value.
-
-        Raises
-        ------
-        ValueError
-            If it represents no value.
-        LookupError
-            If it has a name that is neither known nor trusted.
-        """
+        """Return the value that a part of a document represents."""
         if isinstance(tree, list):
             return self._items(tree)
         if not isinstance(tree, dict):

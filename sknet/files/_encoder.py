@@ -37,17 +37,7 @@ PLAIN_SCHEMA, SCHEMA = 1, 2  # the second has times, bytes, masked arrays, score
 
 
 class Encoder:
-    """Turns objects into a document.
-
-    Attributes
-    ----------
-    objects : list
-        Descriptions of objects; each refers only to earlier ones, by index.
-    schema : int
-        The earliest version of a document that has all values.
-    spent : int
-        Bytes of memory that a `Decoder` counts.
-    """
+    """Turns objects into a document."""
 
     def __init__(self) -> None:
         self.objects: list[Tree] = []
@@ -57,25 +47,7 @@ class Encoder:
         self._open: set[int] = set()
 
     def value(self, x: Any, place: str = "") -> Tree:
-        """Return the representation of a value in a document.
-
-        Parameters
-        ----------
-        x : object
-            The value.
-        place : str
-            Its path, for messages.
-
-        Returns
-        -------
-        tree
-            Numbers, texts, lists, dicts and arrays.
-
-        Raises
-        ------
-        TypeError
-            If the value or a part of it cannot be stored; names its path.
-        """
+        """Return the representation of a value in a document."""
         if type(x) in PLAIN:
             return x
         for cls in type(x).__mro__:

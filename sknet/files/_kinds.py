@@ -35,17 +35,7 @@ __all__ = ["Kind", "is_stored", "kind_of"]
 
 
 class Kind(NamedTuple):
-    """How objects of some classes are described and restored.
-
-    Attributes
-    ----------
-    bases : tuple of type
-        The classes; subclasses are included.
-    describe : callable
-        ``describe(object)`` returns the description.
-    restore : callable
-        ``restore(cls, description)`` returns the object; an exception means that the description is invalid.
-    """
+    """How objects of some classes are described and restored."""
 
     bases: tuple[type, ...]
     describe: Callable[[Any], Any]

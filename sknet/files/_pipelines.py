@@ -31,40 +31,14 @@ LEAVES = (np.ndarray, str, bytes, int, float, type(None), type)
 
 
 class Seat(BaseEstimator):
-    """The placeholder for an sknet estimator in an estimator of another library.
-
-    Parameters
-    ----------
-    number : int, default=0
-        Index of the estimator.
-    """
+    """The placeholder for an sknet estimator in an estimator of another library."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
 
 
 def packed(estimator: Any) -> tuple[Bytes, list[Any], int]:
-    """Replace sknet's estimators inside another by placeholders, and write it with skops.
-
-    Parameters
-    ----------
-    estimator : estimator
-        An estimator such as a Pipeline, which is not changed.
-
-    Returns
-    -------
-    frame : ndarray of uint8
-        The bytes that skops has written.
-    inside : list
-        sknet's estimators, by the index of their placeholders.
-    spent : int
-        Bytes of memory that reading takes, beyond twice those of `frame`.
-
-    Raises
-    ------
-    ImportError
-        If skops is not installed.
-    """
+    """Replace sknet's estimators inside another by placeholders, and write it with skops."""
     skops = _skops()
     inside = list({id(x): x for x in _found_in(estimator, is_ours)}.values())
     seats = {id(x): Seat(number) for number, x in enumerate(inside)}
@@ -75,31 +49,7 @@ def packed(estimator: Any) -> tuple[Bytes, list[Any], int]:
 
 
 def unpacked(frame: Bytes, inside: list[Any], trusted: Iterable[Any], spare: int) -> Any:
-    """Return the estimator that `packed` has written.
-
-    Parameters
-    ----------
-    frame : ndarray of uint8
-        The bytes that skops has written.
-    inside : list
-        sknet's estimators, by the index of their placeholders.
-    trusted : iterable of type or callable
-        The user's own classes and functions that it may name.
-    spare : int
-        Bytes of memory that may be used, beyond twice those of `frame`.
-
-    Returns
-    -------
-    estimator
-        With its placeholders replaced.
-
-    Raises
-    ------
-    LoadError
-        If a type in it is neither trusted by skops nor in `trusted`, or it needs too much memory.
-    ImportError
-        If skops is not installed.
-    """
+    """Return the estimator that `packed` has written."""
     skops, written = _skops(), frame.tobytes()
     del frame
     archive_needs(written, len(written) + spare)
@@ -121,25 +71,7 @@ def _taken(inside: list[Any], number: Any) -> Any:
 
 
 def archive_needs(written: bytes, most: float) -> float:
-    """Return how many bytes of memory what an archive holds takes.
-
-    Parameters
-    ----------
-    written : bytes
-        A zip file.
-    most : float
-        How many it may take.
-
-    Returns
-    -------
-    float
-        The number of bytes.
-
-    Raises
-    ------
-    LoadError
-        If it is more; names the member with which it is.
-    """
+    """Return how many bytes of memory what an archive holds takes."""
     with zipfile.ZipFile(_listed(written, most)) as archive:
         members = archive.infolist()
         uses = _uses(archive, members, most)

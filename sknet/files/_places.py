@@ -12,24 +12,7 @@ MOST = 160  # characters of a path
 
 
 def path_to(number: int, later: Sequence[Any], value: Tree) -> str:
-    """Return the path of an object, such as ``MLPClassifier.model_.module.children['0'].weight``.
-
-    It is looked for when there is an error, since nothing else needs it.
-
-    Parameters
-    ----------
-    number : int
-        Index of the object.
-    later : sequence
-        Descriptions of the objects after it, of which each refers only to earlier ones; the last one first.
-    value : tree
-        The value of the document.
-
-    Returns
-    -------
-    str
-        The path, or an empty text if nothing in the document leads to the object.
-    """
+    """Return the path of an object, such as ``MLPClassifier.model_.module.children['0'].weight``."""
     keys: list[Any] = []
     name = ""
     try:

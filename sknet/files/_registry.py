@@ -139,13 +139,7 @@ class NotKnownError(LookupError):
 
 
 class Registry:
-    """Looks up the names in one file.
-
-    Parameters
-    ----------
-    trusted : iterable of type or callable
-        The user's own classes and functions that the file may name.
-    """
+    """Looks up the names in one file."""
 
     def __init__(self, trusted: Iterable[Any] = ()) -> None:
         self._trusted: dict[str, Any] = {}
@@ -161,25 +155,7 @@ class Registry:
             self._trusted[full_name(thing)] = thing
 
     def find(self, name: str, fits: Callable[[Any], bool]) -> Any:
-        """Return the object that a name stands for.
-
-        Parameters
-        ----------
-        name : str
-            A name from a file.
-        fits : callable
-            Tells whether an object is of the kind that the file needs there.
-
-        Returns
-        -------
-        type or callable
-            The class or function.
-
-        Raises
-        ------
-        NotKnownError
-            If the name is neither known nor trusted, or stands for an object of another kind.
-        """
+        """Return the object that a name stands for."""
         package, _, last = name.rpartition(".")
         found = _named(package, last) if package in _packages() else NUMPYS.get(name)
         if found is None:

@@ -12,23 +12,7 @@ __all__ = ["as_array", "as_floats", "as_plain", "check_finite"]
 
 
 def as_floats(X: Any) -> Any:
-    """Return a table as real numbers; NaN is allowed.
-
-    Parameters
-    ----------
-    X : ndarray, sparse matrix or Frame of shape (n_samples, n_features)
-        The table.
-
-    Returns
-    -------
-    ndarray or CSR matrix of shape (n_samples, n_features)
-        In half, single or double precision.
-
-    Raises
-    ------
-    ValueError
-        If a value is not a number, or infinite.
-    """
+    """Return a table as real numbers; NaN is allowed."""
     if issparse(X):
         X = X.tocsr()
         X = X if X.dtype in FLOATS else X.astype(FLOATS[0])

@@ -38,13 +38,7 @@ STEP = Named(
 
 @dataclass(frozen=True)
 class Chain:
-    """Steps in sequence.
-
-    Attributes
-    ----------
-    steps : tuple of callable
-        The steps; may be empty.
-    """
+    """Steps in sequence."""
 
     steps: tuple[Step, ...]
     _stored_fields = {
@@ -78,17 +72,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Branch:
-    """A step for some of the columns.
-
-    Attributes
-    ----------
-    step : callable
-        From these columns to outputs.
-    positions : slice or tuple of int
-        Positions of the columns.
-    weight : float or None
-        Factor of the outputs.
-    """
+    """A step for some of the columns."""
 
     step: Step
     positions: Positions
@@ -112,15 +96,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Columns:
-    """Steps for some of the columns each, with their outputs concatenated.
-
-    Attributes
-    ----------
-    branches : tuple of Branch
-        In the order of their outputs.
-    is_sparse : bool or None
-        Whether the outputs are a sparse matrix; None if they are one where those of a branch are.
-    """
+    """Steps for some of the columns each, with their outputs concatenated."""
 
     branches: tuple[Branch, ...]
     is_sparse: bool | None

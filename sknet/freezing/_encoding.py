@@ -19,19 +19,7 @@ NOWHERE = -1  # the index of a level without an output
 
 @dataclass(frozen=True)
 class Levels:
-    """The code of each level of a column.
-
-    Attributes
-    ----------
-    known : dict
-        Codes by level, without NaN.
-    nan : object
-        The code of NaN; None if the fit has not seen it.
-    unknown : object
-        The code of all other values; None if they are an error.
-    column : str
-        Name of the column, for the message.
-    """
+    """The code of each level of a column."""
 
     known: Mapping[Any, Any]
     nan: Any
@@ -91,21 +79,7 @@ def one_hot(places: Any, width: int, dtype: Any, container: str) -> Any:
 
 @dataclass(frozen=True)
 class OneHot:
-    """An output for every level of every column.
-
-    Attributes
-    ----------
-    levels : tuple of Levels
-        For each column, the output indices of its levels.
-    width : int
-        The number of outputs.
-    dtype : dtype
-        Of the outputs.
-    container : str
-        Type of the result: "array", "csr_array" or "csr_matrix".
-    warns : bool
-        Whether unknown levels cause a warning.
-    """
+    """An output for every level of every column."""
 
     levels: tuple[Levels, ...]
     width: int
@@ -171,15 +145,7 @@ class OneHot:
 
 @dataclass(frozen=True)
 class Ordinal:
-    """A number for every level.
-
-    Attributes
-    ----------
-    levels : tuple of Levels
-        The codes of each column.
-    dtype : dtype
-        Of the outputs.
-    """
+    """A number for every level."""
 
     levels: tuple[Levels, ...]
     dtype: Any

@@ -58,24 +58,7 @@ def _dense(X: Any) -> Any:
 
 @dataclass(frozen=True)
 class Projection:
-    """A matrix product.
-
-    Attributes
-    ----------
-    memory : ndarray of shape (n_outputs, n_features or more), or (n_features, n_outputs or more)
-        The matrix, in the memory layout that the product is computed with, which decides how it is rounded:
-        it may be a part of a larger one.
-    n_columns : int
-        Number of its columns in this part.
-    is_turned : bool
-        Whether it has a row for each output.
-    is_reversed : bool
-        Whether the first row of the memory is the last of the matrix.
-    center : ndarray of shape (1, n_outputs) or None
-        Subtracted from the product.
-    scale : ndarray of shape (n_outputs,) or None
-        Then divides it.
-    """
+    """A matrix product."""
 
     memory: Any
     n_columns: int
@@ -139,15 +122,7 @@ def truncated_svd(svd: Any) -> Projection:
 
 @dataclass(frozen=True)
 class Selection:
-    """Some of the columns.
-
-    Attributes
-    ----------
-    mask : ndarray of bool of shape (n_features,)
-        The columns that are kept.
-    allows_nan : bool
-        Whether values may be missing or infinite.
-    """
+    """Some of the columns."""
 
     mask: Any
     allows_nan: bool
@@ -180,19 +155,7 @@ def selector(chosen: Any) -> Selection:
 
 @dataclass(frozen=True)
 class Products:
-    """Columns and their products.
-
-    Attributes
-    ----------
-    has_bias : bool
-        Whether there is a column of ones before the others.
-    degrees : tuple of (ndarray, ndarray)
-        For each degree from 2 on: the outputs of the previous degree, and the columns they are multiplied by.
-    n_left_out : int
-        Number of leading outputs whose degree is too low.
-    order : {"C", "F"}
-        The memory order of the outputs.
-    """
+    """Columns and their products."""
 
     has_bias: bool
     degrees: tuple[tuple[Any, Any], ...]
@@ -250,17 +213,7 @@ def polynomial_features(polynomial: Any) -> Products:
 
 @dataclass(frozen=True)
 class Bins:
-    """The index of a value's interval, or an output for each interval.
-
-    Attributes
-    ----------
-    edges : tuple of ndarray
-        The edges of each column's intervals.
-    dtype : dtype or None
-        Of the indices; None for that of X.
-    container : str or None
-        With an output for each interval, their type: "array", "csr_array" or "csr_matrix". None for indices.
-    """
+    """The index of a value's interval, or an output for each interval."""
 
     edges: tuple[Any, ...]
     dtype: Any
@@ -308,13 +261,7 @@ NORMS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Normalizing:
-    """Rows divided by their norms.
-
-    Attributes
-    ----------
-    norm : {"l1", "l2", "max"}
-        The norm.
-    """
+    """Rows divided by their norms."""
 
     norm: str
     _stored_fields = {
@@ -337,13 +284,7 @@ def normalizer(found: Any) -> Normalizing:
 
 @dataclass(frozen=True)
 class Binarizing:
-    """Thresholding of values to 0 and 1.
-
-    Attributes
-    ----------
-    threshold : float
-        The largest number that becomes 0.
-    """
+    """Thresholding of values to 0 and 1."""
 
     threshold: float
 
@@ -362,15 +303,7 @@ def binarizer(found: Any) -> Binarizing:
 
 @dataclass(frozen=True)
 class Powers:
-    """The Yeo-Johnson transformation, with a parameter for each column.
-
-    Attributes
-    ----------
-    lambdas : ndarray of shape (n_features,)
-        The parameters.
-    scaling : Scaling or None
-        The scaling afterwards.
-    """
+    """The Yeo-Johnson transformation, with a parameter for each column."""
 
     lambdas: Any
     scaling: Scaling | None
@@ -408,15 +341,7 @@ def yeo_johnson(x: Any, power: Any) -> Any:
 
 @dataclass(frozen=True)
 class BoxCox:
-    """The Box-Cox transformation, with a parameter for each column.
-
-    Attributes
-    ----------
-    lambdas : ndarray of shape (n_features,)
-        The parameters.
-    scaling : Scaling or None
-        The scaling afterwards.
-    """
+    """The Box-Cox transformation, with a parameter for each column."""
 
     lambdas: Any
     scaling: Scaling | None
@@ -446,17 +371,7 @@ THRESHOLD = 1e-7  # quantiles of the normal distribution are clipped this near t
 
 @dataclass(frozen=True)
 class Quantiles:
-    """The ranks of values among those of the fit.
-
-    Attributes
-    ----------
-    quantiles : ndarray of shape (n_quantiles, n_features)
-        Sorted quantiles of the fit.
-    references : ndarray of shape (n_quantiles,)
-        Their ranks, from 0 to 1.
-    is_normal : bool
-        Whether ranks are mapped to a standard normal distribution.
-    """
+    """The ranks of values among those of the fit."""
 
     quantiles: Any
     references: Any

@@ -236,10 +236,7 @@ def _alone(function: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
 
 
 def _exactly(function: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
-    """Return a function that freezes a transformer, and compares what both return.
-
-    Other versions of scikit-learn may round differently.
-    """
+    """Return a function that freezes a transformer, and compares what both return."""
 
     def made(transformer: Any, path: str) -> Any:
         step = function(transformer)

@@ -15,21 +15,7 @@ __all__ = ["Imputing", "simple_imputer"]
 
 @dataclass(frozen=True)
 class Imputing:
-    """Replaces missing values by a value for each column.
-
-    Attributes
-    ----------
-    reads : str
-        How X is read: as "floats", as "objects", or "any" for no conversion.
-    missing : object
-        The marker of missing values.
-    values : ndarray of shape (n_kept,)
-        Their replacements.
-    kept : ndarray of shape (n_kept,) or None
-        Columns that are kept; None for all.
-    flagged : ndarray of shape (n_flags,) or None
-        Columns with an additional output that indicates missing values.
-    """
+    """Replaces missing values by a value for each column."""
 
     reads: str
     missing: Any

@@ -29,17 +29,7 @@ FLOAT, NUMBERS = frozenset({float}), frozenset({float, int})
 
 @dataclass(frozen=True)
 class Features:
-    """The columns of X.
-
-    Attributes
-    ----------
-    count : int
-        Their number.
-    names : tuple of str or None
-        Their names, if they have names.
-    used : frozenset of int or None
-        The columns that are read, if others may be missing; None for all.
-    """
+    """The columns of X."""
 
     count: int
     names: tuple[str, ...] | None = None
@@ -56,13 +46,7 @@ class Features:
             raise ValueError(f"of {self.count} columns, {max(self.used)} is used")
 
     def read(self, X: Any) -> Any:
-        """Return X as an array with two axes, a sparse matrix or a `Frame`, with the columns of the fit.
-
-        Raises
-        ------
-        ValueError
-            If the columns differ, or there are no rows.
-        """
+        """Return X as an array with two axes, a sparse matrix or a `Frame`, with the columns of the fit."""
         if type(X) is not np.ndarray:
             if is_frame(X):
                 X = read_frame(X, self.names, self.count, self.used)
@@ -307,17 +291,7 @@ class FrozenPipeline:
 
 
 class Retargeted:
-    """A regressor whose predictions are transformed back.
-
-    Parameters
-    ----------
-    regressor : predictor
-        A frozen regressor.
-    inverse : callable
-        From its predictions, with two axes, to the units of y.
-    is_single : bool
-        Whether y was one-dimensional.
-    """
+    """A regressor whose predictions are transformed back."""
 
     _stored_fields = {
         "_regressor": PREDICTOR,

@@ -60,21 +60,7 @@ def transform(X):
 
 
 class Table:
-    """The part of a file that prepares a table for a network, and takes its predictions back.
-
-    Parameters
-    ----------
-    features : Features
-        The columns of X.
-    steps : Chain
-        What is done with them.
-    title : str
-        What the file is.
-    inverse : callable, default=None
-        A step that takes predictions, with two axes, back to the units of y.
-    gives_numbers : bool, default=True
-        Whether the result is to be numbers.
-    """
+    """The part of a file that prepares a table for a network, and takes its predictions back."""
 
     def __init__(
         self, features: Any, steps: Chain, title: str, inverse: Any = None, *, gives_numbers: bool = True
@@ -83,25 +69,7 @@ class Table:
         self.gives_numbers = gives_numbers
 
     def write(self, source: PythonSource, name: str = "prepared") -> str:
-        """Return definitions of a function that prepares tables and, with an inverse, of `restored(y)`.
-
-        Parameters
-        ----------
-        source : PythonSource
-            Stores the numbers.
-        name : str, default="prepared"
-            Of the function.
-
-        Returns
-        -------
-        str
-            Python.
-
-        Raises
-        ------
-        CaptureError
-            If a step cannot be written.
-        """
+        """Return definitions of a function that prepares tables and, with an inverse, of `restored(y)`."""
         writer = _Writer(source)
         last = writer.step(self.steps)
         head = table_facts(self.features.count, self.features.names)
@@ -116,18 +84,7 @@ class Table:
 
 
 def steps_file(table: Table) -> str:
-    """Return the text of a file whose `transform` is that of a transformer.
-
-    Parameters
-    ----------
-    table : Table
-        Its steps.
-
-    Returns
-    -------
-    str
-        Python.
-    """
+    """Return the text of a file whose `transform` is that of a transformer."""
     source = PythonSource()
     steps = table.write(source)
     return TRANSFORMER.format(

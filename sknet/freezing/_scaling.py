@@ -34,17 +34,7 @@ INVERSE = {"add": "subtract", "subtract": "add", "multiply": "divide", "divide":
 
 @dataclass(frozen=True)
 class Scaling:
-    """Arithmetic with one number per column.
-
-    Attributes
-    ----------
-    operations : tuple of (str, ndarray of shape (n_features,))
-        The operations, in order.
-    bounds : tuple of float or None
-        Limits to which the result is clipped.
-    rounds : bool
-        Whether the numbers are first rounded to the precision of X.
-    """
+    """Arithmetic with one number per column."""
 
     operations: tuple[tuple[str, Any], ...]
     bounds: tuple[float, float] | None = None
@@ -154,15 +144,7 @@ FUNCTIONS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Elementwise:
-    """A NumPy function by its name.
-
-    Attributes
-    ----------
-    name : str or None
-        A key of `FUNCTIONS`; None for the identity.
-    checks : bool
-        Whether X is first converted to an array and checked to be finite.
-    """
+    """A NumPy function by its name."""
 
     name: str | None
     checks: bool = False

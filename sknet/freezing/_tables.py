@@ -14,21 +14,7 @@ __all__ = ["Encoding", "table_encoder"]
 
 @dataclass(frozen=True)
 class Encoding:
-    """The encoding of a table.
-
-    Attributes
-    ----------
-    schema : Schema
-        Describes the columns.
-    plan : Plan
-        Their encodings.
-    names : tuple of str or None
-        Column names, for messages.
-    dtype : str
-        Of the outputs.
-    is_sparse : bool
-        Whether the outputs are a CSR array.
-    """
+    """The encoding of a table."""
 
     schema: Schema
     plan: Plan

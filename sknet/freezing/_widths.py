@@ -27,27 +27,7 @@ Known = dict[tuple[int, int], int]
 
 
 def checked_width(step: Any, n_features: int, known: Known) -> int:
-    """Return how many columns a step returns.
-
-    Parameters
-    ----------
-    step : callable
-        A step of a frozen pipeline.
-    n_features : int
-        Number of columns that it is given.
-    known : dict
-        Earlier results, since steps may be shared.
-
-    Returns
-    -------
-    int
-        The number of its outputs.
-
-    Raises
-    ------
-    ValueError
-        If it takes another number of columns; names the step and both numbers.
-    """
+    """Return how many columns a step returns."""
     key = (id(step), n_features)
     if key not in known:
         known[key] = WIDTHS[type(step)](step, n_features, known)
@@ -55,13 +35,7 @@ def checked_width(step: Any, n_features: int, known: Known) -> int:
 
 
 def check_pipeline(pipeline: Any) -> None:
-    """Raise a ValueError if steps take other numbers of columns than they are given.
-
-    Parameters
-    ----------
-    pipeline : FrozenPipeline
-        With the columns of X, its steps and its last one.
-    """
+    """Raise a ValueError if steps take other numbers of columns than they are given."""
     width = checked_width(pipeline._steps, pipeline._features.count, {})
     last = pipeline._last
     while hasattr(last, "_inverse"):  # of targets: what is inside reads the columns
@@ -72,13 +46,7 @@ def check_pipeline(pipeline: Any) -> None:
 
 
 def check_retargeted(retargeted: Any) -> None:
-    """Raise a ValueError if targets are transformed back from another number of columns than are predicted.
-
-    Parameters
-    ----------
-    retargeted : Retargeted
-        With the regressor, and the steps back.
-    """
+    """Raise a ValueError if targets are transformed back from another number of columns than predicted."""
     checked_width(retargeted._inverse, _n_targets(retargeted), {})
 
 

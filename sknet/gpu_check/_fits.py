@@ -24,23 +24,7 @@ TOLERANCE = {"float64": 1e-6, "float32": 2e-3, "tf32": 2e-2, "bfloat16": 1e-1}
 
 @dataclass
 class Case:
-    """A small network, how it is trained, and how well the two fits agree.
-
-    Parameters
-    ----------
-    kind : callable
-        The class of the estimator, or what builds one.
-    params : dict
-        Parameters of the estimator other than the device.
-    shape : tuple of int
-        The shape of a row.
-    weighted : bool
-        Whether rows have weights.
-    parts : bool
-        Whether it is trained by `partial_fit`.
-    tolerance : float, optional
-        Largest difference, relative to the largest value; by default that of the dtype.
-    """
+    """A small network, how it is trained, and how well the two fits agree."""
 
     kind: Callable[..., Any]
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -133,25 +117,7 @@ CASES: dict[str, Case] = {
 
 
 def check(case: Case, device: str) -> dict[str, float]:
-    """Fit on the device and on the CPU; return the largest differences.
-
-    Parameters
-    ----------
-    case : Case
-        What is fitted.
-    device : str
-        The device.
-
-    Returns
-    -------
-    dict of str to float
-        The differences, relative to the largest value.
-
-    Raises
-    ------
-    AssertionError
-        If one is larger than the case allows.
-    """
+    """Fit on the device and on the CPU; return the largest differences."""
     there, here = case.fitted(device), case.fitted("cpu")
     X = case.data()[0]
     if there.model_.device.kind == "cpu":
@@ -187,18 +153,7 @@ def _difference(name: str, found: np.ndarray, expected: np.ndarray, limit: float
 
 
 def fits(machine: Machine) -> Found:
-    """Run all cases.
-
-    Parameters
-    ----------
-    machine : Machine
-        The machine.
-
-    Returns
-    -------
-    Found
-        The differences of each case, and the cases that failed.
-    """
+    """Run all cases."""
     found = Found()
     for name, case in CASES.items():
         found.attempt(name, partial(check, case, str(machine.device)))

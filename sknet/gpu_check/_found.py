@@ -18,15 +18,7 @@ class Skipped(Exception):  # noqa: N818 - nothing is wrong
 
 @dataclass
 class Found:
-    """What a stage has found.
-
-    Parameters
-    ----------
-    figures : dict
-        What was measured, by name.
-    failures : list of dict
-        What failed: the name, the error, and where in sknet it was raised.
-    """
+    """What a stage has found."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)

@@ -25,23 +25,7 @@ def kernels(
     configurations: Mapping[str, Configuration] = CONFIGURATIONS,
     dtypes: tuple[str, ...] = DTYPES,
 ) -> Found:
-    """Profile a step of each configuration in each precision.
-
-    Parameters
-    ----------
-    machine : Machine
-        The machine.
-    configurations : dict of str to Configuration
-        What is trained.
-    dtypes : tuple of str
-        The precisions of products.
-
-    Returns
-    -------
-    Found
-        For each configuration and precision, for sknet and for PyTorch's graph: launches and seconds of each
-        kernel and copy in a step, by name, the longest first.
-    """
+    """Profile a step of each configuration in each precision."""
     found = Found()
     for name, each in configurations.items():
         for dtype in dtypes:

@@ -22,13 +22,7 @@ class Counts:
 
 
 class Machine:
-    """Devices of a registered kind.
-
-    Parameters
-    ----------
-    kind : str
-        The name under which the backend is registered, such as "cuda".
-    """
+    """Devices of a registered kind."""
 
     def __init__(self, kind: str) -> None:
         self.device: Device = available(kind)

@@ -28,27 +28,7 @@ MOST_WORKERS = 8  # each of which has a context on the device
 
 
 def operations(machine: Machine, root: Path = ROOT, folder: str = FOLDER) -> Found:
-    """Run the tests of a folder, file by file.
-
-    Parameters
-    ----------
-    machine : Machine
-        The machine; the tests themselves choose its devices.
-    root : Path
-        The checkout.
-    folder : str, default="tests/gpu"
-        The folder in it.
-
-    Returns
-    -------
-    Found
-        Counts by file, and the tests that failed.
-
-    Raises
-    ------
-    Skipped
-        If there is no checkout, or no pytest.
-    """
+    """Run the tests of a folder, file by file."""
     files = sorted((root / folder).glob("test_*.py"), key=lambda file: (file.name == LONGEST, file.name))
     if not files:
         raise Skipped(f"sknet is not run from a checkout: {root} has no {folder}")
@@ -112,20 +92,7 @@ def _output(command: list[str], folder: Path, seconds: float) -> tuple[str, bool
 
 
 def read_results(text: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Read the counts and the failures of pytest's XML.
-
-    Parameters
-    ----------
-    text : str
-        The XML.
-
-    Returns
-    -------
-    counts : dict of str to int
-        Tests that passed, failed and were skipped.
-    failures : list of dict
-        The name of each failing test, the error, and the line of the test.
-    """
+    """Read the counts and the failures of pytest's XML."""
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     failures: list[dict[str, Any]] = []
     for case in ElementTree.fromstring(text).iter("testcase"):

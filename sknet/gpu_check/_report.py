@@ -9,18 +9,7 @@ COLUMNS = ("sknet, µs", "launches", "PyTorch, µs", "PyTorch, one CUDA graph, �
 
 
 def table(figures: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the table of what the stages of times measured; what is not known is left empty.
-
-    Parameters
-    ----------
-    figures : dict of str to dict
-        The figures of a stage for each precision of products.
-
-    Returns
-    -------
-    str
-        Lines in Markdown.
-    """
+    """Return the table of what the stages of times measured; what is not known is left empty."""
     lines = [f"| Network | products | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 2) + "|"]
     names = dict.fromkeys(name for timed in figures.values() for name in timed if name != "rates")
     for name in names:

@@ -17,17 +17,7 @@ ITEM = 4  # bytes of a float32
 
 @dataclass(frozen=True)
 class Work:
-    """What a step has to do.
-
-    Parameters
-    ----------
-    operations : float
-        Additions and multiplications.
-    nbytes : float
-        Bytes read and written.
-    nodes : int
-        Launches.
-    """
+    """What a step has to do."""
 
     operations: float
     nbytes: float
@@ -39,20 +29,7 @@ class Work:
 
 
 def work_of(sizes: Sequence[int], batch: int) -> Work:
-    """Return the work of a step.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Columns of the input, of the hidden layers, and of the output.
-    batch : int
-        Rows.
-
-    Returns
-    -------
-    Work
-        The work.
-    """
+    """Return the work of a step."""
     layers = [n_in * n_out for n_in, n_out in pairwise(sizes)]
     operations = 2 * batch * (3 * sum(layers) - layers[0])
     n_parameters = sum(layers) + sum(sizes[1:])

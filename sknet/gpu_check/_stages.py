@@ -23,15 +23,7 @@ __all__ = ["STAGES", "TIMED", "Results", "Stage", "run"]
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the check.
-
-    Parameters
-    ----------
-    function : callable
-        Returns what it finds on a machine; raises `Skipped` where it cannot run.
-    what : str
-        What it looks at, in a few words.
-    """
+    """A part of the check."""
 
     function: Callable[[Machine], Found]
     what: str
@@ -56,18 +48,7 @@ TIMED = {"float32": "steps", "tf32": "steps-tf32", "bfloat16": "steps-bfloat16"}
 
 
 class Results:
-    """The file of the results.
-
-    Parameters
-    ----------
-    path : Path
-        The file, which may exist.
-
-    Raises
-    ------
-    ValueError
-        If it holds something else.
-    """
+    """The file of the results."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -109,19 +90,7 @@ class Results:
 def run(
     machine: Machine, results: Results, again: tuple[str, ...] = (), stages: Mapping[str, Stage] = STAGES
 ) -> None:
-    """Run the stages that are not done.
-
-    Parameters
-    ----------
-    machine : Machine
-        Where.
-    results : Results
-        What is known from earlier runs.
-    again : tuple of str
-        Stages to repeat.
-    stages : dict of str to Stage
-        All stages, in order.
-    """
+    """Run the stages that are not done."""
     for name, stage in stages.items():
         if results.is_done(name) and name not in again:
             record = results.stages[name]

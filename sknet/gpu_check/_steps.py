@@ -20,17 +20,7 @@ __all__ = ["CONFIGURATIONS", "Configuration", "fit", "steps"]
 
 @dataclass(frozen=True)
 class Configuration:
-    """A perceptron, and how long it is trained.
-
-    Parameters
-    ----------
-    sizes : tuple of int
-        Columns of the input, of the hidden layers, and of the output.
-    batch, n_batches : int
-        Rows of a step, and steps of an epoch.
-    few, many : int
-        Epochs of the two fits whose difference is timed.
-    """
+    """A perceptron, and how long it is trained."""
 
     sizes: tuple[int, ...]
     batch: int
@@ -59,26 +49,7 @@ def steps(
     rounds: int = 5,
     dtype: str = "float32",
 ) -> Found:
-    """Time all configurations.
-
-    Parameters
-    ----------
-    machine : Machine
-        The machine.
-    configurations : dict of str to Configuration
-        What is trained.
-    side : int, default=8192
-        Rows and columns of the matrices by which the machine's rates are measured.
-    rounds : int, default=5
-        How often each fit is timed.
-    dtype : str, default="float32"
-        The precision of all products.
-
-    Returns
-    -------
-    Found
-        The machine's rates; for each configuration seconds and launches of a step, and the least time.
-    """
+    """Time all configurations."""
     found = Found()
     found.attempt("rates", partial(rates, machine, side, dtype))
     measured = found.figures.get("rates")

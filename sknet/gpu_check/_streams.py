@@ -20,18 +20,7 @@ FEW, MANY = 3, 23  # epochs
 
 
 def streams(machine: Machine) -> Found:
-    """Run all checks.
-
-    Parameters
-    ----------
-    machine : Machine
-        The machine.
-
-    Returns
-    -------
-    Found
-        What each check measured, and those that failed.
-    """
+    """Run all checks."""
     found = Found()
     found.attempt("a stream of the user's own", partial(own_stream, machine))
     found.attempt("data made on that stream", partial(data_of_a_stream, machine))
@@ -90,10 +79,7 @@ def out_of_memory(machine: Machine) -> str:
 
 
 def events(machine: Machine) -> dict[str, float]:
-    """Return allocations and reads per step, the difference of a long and a short fit.
-
-    What each block of steps and each epoch asks for is in it, and blocks are as long as the machine is quick.
-    """
+    """Return allocations and reads per step, the difference of a long and a short fit."""
     counts, steps = [], []
     X, y, _ = CASE.data()
     for epochs in (FEW, MANY):

@@ -44,22 +44,7 @@ def epochs_of(
 
 
 def per_step(fit: Callable[[int], int], few: int, many: int, rounds: int) -> float:
-    """Return the seconds of a step: the median difference of a long and a short fit.
-
-    Parameters
-    ----------
-    fit : callable
-        Trains for a number of epochs, waits for the device, and returns the number of steps.
-    few, many : int
-        The epochs of the two fits.
-    rounds : int
-        How often both are timed; the first time, which compiles, does not count.
-
-    Returns
-    -------
-    float
-        The seconds.
-    """
+    """Return the seconds of a step: the median difference of a long and a short fit."""
     seconds = []
     with quiet():
         fit(few)

@@ -27,22 +27,7 @@ def load() -> Any:
 
 
 class Rival:
-    """A perceptron in PyTorch, its data on the device, and its training step.
-
-    Parameters
-    ----------
-    torch : module
-        PyTorch.
-    sizes : sequence of int
-        Columns of the input, of the hidden layers, and of the output.
-    batch, n_batches : int
-        Rows of a step, and steps of an epoch.
-    device : str
-        PyTorch's name of the device.
-    dtype : str, default="float32"
-        The precision of products. PyTorch has bfloat16 by autocast only, which also stores what lies between
-        layers in it.
-    """
+    """A perceptron in PyTorch, its data on the device, and its training step."""
 
     def __init__(
         self,

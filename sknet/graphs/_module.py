@@ -201,33 +201,7 @@ def _by_name(expected: list[str], n_given: int, named: Mapping[str, Any]) -> lis
 
 
 class GraphLayers(Recorded):
-    """The layers of the network that a `GraphModule` was made of: where their outputs are in its graph.
-
-    Parameters
-    ----------
-    name : str
-        The network's class.
-    modules : mapping of str to (str, str)
-        Every path of a module, with the first path of the same module, and its class.
-    shapes : mapping of Call to tuple of int
-        Shapes of the outputs, for one row.
-    layers : sequence of Call
-        What numbers count.
-    positions : mapping of Call to int
-        Of the outputs, among the values of the graph.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.core import Tensor
-    >>> from sknet.graphs.extend import export_network
-    >>> from sknet.nn.extend import RECORDED
-    >>> network = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).initialize(0)
-    >>> made = export_network(network, (Tensor(np.zeros((1, 3))),)).module
-    >>> vars(made)[RECORDED].find(-2)
-    Call(path='0', number=0)
-    """
+    """The layers of the network that a `GraphModule` was made of: where their outputs are in its graph."""
 
     def __init__(
         self,

@@ -25,25 +25,7 @@ Shapes = Sequence[tuple[int, ...]]
 
 
 class Exported(NamedTuple):
-    """A network as a graph.
-
-    Attributes
-    ----------
-    module : GraphModule
-        The graph, which knows the network's layers.
-    fixed : dict of (str, int) to str
-        Name of an input and number of an axis whose length the network may be given, and the graph may not,
-        with the reason.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.core import Tensor
-    >>> from sknet.graphs.extend import export_network
-    >>> export_network(nn.Linear(3, 2).initialize(0), (Tensor(np.zeros((1, 3))),)).fixed
-    {}
-    """
+    """A network as a graph."""
 
     module: GraphModule
     fixed: dict[tuple[str, int], str]
@@ -52,37 +34,7 @@ class Exported(NamedTuple):
 def export_network(
     module: Module, example: tuple[Any, ...] | dict[str, Any], parts: Mapping[str, GraphModule] = {}
 ) -> Exported:
-    """Export a network for any number of rows, and any other lengths that it takes.
-
-    Parameters
-    ----------
-    module : Module
-        Not lazy; captured in evaluation mode.
-    example : tuple or dict of Tensor, each of shape (n_samples, ...)
-        Arguments of its forward pass, by position or by name.
-    parts : mapping of str to GraphModule, default={}
-        Modules of the network that can be called on their own, by path.
-
-    Returns
-    -------
-    Exported
-        The graph.
-
-    Raises
-    ------
-    CaptureError
-        If the network does something that a graph would freeze.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn, ops
-    >>> from sknet.core import Tensor, as_tensor
-    >>> from sknet.graphs.extend import export_network
-    >>> words = nn.Sequential(nn.Embedding(9, 4), nn.Lambda(lambda x: ops.mean(x, axis=1))).initialize(0)
-    >>> export_network(words, (Tensor(np.zeros((1, 6), int)),)).module
-    GraphModule(3 operations, x: int64[n,s1])
-    """
+    """Export a network for any number of rows, and any other lengths that it takes."""
     network = _Network(module, example)
     symbolic, fixed = _for_sizes(network.captured, list(leaves(example)))
     values, transient = state_of(module)
@@ -101,34 +53,7 @@ def export_network(
 
 
 def export_function(function: Callable[[Tensor], Tensor], example: Tensor) -> GraphModule:
-    """Export a pure function of one array for any number of rows, and any other lengths that it takes.
-
-    Parameters
-    ----------
-    function : callable
-        What to export.
-    example : Tensor of shape (n_samples, ...)
-        Its argument.
-
-    Returns
-    -------
-    GraphModule
-        The function.
-
-    Raises
-    ------
-    CaptureError
-        If the function does something that a graph would freeze.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.core import Tensor
-    >>> from sknet.graphs.extend import export_function
-    >>> export_function(ops.exp, Tensor(np.zeros((1, 2))))(np.zeros((3, 4))).shape
-    (3, 4)
-    """
+    """Export a pure function of one array for any number of rows, and any other lengths that it takes."""
 
     def captured(shapes: Shapes, dtypes: Sequence[Any]) -> Graph:
         return capture(function, Variable(shapes[0], dtypes[0]))

@@ -15,35 +15,7 @@ Link = Callable[[Tensor], Tensor]
 
 
 class Averaged(Wrapping):
-    r"""The losses of several networks whose outputs are side by side, and whose predictions are averaged.
-
-    Parameters
-    ----------
-    losses : sequence of Loss
-        One for each member, of one class. The outputs of the first member come first.
-
-    Notes
-    -----
-    Probabilities, means and quantiles of members are averaged with equal weights. The standard deviation is
-    that of the mixture of their distributions: of members with means :math:`\mu_m` and standard deviations
-    :math:`\sigma_m` (0 if their loss learns none),
-
-    .. math:: \sigma^2 = \frac1M \sum_m \sigma_m^2 + \frac1M \sum_m (\mu_m - \mu)^2
-
-    (B. Lakshminarayanan, A. Pritzel and C. Blundell, "Simple and Scalable Predictive Uncertainty Estimation
-    using Deep Ensembles", NeurIPS 2017).
-
-    Examples
-    --------
-    >>> from sknet.losses import LogLoss, SquaredError
-    >>> from sknet.losses.extend import Averaged
-    >>> Averaged([SquaredError(), SquaredError()]).predict([[1.0, 3.0]]).numpy()
-    array([[2.]])
-    >>> Averaged([SquaredError(), SquaredError()]).predict_std([[1.0, 3.0]]).numpy()
-    array([[1.]])
-    >>> Averaged([LogLoss(), LogLoss()]).predict([[0.0, 100.0]]).numpy()
-    array([[0.75]])
-    """
+    r"""The losses of several networks whose outputs are side by side, and whose predictions are averaged."""
 
     _parameter_constraints = {"losses": ["array-like"]}
 
@@ -66,18 +38,7 @@ class Averaged(Wrapping):
         return Averaged([loss.reporting for loss in self.losses])
 
     def parts(self, output: Any) -> list[Any]:
-        """Return the outputs of each member.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, ..., n_members * n_outputs)
-            What the networks returned.
-
-        Returns
-        -------
-        list of Tensor of shape (n_samples, ..., n_outputs)
-            One for each member.
-        """
+        """Return the outputs of each member."""
         z = as_tensor(output)
         width = z.shape[-1] // len(self.losses)
         return [z[..., m * width : (m + 1) * width] for m in range(len(self.losses))]
@@ -97,52 +58,17 @@ class Averaged(Wrapping):
         return self._average("predict", output)
 
     def log_predict(self, output: Tensor) -> Tensor:
-        """Return the logarithm of what `predict` returns, accurate also where that is nearly 0.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_members * n_outputs), dtype=floating
-            Logits.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_outputs)
-            Log probabilities.
-        """
+        """Return the logarithm of what `predict` returns, accurate also where that is nearly 0."""
         logs = ops.stack(self._each(_calling("log_predict"), output), axis=0)
         return ops.logsumexp(logs, axis=0) - math.log(len(self.losses))
 
     def tempered(self, output: Tensor, temperature: Sequence[Any]) -> Tensor:
-        """Return outputs divided by the temperature of their member.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_members * n_outputs), dtype=floating
-            Logits.
-        temperature : sequence
-            One for each member.
-
-        Returns
-        -------
-        Tensor of the same shape
-            What `predict` turns into probabilities.
-        """
+        """Return outputs divided by the temperature of their member."""
         parts = zip(self.losses, self.parts(output), temperature, strict=True)
         return ops.concat([_any(loss).tempered(z, each) for loss, z, each in parts], axis=-1)
 
     def predict_std(self, output: Tensor) -> Tensor:
-        """Return the standard deviation of the mixture of what members predict.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_members * n_outputs), dtype=floating
-            What the networks returned.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_targets)
-            Standard deviations.
-        """
+        """Return the standard deviation of the mixture of what members predict."""
         means = self._each(_calling("predict"), output)
         mean = _mean(means)
         variance = _mean([ops.square(each - mean) for each in means])
@@ -165,19 +91,7 @@ class Averaged(Wrapping):
     # -- decisions --------------------------------------------------------------------------------
 
     def deciding(self, task: str) -> Link:
-        """Return what decides between classes, from outputs: as certain as the mean probability is.
-
-        Parameters
-        ----------
-        task : {"binary", "multiclass", "multilabel"}
-            The task.
-
-        Returns
-        -------
-        callable
-            From outputs to as many columns as a single member has: log probabilities of classes, or the log
-            odds of each output. For losses without logits it is the members' mean.
-        """
+        """Return what decides between classes, from outputs: as certain as the mean probability is."""
         if not self.loss.has_probabilities or self.loss.of_probabilities:
             return self._mean_output
         return self.log_predict if task == "multiclass" else self._log_odds

@@ -15,24 +15,7 @@ TASKS = ("binary", "multiclass", "multilabel", "ordinal", "regression")
 
 
 class Scaling(NamedTuple):
-    """How a loss changes with the unit of its targets.
-
-    Attributes
-    ----------
-    shifts : bool
-        Whether a number may be subtracted from all targets too; with a log link they can only be divided.
-    power : float
-        The loss of targets and predictions that are s times as large is ``s**power`` times as large.
-    adds_log : bool
-        Whether log(s) is added to it for every target, as to the likelihood of a density.
-
-    Examples
-    --------
-    >>> from sknet.losses import SquaredError
-    >>> from sknet.losses.extend import Scaling
-    >>> SquaredError().scaling == Scaling(shifts=True, power=2)
-    True
-    """
+    """How a loss changes with the unit of its targets."""
 
     shifts: bool
     power: float
@@ -262,31 +245,7 @@ class Loss(ParameterObject, ABC):
 
 
 def of_blocks(loss: Loss, z: Tensor, y: Tensor, count: int) -> tuple[list[Tensor], Tensor]:
-    """Return `count` blocks of outputs, each of which has a column for every target, and the targets.
-
-    Parameters
-    ----------
-    loss : Loss
-        For the message.
-    z : Tensor of shape (n_samples, count * n_targets)
-        Raw outputs.
-    y : Tensor of shape (n_samples, n_targets), or (n_samples,) for a single target
-        The targets.
-    count : int
-        Blocks.
-
-    Returns
-    -------
-    blocks : list of Tensor of shape (n_samples, n_targets)
-        Parts of the outputs.
-    targets : Tensor of shape (n_samples, n_targets)
-        In the outputs' dtype.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes do not match.
-    """
+    """Return `count` blocks of outputs, each of which has a column for every target, and the targets."""
     width = z.shape[1] // count if z.ndim == 2 and z.shape[1] % count == 0 else 0
     fitting = [(z.shape[0], width), z.shape[:1]][: 2 if width == 1 else 1] if width else []
     if y.shape not in fitting:

@@ -25,10 +25,7 @@ __all__ = [
 
 
 def class_values(loss: Loss, values: Callable[[Tensor, Tensor], Tensor], z: Tensor, y: Tensor) -> Tensor:
-    """Return `values` of rows z and their classes, a column; for several positions per sample, the mean.
-
-    Positions whose target is the loss's `ignore_index`, if it has one, have the value 0.
-    """
+    """Return `values` of rows z and their classes, a column; for several positions per sample, the mean."""
     _check_class_target(loss, z, y)
     ignored: int | None = getattr(loss, "ignore_index", None)
     rows = z if z.ndim == 2 else ops.reshape(z, (y.size, z.shape[-1]))
@@ -72,13 +69,7 @@ def class_weights(loss: Loss, z: Tensor) -> Tensor | None:
 
 
 def numbers_for(loss: Loss, name: str, given: Any, count: int, z: Tensor) -> Tensor:
-    """Return a parameter as `count` numbers in the dtype and on the device of z.
-
-    Raises
-    ------
-    ValueError
-        If there are more or fewer, a key is not a class, or a number is negative or not finite.
-    """
+    """Return a parameter as `count` numbers in the dtype and on the device of z."""
     if isinstance(given, Mapping):
         unknown = [key for key in given if key not in range(count)]
         if unknown:

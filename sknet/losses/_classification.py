@@ -22,10 +22,7 @@ from sknet.losses._classes import (
 
 
 class LogitLoss(Loss):
-    """Abstract base of the losses that compare logits with classes, or with several 0/1 labels.
-
-    A subclass has the parameter `multilabel`, and says what one label and what one class costs.
-    """
+    """Abstract base of the losses that compare logits with classes, or with several 0/1 labels."""
 
     tasks = ("binary", "multiclass", "multilabel")
 

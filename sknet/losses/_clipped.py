@@ -10,25 +10,7 @@ from sknet.losses._classification import LogLoss
 
 
 class ClippedLogLoss(LogLoss):
-    r"""The log loss with scikit-learn's values and the gradients of `LogLoss`.
-
-    Parameters
-    ----------
-    multilabel : bool, default=False
-        As for `LogLoss`.
-
-    Notes
-    -----
-    scikit-learn's networks minimize the log loss, with gradients from the logits, and report that of
-    probabilities that are clipped to :math:`[\epsilon, 1 - \epsilon]` with the machine precision
-    :math:`\epsilon`. When a fit stops depends on what is reported.
-
-    Examples
-    --------
-    >>> from sknet.losses.extend import ClippedLogLoss
-    >>> ClippedLogLoss().values([[3.0], [300.0]], [1, 0]).numpy()
-    array([ 0.0486, 36.0437])
-    """
+    r"""The log loss with scikit-learn's values and the gradients of `LogLoss`."""
 
     _parameter_constraints = {"multilabel": ["boolean"]}
     _stored_fields = {  # the parameters of `LogLoss` that are not this one's, and have their defaults

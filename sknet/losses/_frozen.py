@@ -14,34 +14,7 @@ __all__ = ["FrozenLoss"]
 
 
 class FrozenLoss(Loss):
-    """Links of a loss, as graphs: what a predictor needs of it where the loss's class does not exist.
-
-    Parameters
-    ----------
-    name : str
-        Of the class.
-    tasks : sequence of str
-        That it supports.
-    heads : mapping of str to callable
-        Functions of raw outputs by the names of the methods, such as "predict".
-    n_outputs : int, default=1
-        Outputs of the network for each column of the targets.
-    middle : float, default=0.0
-        The output that separates two classes.
-    has_probabilities, of_probabilities : bool
-        As of the loss.
-    base : Loss, default=None
-        A loss of sknet's that it is derived from, whose other methods it has.
-    scales : list of bool, float and bool, default=None
-        The fields of its `scaling`.
-
-    Examples
-    --------
-    >>> from sknet import ops
-    >>> from sknet.losses.extend import FrozenLoss
-    >>> FrozenLoss("Cauchy", ["regression"], {"predict": ops.exp}).predict([[0.0]])
-    Tensor([[1.]], dtype=float64)
-    """
+    """Links of a loss, as graphs: what a predictor needs of it where the loss's class does not exist."""
 
     _parameter_constraints = {
         "name": [str],

@@ -82,36 +82,7 @@ def row_of(numbers: Sequence[float], like: Any) -> Tensor | float:
 
 
 class Standardized(Wrapping):
-    r"""A loss for standardized targets: predictions and reported values are in the original units.
-
-    Parameters
-    ----------
-    loss : Loss
-        Computed from targets :math:`(y - m) / s`.
-    mean : sequence of float
-        :math:`m`, a number for each column of the targets; zeros for a loss with a log link.
-    scale : sequence of float
-        :math:`s`, likewise.
-    target_dtype : str, default="float64"
-        Precision of the targets, which predictions have, too, unless that of the outputs is higher. They are
-        computed in float64.
-
-    Notes
-    -----
-    The loss of standardized targets is minimized, so that each column counts alike, whatever its unit.
-    The loss of the original targets is reported: for a loss of power p that of a column times
-    :math:`s^p`, for a density plus :math:`\log s`.
-
-    Examples
-    --------
-    >>> from sknet.losses import SquaredError
-    >>> from sknet.losses.extend import Standardized
-    >>> loss = Standardized(SquaredError(), mean=[100.0], scale=[10.0])
-    >>> loss.values([[1.0]], [0.0]).numpy(), loss.reporting.values([[1.0]], [0.0]).numpy()
-    (array([0.5]), array([50.]))
-    >>> loss.predict([[1.0]]).numpy()
-    array([[110.]])
-    """
+    r"""A loss for standardized targets: predictions and reported values are in the original units."""
 
     _parameter_constraints = {
         "loss": [Loss],
@@ -211,23 +182,7 @@ class _OfTargets(Wrapping):
 
 
 class Columns(Wrapping):
-    """The sum of a loss of classes over several columns, each of which has classes of its own.
-
-    Parameters
-    ----------
-    loss : Loss
-        Of mutually exclusive classes, such as `LogLoss`.
-    n_classes : sequence of int
-        Of each column. The outputs of the first column's classes come first.
-
-    Examples
-    --------
-    >>> from sknet.losses import LogLoss
-    >>> from sknet.losses.extend import Columns
-    >>> loss = Columns(LogLoss(), (3, 2))
-    >>> loss.values([[2.0, 0.0, 0.0, 0.0, 0.0]], [[0, 1]]).numpy()
-    array([0.9327])
-    """
+    """The sum of a loss of classes over several columns, each of which has classes of its own."""
 
     _parameter_constraints = {"loss": [Loss], "n_classes": ["array-like"]}
 
@@ -254,54 +209,19 @@ class Columns(Wrapping):
         return sum(each[1:], each[0])
 
     def parts(self, output: Any) -> list[Any]:
-        """Return the outputs of each column's classes.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_outputs)
-            What the network returned, or something computed from it.
-
-        Returns
-        -------
-        list of Tensor or array of shape (n_samples, n_classes)
-            One for each column.
-        """
+        """Return the outputs of each column's classes."""
         return [output[:, start:stop] for start, stop in pairwise(accumulate(self.n_classes, initial=0))]
 
     def predict(self, output: Tensor) -> Tensor:
         return self._of_each(self.loss.predict, output)
 
     def log_predict(self, output: Tensor) -> Tensor:
-        """Return the logarithm of what `predict` returns, accurate also where that is nearly 0.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
-            Logits.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_outputs)
-            Log probabilities.
-        """
+        """Return the logarithm of what `predict` returns, accurate also where that is nearly 0."""
         loss: Any = self.loss  # one that is for logits
         return self._of_each(loss.log_predict, output)
 
     def tempered(self, output: Tensor, temperature: Sequence[float]) -> Tensor:
-        """Return outputs divided by the temperature of their column.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
-            Logits.
-        temperature : sequence of float
-            One for each column.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_outputs)
-            What `predict` turns into probabilities.
-        """
+        """Return outputs divided by the temperature of their column."""
         z = as_tensor(output)
         return z / row_of(np.repeat(temperature, self.n_classes).tolist(), z)
 

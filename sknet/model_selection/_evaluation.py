@@ -15,21 +15,7 @@ __all__ = ["Evaluated", "Task", "evaluate"]
 
 
 class Task(NamedTuple):
-    """The evaluation of a candidate on a fold.
-
-    Attributes
-    ----------
-    parameters : dict
-        The candidate.
-    resource : str or None
-        The parameter that counts epochs; None if no candidate continues.
-    saved : SavedFit or None
-        The state of the previous rung; None to start.
-    steps : list of (object, transformer) or None
-        The fitted steps of its Pipeline, if available.
-    shares : bool
-        Whether to return them.
-    """
+    """The evaluation of a candidate on a fold."""
 
     parameters: dict[str, Any]
     resource: str | None
@@ -39,19 +25,7 @@ class Task(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """The outcome of a task.
-
-    Attributes
-    ----------
-    result : dict
-        Scores and times, as in scikit-learn's searches.
-    saved : SavedFit or None
-        The state of the fit; None if it cannot continue.
-    why_not : str
-        The reason why it cannot; empty if it can or need not.
-    steps : list of (object, transformer) or None
-        The fitted steps of its Pipeline, if requested.
-    """
+    """The outcome of a task."""
 
     result: dict[str, Any]
     saved: SavedFit | None
@@ -67,24 +41,7 @@ class AlreadySet(dict[str, Any]):
 
 
 def evaluate(estimator: Any, X: Any, y: Any, task: Task, arguments: Mapping[str, Any]) -> Evaluated:
-    """Fit and score a candidate.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A clone for this task.
-    X, y : array-like
-        All rows.
-    task : Task
-        The evaluation.
-    arguments : mapping
-        Further arguments of scikit-learn's function: rows, scorer, ...
-
-    Returns
-    -------
-    Evaluated
-        Scores, and what the candidate's next rung and other candidates can use.
-    """
+    """Fit and score a candidate."""
     estimator = estimator.set_params(**clone(task.parameters, safe=False))
     memory = share_first_steps(estimator, task.steps) if task.shares or task.steps else None
     network = None if task.resource is None else network_of(estimator, task.resource)

@@ -9,18 +9,7 @@ __all__ = ["FirstSteps", "share_first_steps", "steps_key"]
 
 
 class FirstSteps:
-    """The `memory` of a Pipeline for one fold: its transformers, and their outputs.
-
-    Parameters
-    ----------
-    steps : list of (object, transformer) or None, default=None
-        Outputs and fitted transformers of another fit on the same rows; None to fit them.
-
-    Attributes
-    ----------
-    steps : list of (object, transformer)
-        For each step the result of its `fit_transform`, and the fitted transformer.
-    """
+    """The `memory` of a Pipeline for one fold: its transformers, and their outputs."""
 
     def __init__(self, steps: "list[tuple[Any, Any]] | None" = None) -> None:
         self.known = steps
@@ -43,20 +32,7 @@ class FirstSteps:
 
 
 def share_first_steps(estimator: Any, steps: "list[tuple[Any, Any]] | None") -> FirstSteps | None:
-    """Let a Pipeline reuse its fitted steps.
-
-    Parameters
-    ----------
-    estimator : estimator
-        The candidate, with its parameters.
-    steps : list of (object, transformer) or None
-        Its fitted steps, if available.
-
-    Returns
-    -------
-    FirstSteps or None
-        Has the fitted steps after the fit; None if there are none to share, or the user caches them.
-    """
+    """Let a Pipeline reuse its fitted steps."""
     if not _has_steps_to_share(estimator):
         return None
     memory = FirstSteps(steps)
@@ -65,20 +41,7 @@ def share_first_steps(estimator: Any, steps: "list[tuple[Any, Any]] | None") -> 
 
 
 def steps_key(estimator: Any, parameters: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the parameters of a candidate that its first steps depend on.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A Pipeline, if there is anything to share.
-    parameters : mapping
-        The candidate's.
-
-    Returns
-    -------
-    dict or None
-        Candidates with equal ones share their first steps. None if they may not.
-    """
+    """Return the parameters of a candidate that its first steps depend on."""
     if not _has_steps_to_share(estimator):
         return None
     names = [name for name, _ in estimator.steps]

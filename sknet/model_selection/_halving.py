@@ -18,23 +18,7 @@ ROWS = "n_samples"
 
 
 def checked_limit(search: Any) -> Any:
-    """Return the most epochs of a candidate: `max_resources`, or the estimator's own limit for "auto".
-
-    Parameters
-    ----------
-    search : estimator
-        A search with `estimator`, `resource` and `max_resources`.
-
-    Returns
-    -------
-    int or "auto"
-        "auto" only for rows.
-
-    Raises
-    ------
-    ValueError
-        If the estimator has no such parameter; the message names the one that counts its epochs.
-    """
+    """Return the most epochs of a candidate: `max_resources`, or the estimator's own limit for "auto"."""
     params = search.estimator.get_params()
     if search.resource == ROWS:
         return search.max_resources

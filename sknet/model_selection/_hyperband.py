@@ -213,20 +213,7 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
 
 
 def bracket_sizes(most: int, fewest: int, factor: float) -> dict[int, int]:
-    """Return how many candidates each bracket draws.
-
-    Parameters
-    ----------
-    most, fewest : int
-        Resources.
-    factor : float
-        Between rungs.
-
-    Returns
-    -------
-    dict of int to int
-        From the bracket with most candidates to bracket 0.
-    """
+    """Return how many candidates each bracket draws."""
     last = 0
     while fewest * factor ** (last + 1) <= most + 1e-9:
         last += 1

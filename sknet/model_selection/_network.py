@@ -16,20 +16,7 @@ PROBES = 32  # points of a fit at which an optimizer is compared with that of a 
 
 
 def network_of(estimator: Any, resource: str) -> BaseNet | None:
-    """Return the network whose epochs a resource counts, if it is the estimator or its last step.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A network, or a Pipeline that ends with one.
-    resource : str
-        Name of the parameter, such as ``"max_iter"`` or ``"net__max_iter"``.
-
-    Returns
-    -------
-    BaseNet or None
-        None if there is no such network.
-    """
+    """Return the network whose epochs a resource counts, if it is the estimator or its last step."""
     *names, parameter = resource.split("__")
     for name in names:
         if not isinstance(estimator, Pipeline) or estimator.steps[-1][0] != name:
@@ -48,13 +35,7 @@ def epochs_of(estimator: Any) -> str | None:
 
 
 class Continuation(KeepState):
-    """Keeps the state of a candidate for its next rung, if a longer fit would have started in the same way.
-
-    Attributes
-    ----------
-    why_not_ : str
-        The reason why the candidate has to start again; empty if it can continue.
-    """
+    """Keeps the state of a candidate for its next rung, if a longer fit would start in the same way."""
 
     why_not_ = ""
 
@@ -80,15 +61,7 @@ class Continuation(KeepState):
 
 
 def depends_on_length(optimizer: Any, progress: Progress) -> bool:
-    """Tell whether updates depend on the number of updates of the whole fit.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        The optimizer, whose rates are compared with those of longer fits and of one of unknown length.
-    progress : Progress
-        At the beginning of a fit, or where one is resumed.
-    """
+    """Tell whether updates depend on the number of updates of the whole fit."""
     total = progress.total_steps
     if total is None:
         return False

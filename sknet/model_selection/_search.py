@@ -57,23 +57,7 @@ class NoContext:
 
 
 class Evaluations:
-    """The evaluations of one search, with the results that later ones reuse.
-
-    Parameters
-    ----------
-    search : Search
-        The search.
-    estimator : estimator
-        A clone of the search's.
-    X, y : array-like
-        All rows.
-    routed : Bunch
-        Parameters of `fit` by the objects they are routed to.
-    arguments : dict
-        Further arguments of scikit-learn's function.
-    fits : Fits
-        Runs tasks.
-    """
+    """The evaluations of one search, with the results that later ones reuse."""
 
     def __init__(
         self,
@@ -102,24 +86,7 @@ class Evaluations:
         more_results: dict[str, list[Any]] | None = None,
         callback_ctx: Any = None,
     ) -> dict[str, Any]:
-        """Evaluate candidates on all folds.
-
-        Parameters
-        ----------
-        candidates : iterable of dict
-            Their parameters.
-        cv : splitter, default=None
-            None is the search's.
-        more_results : dict of list, default=None
-            Further columns of the results.
-        callback_ctx : CallbackContext, default=None
-            Of scikit-learn's callbacks.
-
-        Returns
-        -------
-        dict
-            The results of the search so far, as in `cv_results_`.
-        """
+        """Evaluate candidates on all folds."""
         search, candidates = self._search, list(candidates)
         same_rows = cv is None or cv is search._checked_cv_orig
         splits = list((cv or search._checked_cv_orig).split(self._X, self._y, **self._split_params))

@@ -19,22 +19,7 @@ __all__ = ["FoldRows", "is_stacked", "rows_of_folds", "stacked"]
 
 
 def is_stacked(estimator: Any, X: Any, candidate: Mapping[str, Any] | None = None) -> bool:
-    """Tell whether fits of an estimator may be one program with others: one network on a device.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A network, or a Pipeline that ends with one.
-    X : array-like
-        The inputs.
-    candidate : mapping, default=None
-        Parameters to be set on it.
-
-    Returns
-    -------
-    bool
-        False if they run in other processes.
-    """
+    """Tell whether fits of an estimator may be one program with others: one network on a device."""
     if not hasattr(estimator, "get_params") or not _names_a_device(estimator, X, candidate or {}):
         return False
     if candidate:
@@ -61,10 +46,7 @@ def last_step(estimator: Any) -> Any:
 
 
 class FoldRows(np.ndarray):
-    """Inputs whose rows of a fold are taken once, for all candidates.
-
-    Many evaluations are there at once, and would have as many copies of them; on a device, too.
-    """
+    """Inputs whose rows of a fold are taken once, for all candidates."""
 
     taken: list[tuple[Any, Any]] | None = None  # of arrays that are computed from it, none are kept
 
@@ -105,15 +87,7 @@ def rows_of_folds(estimator: Any, X: Any) -> Any:
 
 
 class Task:
-    """A task of joblib, whose result is there when all have been run.
-
-    Parameters
-    ----------
-    run : callable
-        Runs all tasks, and sets their results.
-    func, callback : callable
-        As joblib submits them.
-    """
+    """A task of joblib, whose result is there when all have been run."""
 
     found: Any
 
@@ -128,15 +102,7 @@ class Task:
 
 
 class AllAtOnce(ParallelBackendBase):
-    """joblib's tasks as fits that run together, when all of them are there.
-
-    Parameters
-    ----------
-    n_threads : int
-        How many fits run at a time of those that cannot be part of a program.
-    nesting_level : int
-        As for joblib.
-    """
+    """joblib's tasks as fits that run together, when all of them are there."""
 
     uses_threads = True
     supports_sharedmem = True
@@ -179,18 +145,7 @@ class AllAtOnce(ParallelBackendBase):
 
 @contextmanager
 def stacked(n_jobs: int | None) -> Iterator[None]:
-    """Return a context in which all tasks of joblib run at once, if they are dispatched at once.
-
-    Parameters
-    ----------
-    n_jobs : int or None
-        How many fits run at a time of those that cannot be part of a program, as for joblib.
-
-    Returns
-    -------
-    context manager
-        Without a value.
-    """
+    """Return a context in which all tasks of joblib run at once, if they are dispatched at once."""
     n_threads, (chosen, _) = int(effective_n_jobs(n_jobs)), get_active_backend(prefer="threads")
     with parallel_config(backend=AllAtOnce(n_threads, chosen.nesting_level)):
         yield

@@ -53,13 +53,7 @@ SEARCH: Mapping[str, Any] = {
 
 
 def check_search(search: Any) -> None:
-    """Raise a ValueError if fitted attributes contradict each other.
-
-    Parameters
-    ----------
-    search : Search
-        Nothing but `pre_dispatch` is checked unless it is fitted.
-    """
+    """Raise a ValueError if fitted attributes contradict each other."""
     known = vars(search)
     if "pre_dispatch" not in known:
         raise ValueError("it lacks its field 'pre_dispatch'")

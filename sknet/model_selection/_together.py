@@ -43,22 +43,7 @@ class Way(enum.Enum):
 
 
 def way_of(estimator: Any, X: Any, candidate: Mapping[str, Any]) -> Way:
-    """Return how the evaluations of a candidate run.
-
-    Parameters
-    ----------
-    estimator : estimator
-        The estimator.
-    X : array-like
-        The inputs.
-    candidate : mapping
-        Parameters to be set on it.
-
-    Returns
-    -------
-    Way
-        As a search's `Fits` run them.
-    """
+    """Return how the evaluations of a candidate run."""
     on_device = is_array(X) and device_of(X).kind != "cpu"  # each would have its own copy of its rows there
     if not on_device and is_stacked(estimator, X, candidate):
         return Way.STACKED
@@ -66,20 +51,7 @@ def way_of(estimator: Any, X: Any, candidate: Mapping[str, Any]) -> Way:
 
 
 def fits_networks(estimator: Any, candidate: Mapping[str, Any] = NOTHING) -> bool:
-    """Tell whether an estimator is or has a network of sknet that computes on the host.
-
-    Parameters
-    ----------
-    estimator : estimator
-        The estimator.
-    candidate : mapping, default={}
-        Parameters to be set on it.
-
-    Returns
-    -------
-    bool
-        Whether its fits can run in a group.
-    """
+    """Tell whether an estimator is or has a network of sknet that computes on the host."""
     parameters = estimator.get_params()
     if any(hasattr(x, "fit") for name, value in candidate.items() for x in (value, parameters.get(name))):
         parameters = clone(estimator).set_params(**clone(candidate, safe=False)).get_params()
@@ -90,15 +62,7 @@ def fits_networks(estimator: Any, candidate: Mapping[str, Any] = NOTHING) -> boo
 
 
 class GroupThreads(ThreadingBackend):
-    """joblib's threads, whose fits belong to a group, and end with it.
-
-    Parameters
-    ----------
-    group : Group
-        The group, in whose context this is created.
-    nesting_level : int
-        As for joblib.
-    """
+    """joblib's threads, whose fits belong to a group, and end with it."""
 
     def __init__(self, group: Any, nesting_level: int | None) -> None:
         super().__init__(nesting_level=nesting_level)
@@ -153,20 +117,7 @@ class GroupThreads(ThreadingBackend):
 
 @contextmanager
 def together(n_jobs: int | None) -> Iterator[None]:
-    """Return a context in which joblib runs fits in threads of one group.
-
-    Where `joblib.parallel_config` has chosen a backend, that one is used.
-
-    Parameters
-    ----------
-    n_jobs : int or None
-        The number of threads, as for joblib.
-
-    Returns
-    -------
-    context manager
-        Without a value.
-    """
+    """Return a context in which joblib runs fits in threads of one group."""
     chosen, _ = get_active_backend(prefer="threads")
     n_threads = int(effective_n_jobs(n_jobs))
     if not isinstance(chosen, ThreadingBackend):
@@ -183,13 +134,7 @@ def together(n_jobs: int | None) -> Iterator[None]:
 
 
 class Fits:
-    """Runs tasks: those of networks together, all others with joblib's own backend.
-
-    Parameters
-    ----------
-    n_jobs, pre_dispatch
-        As for joblib.
-    """
+    """Runs tasks: those of networks together, all others with joblib's own backend."""
 
     def __init__(self, n_jobs: int | None, pre_dispatch: Any) -> None:
         self._options = {"n_jobs": n_jobs, "pre_dispatch": pre_dispatch}

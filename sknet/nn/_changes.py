@@ -10,17 +10,7 @@ __all__ = ["latest", "note_hooks", "note_setting", "note_structure"]
 
 
 class Marks:
-    """The marks of the latest changes.
-
-    Attributes
-    ----------
-    structure : object
-        Of parameters, buffers and modules that were registered or removed, frozen or unfrozen.
-    settings : object
-        Of any attribute, the structure and hooks included.
-    hooks : object
-        Of hooks.
-    """
+    """The marks of the latest changes."""
 
     __slots__ = ("hooks", "settings", "structure")
 
@@ -34,16 +24,7 @@ latest = Marks()
 
 
 def note_structure() -> None:
-    """Note that parameters, buffers or modules were added, removed, frozen or unfrozen.
-
-    Examples
-    --------
-    >>> from sknet.nn.extend import latest, note_structure
-    >>> before = latest.structure
-    >>> note_structure()
-    >>> latest.structure is before
-    False
-    """
+    """Note that parameters, buffers or modules were added, removed, frozen or unfrozen."""
     latest.structure = object()
     latest.settings = object()
 

@@ -15,30 +15,7 @@ __all__ = ["Indexed", "ModuleDict", "ModuleList", "ParameterDict", "ParameterLis
 
 
 class Indexed(Module):
-    """Base of ordered collections, such as `Sequential`: each is a list of its children.
-
-    Parameters
-    ----------
-    *modules : Module
-        They are named "0", "1", ... Or one mapping of names to modules, in its order.
-
-    Notes
-    -----
-    Where the order changes, numbers follow it, and names stay.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> net = nn.Sequential({"first": nn.Linear(3, 2), "squash": nn.Tanh()})
-    >>> net.insert(1, nn.Dropout(0.1))
-    Sequential(
-      (first): Linear(3, 2)
-      (1): Dropout(0.1)
-      (squash): Tanh()
-    )
-    >>> net.first is net[0]
-    True
-    """
+    """Base of ordered collections, such as `Sequential`: each is a list of its children."""
 
     _noun = "layer"
     _stored_fields = {

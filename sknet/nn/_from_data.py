@@ -116,55 +116,18 @@ class FromData(Initializer):
 
 
 class SeesData(Protocol):
-    """A module that takes part in the initialization from data; custom modules can, too.
-
-    It calls `Parameter.await_data` of the parameters that are fitted.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import SeesData, takes_data
-    >>> layer: SeesData = nn.Linear(2, 1, init="data")
-    >>> takes_data(layer)
-    True
-    """
+    """A module that takes part in the initialization from data; custom modules can, too."""
 
     @property
     def awaits_data(self) -> bool:
         """Whether its first weights are still to be fitted, as `Parameter.awaits_data` says."""
 
     def see_data(self, x: Any, random_state: RandomState) -> None:
-        """Fit the first weights to the module's first input.
-
-        Parameters
-        ----------
-        x : array, CSR matrix or Tensor
-            The first argument of the forward pass.
-        random_state : RandomState
-            What to draw from.
-        """
+        """Fit the first weights to the module's first input."""
 
 
 def takes_data(layer: object) -> bool:
-    """Tell whether a layer can be shown data.
-
-    Parameters
-    ----------
-    layer : object
-        A module.
-
-    Returns
-    -------
-    bool
-        Whether it has `see_data`.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import takes_data
-    >>> takes_data(nn.Linear(2, 1)), takes_data(nn.ReLU())
-    (True, False)
-    """
+    """Tell whether a layer can be shown data."""
     return callable(getattr(type(layer), "see_data", None))
 
 
@@ -173,27 +136,7 @@ def _waits(layer: Any) -> bool:
 
 
 def see_data(module: Module, inputs: "tuple[Any, ...] | dict[str, Any]", random_state: RandomState) -> None:
-    """Show data to the layers that wait for them: all layers are fitted, or after an error none.
-
-    Parameters
-    ----------
-    module : Module
-        With drawn parameters, which are set; nothing happens if no layer waits.
-    inputs : tuple or dict of array or CSR matrix
-        Arguments of the forward pass, by position or by name; of the module's dtype and device.
-    random_state : RandomState
-        What to draw from.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import see_data, waits_for_data
-    >>> layer = nn.Linear(2, 1, init="data").initialize(0)
-    >>> see_data(layer, (np.random.default_rng(0).normal(size=(50, 2)),), np.random.RandomState(0))
-    >>> waits_for_data(layer)
-    False
-    """
+    """Show data to the layers that wait for them: all layers are fitted, or after an error none."""
     if not waits_for_data(module):
         return
     twin = module.copy()
@@ -212,25 +155,7 @@ def see_data(module: Module, inputs: "tuple[Any, ...] | dict[str, Any]", random_
 
 
 def waits_for_data(module: Module) -> bool:
-    """Tell whether a layer's first weights are still to be fitted to data.
-
-    Parameters
-    ----------
-    module : Module
-        Where to look.
-
-    Returns
-    -------
-    bool
-        False where `see_data` would do nothing.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import waits_for_data
-    >>> waits_for_data(nn.Linear(2, 1, init="data").initialize(0)), waits_for_data(nn.Linear(2, 1))
-    (True, False)
-    """
+    """Tell whether a layer's first weights are still to be fitted to data."""
     return any(_waits(each) for each in module.modules())
 
 
@@ -242,31 +167,7 @@ def _shown(random_state: RandomState, module: Any, args: tuple[Any, ...]) -> Non
 
 
 def rows_to_see(module: Module, n_rows: int, random_state: RandomState) -> Array | None:
-    """Return which rows are shown to a module: as many as any of its layers uses.
-
-    Parameters
-    ----------
-    module : Module
-        To which data will be shown.
-    n_rows : int
-        How many rows there are.
-    random_state : RandomState
-        What to draw from, if these are too many.
-
-    Returns
-    -------
-    ndarray of int or None
-        Their indices; None for all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import rows_to_see
-    >>> layer = nn.Linear(2, 1, init=nn.init.FromData(n_rows=3))
-    >>> rows_to_see(layer, 100, np.random.RandomState(0)).shape
-    (3,)
-    """
+    """Return which rows are shown to a module: as many as any of its layers uses."""
     most = max(
         (getattr(each, "n_rows_seen", n_rows) for each in module.modules() if takes_data(each)),
         default=n_rows,
@@ -328,34 +229,7 @@ def _array(x: Any) -> Any:
 
 
 def rows_of(x: Any, most: int, random_state: RandomState) -> Any:
-    """Return an input's vectors along the last axis as rows on the host, in float64.
-
-    Parameters
-    ----------
-    x : Tensor, array or CSR matrix of shape (..., n_features)
-        The input.
-    most : int
-        The largest number of rows; of more, a random sample is returned.
-    random_state : RandomState
-        What to draw from.
-
-    Returns
-    -------
-    ndarray or CSR matrix of shape (n_rows, n_features), dtype=float64
-        The rows.
-
-    Raises
-    ------
-    TypeError
-        If it is not an array of a known device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.nn.extend import rows_of
-    >>> rows_of(np.ones((4, 5, 2), "float32"), 10, np.random.RandomState(0)).shape
-    (10, 2)
-    """
+    """Return an input's vectors along the last axis as rows on the host, in float64."""
     if is_sparse(x):
         found = x
     else:

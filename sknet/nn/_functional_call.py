@@ -117,24 +117,7 @@ def functional_call(
 def as_pure(
     module: "Module", function: Callable[..., Any]
 ) -> tuple[dict[str, np.ndarray[Any, Any]], list[Argument], Callable[..., Any]]:
-    """Return a module, or a method of it, as a function of what it holds, in evaluation mode.
-
-    Parameters
-    ----------
-    module : Module
-        Not lazy.
-    function : callable
-        The module itself or its method.
-
-    Returns
-    -------
-    values : dict of str to ndarray
-        Copies of its parameters and buffers, by path.
-    parameters : list of inspect.Parameter
-        Of `function`; of `forward` for the module itself.
-    call : callable
-        ``call(values, *args)``.
-    """
+    """Return a module, or a method of it, as a function of what it holds, in evaluation mode."""
     known = bindings(module)
     arrays = {path: parameter.data for path, parameter in module.own_parameters()}
     arrays |= {path: buffer.data for path, buffer in module.named_buffers()}

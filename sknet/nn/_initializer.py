@@ -71,56 +71,10 @@ class Initializer(ParameterObject, ABC):
 
 
 def draw_weight(init: Initializer, random_state: RandomState, **where: Any) -> Array:
-    """Draw a layer's weights by an initializer.
-
-    Parameters
-    ----------
-    init : Initializer
-        How.
-    random_state : RandomState
-        What to draw from.
-    **where : object
-        The shape of the weights, and ``fan_in`` and ``fan_out``.
-
-    Returns
-    -------
-    ndarray, dtype=float64
-        The weights.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import draw_weight
-    >>> draw_weight(nn.init.Ones(), np.random.RandomState(0), shape=(3, 2), fan_in=3, fan_out=2).shape
-    (3, 2)
-    """
+    """Draw a layer's weights by an initializer."""
     return init.draw(random_state, **where)
 
 
 def draw_bias(init: Initializer, random_state: RandomState, **where: Any) -> Array:
-    """Draw a layer's bias by an initializer.
-
-    Parameters
-    ----------
-    init : Initializer
-        How.
-    random_state : RandomState
-        What to draw from.
-    **where : object
-        The shape of the bias, and ``fan_in`` and ``fan_out``.
-
-    Returns
-    -------
-    ndarray, dtype=float64
-        The bias.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import draw_bias
-    >>> draw_bias(nn.init.HeNormal(), np.random.RandomState(0), shape=(2,), fan_in=3, fan_out=2)
-    array([0., 0.])
-    """
+    """Draw a layer's bias by an initializer."""
     return init.draw_bias(random_state, **where)

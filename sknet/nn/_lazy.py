@@ -318,29 +318,7 @@ def materialize(module: M, *inputs: Any, dtype: DTypeLike = "float32", **named: 
 
 
 def materialize_for(module: M, inputs: "tuple[Any, ...] | dict[str, Any]", dtype: DTypeLike = "float32") -> M:
-    """Do what `materialize` does for inputs that may have any names.
-
-    Parameters
-    ----------
-    module : Module
-        As for `materialize`.
-    inputs : tuple, or dict of str
-        Examples or shapes, by position or by name.
-    dtype : dtype, default="float32"
-        As for `materialize`.
-
-    Returns
-    -------
-    Module
-        The same module.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import materialize_for
-    >>> materialize_for(nn.LazyLinear(4), ((32, 7),))
-    Linear(7, 4)
-    """
+    """Do what `materialize` does for inputs that may have any names."""
     if not is_lazy(module):
         return module
     twin = module.copy()  # it runs, so that an error leaves the module as it was

@@ -388,17 +388,7 @@ class Module(Registry):
         return _state_dict.state_dict(self)
 
     def _migrate_state(self, state: dict[str, Any], prefix: str, version: int) -> None:
-        """Change this module's entries in a state that was written by an older `_version` of its class.
-
-        Parameters
-        ----------
-        state : dict of str to array
-            A copy of what is loaded, changed in place.
-        prefix : str
-            What this module's paths begin with.
-        version : int
-            The class's `_version` then.
-        """
+        """Change this module's entries in a state that was written by an older `_version` of its class."""
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Keys:
         """Copy values into the parameters and persistent buffers: all of them, or after an error none.
@@ -511,30 +501,7 @@ def _apply(module: Module, function: Callable[[Module], Any], seen: set[int]) ->
 
 
 def copy_with(module: M, values: Mapping[Parameter, Any]) -> M:
-    """Return a copy of a module, in which some parameters have other values.
-
-    Parameters
-    ----------
-    module : Module
-        Left alone.
-    values : mapping of Parameter to array
-        Arrays for parameters of the module; they are not copied. The others' values are shared, or
-        copied if they have an owner.
-
-    Returns
-    -------
-    Module
-        As `Module.copy` returns it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import copy_with
-    >>> layer = nn.Linear(2, 1).initialize(0)
-    >>> copy_with(layer, {layer.bias: np.array([7.0], "float32")}).bias
-    Parameter([7.], dtype=float32)
-    """
+    """Return a copy of a module, in which some parameters have other values."""
     return _copy(module, {id(parameter): parameter.like(data) for parameter, data in values.items()})  # type: ignore[no-any-return]
 
 

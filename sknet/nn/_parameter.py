@@ -361,26 +361,7 @@ def ones(shape: tuple[int, ...], device: "str | Device | None" = None, dtype: DT
 
 
 def convert(tensor: Tensor, dtype: DTypeLike | None, device: Device | None) -> None:
-    """Give a parameter or buffer another dtype or device, in place; what is not drawn stays so.
-
-    Parameters
-    ----------
-    tensor : Tensor
-        Changed; its gradient is forgotten.
-    dtype : dtype or None
-        None, or an integer tensor: as it is.
-    device : Device or None
-        None: where it is.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import convert
-    >>> weight = nn.Linear(2, 1).initialize(0).weight
-    >>> convert(weight, "float64", None)
-    >>> weight.dtype
-    dtype('float64')
-    """
+    """Give a parameter or buffer another dtype or device, in place; what is not drawn stays so."""
     known = tensor._known if isinstance(tensor, Parameter) else tensor.data
     place = known.device if isinstance(known, Undrawn) else device_of(known)
     dtype = known.dtype if dtype is None or known.dtype.kind != "f" else np.dtype(dtype)

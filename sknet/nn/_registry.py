@@ -24,10 +24,7 @@ OWN = frozenset({"_parameters", "_buffers", "_transient", "_children", "_trainin
 
 
 class Registry:
-    """What every module keeps: its parameters, buffers and children by name, and those below by path.
-
-    The dicts are made by `__new__`, so that no subclass can forget to call ``super().__init__()``.
-    """
+    """What every module keeps: its parameters, buffers and children by name, and those below by path."""
 
     _parameters: dict[str, Parameter]
     _buffers: dict[str, Tensor]

@@ -13,10 +13,7 @@ MOST_LINES, MOST_LEVELS = 1000, 100  # shared modules are shown wherever they ar
 
 
 def arguments(module: Shown, leave_out: tuple[str, ...] = ()) -> str:
-    """Return the constructor's arguments that the module keeps under their own names.
-
-    As in scikit-learn, those that have their default value are left out; so are those to `leave_out`.
-    """
+    """Return the constructor's arguments that the module keeps under their own names."""
     kept = vars(module)
     return ", ".join(
         f"{name}={kept[name]!r}"

@@ -157,22 +157,7 @@ def bound_buffer(module: Holder, name: str) -> Tensor:
 
 
 def next_draw() -> tuple[Key, Any, int]:
-    """Return key, step and call site for one draw inside a forward pass.
-
-    Returns
-    -------
-    key : tuple of two int
-        The scope's stream; a fresh one where no scope is active.
-    step : int
-        The scope's step.
-    site : int
-        Differs from draw to draw of one pass.
-
-    Raises
-    ------
-    StateError
-        If the active scope has no key: a pure function has no randomness of its own.
-    """
+    """Return key, step and call site for one draw inside a forward pass."""
     scope = current_scope()
     if scope is None:
         scope = _first_run.get()
@@ -224,11 +209,7 @@ def _inside(scope: Scope) -> Iterator[None]:
 
 
 class Registered:
-    """Reads a registered parameter of a built-in layer, several times faster than `Module.__getattr__`.
-
-    It does what `__getattr__` does, without a failed look-up before. As it has no `__set__`, what
-    is in the object's own `__dict__` comes first: a bias of None.
-    """
+    """Reads a registered parameter of a built-in layer, several times faster than `Module.__getattr__`."""
 
     __slots__ = ("name",)
 

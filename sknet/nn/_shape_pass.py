@@ -24,17 +24,7 @@ Seen = Callable[[Primitive, list[Any], "Shadow"], None]
 
 
 class Shadow(TracedArray):
-    """An array without data that can be combined with arrays of any device, and reports each operation.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Its shape.
-    dtype : dtype
-        Its dtype.
-    seen : callable
-        ``seen(primitive, operands, result)`` is called for every operation.
-    """
+    """An array without data that can be combined with arrays of any device, and reports each operation."""
 
     __slots__ = ("_ghost", "memory", "scratch", "seen")
 
@@ -89,37 +79,7 @@ def ignore(primitive: Primitive, operands: list[Any], result: Shadow) -> None:
 def shape_pass(
     module: Module, inputs: "tuple[Any, ...] | dict[str, Any]", training: bool = False, seen: Seen = ignore
 ) -> Any:
-    """Run a module without data.
-
-    Parameters
-    ----------
-    module : Module
-        Nothing is computed or drawn, but its Python code runs, side effects included.
-    inputs : tuple or dict
-        Arguments of the forward pass, by position or by name, as `shadows` returns them.
-    training : bool, default=False
-        The mode.
-    seen : callable, default=ignore
-        As for ``Shadow``.
-
-    Returns
-    -------
-    tree of Tensor
-        What the module returned: tensors of shadows.
-
-    Raises
-    ------
-    DeviceError
-        If the forward pass reads values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import shadows, shape_pass
-    >>> shape_pass(nn.Linear(1000, 10), (shadows((64, 1000), "float32"),)).shape
-    (64, 10)
-    """
+    """Run a module without data."""
     scope = Scope(_StandIns(seen), training, (0, 0), Tensor(Shadow((), "int64", seen)))
     try:
         with no_grad():
@@ -130,54 +90,13 @@ def shape_pass(
 
 
 def copy_for_shapes(module: Module) -> Module:
-    """Return a copy of a module for a pass without data.
-
-    Parameters
-    ----------
-    module : Module
-        Left alone, whatever the code of the copy sets.
-
-    Returns
-    -------
-    Module
-        As `Module.copy` returns it, but values that have an owner are shared, too: a pass without data
-        writes none.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
-    >>> shape_pass(copy_for_shapes(nn.LazyLinear(3)), (shadows((8, 5), "float32"),)).shape
-    (8, 3)
-    """
+    """Return a copy of a module for a pass without data."""
     found = {each for part in module.modules() for each in part._parameters.values()}
     return copy_with(module, {each: each.data for each in found if each.home is not None})
 
 
 def shadows(x: Any, dtype: DTypeLike, seen: Seen = ignore) -> Any:
-    """Return inputs without data.
-
-    Parameters
-    ----------
-    x : array, tuple of int, or tree of those
-        Arrays, of which only shapes and dtypes matter, or shapes.
-    dtype : dtype
-        Of inputs that are shapes.
-    seen : callable, default=ignore
-        As for ``Shadow``.
-
-    Returns
-    -------
-    tree of Tensor
-        A tensor of a shadow for every array and every shape.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.nn.extend import shadows
-    >>> shadows({"X": np.ones((5, 3)), "ids": (5, 7)}, "int64")["ids"].shape
-    (5, 7)
-    """
+    """Return inputs without data."""
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return Tensor(Shadow(tuple(x.shape), x.dtype, seen))
     if isinstance(x, tuple) and all(isinstance(length, Integral) for length in x):

@@ -29,21 +29,7 @@ RECORDED = ".recorded"  # an attribute of modules that no parameter or child can
 
 
 class Call(NamedTuple):
-    """One call of a module in a forward pass.
-
-    Attributes
-    ----------
-    path : str
-        The module's path.
-    number : int
-        How many calls of the same module come before it.
-
-    Examples
-    --------
-    >>> from sknet.nn.extend import Call
-    >>> Call("layers.0").number
-    0
-    """
+    """One call of a module in a forward pass."""
 
     path: str
     number: int = 0
@@ -60,37 +46,7 @@ class _Visit:
 
 
 class Calls:
-    """The calls of a network's modules in one forward pass, by number and by path.
-
-    Parameters
-    ----------
-    module : Module
-        The network; it is not changed.
-    compute : callable
-        ``compute(twin)`` runs a forward pass of the module that it is given, a twin of the network.
-    seen : dict, default=None
-        Gets the output of each call, a Tensor; of several the first.
-
-    Attributes
-    ----------
-    layers : list of Call
-        What numbers count: the calls that the network's forward pass makes, in their order. A
-        `Sequential` among them counts as its layers, at any depth; a network that calls a single module
-        counts as that module.
-    shapes : dict of Call to tuple of int
-        Shapes of the outputs.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import Calls
-    >>> net = nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.ReLU(), nn.Linear(2, 1))).initialize(0)
-    >>> calls = Calls(net, lambda twin: twin([[1.0, 2.0, 3.0]]))
-    >>> [call.path for call in calls.layers]
-    ['0', '1.0', '1.1']
-    >>> calls.find(-2), calls.find("1.0")
-    (Call(path='1.0', number=0), Call(path='1.0', number=0))
-    """
+    """The calls of a network's modules in one forward pass, by number and by path."""
 
     def __init__(
         self, module: Module, compute: Callable[[Module], Any], seen: "dict[Call, Tensor] | None" = None
@@ -110,26 +66,7 @@ class Calls:
         return self._known
 
     def find(self, layer: Any) -> Call:
-        """Return the call that a number or a path means.
-
-        Parameters
-        ----------
-        layer : int or str
-            Which of `layers`; negative numbers count from the last. Or the path of a module, "" for the
-            whole network; if it is called several times, with the number of the call, ``"act:1"``.
-
-        Returns
-        -------
-        Call
-            The call.
-
-        Raises
-        ------
-        TypeError
-            If `layer` is neither.
-        ValueError
-            If there is no such layer, or it is called several times or never.
-        """
+        """Return the call that a number or a path means."""
         if isinstance(layer, str):
             return self._at(layer)
         if isinstance(layer, bool) or not isinstance(layer, (int, np.integer)):
@@ -184,28 +121,7 @@ class Calls:
 
 
 class Recorded(Calls, ABC):
-    """The calls of a network that a module stands for which does not call them: it has their outputs.
-
-    Parameters
-    ----------
-    name : str
-        The network's class.
-    modules : mapping of str to (str, str)
-        As `Calls.modules`.
-    shapes : mapping of Call to tuple of int
-        Shapes of the outputs, for one row.
-    layers : sequence of Call
-        What numbers count.
-
-    Examples
-    --------
-    >>> from sknet.nn.extend import Call, Recorded
-    >>> class Nothing(Recorded):
-    ...     def output(self, module, call, args):
-    ...         return args[0]
-    >>> Nothing("Net", {"": ("", "Net")}, {Call(""): (1, 2)}, [Call("")]).find(0)
-    Call(path='', number=0)
-    """
+    """The calls of a network that a module stands for which does not call them: it has their outputs."""
 
     def __init__(
         self,
@@ -224,56 +140,11 @@ class Recorded(Calls, ABC):
 
     @abstractmethod
     def output(self, module: Module, call: Call, args: "tuple[Any, ...] | dict[str, Any]") -> Any:
-        """Return the output of a call for arguments of the network.
-
-        Parameters
-        ----------
-        module : Module
-            What stands for the network.
-        call : Call
-            One of `shapes`.
-        args : tuple or dict
-            Arguments of the forward pass.
-
-        Returns
-        -------
-        Tensor
-            The output.
-        """
+        """Return the output of a call for arguments of the network."""
 
 
 def run_to(module: Module, call: Call, scope: Scope, args: tuple[Any, ...]) -> Any:
-    """Run a module as `nn.run` does, but end with the output of a call inside; the rest is not computed.
-
-    Parameters
-    ----------
-    module : Module
-        It is not changed.
-    call : Call
-        Where the pass ends.
-    scope : Scope
-        What the pass sees; its ``updates`` stay as they are.
-    args : tuple
-        Arguments of the forward pass.
-
-    Returns
-    -------
-    object
-        What the module at ``call.path`` returns in this call.
-
-    Raises
-    ------
-    StateError
-        If the pass ends without the call.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.nn.extend import Call, run_to
-    >>> net = nn.Sequential(nn.Lambda(lambda x: x + 1), nn.Lambda(lambda x: x / 0))
-    >>> run_to(net, Call("0"), nn.Scope({}), (2,))
-    3
-    """
+    """Run a module as `nn.run` does, but end with the output of a call inside; the rest is not computed."""
     recorded: Recorded | None = vars(module).get(RECORDED)
     if recorded is not None:
         return run(lambda: recorded.output(module, call, args), scope, ())
@@ -298,11 +169,7 @@ def run_to(module: Module, call: Call, scope: Scope, args: tuple[Any, ...]) -> A
 
 
 def _twin(module: Module, taps: "Mapping[int, _Tap]", twins: dict[int, Module]) -> Module:
-    """Return a module that computes what `module` does, in which some modules have taps.
-
-    Modules without a tap in or below them are their own twins. The others have the same parameters, buffers
-    and attributes. `twins` collects all by the identities of the originals.
-    """
+    """Return a module that computes what `module` does, in which some modules have taps."""
     if id(module) in twins:
         return twins[id(module)]
     children = {name: _twin(child, taps, twins) for name, child in module._children.items()}

@@ -38,24 +38,7 @@ def _parsed(text: str) -> ast.expr:
 
 
 def expression(w: Writer, text: str, operands: dict[str, Value], dtype: np.dtype[Any]) -> Value:
-    """Write an expression of the elements of some operands.
-
-    Parameters
-    ----------
-    w : Writer
-        Takes the nodes.
-    text : str
-        A primitive's expression in ``x``, ``y`` and ``z``.
-    operands : dict of str to Value
-        What these are, of the dtype that is computed in.
-    dtype : dtype
-        That dtype, in which numbers are written too.
-
-    Returns
-    -------
-    Value
-        Of that dtype, or bool.
-    """
+    """Write an expression of the elements of some operands."""
     return _Elements(w, operands, dtype).of(_parsed(text))
 
 

@@ -27,22 +27,7 @@ def not_a_model(path: str, error: Exception) -> LoadError:
 
 
 class Reading:
-    """What a model holds.
-
-    Parameters
-    ----------
-    onnx : module
-        The library.
-    model : onnx.ModelProto
-        The parsed file; its opset is checked at once.
-    path : str
-        The file, in whose folder external data are.
-
-    Raises
-    ------
-    LoadError
-        Here and in all methods, if something is not supported or damaged; names it.
-    """
+    """What a model holds."""
 
     def __init__(self, onnx: Any, model: Any, path: str) -> None:
         self._onnx, self._graph, self._path = onnx, model.graph, path
@@ -187,10 +172,7 @@ class Reading:
     # -- arrays -----------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the weights and constants by name; external data are taken out of the model.
-
-        The library's checker would look for their files in the working directory.
-        """
+        """Return the weights and constants by name; external data are taken out of the model."""
         found = {}
         for tensor in self._graph.initializer:
             found[tensor.name] = self._array(tensor, repr(tensor.name))

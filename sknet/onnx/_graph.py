@@ -16,13 +16,7 @@ __all__ = ["Prepares", "exported"]
 
 
 class Prepares(Protocol):
-    """What comes before a function.
-
-    Attributes
-    ----------
-    inputs : list of Value
-        The inputs of the whole.
-    """
+    """What comes before a function."""
 
     inputs: list[Value]
 
@@ -36,26 +30,7 @@ def exported(
     inputs: Sequence[str],
     prepares: "Prepares | None" = None,
 ) -> tuple[Writer, list[Value]]:
-    """Write the graph of a function of parameters and inputs, for any number of rows.
-
-    Parameters
-    ----------
-    captured : callable
-        Returns the graph for a number of rows; its inputs are the parameters and then the inputs.
-    parameters : mapping of str to ndarray
-        Their values, by name.
-    inputs : sequence of str
-        Names of the inputs, whose first axis is the rows.
-    prepares : object, default=None
-        Writes what computes the only input; None if it is an input of the graph.
-
-    Returns
-    -------
-    writer : Writer
-        With all nodes.
-    outputs : list of Value
-        What the function returns.
-    """
+    """Write the graph of a function of parameters and inputs, for any number of rows."""
     rows = graph_of_any_rows(captured)
     graph = rows.graph
     first = inputs[0] if inputs else None

@@ -31,26 +31,7 @@ def required() -> Any:
 def model_of(
     w: Writer, inputs: Sequence[Value], outputs: Mapping[str, Value], name: str, half: bool = False
 ) -> Any:
-    """Return a checked ``onnx.ModelProto``.
-
-    Parameters
-    ----------
-    w : Writer
-        Nodes and constants; unused ones are omitted.
-    inputs : sequence of Value
-        The model's inputs.
-    outputs : mapping of str to Value
-        Its outputs, by name.
-    name : str
-        Of the graph.
-    half : bool, default=False
-        Write half precision in place of single.
-
-    Returns
-    -------
-    onnx.ModelProto
-        Checked by the library.
-    """
+    """Return a checked ``onnx.ModelProto``."""
     onnx = required()
     types = Types(onnx.helper, half)
     nodes = [types.node(node) for node in w.nodes]
@@ -72,15 +53,7 @@ def model_of(
 
 
 class Types:
-    """Translates dtypes.
-
-    Parameters
-    ----------
-    helper : module
-        ``onnx.helper``.
-    half : bool, default=False
-        Write half precision in place of single.
-    """
+    """Translates dtypes."""
 
     def __init__(self, helper: Any, half: bool = False) -> None:
         self._helper = helper

@@ -34,21 +34,7 @@ Compute = Callable[..., Any]
 
 
 class Operator(NamedTuple):
-    """A row of the table.
-
-    Attributes
-    ----------
-    compute : callable
-        ``compute(*inputs, **attributes)`` returns one value or several. Its positional parameters are the
-        inputs, its keyword-only ones the attributes that it reads, with the standard's defaults; a
-        ``Literal`` lists all values that it knows. One called `n_outputs` is the number of outputs instead.
-    since, until : int
-        The versions of the operator that it computes.
-    outputs : int or None
-        How many outputs it returns at most; None for any number.
-    fixed : tuple of int
-        Inputs that are not weights: statistics of the training data, bounds, factors.
-    """
+    """A row of the table."""
 
     compute: Compute
     since: int
@@ -83,10 +69,7 @@ READ: dict[str, Operator] = {}  # by the operator's name; rows for older version
 def operator(
     *names: str, since: int = 1, until: int = NEWEST, outputs: int | None = 1, fixed: tuple[int, ...] = ()
 ) -> Callable[[Compute], Compute]:
-    """Register a function for ONNX operators.
-
-    Known arrays arrive as NumPy arrays, computed values as tensors, omitted inputs as None.
-    """
+    """Register a function for ONNX operators."""
 
     def enter(function: Compute) -> Compute:
         for name in names:
@@ -102,13 +85,7 @@ ANY_ATTRIBUTE = check_of([*KNOWN, Each((list, tuple), [*KNOWN]), Dtypes("biufc")
 
 
 def check_node(node: Node) -> None:
-    """Raise a ValueError unless a node has inputs, outputs and attributes that its operator reads.
-
-    Parameters
-    ----------
-    node : Node
-        Of a file of sknet's.
-    """
+    """Raise a ValueError unless a node has inputs, outputs and attributes that its operator reads."""
     row = READ.get(node.op)
     if row is None:
         raise ValueError(f"there is no operator {shown(node.op)}")
@@ -138,10 +115,7 @@ def row_of(name: str, version: int) -> str | None:
 
 
 def computed(node: Node, inputs: list[Any]) -> tuple[Any, ...]:
-    """Return the outputs of a node; arrays if all its inputs are known.
-
-    Errors name the node. Only those that depend on the arrays that a user passes keep their types.
-    """
+    """Return the outputs of a node; arrays if all its inputs are known."""
     try:
         found = READ[node.op].compute(*inputs, **node.attributes)
     except (LoadError, ShapeError, DtypeError, IndexError) as error:

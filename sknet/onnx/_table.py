@@ -41,11 +41,7 @@ NOT_EXPORTED: dict[str, str] = {
 
 
 def row(*names: str) -> Callable[[Row], Row]:
-    """Register a function for these primitives: ``write(w, equation, *operands, **params) -> Value``.
-
-    Its operands are values, or the numbers that the equation has; its parameters have a `Length` in place
-    of each number that depends on the rows.
-    """
+    """Register a function for these primitives: ``write(w, equation, *operands, **params) -> Value``."""
 
     def enter(function: Row) -> Row:
         for name in names:

@@ -49,27 +49,7 @@ PERIODS = {
 
 
 class Tables:
-    """The columns of a table as inputs, and what encoders make of them.
-
-    Parameters
-    ----------
-    encoders : sequence of FittedEncoder
-        Of tables with one schema; their outputs stand one behind the other.
-    dtype : dtype
-        Of the numbers that are inputs.
-    splits : bool or None
-        Whether each column is an input; None if they have names and different types.
-
-    Attributes
-    ----------
-    inputs : list of Value
-        One of shape (n_samples, n_features), or one for each column, of shape (n_samples, 1).
-
-    Raises
-    ------
-    CaptureError
-        If the levels of a category are neither texts nor numbers, or the type of its input is not clear.
-    """
+    """The columns of a table as inputs, and what encoders make of them."""
 
     def __init__(self, encoders: Sequence[FittedEncoder], dtype: Any, splits: bool | None) -> None:
         self._encoders, self._dtype = encoders, np.dtype(dtype)
@@ -106,20 +86,7 @@ class Tables:
         return INTEGER if levels and all(isinstance(x, int) for x in levels) else self._dtype
 
     def write(self, w: Writer, value: Value) -> Value:
-        """Write the encodings.
-
-        Parameters
-        ----------
-        w : Writer
-            Takes the nodes.
-        value : Value
-            The dtype and shape of the outputs together.
-
-        Returns
-        -------
-        Value
-            The outputs.
-        """
+        """Write the encodings."""
         columns = _Columns(w, self.inputs, self._features, is_split=self._is_split)
         parts = [part for encoder in self._encoders for part in _encoded(w, encoder.plan, columns)]
         joined = parts[0] if len(parts) == 1 else w.add("Concat", *parts, shape=value.shape, axis=1)

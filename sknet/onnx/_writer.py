@@ -20,17 +20,7 @@ SINGLE_ONLY = frozenset({
 
 
 class Value(NamedTuple):
-    """A value of the ONNX graph.
-
-    Attributes
-    ----------
-    name : str
-        Unique in the graph.
-    dtype : dtype
-        Its type.
-    shape : tuple of int or Length
-        Lengths of its axes.
-    """
+    """A value of the ONNX graph."""
 
     name: str
     dtype: np.dtype[Any]
@@ -53,17 +43,7 @@ class Value(NamedTuple):
 
 
 class Node(NamedTuple):
-    """One operation of ONNX.
-
-    Attributes
-    ----------
-    op : str
-        Its name in the standard's default domain.
-    inputs, outputs : tuple of str
-        Names of values; an empty name is an omitted optional input.
-    attributes : dict
-        By name.
-    """
+    """One operation of ONNX."""
 
     op: str
     inputs: tuple[str, ...]
@@ -72,22 +52,7 @@ class Node(NamedTuple):
 
 
 class Writer:
-    """Collects nodes and constants.
-
-    Parameters
-    ----------
-    rows : Rows
-        The captured graph.
-    n_rows_of : str, default=None
-        The name of the input whose first axis is the rows.
-
-    Attributes
-    ----------
-    nodes : list of Node
-        In order of execution.
-    constants : dict of str to ndarray
-        By name.
-    """
+    """Collects nodes and constants."""
 
     def __init__(self, rows: Rows, n_rows_of: str | None = None) -> None:
         self.rows = rows

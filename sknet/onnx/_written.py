@@ -26,21 +26,7 @@ Bound = dict[str, Tensor]
 
 
 class Written(NamedTuple):
-    """Nodes, and the values that are inputs and outputs.
-
-    Attributes
-    ----------
-    writer : Writer
-        With all nodes.
-    inputs : list of Value
-        The inputs.
-    outputs : dict of str to Value
-        The outputs, by name.
-    name : str
-        Name of the graph.
-    is_half : bool
-        Whether single precision represents half precision.
-    """
+    """Nodes, and the values that are inputs and outputs."""
 
     writer: Writer
     inputs: list[Value]
@@ -50,27 +36,7 @@ class Written(NamedTuple):
 
 
 def written_module(module: nn.Module, example: Any, dtype: Any) -> Written:
-    """Write a module; its outputs are named "output", or "output_0", "output_1", ...
-
-    Parameters
-    ----------
-    module : Module
-        Not lazy.
-    example : array, tuple of arrays or dict of str to array, each of shape (n_samples, ...)
-        As for `export`.
-    dtype : dtype or None
-        As for `export`.
-
-    Returns
-    -------
-    Written
-        For any number of rows.
-
-    Raises
-    ------
-    StateError, CaptureError, ValueError
-        As `export`.
-    """
+    """Write a module; its outputs are named "output", or "output_0", "output_1", ..."""
     any_rows = True
     if isinstance(module, GraphModule):
         given, takes, any_rows = _graph_inputs(module), module.symbolic.args, module.symbolic.any_rows
@@ -97,33 +63,7 @@ def written_estimator(
     raw_scores: bool = False,
     has_labels: bool = True,
 ) -> Written:
-    """Write a fitted estimator, with the outputs that `sknet.estimators.extend.computation_of` names.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-    example : array-like, dict of those, or None
-        As for `export`.
-    dtype : dtype or None
-        As for `export`.
-    splits : bool, default=None
-        Whether each column of a table is an input; None if they have different types.
-    raw_scores : bool, default=False
-        Whether a classifier has scores where it has probabilities otherwise.
-    has_labels : bool, default=True
-        Whether the output of a classifier is its labels, or their indices.
-
-    Returns
-    -------
-    Written
-        For any number of rows; `"label"` holds labels.
-
-    Raises
-    ------
-    NotFittedError, CaptureError, ValueError
-        As `export`.
-    """
+    """Write a fitted estimator, with the outputs that `sknet.estimators.extend.computation_of` names."""
     if is_ensemble(estimator):
         found = ensemble_computation(estimator, raw_scores=raw_scores)
     else:
@@ -146,25 +86,7 @@ def written_estimator(
 
 
 def plain_labels(labels: Any, name: str) -> np.ndarray[Any, Any]:
-    """Return labels as ONNX has them: integers, or strings.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n_classes,)
-        Labels of an estimator.
-    name : str
-        The estimator's name, for messages.
-
-    Returns
-    -------
-    ndarray of int64, or of object where it holds strings
-        Of the same shape.
-
-    Raises
-    ------
-    ValueError
-        If they are anything else, or mixed.
-    """
+    """Return labels as ONNX has them: integers, or strings."""
     values = labels.tolist()
     if all(isinstance(value, str) for value in values):
         return np.array(values, dtype=object)

@@ -36,10 +36,7 @@ CHUNK = 16  # blocks at a time, for NumPy
 
 
 def is_in_few_passes(x: Tensor, weight: Any, bias: Any) -> bool:
-    """Tell whether a batch norm is computed in few passes.
-
-    That depends on the shape of a sample, not on how many there are, so it is the same for any batch.
-    """
+    """Tell whether a batch norm is computed in few passes."""
     if x.ndim < 3 or x.device.kind != "cpu" or x.dtype.char != "f":
         return False
     fits = math.prod(x.shape[1:]) >= LEAST and _width(x.shape) >= SHORTEST

@@ -29,61 +29,14 @@ Rule = Callable[[Primitive, Operands, Mapped, int, Params], Tensor]
 
 
 def batched(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """Apply a primitive to every operand of a stack.
-
-    Parameters
-    ----------
-    primitive : Primitive
-        The operation.
-    operands : tuple
-        Stacked along the first axis, or the same for all.
-    mapped : tuple of bool
-        Which operands are stacked.
-    size : int
-        The length of the stack.
-    params : dict
-        Static parameters, as for one operand.
-
-    Returns
-    -------
-    Tensor
-        The results, stacked along the first axis.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Tensor
-    >>> from sknet.core import PRIMITIVES
-    >>> from sknet.ops.extend import batched
-    >>> rows = Tensor([[1.0, 2.0], [3.0, 4.0]])
-    >>> batched(PRIMITIVES["sum"], (rows,), (True,), 2, {"axis": (-1,), "keepdims": False})
-    Tensor([3., 7.], dtype=float64)
-    """
+    """Apply a primitive to every operand of a stack."""
     name, default = primitive.name, aligned if primitive.expression is not None else one_by_one
     rule = RULES.get(name) or OF_OTHERS.get(name, default)
     return rule(primitive, operands, mapped, size, params)
 
 
 def batching(name: str) -> Callable[[Rule], Rule]:
-    """Return a decorator that makes a function the rule of a primitive of this name.
-
-    Parameters
-    ----------
-    name : str
-        A primitive that only upper packages have.
-
-    Returns
-    -------
-    callable
-        Returns the rule itself.
-
-    Examples
-    --------
-    >>> from sknet.ops.extend import batching
-    >>> @batching("none")
-    ... def rule(primitive, operands, mapped, size, params):
-    ...     return operands[0]
-    """
+    """Return a decorator that makes a function the rule of a primitive of this name."""
 
     def register(rule: Rule) -> Rule:
         OF_OTHERS[name] = rule
@@ -93,25 +46,7 @@ def batching(name: str) -> Callable[[Rule], Rule]:
 
 
 def goes_at_once(primitive: Primitive) -> bool:
-    """Tell whether a primitive is applied to a stack as a whole, rather than to one operand after the other.
-
-    Parameters
-    ----------
-    primitive : Primitive
-        The operation.
-
-    Returns
-    -------
-    bool
-        For most operands.
-
-    Examples
-    --------
-    >>> from sknet.core import PRIMITIVES
-    >>> from sknet.ops.extend import goes_at_once
-    >>> goes_at_once(PRIMITIVES["matmul"]), goes_at_once(PRIMITIVES["searchsorted"])
-    (True, False)
-    """
+    """Tell if a primitive is applied to a stack as a whole, rather than to one operand after the other."""
     return primitive.name in RULES or primitive.expression is not None
 
 
@@ -235,10 +170,7 @@ def _merged(primitive: Primitive, operands: Operands, mapped: Mapped, size: int,
 
 
 def _grouped(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """For convolutions: every operand of the stack becomes a group of channels.
-
-    Images have channels in their second axis, weights in their first.
-    """
+    """For convolutions: every operand of the stack becomes a group of channels."""
     if not size:
         return one_by_one(primitive, operands, mapped, size, params)
     if primitive.name != "conv_weight" and not mapped[1]:  # one weight for all: more samples

@@ -24,13 +24,7 @@ GRAIN = 1 << 24  # multiplications that are worth a share
 
 
 class Columns(NamedTuple):
-    """A convolution of images with kernels, some samples at a time.
-
-    Large images are multiplied one by one, in one call. Small ones form one wide matrix together, whose
-    product is rearranged afterwards. In it, rows of windows are as long as rows of the padded image where
-    that costs little work: each element of the kernel then reads one contiguous piece of memory, and the
-    excess columns are left out, or multiplied by zeros.
-    """
+    """A convolution of images with kernels, some samples at a time."""
 
     windows: Windows
     groups: int

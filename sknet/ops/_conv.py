@@ -135,12 +135,7 @@ def _transposed(
 
 
 def _end(padding: int, more: int, stride: int) -> tuple[int, int]:
-    """Return how many elements are removed at the end of an axis, and how many zeros are appended.
-
-    A transposed convolution with `padding` p removes p elements at either end, and output padding restores
-    some of those at the end. Less than a stride of it leaves the number of windows as it is; more has to be
-    restored beforehand, and elements beyond those removed are zero.
-    """
+    """Return how many elements are removed at the end of an axis, and how many zeros are appended."""
     further = max(more - stride + 1, 0)
     after = max(padding - further, 0)
     return after, further - (padding - after)

@@ -82,11 +82,7 @@ def _flipped(w: Any, groups: int) -> Any:
 
 
 def _adjoint_padding(w: Any, stride: Pair, padding: Pairs, dilation: Pair, groups: int) -> Pairs | None:
-    """Return the padding with which convolving with the flipped weight is the adjoint; None if there is none.
-
-    None also if there are so many more filters than channels that adding columns up is faster
-    than gathering them.
-    """
+    """Return the padding with which convolving with the flipped weight is the adjoint, or None."""
     reaches = [d * (k - 1) for d, k in zip(dilation, w.shape[2:], strict=True)]
     rows, columns = (
         (reach - before, reach - after) for reach, (before, after) in zip(reaches, padding, strict=True)
@@ -221,10 +217,7 @@ _weight: Primitive = Primitive("conv_weight").define(
 
 
 def conv(x: Tensor, w: Tensor, **where: Any) -> Tensor:
-    """Return the cross-correlation of images (N, C, H, W) with kernels (O, C / groups, h, w).
-
-    `where` has stride, padding, dilation (pairs) and groups.
-    """
+    """Return the cross-correlation of images (N, C, H, W) with kernels (O, C / groups, h, w)."""
     return bind(_conv, (x, w), where)
 
 
@@ -243,43 +236,14 @@ ROLES = {_conv: (2, 1), _image: (0, 1), _weight: (1, 2)}
 
 
 class Work(NamedTuple):
-    """How many multiplications a convolution has, as if it were by columns, and where they are made.
-
-    Attributes
-    ----------
-    by_blas : int
-        In products that BLAS may divide.
-    in_threads : int
-        In products that threads share, each with one thread of BLAS.
-    """
+    """How many multiplications a convolution has, as if it were by columns, and where they are made."""
 
     by_blas: int = 0
     in_threads: int = 0
 
 
 def convolution_work(equation: Any) -> Work | None:
-    """Return how many multiplications a convolution of a plan for the host has; None for other primitives.
-
-    Parameters
-    ----------
-    equation : Equation
-        Of any primitive.
-
-    Returns
-    -------
-    Work or None
-        Zeros if every channel has a kernel of its own, which needs no products of matrices.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.ops.extend import convolution_work
-    >>> graph = capture(ops.conv2d, np.ones((8, 1, 9, 9)), np.ones((4, 1, 5, 5)))
-    >>> [work for equation in graph.equations if (work := convolution_work(equation))]
-    [Work(by_blas=20000, in_threads=0)]
-    """
+    """Return how many multiplications a convolution of a plan for the host has; None for other primitives."""
     roles = ROLES.get(equation.primitive)
     if roles is None:
         return None

@@ -22,21 +22,7 @@ DTYPES = "fd"  # in others sums would lose digits that a product keeps
 
 
 class Depthwise(NamedTuple):
-    """A convolution of images, some samples and channels at a time.
-
-    For a stride of 1, rows of windows are as long as rows of the padded image: every element of a kernel is
-    then multiplied with one contiguous piece of memory, and the excess columns are left out, or multiplied by
-    zeros.
-
-    Attributes
-    ----------
-    windows : Windows
-        Where the kernel is on an image.
-    n_samples, channels : int
-        How many images.
-    samples, together : int
-        Samples and channels at a time.
-    """
+    """A convolution of images, some samples and channels at a time."""
 
     windows: Windows
     n_samples: int
@@ -65,10 +51,7 @@ class Depthwise(NamedTuple):
         return [((self.samples * self.together * size,), dtype) for size in sizes]
 
     def scratch_of_weight(self, dtype: Any) -> Arrays:
-        """Shape and dtype of those of `weight`: padded images, images of the gradient, products and sums.
-
-        Native code has up to eight images at a time.
-        """
+        """Shape and dtype of those of `weight`: padded images, images of the gradient, products and sums."""
         n_places, images = math.prod(_places(self.windows)), max(self.together, 8)
         sizes = [images * size for size in (self._padded_size, n_places, n_places)]
         sums = self.channels * math.prod(self.windows.kernel) * n_places

@@ -123,10 +123,7 @@ p.setitem.define(
 
 
 def _kept(g: Tensor, index: Any) -> Tensor:
-    """Return the elements that an index takes, zero where the same assignment overwrote a value again.
-
-    Where an index names an element several times, the last assignment stays, as in NumPy.
-    """
+    """Return the elements that an index takes, zero where the same assignment overwrote a value again."""
     taken = bind(p.getitem, (g,), {"index": index})
     if not may_repeat(index):
         return taken

@@ -31,10 +31,7 @@ CHUNK = 8  # groups at a time, for NumPy
 
 
 def is_at_once(x: Tensor, weight: Any, bias: Any, lead: int) -> bool:
-    """Tell whether a layer norm over all but so many leading axes is computed in one pass.
-
-    That depends on the shape of a sample, not on how many there are, so it is the same for any batch.
-    """
+    """Tell whether a layer norm over all but so many leading axes is computed in one pass."""
     if x.ndim < 3 or x.device.kind != "cpu" or x.dtype.char != "f":
         return False
     shape = x.shape[lead:]

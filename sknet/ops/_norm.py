@@ -17,10 +17,7 @@ Shape = tuple[int, ...]
 
 
 def moments(x: Tensor, axes: Shape) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x less its mean over some axes, that mean, and the mean square of the difference.
-
-    In two passes: the difference of mean square and squared mean would cancel where the mean is large.
-    """
+    """Return x less its mean over some axes, that mean, and the mean square of the difference."""
     center = mean(x, axes, keepdims=True)
     centered = x - center
     return centered, center, mean(square(centered), axes, keepdims=True)
@@ -272,34 +269,7 @@ def batch_norm(
 
 
 def batch_norm_moments(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x normalized by `batch_norm` with the batch's statistics, and these: mean and biased variance.
-
-    Parameters
-    ----------
-    x : Tensor of shape (n, channels, ...)
-        The operand.
-    weight, bias : Tensor of shape (channels,) or None
-        Factors and summands.
-    eps : float
-        Added to the variance.
-
-    Returns
-    -------
-    normalized : Tensor of shape (n, channels, ...)
-        The result.
-    mean, variance : Tensor of shape (1, channels, ...)
-        Of each channel; reduced axes have length 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Tensor
-    >>> from sknet.ops.extend import batch_norm_moments
-    >>> normalized, mean, variance = batch_norm_moments(Tensor([[1.0], [3.0]]), None, None, 0.0)
-    >>> normalized, mean, variance
-    (Tensor([[-1.],
-            [ 1.]], dtype=float64), Tensor([[2.]], dtype=float64), Tensor([[1.]], dtype=float64))
-    """
+    """Return x normalized by `batch_norm` with the batch's statistics and these: mean and biased variance."""
     if is_in_few_passes(x, weight, bias):
         normalized, found = in_few_passes(x, weight, bias, eps)
         shape = (1, x.shape[1], *(1,) * (x.ndim - 2))

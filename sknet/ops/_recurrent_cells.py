@@ -17,38 +17,7 @@ __all__ = ["CELLS", "RECURS", "Cell", "tape_shapes"]
 
 
 class Cell(NamedTuple):
-    """A recurrent cell; lengths are in units of its hidden size h.
-
-    Attributes
-    ----------
-    gates : int
-        Columns of what is computed from the input, and of the recurrent weights.
-    biases : int
-        Length of the bias.
-    saved : int
-        Columns of what a step forward keeps for the step back, besides the states.
-    states : int
-        How many states there are: the hidden one, and the LSTM's cell state.
-    keeps : bool
-        Whether the hidden state is also passed on without going through the recurrent weights.
-    forward : callable
-        ``forward(xp, z, q, b, saved, before, after)`` reads the input's share z, the product q of hidden
-        state and recurrent weights, the bias and the states before; writes `saved` and the states after.
-    backward : callable
-        ``backward(xp, saved, before, after, slopes, d, r)`` turns the gradients of the states after
-        (`slopes`) into those of the states before, without what comes through the recurrent weights,
-        and writes the gradients d of z and r of q; for most cells they are one array.
-    whole : callable or None
-        ``whole(xp, z, w, b, first, reverse, memory)`` computes all steps forward in one call from the first
-        hidden state, and tells whether it can; None if there is no such call. `memory` is that of
-        `NativePasses.lstm_steps`.
-    whole_back : callable or None
-        ``whole_back(xp, g, w, reverse, slopes, kept, results)`` computes all steps back, as `whole` does
-        forward; its arguments are those of `NativePasses.lstm_back_steps`.
-    step : callable
-        ``step(z, q, b, *before)`` returns the states after; it defines the cell, in differentiable
-        operations.
-    """
+    """A recurrent cell; lengths are in units of its hidden size h."""
 
     gates: int
     biases: int
@@ -238,29 +207,7 @@ CELLS = {
 
 
 def tape_shapes(cell: str, rows: int, steps: int, size: int) -> list[tuple[int, ...]]:
-    """Return the shapes of what a tape holds, one array after the other.
-
-    Parameters
-    ----------
-    cell : {"tanh", "relu", "lstm", "gru"}
-        What is computed in a step.
-    rows, steps, size : int
-        Of the inputs, and of the hidden state.
-
-    Returns
-    -------
-    list of tuple of int
-        Of outputs, with a step more for the last cell state, of gates, and of cell states: the first one and
-        those after every step.
-
-    Examples
-    --------
-    >>> from sknet.ops.extend import tape_shapes
-    >>> tape_shapes("lstm", 8, 50, 16)
-    [(8, 51, 16), (50, 8, 64), (51, 8, 16)]
-    >>> tape_shapes("tanh", 8, 50, 16)
-    [(8, 50, 16), (50, 8, 0), (0, 8, 16)]
-    """
+    """Return the shapes of what a tape holds, one array after the other."""
     kind = CELLS[cell]
     more = kind.states - 1
     return [

@@ -48,11 +48,5 @@ _outputs = Primitive("recurrence_outputs").define(
 def outputs_alone(
     x: Tensor, w_ih: Tensor, w: Tensor, b: Tensor, state: Tensor, lengths: Any, cell: str, reverse: bool
 ) -> Tensor:
-    """Return the outputs and, as a last step, the last cell state if there is one.
-
-    Parameters
-    ----------
-    x, w_ih, w, b, state, lengths, cell, reverse
-        As for `with_tape`.
-    """
+    """Return the outputs and, as a last step, the last cell state if there is one."""
     return bind(_outputs, (x, w_ih, w, b, state, lengths), {"cell": cell, "reverse": reverse})

@@ -28,21 +28,7 @@ SLAB = 256  # bytes of a row of weights that are multiplied at a time
 
 
 class Divided(NamedTuple):
-    """A recurrent network whose rows are divided.
-
-    Attributes
-    ----------
-    cell : str
-        One of `CELLS`.
-    rows, steps, features, size : int
-        Of the inputs, and of the hidden state.
-    slabs : tuple of int
-        Into how many parts the columns of the recurrent weights are cut, and those of the transposed
-        weights. BLAS copies weights for every product, unless that is so small that there is a kernel
-        for small matrices.
-    shares : Shares
-        Which rows are computed at a time, and by which thread.
-    """
+    """A recurrent network whose rows are divided."""
 
     cell: str
     rows: int

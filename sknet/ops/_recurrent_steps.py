@@ -11,15 +11,7 @@ __all__ = ["Weights", "back", "order", "run"]
 
 
 class Weights(NamedTuple):
-    """What states are multiplied with.
-
-    Attributes
-    ----------
-    matrix : array of shape (k, m) or (slabs, k, m / slabs)
-        As a whole or cut into columns, which are multiplied one after the other.
-    part : int
-        Rows that are multiplied at a time.
-    """
+    """What states are multiplied with."""
 
     matrix: Any
     part: int
@@ -55,31 +47,7 @@ def run(
     xp: Namespace, cell: str, z: Any, w: Any, b: Any, state: Any, lengths: Any, reverse: bool,
     memory: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Run a cell over sequences.
-
-    Parameters
-    ----------
-    xp : Namespace
-        The arrays' functions.
-    cell : str
-        One of `CELLS`.
-    z : array of shape (n, steps, columns)
-        The product of the inputs with their weights.
-    w : Weights
-        From hidden state to hidden state.
-    b : array of shape (biases,)
-        The bias.
-    state : array of shape (states, n, size)
-        Before the first step.
-    lengths : int or array of shape (n,)
-        How many steps of each row are valid.
-    reverse : bool
-        Whether the last step is the first.
-    memory : tuple of array
-        Outputs, of shape (n, steps, size), with a step more for the last cell state if there is one; gates,
-        of shape (1 or steps, n, saved); cell states, of shape (2 or steps + 1, n, size) or none; and room
-        for two hidden states and for a product. All are overwritten.
-    """
+    """Run a cell over sequences."""
     kind, steps = CELLS[cell], z.shape[1]
     outputs, saved, cells, hidden, product = memory
     padding = _padding(xp, lengths, steps)
@@ -111,30 +79,7 @@ def back(
     xp: Namespace, cell: str, g: Any, w: Any, lengths: Any, reverse: bool, slopes: Any,
     kept: tuple[Any, ...], memory: tuple[Any, ...],
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Go back from the last step to the first.
-
-    Parameters
-    ----------
-    xp, cell, lengths, reverse
-        As for `run`.
-    g : array of shape (n, steps, size)
-        The gradient of the outputs, with a step more for that of the last cell state if there is one.
-    w : Weights
-        The same, transposed.
-    slopes : array of shape (states, n, size)
-        Overwritten with the gradient of the first state.
-    kept : tuple of array
-        Outputs, gates and cell states of all steps.
-    memory : tuple of array
-        Overwritten: the gradients of the product with the inputs and of that with the hidden states, which
-        may be one array; not overwritten: the hidden state before every step; and room for these gradients at
-        a step, for their sums over all steps, for a product and for a state.
-
-    Returns
-    -------
-    tuple of array
-        The sums over all steps, of shape (n, columns).
-    """
+    """Go back from the last step to the first."""
     kind, steps = CELLS[cell], memory[0].shape[1]
     outputs, saved, cells = kept
     dz, dr, hidden, d, r, total, total_r, product, room = memory

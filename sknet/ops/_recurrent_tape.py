@@ -195,54 +195,13 @@ PLACES = {"recurrence_outputs": 0, "recurrence_tape": 0, "recurrence_gradient": 
 def with_tape(
     x: Tensor, w_ih: Tensor, w: Tensor, b: Tensor, state: Tensor, lengths: Any, cell: str, reverse: bool
 ) -> Tensor:
-    """Return the outputs and, as a last step, the last cell state if there is one.
-
-    Parameters
-    ----------
-    x : Tensor of shape (n, steps, features)
-        The sequences.
-    w_ih : Tensor of shape (features, columns)
-        From input to hidden state.
-    w : Tensor of shape (size, columns)
-        From hidden state to hidden state.
-    b : Tensor of shape (biases,)
-        The bias.
-    state : Tensor of shape (states, n, size)
-        Before the first step.
-    lengths : int or Tensor of shape (n,)
-        How many steps of each row are valid.
-    cell : str
-        One of `CELLS`.
-    reverse : bool
-        Whether the last step is the first.
-    """
+    """Return the outputs and, as a last step, the last cell state if there is one."""
     operands, params = (x, w_ih, w, b, state, lengths), {"cell": cell, "reverse": reverse}
     return bind(_outputs, (*operands, bind(_tape, operands, params)), params)
 
 
 def recurrence_work(equation: Any) -> Work | None:
-    """Return how many multiplications threads share in a recurrent network of a plan for the host.
-
-    Parameters
-    ----------
-    equation : Equation
-        Of any primitive.
-
-    Returns
-    -------
-    Work or None
-        None for other primitives, and where the products are left to BLAS.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.ops.extend import recurrence_work
-    >>> graph = capture(ops.rnn, np.ones((2, 9, 3)), np.ones((3, 4)), np.ones((4, 4)))
-    >>> [work for equation in graph.equations if (work := recurrence_work(equation))]
-    []
-    """
+    """Return how many multiplications threads share in a recurrent network of a plan for the host."""
     at = PLACES.get(equation.primitive.name)
     if at is None:
         return None

@@ -131,10 +131,7 @@ def sum_squares(*xs: Any) -> Tensor:
 
 
 def _products_of_others(x: Tensor) -> Tensor:
-    """Return for every element along the last axis the product of all others, in log(n) passes.
-
-    No division: elements may be 0, and the result can be differentiated there.
-    """
+    """Return for every element along the last axis the product of all others, in log(n) passes."""
     n = x.shape[-1]
     if n == 1:
         return ones_like(x)

@@ -44,10 +44,7 @@ def broadcast(name: str, *operands: Any) -> tuple[int, ...]:
 
 
 def like(ufunc: np.ufunc | SpecialFunction, name: str, *constants: Any) -> ShapeRule:
-    """Shape rule of an elementwise operation whose dtype is that of a NumPy (or SciPy) ufunc.
-
-    `constants` are operands that the operation adds to those it is given, as in ``maximum(x, 0)``.
-    """
+    """Shape rule of an elementwise operation whose dtype is that of a NumPy (or SciPy) ufunc."""
     known: dict[tuple[Any, ...], Any] = {}  # NumPy takes as long as all else
 
     def rule(*operands: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -107,11 +104,7 @@ class EveryOperand:
 
 
 class SharedRule:
-    """The vjp of a primitive whose operands share one computation: ``rule(g, out, *inputs, **params)``.
-
-    The rule returns the shares of all operands that have one. It runs once per backward pass, however
-    many operands need a gradient.
-    """
+    """The vjp of a primitive whose operands share one computation: ``rule(g, out, *inputs, **params)``."""
 
     def __init__(self, rule: Callable[..., Sequence[Tensor]]) -> None:
         self._rule = rule

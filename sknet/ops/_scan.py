@@ -29,11 +29,7 @@ _cumsum = Primitive("cumulative_sum").define(
 
 
 def _cumprod_vjp(g: Tensor, _: Any, x: Tensor, axis: int) -> Tensor:
-    """Return the product of what came before, times r where r[i] = g[i] + x[i + 1] * r[i + 1].
-
-    No division: elements may be 0. The recurrence is solved in log(n) passes, by doubling
-    (Hillis & Steele, "Data parallel algorithms", 1986).
-    """
+    """Return the product of what came before, times r where r[i] = g[i] + x[i + 1] * r[i + 1]."""
     n = x.shape[axis]
     if n < 2:
         return g

@@ -14,19 +14,7 @@ CORES = os.cpu_count() or 1
 
 
 class Shares(NamedTuple):
-    """How samples are divided. It depends on sizes alone, so results do not depend on the number of threads.
-
-    Attributes
-    ----------
-    n_samples : int
-        All samples.
-    part : int
-        Samples at a time.
-    n_shares : int
-        Shares: a power of two, for as many to each of two or four threads, unless samples are few.
-    n_rooms : int
-        How many threads have temporary memory of their own; they may be fewer than cores.
-    """
+    """How samples are divided. It depends on sizes alone, so results do not depend on how many threads."""
 
     n_samples: int
     part: int
@@ -35,10 +23,7 @@ class Shares(NamedTuple):
 
     @classmethod
     def of(cls, n_samples: int, n_bytes: int, cache: int, wanted: int, of_sums: int = 0) -> "Shares":
-        """Divide samples into about as many shares as wanted, in parts that fit into the cache if any do.
-
-        A sample takes `n_bytes`; sums that each share has of its own take `of_sums`.
-        """
+        """Divide samples into about as many shares as wanted, in parts that fit into the cache if any do."""
         n_samples, n_bytes = max(n_samples, 1), max(n_bytes, 1)
         most = max(2, SUMS // of_sums) if of_sums else MOST
         n_shares = 1 << max(1, min(MOST, most, n_samples, wanted)).bit_length() - 1

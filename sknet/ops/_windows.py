@@ -33,26 +33,7 @@ Pairs = tuple[Pair, Pair]
 
 
 class Windows(NamedTuple):
-    """A grid of windows on a padded image of two axes.
-
-    Attributes
-    ----------
-    size : tuple of two int
-        Rows and columns of the image.
-    kernel, stride : tuple of two int
-        Elements of a window, and steps from one window to the next.
-    padding : pair of pairs of int
-        What is added before and after the rows, and the columns; the amount after may be negative if the
-        last elements are in no window.
-    dilation : tuple of two int
-        Steps from one element of a window to the next.
-
-    Examples
-    --------
-    >>> from sknet.ops.extend import Windows
-    >>> Windows((8, 6), kernel=(3, 3), stride=(1, 1), padding=((1, 1), (0, 0)), dilation=(1, 1)).grid
-    (8, 4)
-    """
+    """A grid of windows on a padded image of two axes."""
 
     size: Pair
     kernel: Pair
@@ -113,26 +94,7 @@ class Windows(NamedTuple):
 
 
 def each_axis(name: str, what: str, value: Any, rank: int, least: int = 1, default: int = 1) -> Pair:
-    """Return a number for both axes of an image: one of `value`, which is a number or one for each axis.
-
-    Parameters
-    ----------
-    name, what : str
-        Operation and argument, for the message.
-    value : int or sequence of int
-        Given by the user.
-    rank : int
-        How many axes the user's images have, 1 or 2.
-    least : int, default=1
-        The smallest number allowed.
-    default : int, default=1
-        The number for the row axis, which a signal lacks.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, or too small.
-    """
+    """Return a number for both axes of an image: one of `value`, which is a number or one for each axis."""
     values = (value,) * rank if isinstance(value, Integral) else value
     fits = isinstance(values, Sequence) and len(values) == rank and not isinstance(values, str)
     if not fits or not all(isinstance(n, Integral) and int(n) >= least for n in values):
@@ -143,13 +105,7 @@ def each_axis(name: str, what: str, value: Any, rank: int, least: int = 1, defau
 
 
 def padding_pairs(name: str, padding: Any, rank: int, kernel: Pair, stride: Pair, dilation: Pair) -> Pairs:
-    """Return what is added before and after each axis: by number, "valid" (nothing) or "same".
-
-    Raises
-    ------
-    ValueError
-        If it is neither, or "same" with a stride.
-    """
+    """Return what is added before and after each axis: by number, "valid" (nothing) or "same"."""
     if padding == "valid":
         padding = 0
     if padding == "same":
@@ -165,13 +121,7 @@ def padding_pairs(name: str, padding: Any, rank: int, kernel: Pair, stride: Pair
 
 
 def windows_on(name: str, windows: Windows, rank: int) -> Windows:
-    """Return the windows.
-
-    Raises
-    ------
-    ShapeError
-        If no window fits on the image.
-    """
+    """Return the windows."""
     if min(windows.grid) < 1:
         extents = [d * (k - 1) + 1 for d, k in zip(windows.dilation, windows.kernel, strict=True)]
         lengths = [tuple(n[2 - rank :]) for n in (extents, windows.padded)]
@@ -180,13 +130,7 @@ def windows_on(name: str, windows: Windows, rank: int) -> Windows:
 
 
 def as_image(name: str, x: Tensor, rank: int) -> Tensor:
-    """Return x of shape (..., C, L) or (..., C, H, W) as (N, C, H, W).
-
-    Raises
-    ------
-    ShapeError
-        If x has fewer axes.
-    """
+    """Return x of shape (..., C, L) or (..., C, H, W) as (N, C, H, W)."""
     if x.ndim <= rank:
         axes = "(..., channels, length)" if rank == 1 else "(..., channels, height, width)"
         raise ShapeError(f"{name}: expected an input of shape {axes}, got {x.shape}")

@@ -38,17 +38,7 @@ POINTS = 16
 
 
 class Winograd(NamedTuple):
-    """A convolution of images with kernels of three by three, by shares of the samples.
-
-    Attributes
-    ----------
-    windows : Windows
-        Where the kernel is on an image.
-    n_samples, channels, filters, groups : int
-        Of images and kernels.
-    shares : Shares
-        Which samples are computed at a time, and by which thread.
-    """
+    """A convolution of images with kernels of three by three, by shares of the samples."""
 
     windows: Windows
     n_samples: int
@@ -150,10 +140,7 @@ class Winograd(NamedTuple):
 
     @property
     def apart(self) -> int:
-        """Elements between matrices, into which vectors may reach.
-
-        Without them, sixteen numbers of a tile would often compete for the same place in the cache.
-        """
+        """Elements between matrices, into which vectors may reach."""
         return 16
 
     @property

@@ -190,10 +190,7 @@ def _table(optimizer: Adam | AdamW, lr: float, first: int, n_steps: int, *others
 
 @lru_cache(256)
 def _block(lr: float, beta1: float, beta2: float, others: tuple[float, ...], before: int) -> np.ndarray:
-    """Return the numbers of a block of steps: ndarray of shape (BLOCK, n_numbers).
-
-    Computing them for each epoch of each fit would be a large part of a small network's time.
-    """
+    """Return the numbers of a block of steps: ndarray of shape (BLOCK, n_numbers)."""
     counts = range(before + 1, before + BLOCK + 1)
     found = np.array([(lr, _step_size(lr, beta1, beta2, count), *others) for count in counts])
     found.flags.writeable = False  # it is shared

@@ -16,13 +16,7 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
 
 
 def longest(path: str, patterns: Iterable[str], parameter: str, owner: str) -> str | None:
-    """Return the longest pattern that a path matches; None if it matches none.
-
-    Raises
-    ------
-    InvalidParameterError
-        If two of the same length are the longest.
-    """
+    """Return the longest pattern that a path matches; None if it matches none."""
     found = sorted((pattern for pattern in patterns if fnmatchcase(path, pattern)), key=len)
     if len(found) > 1 and len(found[-1]) == len(found[-2]):
         raise InvalidParameterError(

@@ -58,26 +58,14 @@ class Joined:
 
 
 class Stored:
-    """The arrays of a file, each of which a document has to take once.
-
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray
-        By name.
-    """
+    """The arrays of a file, each of which a document has to take once."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = dict(arrays)
         self._start: int | None = None  # of the next small array; None before the first
 
     def taken(self, said: Any) -> Array | None:
-        """Return the array of which a document says so, or None if there is none (any more).
-
-        Raises
-        ------
-        ValueError
-            If it is a small array, and its bytes are not those of its dtype and shape.
-        """
+        """Return the array of which a document says so, or None if there is none (any more)."""
         if isinstance(said, str):
             return self._arrays.pop(said, None)
         is_small = (

@@ -12,44 +12,13 @@ __all__ = ["compressed", "uncompressed"]
 
 
 def compressed(text: str) -> str:
-    """Return a text as base64 of what zlib makes of it.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-
-    Returns
-    -------
-    str
-        Of the characters of base64.
-    """
+    """Return a text as base64 of what zlib makes of it."""
     code = zlib.compressobj(9, zdict=WORDS)
     return base64.b64encode(code.compress(text.encode()) + code.flush()).decode()
 
 
 def uncompressed(path: Path, text: str, most: int) -> str:
-    """Return a compressed text.
-
-    Parameters
-    ----------
-    path : Path
-        The file that it comes from, for messages.
-    text : str
-        A result of `compressed`.
-    most : int
-        The number of bytes beyond which nothing is uncompressed.
-
-    Returns
-    -------
-    str
-        The text.
-
-    Raises
-    ------
-    LoadError
-        If it is no compressed text, or becomes larger than `most`.
-    """
+    """Return a compressed text."""
     code = zlib.decompressobj(zdict=WORDS)
     try:
         found = code.decompress(binascii.a2b_base64(text, strict_mode=True), most + 1).decode("ascii")

@@ -65,20 +65,7 @@ CHECKSUM = slice(8 + len(BEGINS), 8 + len(BEGINS) + 64)
 
 
 class Contents(NamedTuple):
-    """The contents of a file.
-
-    Attributes
-    ----------
-    kind : str
-        The kind of file, such as ``"checkpoint"``.
-    text : str
-        Its document.
-    arrays : dict of str to ndarray
-        Its arrays.
-    spare : int
-        Memory in bytes that what is made of them may take besides: with it, all is twice the size of the file
-        and 16 MiB, one of them for what is counted nowhere.
-    """
+    """The contents of a file."""
 
     kind: str
     text: str
@@ -96,24 +83,7 @@ class Place(NamedTuple):
 
 
 def write_file(path: Path, contents: Contents, *, compress: bool = False, spent: int = 0) -> None:
-    """Write a file atomically.
-
-    Parameters
-    ----------
-    path : Path
-        The file; replaced if it exists.
-    contents : Contents
-        Its contents.
-    compress : bool, default=False
-        Whether the text is compressed; it has to be `compressible`.
-    spent : int, default=0
-        Bytes of memory that what is made of the contents takes, besides them and a copy of each array.
-
-    Raises
-    ------
-    TypeError
-        If a file cannot hold an array's dtype; names the array.
-    """
+    """Write a file atomically."""
     arrays = {name: plain(name, array) for name, array in contents.arrays.items()}
     # The format allows no gaps; with the widest elements first, all arrays are aligned.
     arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
@@ -164,27 +134,7 @@ def _header(
 
 
 def read_file(path: Path) -> Contents:
-    """Read a file, checking every byte.
-
-    Memory is allocated only for bytes that are in the file, whatever its header claims.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    Contents
-        With new arrays, which may be written to.
-
-    Raises
-    ------
-    LoadError
-        If the file is damaged, or was not written by `write_file`; says what is wrong.
-    OSError
-        If it cannot be opened.
-    """
+    """Read a file, checking every byte."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         _check_sum(path, file, size)
@@ -199,25 +149,7 @@ def read_file(path: Path) -> Contents:
 
 
 def parse_json(path: Path, text: "str | bytes") -> Any:
-    """Parse JSON text strictly: no duplicate keys, NaN or infinity.
-
-    Parameters
-    ----------
-    path : Path
-        The file that it comes from, for messages.
-    text : str or bytes
-        The text.
-
-    Returns
-    -------
-    tree
-        Of dict, list, str, int, float, bool and None.
-
-    Raises
-    ------
-    LoadError
-        If it is not JSON, has duplicate keys, NaN or infinity, or is nested too deeply.
-    """
+    """Parse JSON text strictly: no duplicate keys, NaN or infinity."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

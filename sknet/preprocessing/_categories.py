@@ -19,15 +19,7 @@ FIRST = -UNSEEN
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """The encoding of a category: a table with a row for each level.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the outputs.
-    values : ndarray of shape (n_levels + 2, n_outputs)
-        Rows for unseen levels, missing values, and each level.
-    """
+    """The encoding of a category: a table with a row for each level."""
 
     names: tuple[str, ...]
     values: np.ndarray
@@ -61,22 +53,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class Crossed:
-    """The outputs of rows of a fit, each by the means of other folds than its own.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_folds * (n_levels + 2), n_outputs)
-        The table of levels of every fold.
-    codes : ndarray of shape (n_samples,), int32
-        Of the rows, as codes of levels are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.preprocessing.extend import Crossed
-    >>> Crossed(np.array([[0.0], [0.0], [0.25]]), np.array([0, -2], np.int32)).take([0])
-    array([[0.25]])
-    """
+    """The outputs of rows of a fit, each by the means of other folds than its own."""
 
     values: np.ndarray
     codes: np.ndarray
@@ -94,26 +71,7 @@ class Crossed:
 def fit_levels(
     name: str, levels: Sequence[Any], codes: np.ndarray, min_count: int, at_most: int | None = None
 ) -> CategoryColumn:
-    """One-hot encode all levels that are frequent enough; two levels become one output of -1 and 1.
-
-    Parameters
-    ----------
-    name : str
-        Prefix of the outputs' names.
-    levels : sequence
-        All levels.
-    codes : ndarray of shape (n_samples,)
-        Codes of the rows.
-    min_count : int
-        Least number of rows with a level; for missing values, one is enough.
-    at_most : int or None, default=None
-        Keep only this many levels, the most frequent.
-
-    Returns
-    -------
-    CategoryColumn
-        Without outputs if the column is constant.
-    """
+    """One-hot encode all levels that are frequent enough; two levels become one output of -1 and 1."""
     counts = np.bincount(codes + FIRST, minlength=len(levels) + FIRST)
     kept = [FIRST + i for i in range(len(levels)) if counts[FIRST + i] >= min_count]
     if at_most is not None and len(kept) > at_most:
@@ -139,30 +97,7 @@ def fit_means(
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
     smoothing: float,
 ) -> tuple[CategoryColumn, Crossed]:
-    """Encode levels by the means of their targets, shrunk towards the overall mean.
-
-    Parameters
-    ----------
-    name : str
-        Prefix of the outputs' names.
-    n_levels : int
-        Number of levels.
-    codes : ndarray of shape (n_samples,)
-        Codes of the rows.
-    target : Target
-        Targets of the same rows.
-    folds : sequence of (ndarray, ndarray)
-        Rows to take means of, and rows to use them for, so that no row sees its own target.
-    smoothing : float
-        Weight of the overall mean, in rows.
-
-    Returns
-    -------
-    column : CategoryColumn
-        Means over all rows.
-    fitted : Crossed
-        Outputs for these rows, cross-fitted.
-    """
+    """Encode levels by the means of their targets, shrunk towards the overall mean."""
     numbers, rows = target.numbers, codes + FIRST
     values = _means(rows, numbers, n_levels, smoothing)
     tables, places = [values], rows

@@ -30,15 +30,7 @@ DATES = (date, np.datetime64)
 
 
 class Column(ABC):
-    """Abstract base: one column of a table.
-
-    Parameters
-    ----------
-    label : str
-        Description for messages, such as ``column 'age'``.
-    values : object
-        A series of a frame, or an array of shape (n_samples,).
-    """
+    """Abstract base: one column of a table."""
 
     def __init__(self, label: str, values: Any) -> None:
         self.label = label
@@ -195,27 +187,7 @@ def not_a_level(label: str, value: Any, row: int) -> TypeError:
 
 
 def factorized(values: Iterable[Any], label: str) -> tuple[np.ndarray, list[Any]]:
-    """Return the code of each value, -1 where missing, and the levels in order of first occurrence.
-
-    Parameters
-    ----------
-    values : iterable
-        Hashable values.
-    label : str
-        Description of the column, for messages.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_samples,)
-        Codes, which are indices of levels.
-    levels : list
-        The levels, without missing values.
-
-    Raises
-    ------
-    TypeError
-        If a value cannot be a level; the message names the column.
-    """
+    """Return the code of each value, -1 where missing, and the levels in order of first occurrence."""
     known: dict[Any, int] = {}
     codes = []
     for row, value in enumerate(values):
@@ -230,20 +202,7 @@ def factorized(values: Iterable[Any], label: str) -> tuple[np.ndarray, list[Any]
 
 
 def columns_of(X: Any, names: Sequence[Any] | None) -> list[Column]:
-    """Return the columns of a frame or array.
-
-    Parameters
-    ----------
-    X : frame, array-like or CSC matrix of shape (n_samples, n_features)
-        The table.
-    names : sequence of str or None
-        Names of the columns, if there are any.
-
-    Returns
-    -------
-    list of Column
-        In order; columns of a sparse matrix become dense when they are read.
-    """
+    """Return the columns of a frame or array."""
     n_columns = X.shape[1]
     labels = [f"column {i}" if names is None else f"column {names[i]!r}" for i in range(n_columns)]
     if hasattr(X, "iloc"):

@@ -24,20 +24,7 @@ def has_period(dates: np.ndarray, period: str) -> bool:
 
 
 def phases(dates: np.ndarray, period: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return sine and cosine of the phase within a period, NaN where a date is missing.
-
-    Parameters
-    ----------
-    dates : ndarray of datetime64 of shape (n_samples,)
-        Timestamps.
-    period : str
-        A key of `PERIODS`.
-
-    Returns
-    -------
-    sine, cosine : ndarray of shape (n_samples,)
-        A period is a full turn, whatever its length.
-    """
+    """Return sine and cosine of the phase within a period, NaN where a date is missing."""
     known = ~np.isnat(dates)
     angle = np.full(dates.shape, np.nan)
     angle[known] = 2 * np.pi * _phase(dates[known], period)

@@ -10,24 +10,7 @@ __all__ = ["edges_of", "has_several"]
 
 
 def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n_bins: int) -> Any:
-    """Return the edges of the bins of a number.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples,)
-        Finite values, none missing.
-    target : Target or None
-        Targets of the same rows; None omits the tree.
-    piecewise : {"tree", "quantile", "both"} or None
-        The method.
-    n_bins : int
-        Leaves of the tree, and quantile bins.
-
-    Returns
-    -------
-    dict of str to ndarray of shape (n_edges,)
-        By method; increasing, from the smallest value to the largest.
-    """
+    """Return the edges of the bins of a number."""
     low, high = values.min(), values.max()
     if piecewise is None or not has_several(values, 3):
         return {}

@@ -263,7 +263,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         table : Table
             Rows.
         fitted : dict of int to Crossed, default=None
-            The result of `fit_encoder` for these rows.
+            The encoder fitted to these rows.
 
         Returns
         -------
@@ -327,48 +327,7 @@ def fit_encoder(
     random_state: np.random.RandomState,
     rows: Any = None,
 ) -> "tuple[TableEncoder, dict[int, Crossed]]":
-    """Return a fitted copy of an encoder, for an estimator that has read its table itself.
-
-    Parameters
-    ----------
-    encoder : TableEncoder
-        The encoder, whose parameters are used.
-    estimator : estimator
-        The estimator, whose number and names of features the copy gets.
-    schema, table : Schema, Table
-        The descriptions of the columns, and the rows to learn from.
-    target : Target or None
-        Targets of the same rows.
-    random_state : RandomState
-        Draws folds and the subsample.
-    rows : ndarray of shape (n_samples,), default=None
-        Indices of the rows to learn from; None for all.
-
-    Returns
-    -------
-    fitted : TableEncoder
-        The copy.
-    outputs : dict of int to Crossed
-        For `TableEncoder.encode` of the same rows: none of these depends on the row's own target.
-
-    Raises
-    ------
-    ValueError
-        If nothing would be left of the table.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pandas as pd
-    >>> from sknet import TableEncoder
-    >>> from sknet.preprocessing.extend import Schema, fit_encoder, target_of
-    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
-    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
-    >>> target, asking = target_of([0.0, 1.0, 0.5], "auto"), TableEncoder().fit(frame, [0.0, 1.0, 0.5])
-    >>> fitted, _ = fit_encoder(TableEncoder(), asking, schema, table, target, np.random.RandomState(0))
-    >>> fitted.n_features_in_, fitted is asking
-    (2, False)
-    """
+    """Return a fitted copy of an encoder, for an estimator that has read its table itself."""
     fitted: TableEncoder = clone(encoder)
     for name in ("n_features_in_", "feature_names_in_"):
         if name in vars(estimator):

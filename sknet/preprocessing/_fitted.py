@@ -14,31 +14,7 @@ __all__ = ["FittedEncoder"]
 
 
 class FittedEncoder:
-    """An encoder that only reads and encodes tables.
-
-    Parameters
-    ----------
-    encoder : TableEncoder
-        Fitted.
-
-    Attributes
-    ----------
-    n_features_in_, n_features_out_ : int
-        Columns of a table, and outputs.
-    feature_names_in_ : ndarray of str
-        Names of the columns, if the fit has seen some.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import TableEncoder
-    >>> from sknet.preprocessing.extend import FittedEncoder
-    >>> X = np.arange(12.0).reshape(6, 2)
-    >>> encoder = TableEncoder(piecewise=None).fit(X)
-    >>> fitted = FittedEncoder(encoder)
-    >>> bool((fitted.encode(fitted.read(X)) == encoder.transform(X)).all())
-    True
-    """
+    """An encoder that only reads and encodes tables."""
 
     n_features_in_: int
     _stored_fields = {
@@ -93,13 +69,7 @@ class FittedEncoder:
         return encoding_call(source, self._schema, self._plan, self._dtype, name, table)
 
     def check_columns(self, X: Any) -> None:
-        """Raise a ValueError if `X`, a table, has other columns than that of the fit.
-
-        Raises
-        ------
-        ValueError
-            If they do not.
-        """
+        """Raise a ValueError if `X`, a table, has other columns than that of the fit."""
         known = vars(self).get("feature_names_in_")
         given = names_of(X) if hasattr(X, "columns") else None
         given = given if given and all(isinstance(name, str) for name in given) else None

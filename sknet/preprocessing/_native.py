@@ -15,27 +15,7 @@ __all__ = ["NativeRows"]
 
 
 class NativeRows:
-    """Encodes rows of a dense table to float32, with the bits of `Plan.dense`.
-
-    Parameters
-    ----------
-    plan : Plan
-        The encoding.
-    table : Table
-        The rows.
-    fitted : mapping of int to Crossed
-        As for `Plan.dense`, of the rows that may be chosen.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import TableEncoder
-    >>> from sknet.preprocessing.extend import NativeRows
-    >>> X = np.arange(12.0).reshape(6, 2)
-    >>> encoder = TableEncoder(piecewise=None).fit(X)
-    >>> NativeRows(encoder.plan, encoder.read(X), {}).width
-    2
-    """
+    """Encodes rows of a dense table to float32, with the bits of `Plan.dense`."""
 
     def __init__(self, plan: Plan, table: Table, fitted: Mapping[int, Crossed]) -> None:
         self._alive: list[np.ndarray] = []
@@ -101,15 +81,7 @@ class NativeRows:
         return found
 
     def encode(self, chosen: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
-        """Write the outputs of some rows.
-
-        Parameters
-        ----------
-        chosen, places : ndarray of int64
-            The rows among those that may be chosen, and in the table; C-contiguous, all in range.
-        out : ndarray of shape (n_rows, width), dtype=float32
-            C-contiguous.
-        """
+        """Write the outputs of some rows."""
         room = np.empty(self._n_numbers)
         arrays = self._fields, chosen, places, out, room
         fields, *addresses = (array.ctypes.data for array in arrays)

@@ -43,17 +43,7 @@ def smoothly_clipped(z: np.ndarray) -> np.ndarray:
 def encode_numbers(
     numbers: np.ndarray, out: np.ndarray, centers: Any, values: Any, phases: Any, bins: Any, flags: Any
 ) -> None:
-    """Write the outputs of numbers into `out`.
-
-    Parameters
-    ----------
-    numbers : ndarray of shape (n_samples, n_numbers)
-        NaN where missing.
-    out : ndarray of shape (n_samples, n_outputs)
-        All values, then all bins, then all flags.
-    centers, values, phases, bins, flags
-        As the attributes of `Numbers`.
-    """
+    """Write the outputs of numbers into `out`."""
     missing = np.isnan(numbers)
     filled = np.where(missing, centers, numbers)
     kept, middles, scales = values
@@ -82,23 +72,7 @@ def encode_numbers(
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """The encoding of a number.
-
-    Attributes
-    ----------
-    name : str
-        Prefix of the outputs' names.
-    center, scale : float
-        Median, which replaces missing values, and interquartile range; a scale of 0 omits the value.
-    edges : mapping of str to ndarray of shape (n_edges,)
-        Edges of bins, by the method that found them.
-    has_flag : bool
-        Whether an output flags missing values.
-    is_phase : bool
-        Whether it is a sine or cosine, which is passed through.
-    is_known : bool
-        Whether any value is not missing.
-    """
+    """The encoding of a number."""
 
     name: str
     center: float
@@ -134,28 +108,7 @@ def fit_number(
     is_phase: bool = False,
     quartiles: Any = None,
 ) -> NumberColumn:
-    """Fit the encoding of a number.
-
-    Parameters
-    ----------
-    name : str
-        Prefix of the outputs' names.
-    values : ndarray of shape (n_samples,)
-        NaN where missing.
-    target : Target or None
-        Targets of the same rows.
-    piecewise, n_bins
-        As for `edges_of`.
-    is_phase : bool, default=False
-        Whether it is a sine or cosine.
-    quartiles : sequence of float, default=None
-        Those of the values if they are known.
-
-    Returns
-    -------
-    NumberColumn
-        The encoding, without a flag, since a subsample may have no missing values.
-    """
+    """Fit the encoding of a number."""
     usable = np.abs(values) < HUGE  # a comparison with NaN is False
     seen = values[usable]
     if not len(seen) or seen.min() == seen.max():
@@ -170,18 +123,7 @@ def fit_number(
 
 
 def quartiles_of(values: np.ndarray) -> dict[int, np.ndarray]:
-    """Return the quartiles of columns that are finite, found at once: of few rows, a call takes long.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples, n_numbers)
-        NaN where missing.
-
-    Returns
-    -------
-    dict of int to ndarray of shape (3,)
-        By column; none of tables with many rows.
-    """
+    """Return the quartiles of columns that are finite, found at once: of few rows, a call takes long."""
     if len(values) > FEW_ROWS:
         return {}
     usable = np.flatnonzero((np.abs(values) < HUGE).all(axis=0))
@@ -190,13 +132,7 @@ def quartiles_of(values: np.ndarray) -> dict[int, np.ndarray]:
 
 @dataclass(frozen=True)
 class Numbers:
-    """All numbers of a table, encoded together.
-
-    Attributes
-    ----------
-    columns : tuple of NumberColumn
-        In the order of the table.
-    """
+    """All numbers of a table, encoded together."""
 
     columns: tuple[NumberColumn, ...]
 

@@ -17,29 +17,7 @@ __all__ = ["OneRow"]
 
 
 class OneRow:
-    """Encodes single rows of dense tables as `Plan.dense` does, to the same bits.
-
-    Parameters
-    ----------
-    plans : sequence of Plan
-        For tables of one schema; their outputs stand one behind the other.
-
-    Attributes
-    ----------
-    widths : list of int
-        Outputs of each plan.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import TableEncoder
-    >>> from sknet.preprocessing.extend import OneRow
-    >>> X = np.arange(12.0).reshape(6, 2)
-    >>> encoders = TableEncoder(piecewise=None).fit(X), TableEncoder(n_bins=2).fit(X)
-    >>> row = OneRow([encoder.plan for encoder in encoders])
-    >>> row(encoders[0].read(X[:1]), "float32").shape, row.widths
-    ((1, 8), [2, 6])
-    """
+    """Encodes single rows of dense tables as `Plan.dense` does, to the same bits."""
 
     def __init__(self, plans: "Sequence[Plan]") -> None:
         self.widths = [plan.width for plan in plans]

@@ -12,27 +12,7 @@ __all__ = ["opened"]
 
 
 def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
-    """Return a table as a pandas or polars frame, an array or a CSC matrix, after checking its features.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Holds (or, with `reset`, learns) number and names of the features.
-    X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-        The table.
-    reset : bool, default=False
-        Whether this is a fit.
-
-    Returns
-    -------
-    frame, ndarray or CSC matrix of shape (n_samples, n_features)
-        The same table.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it does not have two axes, has no rows or columns, or other features than in the fit.
-    """
+    """Return a table as a pandas or polars frame, an array or a CSC matrix, after checking its features."""
     refuse_collection(X, type(estimator).__name__)
     X = _contained(X)
     _check_names(X)

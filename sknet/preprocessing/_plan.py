@@ -25,26 +25,7 @@ BLOCK = 4096  # rows that are looked at together
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a `TableEncoder`, apart from its columns.
-
-    Parameters
-    ----------
-    piecewise : {"both", "tree", "quantile"} or None, default="both"
-        As for `TableEncoder`, like all that follow.
-    n_bins, max_levels, min_count, n_folds : int, default=16, 40, 5, 5
-        Number of bins, and options of categories.
-    smoothing : float, default=20.0
-        Smoothing of means.
-    value_means : bool, default=True
-        Whether to encode telling values of numbers by means.
-    subsample : int or None, default=20_000
-        Number of rows for medians and edges.
-
-    Examples
-    --------
-    >>> Options(n_bins=8).max_levels
-    40
-    """
+    """The options of a `TableEncoder`, apart from its columns."""
 
     piecewise: str | None = "both"
     n_bins: int = 16
@@ -65,31 +46,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Plan:
-    """The encodings of all columns of a table.
-
-    Attributes
-    ----------
-    numbers : Numbers
-        Encodings of the numbers of a dense table.
-    sparse : SparseNumbers or None
-        Encodings of the numbers of a sparse matrix.
-    categories : tuple of CategoryColumn
-        Encodings of categories, in the order of the table.
-    value_means : tuple of ValueMeans
-        Further encodings of numbers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pandas as pd
-    >>> from sknet import TableEncoder
-    >>> from sknet.preprocessing.extend import Options, Schema, fit_plan
-    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
-    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
-    >>> plan, _ = fit_plan(schema, table, None, Options(), np.random.RandomState(0))
-    >>> len(plan.categories), len(plan.names)
-    (1, 17)
-    """
+    """The encodings of all columns of a table."""
 
     numbers: Numbers
     sparse: SparseNumbers | None
@@ -135,22 +92,7 @@ class Plan:
         return np.zeros(n_numbers), values, none, (none, *(np.zeros(0) for _ in range(4))), flags
 
     def dense(self, table: Table, dtype: Any, fitted: "dict[int, Crossed] | None" = None) -> np.ndarray:
-        """Return the outputs of a table as an array of shape (n_samples, width).
-
-        Parameters
-        ----------
-        table : Table
-            Read with the schema of the fit.
-        dtype : dtype
-            Dtype of the outputs.
-        fitted : dict of int to Crossed, default=None
-            Known outputs by the index of the category; those of `value_means` come behind the last category.
-
-        Returns
-        -------
-        ndarray
-            C-contiguous.
-        """
+        """Return the outputs of a table as an array of shape (n_samples, width)."""
         if table.n_rows == 1 and self.sparse is None and not fitted:
             return self.one_row(table, dtype)
         out = np.empty((table.n_rows, self.width), dtype)
@@ -212,30 +154,7 @@ class Plan:
 
 
 def check_plan(schema: Schema, plan: Plan, n_features: int, width: int) -> None:
-    """Raise a ValueError unless a plan encodes the columns of a schema.
-
-    Parameters
-    ----------
-    schema : Schema
-        The columns.
-    plan : Plan
-        Their encodings.
-    n_features, width : int
-        Numbers of columns, and of outputs.
-
-    Raises
-    ------
-    ValueError
-        If they do not belong together.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import TableEncoder
-    >>> from sknet.preprocessing.extend import FittedEncoder, check_plan
-    >>> encoder = FittedEncoder(TableEncoder(piecewise=None).fit(np.eye(3)))
-    >>> check_plan(encoder.schema, encoder.plan, 3, 3)
-    """
+    """Raise a ValueError unless a plan encodes the columns of a schema."""
     sizes = [len(feature.levels) + FIRST for feature in schema.categories]
     rows = [len(column.values) for column in plan.categories]
     if len(rows) != len(sizes) or any(
@@ -273,47 +192,7 @@ def _different(names: list[str]) -> list[str]:
 def fit_plan(
     schema: Schema, table: Table, target: Target | None, options: Options, random_state: Any, rows: Any = None
 ) -> tuple[Plan, dict[int, Crossed]]:
-    """Fit the encoding of every column.
-
-    Parameters
-    ----------
-    schema : Schema
-        The kinds of the columns.
-    table : Table
-        The rows to learn from.
-    target : Target or None
-        Targets of the same rows.
-    options : Options
-        The user's options.
-    random_state : RandomState
-        Draws rows and folds.
-    rows : ndarray of shape (n_samples,), default=None
-        Indices of the rows to learn from; None for all. The table is not copied.
-
-    Returns
-    -------
-    plan : Plan
-        The encoding.
-    fitted : dict of int to Crossed
-        Cross-fitted outputs of these rows for target-encoded categories.
-
-    Raises
-    ------
-    ValueError
-        If no column is informative.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pandas as pd
-    >>> from sknet import TableEncoder
-    >>> from sknet.preprocessing.extend import Options, Schema, fit_plan
-    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
-    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
-    >>> plan, _ = fit_plan(schema, table, None, Options(), np.random.RandomState(0))
-    >>> plan.names[:3]
-    ['age', 'age_quantile0', 'age_quantile1']
-    """
+    """Fit the encoding of every column."""
     n_rows = table.n_rows if rows is None else len(rows)
     sample, of_sample = _sample(table, target, options, random_state, rows, n_rows)
     numbers = _fit_numbers(schema, table, sample, of_sample, options, rows)

@@ -26,35 +26,7 @@ PLAIN = (str, bool, int, float, bytes)
 
 
 def columns_of(X: Any, count: int, names: Any) -> Any:
-    """Return a table with the columns of the fit as an array: numbers, or objects if there are others.
-
-    Parameters
-    ----------
-    X : array, list of rows, data frame, or dict of columns by name
-        The table.
-    count : int
-        Number of columns.
-    names : tuple of str or None
-        Their names.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, count)
-        The columns in the order of the fit.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing, or there are no rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.preprocessing.extend import columns_of
-    >>> columns_of({"b": [1, 2], "a": [3, 4]}, 2, ("a", "b"))
-    array([[3, 1],
-           [4, 2]])
-    """
+    """Return a table with the columns of the fit as an array: numbers, or objects if there are others."""
     known = X.keys() if hasattr(X, "keys") else getattr(X, "columns", None)
     if names is not None and known is not None:
         missing = [name for name in names if name not in known]
@@ -155,71 +127,13 @@ def encoded(
 
 
 def table_facts(count: int, names: Any) -> str:
-    """Return the constants that `columns_of` is called with.
-
-    Parameters
-    ----------
-    count : int
-        Number of columns.
-    names : sequence of str or None
-        Their names.
-
-    Returns
-    -------
-    str
-        Assignments.
-
-    Examples
-    --------
-    >>> from sknet.preprocessing.extend import table_facts
-    >>> print(table_facts(2, ["age", "city"]))
-    N_COLUMNS = 2
-    NAMES = ('age', 'city')
-    """
+    """Return the constants that `columns_of` is called with."""
     names = None if names is None else tuple(map(str, names))
     return f"N_COLUMNS = {literal(count)}\nNAMES = {literal(names)}"
 
 
 def encoding_call(source: PythonSource, schema: Schema, plan: Plan, dtype: str, name: str, table: str) -> str:
-    """Return an expression for the outputs of an encoder.
-
-    Parameters
-    ----------
-    source : PythonSource
-        Takes arrays and functions.
-    schema, plan : Schema, Plan
-        How tables are read, and encoded.
-    dtype : str
-        Of the outputs.
-    name : str
-        Begins the names of arrays.
-    table : str
-        The expression of the table, an array.
-
-    Returns
-    -------
-    str
-        Python, on several lines.
-
-    Raises
-    ------
-    CaptureError
-        If a level cannot be written.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pandas as pd
-    >>> from sknet import TableEncoder
-    >>> from sknet.compile.extend import PythonSource
-    >>> from sknet.preprocessing.extend import Options, Schema, encoding_call, fit_plan
-    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
-    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
-    >>> plan, _ = fit_plan(schema, table, None, Options(), np.random.RandomState(0))
-    >>> text = encoding_call(PythonSource(), schema, plan, "float32", "city", "X")
-    >>> text.splitlines()[0]
-    'encoded('
-    """
+    """Return an expression for the outputs of an encoder."""
     columns = "".join(f"        {_column(feature)},\n" for feature in schema.features)
     levels = [source.array(x.values, f"{name}_{i}") for i, x in enumerate(plan.categories)]
     means = [_means(source, x, f"{name}_means_{i}") for i, x in enumerate(plan.value_means)]
@@ -254,51 +168,14 @@ def _column(feature: Any) -> str:
 
 
 class EncodedTable:
-    """What a file does with a table before a network that has an encoder.
-
-    Parameters
-    ----------
-    encoder : FittedEncoder
-        The encoder.
-    title : str
-        What the file is.
-    before : object, default=None
-        Writes what is done with the table before, as this class does.
-
-    Examples
-    --------
-    >>> from sknet import TableEncoder
-    >>> from sknet.compile.extend import PythonSource
-    >>> from sknet.preprocessing.extend import EncodedTable, FittedEncoder
-    >>> encoder = TableEncoder(piecewise=None).fit([[1.0], [2.0], [4.0]])
-    >>> EncodedTable(FittedEncoder(encoder), "a table").write(PythonSource()).splitlines()[:2]
-    ['N_COLUMNS = 1', 'NAMES = None']
-    """
+    """What a file does with a table before a network that has an encoder."""
 
     def __init__(self, encoder: Any, title: str, before: Any = None) -> None:
         self.encoder, self.title, self.before = encoder, title, before
         self.inverse = None if before is None else before.inverse
 
     def write(self, source: PythonSource, name: str = "prepared") -> str:
-        """Return the definition of a function that encodes tables.
-
-        Parameters
-        ----------
-        source : PythonSource
-            Takes arrays and functions.
-        name : str, default="prepared"
-            Of the function.
-
-        Returns
-        -------
-        str
-            Python.
-
-        Raises
-        ------
-        CaptureError
-            If a level cannot be written.
-        """
+        """Return the definition of a function that encodes tables."""
         before, table = table_source(source, self.encoder, self.before)
         body = self.encoder.written(source, "encoder", table).replace("\n", "\n    ")
         return (
@@ -307,37 +184,7 @@ class EncodedTable:
 
 
 def table_source(source: PythonSource, encoder: Any, before: Any) -> tuple[str, str]:
-    """Return definitions for reading a table, and the expression of what an encoder gets.
-
-    Parameters
-    ----------
-    source : PythonSource
-        Takes functions.
-    encoder : FittedEncoder
-        Its columns.
-    before : object or None
-        Writes what is done with the table before; None for nothing.
-
-    Returns
-    -------
-    definitions, expression : str
-        Python.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from sknet import TableEncoder
-    >>> from sknet.compile.extend import PythonSource
-    >>> from sknet.preprocessing.extend import FittedEncoder, Schema, table_source
-    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
-    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
-    >>> encoder = FittedEncoder(TableEncoder().fit(frame))
-    >>> definitions, expression = table_source(PythonSource(), encoder, None)
-    >>> print(definitions, expression, sep=chr(10))
-    N_COLUMNS = 2
-    NAMES = ('age', 'city')
-    columns_of(X, N_COLUMNS, NAMES)
-    """
+    """Return definitions for reading a table, and the expression of what an encoder gets."""
     if before is not None:
         return before.write(source, "transformed"), "transformed(X)"
     facts = table_facts(encoder.n_features_in_, getattr(encoder, "feature_names_in_", None))

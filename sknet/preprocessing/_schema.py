@@ -28,27 +28,7 @@ UNSEEN, MISSING = -2, -1
 
 @dataclass(frozen=True)
 class Table:
-    """A table as plain arrays.
-
-    Attributes
-    ----------
-    numbers : ndarray of shape (n_samples, n_numbers), float64
-        NaN where missing; a date is several numbers.
-    codes : ndarray of shape (n_samples, n_categories), int32
-        Indices of levels, or `MISSING` or `UNSEEN`.
-    sparse : csr_array of shape (n_samples, n_sparse), float64, or None
-        Numbers of a sparse matrix.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from sknet import TableEncoder
-    >>> from sknet.preprocessing.extend import Schema
-    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
-    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
-    >>> table.numbers.ravel(), table.codes.ravel().tolist()
-    (array([30., 40., 50.]), [1, 0, 1])
-    """
+    """A table as plain arrays."""
 
     numbers: np.ndarray
     codes: np.ndarray
@@ -72,27 +52,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Feature:
-    """The description of a column of a table.
-
-    Attributes
-    ----------
-    label, name : str
-        Description for messages, and prefix of the outputs' names.
-    kind : str
-        "number", "category" or "date".
-    levels : tuple
-        Levels of a category, in order.
-    periods : tuple of str
-        Periods of a date that are encoded besides seconds.
-    zone : str or None
-        Time zone of a date, whose local times are encoded; another one is converted to it.
-
-    Examples
-    --------
-    >>> from sknet.preprocessing.extend import Feature
-    >>> Feature("column 'city'", "city", "category", ("Bern", "Rome")).codes
-    {'Bern': 0, 'Rome': 1}
-    """
+    """The description of a column of a table."""
 
     label: str
     name: str
@@ -126,54 +86,14 @@ class Feature:
 
 @dataclass(frozen=True)
 class Schema:
-    """The descriptions of all columns of a table, with which others like it are read.
-
-    Attributes
-    ----------
-    features : tuple of Feature
-        The columns.
-    is_sparse : bool
-        Whether numbers are in a sparse matrix, and stay sparse.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from sknet import TableEncoder
-    >>> from sknet.preprocessing.extend import Schema
-    >>> frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "city": ["Rome", "Bern", "Rome"]})
-    >>> schema, table = Schema.learn(TableEncoder(), frame, "from_dtype")
-    >>> [feature.kind for feature in schema.features]
-    ['number', 'category']
-    """
+    """The descriptions of all columns of a table, with which others like it are read."""
 
     features: tuple[Feature, ...]
     is_sparse: bool
 
     @classmethod
     def learn(cls, estimator: Any, X: Any, categorical_features: Any) -> "tuple[Schema, Table]":
-        """Determine the kinds of the columns, and read them.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Learns number and names of the features.
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            The table.
-        categorical_features : "from_dtype", array-like or None
-            As for `TableEncoder`.
-
-        Returns
-        -------
-        schema : Schema
-            The descriptions of the columns.
-        table : Table
-            Their values.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a column cannot be read; the message names it.
-        """
+        """Determine the kinds of the columns, and read them."""
         X = opened(estimator, X, reset=True)
         names = getattr(estimator, "feature_names_in_", None)
         chosen = _chosen(categorical_features, X.shape[1], names)

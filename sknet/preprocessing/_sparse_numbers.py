@@ -15,19 +15,7 @@ __all__ = ["SparseNumbers", "fit_sparse"]
 
 @dataclass(frozen=True)
 class SparseNumbers:
-    """The encoding of the numbers of a sparse matrix.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the outputs.
-    kept : ndarray of shape (n_kept,)
-        Columns that are not constant.
-    scales : ndarray of shape (n_kept,)
-        Their divisors.
-    flagged : ndarray of shape (n_flags,)
-        Columns with an output that flags missing values.
-    """
+    """The encoding of the numbers of a sparse matrix."""
 
     names: tuple[str, ...]
     kept: np.ndarray
@@ -65,20 +53,7 @@ class SparseNumbers:
 
 
 def fit_sparse(names: list[str], sparse: Any) -> SparseNumbers:
-    """Fit the encoding of the numbers of a sparse matrix.
-
-    Parameters
-    ----------
-    names : list of str
-        Names of the columns.
-    sparse : csr_array of shape (n_samples, n_columns)
-        NaN where missing.
-
-    Returns
-    -------
-    SparseNumbers
-        The encoding.
-    """
+    """Fit the encoding of the numbers of a sparse matrix."""
     columns = sparse.tocsc()
     columns.sum_duplicates()
     n_rows, n_columns = columns.shape

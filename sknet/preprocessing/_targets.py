@@ -17,26 +17,7 @@ LEAST_DIGITS, MOST_DIGITS, MOST_DEVIATIONS = -16, 256, 1e4
 
 @dataclass(frozen=True)
 class Target:
-    """Targets, as trees and means use them.
-
-    Attributes
-    ----------
-    is_classification : bool
-        Whether targets are classes.
-    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Class numbers, or real numbers.
-    numbers : ndarray of shape (n_samples, n_numbers), float64
-        Indicators of classes, or real numbers.
-    names : tuple of str
-        Suffixes of column names for the numbers; a single one needs none.
-
-    Examples
-    --------
-    >>> from sknet.preprocessing.extend import target_of
-    >>> target = target_of(["no", "yes", "no"], "auto")
-    >>> target.is_classification, target.y
-    (True, array([0, 1, 0]))
-    """
+    """Targets, as trees and means use them."""
 
     is_classification: bool
     y: np.ndarray
@@ -53,31 +34,7 @@ class Target:
 
 
 def target_of(y: Any, target_type: str) -> Target:
-    """Return checked targets.
-
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Labels or numbers.
-    target_type : {"auto", "classification", "regression"}
-        The kind of targets; "auto" decides as `sklearn.utils.multiclass.type_of_target` does.
-
-    Returns
-    -------
-    Target
-        The targets.
-
-    Raises
-    ------
-    ValueError
-        If they are neither labels nor numbers.
-
-    Examples
-    --------
-    >>> from sknet.preprocessing.extend import target_of
-    >>> target_of([0.5, 1.5], "auto").is_classification
-    False
-    """
+    """Return checked targets."""
     y = np.asarray(y)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.dtype.kind == "f" and not np.isfinite(y).all():
@@ -99,10 +56,7 @@ def target_of(y: Any, target_type: str) -> Target:
 
 
 def _in_range(numbers: np.ndarray) -> np.ndarray:
-    """Return columns whose squares keep their digits: shifted and scaled where those of these would not.
-
-    Outputs do not depend on the unit of the targets, nor on where they are 0.
-    """
+    """Return columns whose squares keep their digits: shifted and scaled where those of these would not."""
     _, digits = np.frexp(np.abs(numbers).max(axis=0))
     scaled = np.ldexp(numbers, -digits)
     mean, deviation = scaled.mean(axis=0), scaled.std(axis=0)

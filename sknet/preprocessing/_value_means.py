@@ -22,25 +22,7 @@ FEW_ROWS = 1000
 
 @dataclass(frozen=True)
 class ValueMeans:
-    """The mean targets of a number's values, beside its other encodings.
-
-    Attributes
-    ----------
-    number : int
-        Index of the number in the table.
-    levels : ndarray of shape (n_levels,)
-        The values with a mean of their own, increasing.
-    column : CategoryColumn
-        The encoding of their indices; other values, and missing ones, are unseen levels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.preprocessing.extend import UNSEEN, ValueMeans
-    >>> means = ValueMeans(0, np.array([1.0, 5.0]), None)
-    >>> means.codes(np.array([[5.0], [2.0], [1.0]])), UNSEEN
-    (array([ 1, -2,  0]), -2)
-    """
+    """The mean targets of a number's values, beside its other encodings."""
 
     number: int
     levels: np.ndarray
@@ -79,20 +61,7 @@ def value_codes(values: Any, levels: Any) -> Any:
 
 
 def values_repeat(numbers: np.ndarray, min_count: int) -> np.ndarray:
-    """Tell which numbers may have a value that occurs often; all of them in tables with many rows.
-
-    Parameters
-    ----------
-    numbers : ndarray of shape (n_samples, n_numbers)
-        NaN where missing.
-    min_count : int
-        How often.
-
-    Returns
-    -------
-    ndarray of shape (n_numbers,), bool
-        False where no value does.
-    """
+    """Tell which numbers may have a value that occurs often; all of them in tables with many rows."""
     if len(numbers) > FEW_ROWS:
         return np.ones(numbers.shape[1], bool)
     ordered = np.sort(numbers, axis=0)
@@ -110,32 +79,7 @@ def values_tell_more(
     folds: np.ndarray,
     smoothing: float,
 ) -> bool:
-    """Tell whether the values of a number, as such, tell more of the target than its bins do.
-
-    Every row is predicted from the rows of other folds: by the mean of its bin, and by this mean and the
-    smoothed mean residual of its value. The second must be better in each of the folds. Values that repeat
-    only because a measurement is rounded add noise, and are worse.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples,)
-        NaN where missing.
-    target : Target
-        Targets of the same rows.
-    edges : mapping of str to ndarray of shape (n_edges,)
-        Edges of the number's bins by method, as `edges_of` returns them.
-    min_count : int
-        Least number of rows with a value for it to be tried.
-    folds : ndarray of shape (n_samples,), int
-        The fold of each row, from 0.
-    smoothing : float
-        Weight of the bin's mean, in rows.
-
-    Returns
-    -------
-    bool
-        False if there are fewer than three values, or none occurs often.
-    """
+    """Tell whether the values of a number, as such, tell more of the target than its bins do."""
     n_folds = int(folds.max()) + 1
     known = ~np.isnan(values)
     values, numbers, folds = values[known], target.numbers[known], folds[known]
@@ -193,24 +137,7 @@ def fit_value_means(
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
     smoothing: float,
 ) -> tuple[ValueMeans, Crossed]:
-    """Encode the values of a number, or the most frequent of them, by the means of their targets.
-
-    Parameters
-    ----------
-    name, number : str, int
-        Prefix of the outputs' names, and index of the number in the table.
-    values : ndarray of shape (n_samples,)
-        NaN where missing.
-    target, folds, smoothing
-        As for `fit_means`.
-
-    Returns
-    -------
-    means : ValueMeans
-        Means over all rows.
-    fitted : Crossed
-        Outputs for these rows, cross-fitted.
-    """
+    """Encode the values of a number, or the most frequent of them, by the means of their targets."""
     levels, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     levels = np.sort(levels[np.argsort(-counts, kind="stable")[:MOST_LEVELS]])
     column, fitted = fit_means(name, len(levels), value_codes(values, levels), target, folds, smoothing)

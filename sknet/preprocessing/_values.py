@@ -33,25 +33,7 @@ def is_number(value: Any) -> bool:
 
 
 def to_number(value: Any, label: str, row: int) -> float:
-    """Return a value as a float, NaN if it is missing.
-
-    Parameters
-    ----------
-    value : object
-        The value.
-    label, row : str, int
-        Its column and row, for messages.
-
-    Returns
-    -------
-    float
-        The number.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it is not a number; the message names the column.
-    """
+    """Return a value as a float, NaN if it is missing."""
     if isinstance(value, np.complexfloating):  # whose conversion only warns
         value = value.item()
     try:

@@ -114,25 +114,7 @@ def array_of(values: Any) -> Any:
 
 
 def zone_of_values(values: Any, label: str) -> str | None:
-    """Return the name of the time zone of all dates among objects, None if they have none.
-
-    Parameters
-    ----------
-    values : iterable
-        Dates, some of them maybe missing.
-    label : str
-        Their column, for messages.
-
-    Returns
-    -------
-    str or None
-        As of `name_of_zone`.
-
-    Raises
-    ------
-    ValueError
-        If there are several.
-    """
+    """Return the name of the time zone of all dates among objects, None if they have none."""
     zones: dict[str | None, Any] = {}
     for value in values:
         if not is_missing(value):

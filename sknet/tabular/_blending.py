@@ -23,40 +23,14 @@ Counted = tuple[Member, float]
 
 
 def counted(members: Sequence[Member], mix: Mix) -> list[Counted]:
-    """Return the members that a mix counts, those of one kind alike.
-
-    Parameters
-    ----------
-    members : sequence of Member
-        Of all kinds.
-    mix : Mix
-        How much each kind counts.
-
-    Returns
-    -------
-    list of (Member, float)
-        In the same order.
-    """
+    """Return the members that a mix counts, those of one kind alike."""
     counts = {kind: sum(member.kind == kind for member in members) for kind in mix.weights}
     factors = {kind: mix.factor(kind) / count for kind, count in counts.items()}
     return [(member, factors[member.kind]) for member in members if factors[member.kind]]
 
 
 def blended(members: Sequence[Counted], table: Table) -> np.ndarray:
-    """Return outputs of shape (n_samples, n_outputs) for a table that has been read.
-
-    Parameters
-    ----------
-    members : sequence of (Member, float)
-        Those that share an encoder stand one behind the other.
-    table : Table
-        By the schema of the fit.
-
-    Returns
-    -------
-    ndarray
-        The weighted sum.
-    """
+    """Return outputs of shape (n_samples, n_outputs) for a table that has been read."""
     if table.n_rows > MOST_ROWS:
         blocks = [slice(start, start + MOST_ROWS) for start in range(0, table.n_rows, MOST_ROWS)]
         return np.concatenate([blended(members, table.take(block)) for block in blocks])
@@ -71,15 +45,7 @@ def blended(members: Sequence[Counted], table: Table) -> np.ndarray:
 
 
 class Blend(nn.Module):
-    """All members as one network, which reads a row encoded for each encoder.
-
-    Parameters
-    ----------
-    members : sequence of (Member, float)
-        Their networks are copied, with the parameters that predict.
-    spans : sequence of (int, int)
-        Which columns each reads.
-    """
+    """All members as one network, which reads a row encoded for each encoder."""
 
     def __init__(self, members: Sequence[Counted], spans: Sequence[tuple[int, int]]) -> None:
         self.networks = nn.ModuleList(*[detached(member.model) for member, _ in members])
@@ -96,20 +62,7 @@ class Blend(nn.Module):
 
 
 def spans_of(members: Sequence[Counted]) -> tuple[list[Any], list[tuple[int, int]]]:
-    """Return the encoders of members, and which columns of their outputs together each member reads.
-
-    Parameters
-    ----------
-    members : sequence of (Member, float)
-        Several may share an encoder.
-
-    Returns
-    -------
-    encoders : list of FittedEncoder
-        Each once.
-    spans : list of (int, int)
-        For each member.
-    """
+    """Return the encoders of members, and which columns of their outputs together each member reads."""
     encoders = list({id(member.encoder): member.encoder for member, _ in members}.values())
     ends = np.cumsum([encoder.plan.width for encoder in encoders]).tolist()
     span_of = {
@@ -119,13 +72,7 @@ def spans_of(members: Sequence[Counted]) -> tuple[list[Any], list[tuple[int, int
 
 
 class OfOneRow:
-    """Outputs for one row of a dense table: one encoding for all encoders, and one program for all members.
-
-    Parameters
-    ----------
-    members : sequence of (Member, float)
-        As of `blended`, whose bits these outputs have.
-    """
+    """Outputs for one row of a dense table: one encoding for all encoders and one program for all members."""
 
     def __init__(self, members: Sequence[Counted]) -> None:
         encoders, spans = spans_of(members)

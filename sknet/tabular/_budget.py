@@ -25,19 +25,7 @@ SPARE = 0.75
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds that the members of a kind take.
-
-    Attributes
-    ----------
-    encoding : float
-        To encode the rows of a fold.
-    epoch : float
-        To train a member for an epoch.
-    setup : float, default=0.0
-        To prepare a member: to create it, and to compile its steps.
-    done : int, default=0
-        Epochs that the first member of the first fold has been trained for already.
-    """
+    """Seconds that the members of a kind take."""
 
     encoding: float
     epoch: float
@@ -52,28 +40,7 @@ def planned(
     seconds: float,
     n_jobs: int | None,
 ) -> tuple[list[Job], dict[str, Setting]]:
-    """Return the jobs that fit into some seconds, and their settings.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-        Of all kinds and folds.
-    settings : mapping of str to Setting
-        Of all kinds, with the default work.
-    costs : mapping of str to Cost
-        Of the kinds that were measured; others are left out.
-    seconds : float
-        That are left.
-    n_jobs : int or None
-        Threads, as a user asks for them.
-
-    Returns
-    -------
-    jobs : list of Job
-        Those of one fold and kind at least.
-    settings : dict of str to Setting
-        Of their kinds, with the work that fits, and `LEAST_STEPS` updates at least.
-    """
+    """Return the jobs that fit into some seconds, and their settings."""
     chosen, some, budget, least = list(jobs), dict(settings), 0.0, 0.0
     for chosen, some in _ever_fewer(jobs, {kind: settings[kind] for kind in costs}):
         fixed, work = _work(chosen, some, costs)
@@ -87,24 +54,7 @@ def planned(
 
 
 def is_affordable(job: Job, settings: Mapping[str, Setting], costs: Mapping[str, Cost], left: float) -> bool:
-    """Tell whether a member of one more kind fits into the seconds that are left.
-
-    Parameters
-    ----------
-    job : Job
-        Of the kind, which is no faster than those that were measured.
-    settings : mapping of str to Setting
-        Of all kinds, with the default work.
-    costs : mapping of str to Cost
-        Of the kinds that were measured.
-    left : float
-        The seconds.
-
-    Returns
-    -------
-    bool
-        True as well if no kind was measured.
-    """
+    """Tell whether a member of one more kind fits into the seconds that are left."""
     if not costs:
         return True
     known = sum(
@@ -126,17 +76,7 @@ def warn_of_more(
     seconds: float,
     n_jobs: int | None,
 ) -> None:
-    """Warn if planned jobs take longer than a budget allows, since there is a least of them.
-
-    Parameters
-    ----------
-    jobs, settings, costs, n_jobs
-        As returned by, and as for, `planned`.
-    gone : float
-        Seconds that have gone by.
-    seconds : float
-        The budget.
-    """
+    """Warn if planned jobs take longer than a budget allows, since there is a least of them."""
     fixed, work = _work(jobs, settings, costs)
     expected = gone + (fixed + work) / _at_once(jobs, n_jobs)
     if expected > MOST_EXCESS * seconds:

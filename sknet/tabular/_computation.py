@@ -16,58 +16,12 @@ __all__ = ["ensemble_computation", "is_ensemble"]
 
 
 def is_ensemble(model: Any) -> bool:
-    """Tell whether `ensemble_computation` knows what a model computes.
-
-    Parameters
-    ----------
-    model : object
-        Anything.
-
-    Returns
-    -------
-    bool
-        True for ensembles for tables, fitted or not, and for frozen ones.
-
-    Examples
-    --------
-    >>> from sknet import MLPClassifier, TabularClassifier
-    >>> from sknet.tabular.extend import is_ensemble
-    >>> is_ensemble(TabularClassifier()), is_ensemble(MLPClassifier())
-    (True, False)
-    """
+    """Tell whether `ensemble_computation` knows what a model computes."""
     return isinstance(model, (BaseTabular, FrozenTabular))
 
 
 def ensemble_computation(ensemble: Any, *, raw_scores: bool = False) -> Computation:
-    """Return what an ensemble computes.
-
-    Parameters
-    ----------
-    ensemble : TabularClassifier, TabularRegressor or a frozen one
-        Fitted.
-    raw_scores : bool, default=False
-        Whether a classifier has scores where it has probabilities otherwise.
-
-    Returns
-    -------
-    Computation
-        Its input is the concatenation of what its encoders make of a table.
-
-    Raises
-    ------
-    NotFittedError
-        If it is not fitted.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import TabularRegressor
-    >>> from sknet.tabular.extend import ensemble_computation
-    >>> X = np.arange(40.0).reshape(-1, 1)
-    >>> reg = TabularRegressor(budget=0.02, random_state=0).fit(X, X[:, 0])
-    >>> list(ensemble_computation(reg).outputs)
-    ['variable']
-    """
+    """Return what an ensemble computes."""
     if not isinstance(ensemble, FrozenTabular):
         check_is_fitted(ensemble)
         ensemble = ensemble.freeze()

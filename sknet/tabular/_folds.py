@@ -17,33 +17,7 @@ PARTS = 10
 def folds_of(
     cv: Any, n_folds: int, y: np.ndarray, stratify: np.ndarray | None, groups: Any, random_state: Any
 ) -> list[Fold]:
-    """Return training and held-out rows of each fold.
-
-    Parameters
-    ----------
-    cv : splitter, iterable of pairs or None
-        Custom folds.
-    n_folds : int
-        Number of folds without `cv`.
-    y : ndarray of shape (n_samples, ...)
-        Targets, for a splitter.
-    stratify : ndarray of shape (n_samples,) or None
-        Labels to stratify by.
-    groups : array-like of shape (n_samples,) or None
-        Groups; rows of a group stay together.
-    random_state : RandomState
-        The generator to draw from.
-
-    Returns
-    -------
-    list of (ndarray, ndarray)
-        Row indices.
-
-    Raises
-    ------
-    ValueError
-        If there are too few rows or groups, or the folds are not row indices.
-    """
+    """Return training and held-out rows of each fold."""
     n_rows = len(y)
     if cv is not None:
         return _given(cv, y, groups)

@@ -24,17 +24,7 @@ __all__ = ["FrozenTabularClassifier", "FrozenTabularRegressor", "Parts"]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a fitted ensemble predicts with.
-
-    Attributes
-    ----------
-    members : list of (Member, float)
-        Those that count, and how much.
-    targets : encoder of targets
-        How outputs are decoded.
-    loss : Loss
-        Of the fit.
-    """
+    """What a fitted ensemble predicts with."""
 
     members: list[Counted]
     targets: Any
@@ -45,13 +35,7 @@ class Parts:
 
 
 class FrozenTabular(Predicts):
-    """An ensemble that only predicts.
-
-    Parameters
-    ----------
-    parts : Parts
-        Of a fitted ensemble, copied.
-    """
+    """An ensemble that only predicts."""
 
     _program: OfOneRow | None = None
     _stored_fields = {

@@ -16,17 +16,7 @@ __all__ = ["Job", "Task"]
 
 @dataclass(frozen=True)
 class Job:
-    """The members of one kind in one fold.
-
-    Attributes
-    ----------
-    kind, fold : str, int
-        The kind and the fold.
-    rows : Fold
-        Training and held-out rows.
-    seeds : tuple of int
-        Seeds of the encoder and of each member.
-    """
+    """The members of one kind in one fold."""
 
     kind: str
     fold: int
@@ -40,23 +30,7 @@ class Job:
 
 @dataclass
 class Task:
-    """The data and settings that all members of a fit share.
-
-    Attributes
-    ----------
-    schema, table : Schema, Table
-        The columns, and all rows.
-    target : Target
-        Targets for encoders.
-    y, weight : ndarray, ndarray or None
-        Targets and weights for losses.
-    loss : Loss
-        The loss for these targets.
-    n_outputs : int
-        Number of outputs of a network.
-    settings : dict of str to Setting
-        Settings of each kind.
-    """
+    """The data and settings that all members of a fit share."""
 
     schema: Schema
     table: Table

@@ -168,32 +168,13 @@ class Setting:
         return replace(self, epochs=max(1, round(self.epochs * budget)))
 
     def schedules(self, n_steps: int) -> tuple[Schedule, ...]:
-        """Return the schedules of the rate and, if weights decay, of their decay.
-
-        Parameters
-        ----------
-        n_steps : int
-            Number of steps of the whole training, of which a tenth is a warm-up.
-        """
+        """Return the schedules of the rate and, if weights decay, of their decay."""
         rise = max(1, n_steps // 10)
         rate = WarmUp(Cosine(self.lr, n_steps=max(1, n_steps - rise)), n_steps=rise)
         return (rate, FlatThenCosine(self.weight_decay, n_steps=n_steps)) if self.weight_decay else (rate,)
 
     def optimizer(self, schedules: tuple[Schedule, ...], scales: bool) -> BaseOptimizer:
-        """Return the optimizer of a member, which is Adam.
-
-        Parameters
-        ----------
-        schedules : tuple of Schedule
-            As `schedules` returns them.
-        scales : bool
-            Whether the network has a factor for each column.
-
-        Returns
-        -------
-        BaseOptimizer
-            The optimizer, which refers to the schedules.
-        """
+        """Return the optimizer of a member, which is Adam."""
         rate, *decay = schedules
         front = {"scale.weight": self.scale_factor} if scales else {}
         found: Optimizer = RateFactors(Adam(rate, beta1=0.9, beta2=0.95), {"*.bias": 0.1, **front})
@@ -206,26 +187,7 @@ class Setting:
 def setting_of(
     kind: str, chosen: Members | str, task: str, shape: tuple[int, ...], per_fold: int | str
 ) -> Setting:
-    """Return the settings of the members of a kind.
-
-    Parameters
-    ----------
-    kind : {"smooth", "sharp"}
-        The kind, whose defaults replace "auto".
-    chosen : Members or "auto"
-        The user's options.
-    task : {"binary", "multiclass", "multilabel", "ordinal", "regression"}
-        The kind of targets.
-    shape : tuple of int
-        Number of rows, and of columns of numbers.
-    per_fold : int or "auto"
-        Members of each kind in each fold, unless `chosen` decides.
-
-    Returns
-    -------
-    Setting
-        Settings without "auto".
-    """
+    """Return the settings of the members of a kind."""
     n_rows, n_columns = shape
     task = {"multilabel": "binary", "ordinal": "multiclass"}.get(task, task)
     recipe = {name: x[task] if isinstance(x, dict) else x for name, x in RECIPES[kind].items()}

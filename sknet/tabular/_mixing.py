@@ -19,15 +19,7 @@ STEPS = 10
 
 @dataclass(frozen=True)
 class Mix:
-    """The mix of the outputs of all kinds.
-
-    Attributes
-    ----------
-    weights : dict of str to float
-        Weight of each kind; they sum to 1.
-    temperatures : dict of str to float
-        Divisor of the outputs of each kind.
-    """
+    """The mix of the outputs of all kinds."""
 
     weights: dict[str, float]
     temperatures: dict[str, float]
@@ -50,26 +42,7 @@ class Mix:
 def mixed(
     outputs: Mapping[str, np.ndarray], y: np.ndarray, weight: np.ndarray | None, loss: Loss, by_error: bool
 ) -> Mix:
-    """Return the best mix for held-out rows.
-
-    Parameters
-    ----------
-    outputs : mapping of str to ndarray of shape (n_samples, n_outputs)
-        Raw outputs of each kind.
-    y : ndarray of shape (n_samples, ...)
-        Targets as the loss expects them.
-    weight : ndarray of shape (n_samples,) or None
-        Sample weights.
-    loss : Loss
-        The loss to minimize.
-    by_error : bool
-        Whether to minimize the share of wrong classes, with the loss deciding ties.
-
-    Returns
-    -------
-    Mix
-        The best mix.
-    """
+    """Return the best mix for held-out rows."""
     kinds = list(outputs)
     temperatures = {kind: _temperature(loss, output, y, weight) for kind, output in outputs.items()}
     if len(kinds) == 1:

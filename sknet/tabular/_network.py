@@ -13,18 +13,7 @@ __all__ = ["LevelVectors", "TabularNet"]
 
 
 class LevelVectors(nn.Module):
-    """Learned vectors of levels, instead of one-hot columns.
-
-    The vector of a category with n levels has 1.6 n^0.56 numbers, as in fastai (J. Howard and
-    S. Gugger, 2020).
-
-    Parameters
-    ----------
-    n_features : int
-        Columns of the input.
-    spans : sequence of (int, int)
-        The first column, and the last, exclusively, of each category; in the order of the columns.
-    """
+    """Learned vectors of levels, instead of one-hot columns."""
 
     def __init__(self, n_features: int, spans: Sequence[tuple[int, int]]) -> None:
         lengths = [round(1.6 * (stop - start) ** 0.56) for start, stop in spans]
@@ -66,23 +55,7 @@ class LevelVectors(nn.Module):
 
 
 class TabularNet(nn.Module):
-    """A perceptron in the neural tangent parametrization, for rows of encoded tables.
-
-    Its first weights are fitted to data: outputs of each layer have unit deviation at first.
-
-    Parameters
-    ----------
-    n_features, n_outputs : int
-        Columns of the input, and of the output.
-    hidden_layer_sizes : sequence of int
-        Units of each hidden layer, with ReLU.
-    dropout : float
-        Share of hidden units to drop in training.
-    scales : bool
-        Whether each column has a learned factor; must be false for sparse inputs.
-    spans : sequence of (int, int)
-        The one-hot columns of each category whose levels have learned vectors; they need `scales`.
-    """
+    """A perceptron in the neural tangent parametrization, for rows of encoded tables."""
 
     _stored_fields = {
         "vectors": [Named("Module"), None, ABSENT],
@@ -126,11 +99,7 @@ class TabularNet(nn.Module):
         return output
 
     def _with_scaled_weights(self, x: Any, scale: Tensor) -> Tensor:
-        """Return the same with the factors, and vectors of levels, multiplied into the weights.
-
-        Their gradients are then sums over those of the weights, and need no other product of the size of the
-        layer: a step is a sixth shorter.
-        """
+        """Return the same with the factors, and vectors of levels, multiplied into the weights."""
         first, *others = self.body
         factors = scale[:, np.newaxis] * first.in_features**-0.5
         weight, of_skip = first.weight * factors, self.skip.weight * factors
@@ -143,10 +112,7 @@ class TabularNet(nn.Module):
         return output
 
     def without_vectors(self) -> "TabularNet":
-        """Return a network that predicts the same from one-hot columns.
-
-        Vectors times weights are weights. It is a copy on the host, or this one if it has no vectors.
-        """
+        """Return a network that predicts the same from one-hot columns."""
         if self._vectors is None:
             return self
         plain = self.copy().to(device="cpu")

@@ -87,34 +87,12 @@ class Classifies(Predicts):
 
     @available_if(gives_probabilities)
     def predict_proba(self, X: Any) -> Any:
-        """Predict probabilities, which are calibrated by a temperature for each kind of members.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or a list of those
-            In the order of `classes_`; for several columns of labels an array for each.
-        """
+        """Predict probabilities, which are calibrated by a temperature for each kind of members."""
         return self._probable(X, "predict")
 
     @available_if(gives_probabilities)
     def predict_log_proba(self, X: Any) -> Any:
-        """Predict logarithms of probabilities, finite also where the probability underflows.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or a list of those
-            As of `predict_proba`.
-        """
+        """Predict logarithms of probabilities, finite also where the probability underflows."""
         return self._probable(X, "log_predict")
 
     def _probable(self, X: Any, link: str) -> Any:
@@ -154,52 +132,17 @@ class Regresses(Predicts):
 
     @available_if(gives_deviations)
     def predict_std(self, X: Any) -> Any:
-        """Predict standard deviations, if the loss is ``"gaussian_nll"``.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Standard deviations.
-        """
+        """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
         return self._found(X, "predict_std")
 
     @available_if(gives_quantiles)
     def predict_quantiles(self, X: Any) -> Any:
-        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_quantiles) or (n_samples, n_quantiles, n_outputs)
-            In increasing order.
-        """
+        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross."""
         return self._found(X, "predict_quantiles")
 
     @available_if(gives_intervals)
     def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
-        """Predict intervals in which a share of the targets is expected, half of the rest on each side.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-        coverage : float, default=0.8
-            The share. With ``Quantile`` the two quantiles that bound it must be among its levels.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2) or (n_samples, 2, n_outputs)
-            Lower and upper bounds.
-        """
+        """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
         outputs = self._outputs(X)
         head = interval_head(self._loss_function, coverage)
         return self._targets.decode(self._headed(outputs, head))

@@ -21,15 +21,7 @@ def work_of(setting: Setting) -> int:
 
 
 class Progress:
-    """Tells how far the members are, which are trained in several threads.
-
-    Parameters
-    ----------
-    verbose : bool, int or "bar"
-        Whether to print a line for each member, or to show a bar.
-    settings : list of Setting
-        Of each member.
-    """
+    """Tells how far the members are, which are trained in several threads."""
 
     def __init__(self, verbose: Any, settings: list[Setting]) -> None:
         self._prints = bool(verbose) and not isinstance(verbose, str)

@@ -29,31 +29,7 @@ def outputs(X):
 
 
 def ensemble_file(frozen: Any, kind: str, coverage: float | None, before: Any, bounds: Any = None) -> str:
-    """Return the text of a file that predicts what a frozen ensemble does.
-
-    Parameters
-    ----------
-    frozen : FrozenTabularClassifier or FrozenTabularRegressor
-        The ensemble.
-    kind : {"classifier", "regressor"}
-        What it is.
-    coverage : float or None
-        As for `to_python`.
-    before : object or None
-        Writes what is done with tables before, and with predictions afterwards.
-    bounds : pair of float or ndarray, default=None
-        Smallest and largest prediction of a regressor.
-
-    Returns
-    -------
-    str
-        Python.
-
-    Raises
-    ------
-    CaptureError
-        If a part cannot be written.
-    """
+    """Return the text of a file that predicts what a frozen ensemble does."""
     source, members = PythonSource(), frozen._members
     networks = [_network(source, member, i) for i, (member, _) in enumerate(members)]
     shape, dtype = networks[0][1:]

@@ -22,26 +22,7 @@ MOST_BYTES = 2**28
 
 
 class EncodedRows(ComputedRows):
-    """Rows of a table, which behave like an array of their encodings, but hold only which rows they are.
-
-    Parameters
-    ----------
-    encoder : TableEncoder or FittedEncoder
-        Fitted, with dense outputs.
-    table : Table
-        The table.
-    rows : ndarray of int, default=None
-        Indices of the rows; None for all.
-    fitted : mapping of int to Crossed, default=None
-        Outputs of these rows that are known, as `fit_encoder` returns them.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Rows and outputs.
-    dtype : dtype
-        That of the outputs.
-    """
+    """Rows of a table, which behave like an array of their encodings, but hold only which rows they are."""
 
     def __init__(
         self,
@@ -97,18 +78,7 @@ def encoded_rows(
     rows: "np.ndarray | None" = None,
     fitted: "Mapping[int, Crossed] | None" = None,
 ) -> Any:
-    """Return encoded rows of a table: an array, a CSR array, or `EncodedRows` if an array is too large.
-
-    Parameters
-    ----------
-    encoder, table, rows, fitted
-        As for `EncodedRows`.
-
-    Returns
-    -------
-    ndarray, CSR array or EncodedRows
-        Of shape (n_samples, n_outputs).
-    """
+    """Return encoded rows of a table: an array, a CSR array, or `EncodedRows` if an array is too large."""
     if table.sparse is not None:
         table = table if rows is None else table.take(rows)
         return encoder.encode(table, *([dict(fitted)] if fitted else []))

@@ -33,32 +33,14 @@ ENSEMBLE: Mapping[str, Any] = {
 
 
 def check_ensemble(ensemble: Any) -> None:
-    """Raise a ValueError if fitted attributes contradict each other.
-
-    Parameters
-    ----------
-    ensemble : BaseTabular
-        Fitted.
-    """
+    """Raise a ValueError if fitted attributes contradict each other."""
     check_labels_of(ensemble)
     check_members(ensemble.members_, ensemble._targets, ensemble._loss_function, ensemble.n_features_in_)
     _check_mix(ensemble)
 
 
 def check_members(members: Iterable[Member], targets: Any, loss: Loss, n_features: int) -> None:
-    """Raise a ValueError unless each network takes what its encoder returns, and returns what targets need.
-
-    Parameters
-    ----------
-    members : iterable of Member
-        The networks with their encoders.
-    targets : encoder of targets
-        Of the ensemble.
-    loss : Loss
-        Of the ensemble.
-    n_features : int
-        Columns of a table.
-    """
+    """Raise a ValueError unless each network takes what its encoder returns and returns what targets need."""
     n_outputs = targets.n_outputs * loss.outputs_per_target
     for member in members:
         encoder, model = member.encoder, member.model
@@ -82,13 +64,7 @@ def _check_mix(ensemble: Any) -> None:
 
 
 def check_bounds(ensemble: Any) -> None:
-    """Raise a ValueError unless a prediction may be between two bounds for each target.
-
-    Parameters
-    ----------
-    ensemble : TabularRegressor or FrozenTabularRegressor
-        Fitted.
-    """
+    """Raise a ValueError unless a prediction may be between two bounds for each target."""
     if "_bounds" not in vars(ensemble):
         return
     lowest, highest = map(np.asarray, ensemble._bounds)

@@ -20,26 +20,7 @@ __all__ = ["summary_of"]
 def summary_of(
     title: str, members: Sequence[Member], mix: Mix, loss: Loss, facts: Mapping[str, str]
 ) -> EstimatorSummary:
-    """Return the summary of an ensemble.
-
-    Parameters
-    ----------
-    title : str
-        Class of the estimator.
-    members : sequence of Member
-        Its networks.
-    mix : Mix
-        How much each kind counts.
-    loss : Loss
-        That of the ensemble.
-    facts : mapping of str to str
-        What is said of the columns and the score.
-
-    Returns
-    -------
-    EstimatorSummary
-        With the layers of the first network of each kind, and the parameters of all.
-    """
+    """Return the summary of an ensemble."""
     kinds = {kind: [member for member in members if member.kind == kind] for kind in mix.weights}
     optimizers = {kind: with_values(found[0].model.optimizer) for kind, found in kinds.items()}
     model = members[0].model

@@ -52,17 +52,7 @@ class NoScore(Score):
 
 @dataclass(frozen=True)
 class Rows:
-    """Encoded rows with their targets.
-
-    Attributes
-    ----------
-    X : array, CSR array or EncodedRows of shape (n_samples, n_features)
-        Inputs.
-    y : ndarray of shape (n_samples, ...)
-        Targets as the loss expects them.
-    weight : ndarray of shape (n_samples,) or None
-        Sample weights.
-    """
+    """Encoded rows with their targets."""
 
     X: Any
     y: np.ndarray
@@ -144,30 +134,7 @@ def loss_with(loss: Loss, label_smoothing: float) -> Loss:
 
 
 class Training:
-    """The training of a network, whose length may be decided after its first epochs.
-
-    Parameters
-    ----------
-    setting : Setting
-        The settings.
-    training, held_out : Rows
-        Training rows, and rows that determine the best epoch.
-    loss : Loss
-        The loss to minimize.
-    n_outputs : int
-        Number of outputs of the network.
-    seed : int
-        Seed of initial weights, order of rows and dropout.
-    one_hot : tuple of (int, int), default=()
-        The first column, and the last, exclusively, of each category.
-    device : str or Device, default="cpu"
-        The device to train on.
-
-    Attributes
-    ----------
-    done, n_batches : int
-        Epochs so far, and updates in each.
-    """
+    """The training of a network, whose length may be decided after its first epochs."""
 
     def __init__(
         self,
@@ -222,22 +189,7 @@ class Training:
         self._train(settings, [])
 
     def finish(self, n_epochs: int, callbacks: "tuple[Callback, ...]" = ()) -> tuple[Model, History]:
-        """Train for the rest of `n_epochs`, and keep the weights that predict.
-
-        Parameters
-        ----------
-        n_epochs : int
-            Epochs in all.
-        callbacks : tuple of Callback, default=()
-            Additional callbacks.
-
-        Returns
-        -------
-        model : Model
-            The trained model.
-        history : History
-            The history of the training.
-        """
+        """Train for the rest of `n_epochs`, and keep the weights that predict."""
         left = n_epochs - self.done
         if n_epochs != self._setting.epochs:  # rates are no part of the compiled steps
             for old, new in zip(

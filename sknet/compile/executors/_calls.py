@@ -35,13 +35,7 @@ class Name(str):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of arrays of any device, as a function.
-
-    Parameters
-    ----------
-    name : str
-        The name of the method.
-    """
+    """A method of arrays of any device, as a function."""
 
     name: str
 
@@ -51,13 +45,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A function that writes the result of another to the array that is its first argument.
-
-    Parameters
-    ----------
-    function : callable
-        The other function.
-    """
+    """A function that writes the result of another to the array that is its first argument."""
 
     function: Callable[..., Any]
 
@@ -143,21 +131,7 @@ class Call(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """Calls that are repeated on blocks of arrays.
-
-    Attributes
-    ----------
-    name : Name
-        A list, whose entries are the arrays of a block.
-    targets : sequence of Name
-        Names of the arrays of a block.
-    made : list of (Name, Call)
-        Views of a block and their names, made once.
-    calls : list of Call
-        The calls.
-    about : str
-        A comment.
-    """
+    """Calls that are repeated on blocks of arrays."""
 
     name: Name
     targets: Sequence[Name]
@@ -167,20 +141,7 @@ class Loop(NamedTuple):
 
 
 def bound(items: Iterable[Call | Loop], values: dict[str, Any]) -> Iterator[Call]:
-    """Yield the calls of a program with the objects that names stand for.
-
-    Parameters
-    ----------
-    items : iterable of Call and Loop
-        The program.
-    values : dict of str to object
-        The objects; those of a loop are added.
-
-    Yields
-    ------
-    Call
-        Those of a loop, for each of its blocks.
-    """
+    """Yield the calls of a program with the objects that names stand for."""
     for item in items:
         if isinstance(item, Call):
             yield item.on(values)
@@ -228,22 +189,7 @@ def runner_of(calls: Iterable[Call]) -> Callable[[], None]:
 def lines_of(
     items: Iterable[Call | Loop], comments: Mapping[int, str], values: Mapping[str, Any]
 ) -> list[str]:
-    """Return a program as lines of Python.
-
-    Parameters
-    ----------
-    items : iterable of Call and Loop
-        The program.
-    comments : mapping of int to str
-        Comments of items, by position.
-    values : mapping of str to object
-        Functions by name.
-
-    Returns
-    -------
-    list of str
-        The lines.
-    """
+    """Return a program as lines of Python."""
     found = []
     for i, item in enumerate(items):
         if isinstance(item, Call):

@@ -30,20 +30,5 @@ def _is_predicate(expression: str) -> bool:
 
 
 def computing_dtype(expression: str, values: Operands, dtype: Any) -> Any:
-    """Return the dtype that operands are converted to before an element is computed.
-
-    Parameters
-    ----------
-    expression : str
-        What is computed.
-    values : tuple
-        The operands other than the condition: numbers, or objects with a dtype.
-    dtype : dtype
-        Of the result.
-
-    Returns
-    -------
-    dtype
-        That of the result; for comparisons and other predicates, that of the operands.
-    """
+    """Return the dtype that operands are converted to before an element is computed."""
     return result_dtype(*values) if dtype.kind == "b" and _is_predicate(expression) else dtype

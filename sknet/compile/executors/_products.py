@@ -6,25 +6,7 @@ __all__ = ["parts_here", "parts_of"]
 
 
 def parts_of(rows: int, per_row: int, limit: int) -> int:
-    """Return into how many parts a product is split, so that each fits a kernel for small matrices.
-
-    For the whole product BLAS would wake a thread. Below twice the limit that gains little, and slows
-    down what follows: half of the result is then in the other core's cache.
-
-    Parameters
-    ----------
-    rows : int
-        Rows of the product.
-    per_row : int
-        Multiplications per row.
-    limit : int
-        The result of `small_limit`.
-
-    Returns
-    -------
-    int
-        A divisor of `rows`: 1, 2, 3 or 4.
-    """
+    """Return into how many parts a product is split, so that each fits a kernel for small matrices."""
     if limit < rows * per_row <= 2 * limit:
         for parts in range(2, 5):
             if rows % parts == 0:

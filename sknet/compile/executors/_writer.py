@@ -59,26 +59,7 @@ Needs = Callable[[Equation], Iterable[tuple[Any, ...]]]
 
 
 class Writer:
-    """Collects the calls of a step and the names that they use.
-
-    Parameters
-    ----------
-    plan : Plan
-        The memory of the values.
-    exact : bool
-        Whether results must equal those of the primitives' own forwards to the last bit.
-
-    Attributes
-    ----------
-    names : dict of Variable to Name
-        Names of the arrays.
-    functions : dict of str to object
-        Functions and constants that the calls use; the same for every arena.
-    made : list of (Name, Call)
-        Views and prepared functions, made once per arena, and their names.
-    calls : list of Call and Loop
-        The step.
-    """
+    """Collects the calls of a step and the names that they use."""
 
     def __init__(self, plan: Plan, exact: bool) -> None:
         self.plan = plan
@@ -175,13 +156,7 @@ class Writer:
         self._in_block, self._block_constants = names, {}
 
     def end_blocks(self, name: Name, about: str) -> dict[Name, tuple[float, Variable]]:
-        """Write calls for whole arrays again, after a loop over what `name` lists.
-
-        Returns
-        -------
-        dict of Name to (float, Variable)
-            The constants that blocks have used, as `block_constant` was given them.
-        """
+        """Write calls for whole arrays again, after a loop over what `name` lists."""
         self._end(name, [*self._in_block.values(), *self._block_constants], about)
         self._in_block = {}
         return self._block_constants
@@ -198,17 +173,7 @@ class Writer:
         self.calls.append(Loop(name, targets, made, calls, about))
 
     def on_parts(self, arrays: Mapping[str, Name], size: int, write: Callable[..., None]) -> None:
-        """Write calls for parts of vectors, of at most so many elements.
-
-        Parameters
-        ----------
-        arrays : dict of str to Name
-            The vectors, by the names of their parts: ``b_x`` and ``b_y``.
-        size : int
-            The number of elements.
-        write : callable
-            Writes the calls, given the names of the parts.
-        """
+        """Write calls for parts of vectors, of at most so many elements."""
         parts = self.of(_parts, "parts", size, *arrays.values())
         names = [Name(name) for name in arrays]
         self._begin()
@@ -236,17 +201,7 @@ class Writer:
         return found
 
     def call(self, function: Any, *args: Any, label: str = "", **named: Any) -> None:
-        """Add a call to the step.
-
-        Parameters
-        ----------
-        function : callable or Name
-            The function, or its name.
-        *args, **named : object
-            Its arguments, as in `Call`.
-        label : str
-            The name of the function in the source, by default its own.
-        """
+        """Add a call to the step."""
         if type(function) is not Name:
             function = self.function(function, label or function.__name__)
         self.calls.append(Call(function, args, named or NOTHING_NAMED))
@@ -254,17 +209,7 @@ class Writer:
     # -- views --------------------------------------------------------------------------------
 
     def of(self, function: Any, name: str, *args: Any) -> Name:
-        """Return a name for the result of a call that is made once per arena, or once per block.
-
-        Parameters
-        ----------
-        function : callable or Name
-            The function, or its name.
-        name : str
-            What the name of the result begins with.
-        *args : object
-            The arguments, as in `Call`.
-        """
+        """Return a name for the result of a call that is made once per arena, or once per block."""
         if type(function) is not Name:
             label = function.name if isinstance(function, Method) else function.__name__
             function = self.function(function, label)
@@ -345,13 +290,7 @@ class Writer:
     # -- source and values --------------------------------------------------------------------
 
     def source(self, head: str = "") -> str:
-        """Return the step as Python source, to be read: views that are made once per arena, and ``step()``.
-
-        Parameters
-        ----------
-        head : str
-            Text to put first.
-        """
+        """Return the step as Python source, to be read: views made once per arena, and ``step()``."""
         plan = self.plan
         slots = ", ".join(f"{self.names[x]}: {x!r}" for x in plan.graph.inputs)
         arena = f"{plan.arena_size} bytes, of which {plan.peak_live} are needed at one time"
@@ -367,10 +306,7 @@ class Writer:
         needs: Needs,
         sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
     ) -> dict[str, Any]:
-        """Return the objects that the names stand for, on the given memory, without those of `made`.
-
-        `needs` lists the plan's scratch arrays; `sparse` maps the graph's slots to those to be read instead.
-        """
+        """Return the objects that the names stand for, on the given memory, without those of `made`."""
         found: dict[str, Any] = dict(self.functions)
         found.update({name: sparse.get(slot, slot) for slot, name in self._sparse.items()})
         found.update({self.names[x]: array for x, array in arrays.items()})

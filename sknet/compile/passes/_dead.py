@@ -6,18 +6,7 @@ __all__ = ["without_dead_code"]
 
 
 def without_dead_code(graph: Graph) -> Graph:
-    """Return the graph without equations and constants that no output depends on.
-
-    Parameters
-    ----------
-    graph : Graph
-        Any graph.
-
-    Returns
-    -------
-    Graph
-        With the same inputs and outputs.
-    """
+    """Return the graph without equations and constants that no output depends on."""
     needed = set(graph.outputs)
     kept = []
     for equation in reversed(graph.equations):

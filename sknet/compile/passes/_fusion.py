@@ -267,10 +267,7 @@ def _joins(equation: Equation, chain: list[Equation]) -> bool:
 
 
 def _is_apart(equation: Equation, chain: list[Equation]) -> bool:
-    """Tell whether an equation adds a multiple, as an L2 term does, of nothing that a chain reads or makes.
-
-    It is computed in parts anyway, and in place if the chain does not copy it.
-    """
+    """Tell if an equation adds a multiple, as an L2 term does, of nothing that a chain reads or makes."""
     return equation.primitive.name == "axpy" and not _shares(equation, chain)
 
 

@@ -53,10 +53,7 @@ def _softmax_parts(rewriter: Rewriter, equation: Equation) -> tuple[Variable, Va
 
 
 def _is_softmax_sum(rewriter: Rewriter, total: Operand, raised: Operand) -> bool:
-    """Tell whether `total` is the sum of `raised`, which are exponentials of shifted logits.
-
-    Both are then in a known range: `raised` from 0 to 1, and `total` from 1 to its number of terms.
-    """
+    """Tell whether `total` is the sum of `raised`, which are exponentials of shifted logits."""
     added = rewriter.definition(total, "sum")
     if added is None or added.operands[0] is not raised or not added.params["keepdims"]:
         return False
@@ -312,10 +309,7 @@ def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @RELAXED.on("pow")
 def simple_power(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Powers of 2, and of 0.5 of what is never negative, have functions of their own.
-
-    Of -inf the root is NaN, while the power of 0.5 is inf; the root of -0.0 is -0.0, the power 0.0.
-    """
+    """Powers of 2, and of 0.5 of what is never negative, have functions of their own."""
     x, exponent = equation.operands
     if type(x) is not Variable or x.dtype.kind != "f" or type(exponent) is Variable:
         return None

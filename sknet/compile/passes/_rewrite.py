@@ -24,11 +24,7 @@ class Rule(Protocol):
 
 
 class Rules:
-    """Rules, by the name of the primitive that they rewrite.
-
-    A rule takes the rewriter and an equation whose operands have been rewritten, and returns
-    what replaces its output, or None. It creates equations with `Rewriter.emit`.
-    """
+    """Rules, by the name of the primitive that they rewrite."""
 
     def __init__(self, *others: "Rules") -> None:
         self._table: dict[str, list[Rule]] = {}
@@ -73,17 +69,7 @@ class Rules:
 
 
 class Rewriter:
-    """A graph being rewritten: what is known about every variable, and the equations emitted so far.
-
-    Parameters
-    ----------
-    graph : Graph
-        What is read.
-    rules : Rules
-        What is applied.
-    exact : bool, default=False
-        Whether what products and sums read keeps its strides, on which their rounding depends.
-    """
+    """A graph being rewritten: what is known about every variable, and the equations emitted so far."""
 
     def __init__(self, graph: Graph, rules: Rules, exact: bool = False) -> None:
         self.constants = dict(graph.constants)
@@ -159,11 +145,7 @@ class Rewriter:
         return self._written(equation)
 
     def _rounds_alike(self, found: Variable, output: Variable) -> bool:
-        """Tell whether products and sums round alike if they read a variable in place of another.
-
-        They do if it has the same strides. NumPy multiplies a matrix by its own transpose in another way
-        than two different ones, so two factors of a product must not become the same.
-        """
+        """Tell whether products and sums round alike if they read a variable in place of another."""
         if output not in self._read_as_laid_out:
             return True
         now, then = self._views_now(), self._views_before

@@ -15,25 +15,7 @@ RESULT = re.compile(r"[vk]\d+")  # of an equation, or a constant
 
 
 class FileNames:
-    """The names of a file, as they are given.
-
-    Parameters
-    ----------
-    others : collection of str or None
-        Names in the rest of the file, which nothing that a user has named may get; None calls all of that
-        otherwise, so that `names_in` of the file finds those of the rest.
-
-    Attributes
-    ----------
-    is_draft : bool
-        Whether the file is written for its names only.
-
-    Examples
-    --------
-    >>> names = FileNames({"predict"})
-    >>> names.of_user("predict"), names.of_user("2.weight"), names.of_file("predict")
-    ('predict_', 'f2_weight', 'predict')
-    """
+    """The names of a file, as they are given."""
 
     def __init__(self, others: Collection[str] | None = ()) -> None:
         self.is_draft = others is None

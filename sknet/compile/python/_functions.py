@@ -35,22 +35,7 @@ Scope = Mapping[str, Any]
 
 
 class Functions:
-    """Collects definitions, and writes expressions for values.
-
-    Parameters
-    ----------
-    array : callable
-        Stores an array and returns its name.
-    names : FileNames
-        Those of the file.
-
-    Attributes
-    ----------
-    definitions : dict of str to str
-        Functions and classes by name; each comes before those that use it.
-    imports : set of str
-        Import statements of the standard library.
-    """
+    """Collects definitions, and writes expressions for values."""
 
     def __init__(self, array: Callable[[np.ndarray[Any, Any]], str], names: FileNames) -> None:
         self.definitions: dict[str, str] = {}
@@ -63,27 +48,7 @@ class Functions:
     # -- calls of primitives ------------------------------------------------------------------
 
     def call(self, primitive: Primitive, operands: list[str], params: Mapping[str, Any]) -> str:
-        """Return an expression that computes a primitive.
-
-        Parameters
-        ----------
-        primitive : Primitive
-            Its forward is a function of the namespace, or has readable source.
-        operands : list of str
-            Expressions of its operands.
-        params : mapping of str to object
-            Its parameters; numbers in them may be `Length` and `Share`.
-
-        Returns
-        -------
-        str
-            The expression.
-
-        Raises
-        ------
-        CaptureError
-            If the forward uses something that cannot be written to a file.
-        """
+        """Return an expression that computes a primitive."""
         forward = primitive.forward
         given = {name: self.value(value) for name, value in params.items()}
         if isinstance(forward, str):
@@ -115,13 +80,7 @@ class Functions:
     # -- values -------------------------------------------------------------------------------
 
     def value(self, value: Any) -> str:
-        """Return an expression for a value: a number, a container, an array, a function or a class.
-
-        Raises
-        ------
-        CaptureError
-            If there is none.
-        """
+        """Return an expression for a value: a number, a container, an array, a function or a class."""
         for kinds, write in WRITERS:
             if isinstance(value, kinds):
                 return write(self, value)

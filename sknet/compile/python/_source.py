@@ -258,11 +258,7 @@ class _Body:
         return f"{f'{name} = {text}':<60}# {comment(about)}"
 
     def _laid_out(self, equation: Equation, text: str) -> str:
-        """Make a result C-contiguous where a product or sum reads it, as calls and programs do.
-
-        NumPy's results for transposed operands are transposed, and products and sums of such arrays round
-        differently.
-        """
+        """Make a result C-contiguous where a product or sum reads it, as calls and programs do."""
         output, primitive = equation.output, equation.primitive
         is_turned = not self._turned.isdisjoint(equation.variables)
         if primitive.view is not None:

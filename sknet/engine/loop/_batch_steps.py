@@ -21,21 +21,7 @@ KEPT = 8  # shapes of batches, each with its own programs
 
 
 class BatchSteps:
-    """Training steps on single batches, with programs and memory for each shape.
-
-    Parameters
-    ----------
-    model : Model
-        The model to train.
-    settings : Settings
-        The user's.
-
-    Notes
-    -----
-    The first shape is compiled at once, and so is one that differs only in the number of rows, such as the
-    last batch of an epoch. With all others, such as sequences of many lengths, the first batch is trained on
-    eagerly, and the step is compiled when the shape comes again.
-    """
+    """Training steps on single batches, with programs and memory for each shape."""
 
     def __init__(self, model: "Model", settings: Settings) -> None:
         self._model, self._settings = model, settings

@@ -324,28 +324,7 @@ def _can_be_read(array: Any, dtype: Any) -> bool:
 
 
 def take_rows(array: Any, chosen: Any) -> Any:
-    """Return some rows.
-
-    Parameters
-    ----------
-    array : array or CSR matrix of shape (n_rows, ...)
-        On any device.
-    chosen : slice or array of int
-        The rows; on the host, whatever the device, or on that of a dense array.
-
-    Returns
-    -------
-    array or CSR matrix
-        A view if `chosen` is a slice and the array is dense.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.engine.extend import take_rows
-    >>> take_rows(np.arange(6).reshape(3, 2), np.array([2, 0]))
-    array([[4, 5],
-           [0, 1]])
-    """
+    """Return some rows."""
     if isinstance(array, np.ndarray) and not isinstance(chosen, slice):
         return array.take(chosen, axis=0)
     if isinstance(chosen, slice) or ops.is_sparse(array) or isinstance(array, ComputedRows):

@@ -30,17 +30,7 @@ _known: "WeakKeyDictionary[Plan, Threads]" = WeakKeyDictionary()
 
 
 def threads_for(plan: "Plan") -> Threads:
-    """Return how many threads the products of a program should have: 1, or as many as BLAS takes.
-
-    One where most of the work is in convolutions and recurrent networks that threads of our own share: those
-    of BLAS spin after a product, and would keep a core from them. If BLAS cannot be limited in all threads,
-    there are none of our own.
-
-    Parameters
-    ----------
-    plan : Plan
-        The program's.
-    """
+    """Return how many threads the products of a program should have: 1, or as many as BLAS takes."""
     found = _known.get(plan)
     if found is None:
         found = _known[plan] = _threads_for(plan)

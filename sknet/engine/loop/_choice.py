@@ -24,33 +24,7 @@ def steps_for(
     check_finite: bool,
     buffers: tuple[Any, dict[str, Any]] | None = None,
 ) -> Steps:
-    """Return the fastest steps that are possible.
-
-    Parameters
-    ----------
-    model, batches, check_finite
-        As for `Steps`.
-    buffers : tuple of an array and a dict of arrays, default=None
-        Memory that compiled steps on the host work in, instead of the model's: parameters and slots.
-
-    Returns
-    -------
-    Steps
-        Compiled if the module can be captured, and on the host in native code, unless it was not built or the
-        setting `native` is "never". Otherwise eager.
-
-    Raises
-    ------
-    CaptureError
-        With ``compile=True``, if the step cannot be captured.
-    RuntimeError
-        If the setting `native` is "always", and there is no native code.
-
-    Warns
-    -----
-    UserWarning
-        If the module or the loss cannot be captured; names the reason and the line.
-    """
+    """Return the fastest steps that are possible."""
     if not model.compile or (model.device.kind != "cpu" and any_sparse(batches.X)):
         return EagerSteps(model, batches, check_finite)
     try:

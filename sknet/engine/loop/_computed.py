@@ -12,46 +12,14 @@ WINDOW_BYTES = 1 << 20  # of rows that are computed together: they stay in the c
 
 
 class ComputedRows(ABC):
-    """Abstract base of rows that behave like an array, but are computed when they are read.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the array.
-    dtype : dtype
-        Of the array.
-
-    Attributes
-    ----------
-    shape, dtype : tuple of int, dtype
-        As the parameters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.engine.extend import ComputedRows
-    >>> class Squares(ComputedRows):
-    ...     def write(self, rows, out):
-    ...         out[:, 0] = rows**2
-    >>> rows = Squares((4, 1), np.dtype("float32"))
-    >>> rows[1:3].tolist(), rows.take([3, 0]).tolist()
-    ([[1.0], [4.0]], [[9.0], [0.0]])
-    """
+    """Abstract base of rows that behave like an array, but are computed when they are read."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
 
     @abstractmethod
     def write(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write some rows into an array.
-
-        Parameters
-        ----------
-        rows : ndarray of int
-            Indices.
-        out : ndarray of shape (n_rows, ...)
-            What is written to.
-        """
+        """Write some rows into an array."""
 
     @property
     def nbytes(self) -> int:
@@ -79,24 +47,7 @@ class ComputedRows(ABC):
         return out
 
     def take(self, rows: Any, axis: int = 0, out: Any = None, mode: str = "raise") -> np.ndarray:
-        """Return some rows, or write them into an array, as the method of NumPy's arrays does.
-
-        Parameters
-        ----------
-        rows : array-like of int
-            Indices.
-        axis : int, default=0
-            As the method of an array is called.
-        out : ndarray of shape (n_rows, ...), default=None
-            What is written to.
-        mode : str, default="raise"
-            As `axis`; rows out of range are an error.
-
-        Returns
-        -------
-        ndarray
-            The rows, or `out`.
-        """
+        """Return some rows, or write them into an array, as the method of NumPy's arrays does."""
         if out is None:
             return self[rows]
         self.write(np.asarray(rows), out)
@@ -105,20 +56,7 @@ class ComputedRows(ABC):
 
 
 class Window:
-    """Memory for the rows of a few batches, from which native code reads them.
-
-    Parameters
-    ----------
-    rows : ComputedRows
-        All rows.
-    size, n_batches : int
-        Rows of a batch, and number of batches; the last one may have another number of rows.
-
-    Attributes
-    ----------
-    room : ndarray of shape (n_rows, ...)
-        The rows of the batches that were computed last.
-    """
+    """Memory for the rows of a few batches, from which native code reads them."""
 
     def __init__(self, rows: ComputedRows, size: int, n_batches: int) -> None:
         self._rows, self._size, self._last = rows, size, n_batches - 1
@@ -134,20 +72,7 @@ class Window:
         return found
 
     def compute(self, order: np.ndarray, first: int, most: int) -> int:
-        """Compute the rows of some batches, and return how many: at least one, and up to `most`.
-
-        Parameters
-        ----------
-        order : ndarray of shape (n_samples,), int64
-            The rows of an epoch in their order.
-        first, most : int
-            Index of the first batch, and the most batches.
-
-        Returns
-        -------
-        int
-            Number of batches.
-        """
+        """Compute the rows of some batches, and return how many: at least one, and up to `most`."""
         at = first % self._batches
         done = max(1, min(most, self._batches - at))
         stop = len(order) if first + done > self._last else (first + done) * self._size

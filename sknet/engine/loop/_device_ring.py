@@ -68,17 +68,7 @@ OUTPUT = """\
 
 
 class Taken(NamedTuple):
-    """Rows that a step copies to where it reads them.
-
-    Attributes
-    ----------
-    order : array of shape (n_samples,), dtype=int64
-        The numbers of the rows of an epoch.
-    source : array of shape (n, ...)
-        The rows; along all axes but the first two it is contiguous.
-    slot : array of shape (n_rows, ...)
-        Where they go; C-contiguous, with elements of as many bytes.
-    """
+    """Rows that a step copies to where it reads them."""
 
     order: Any
     source: Any
@@ -86,17 +76,7 @@ class Taken(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What a step leaves.
-
-    Attributes
-    ----------
-    report : array of shape (3,)
-        Its report.
-    output : array of shape (n_rows, ...)
-        Its output; C-contiguous.
-    outputs : array of shape (n, ...) or None
-        Where the outputs of an epoch go; None if no score reads them.
-    """
+    """What a step leaves."""
 
     report: Any
     output: Any
@@ -104,27 +84,7 @@ class Left(NamedTuple):
 
 
 class Ring:
-    """The inputs and reports of the steps of one block.
-
-    A step begins by moving what the one before it has left, so that one kernel does all of this; the block
-    ends with the same for its last step.
-
-    Parameters
-    ----------
-    device : Device
-        Where they are.
-    numbers : array of shape (n_numbers,)
-        The scalars of an update, as a step reads them.
-    most : int
-        The most steps of a block.
-    reported : dtype
-        Of what each step reports: that of its loss, which may be wider than the numbers' own.
-
-    Attributes
-    ----------
-    reports : array of shape (most, 3)
-        What each step reports.
-    """
+    """The inputs and reports of the steps of one block."""
 
     def __init__(self, device: Device, numbers: Any, most: int, reported: Any) -> None:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
@@ -136,15 +96,7 @@ class Ring:
         return self._owner.zeros(shape, dtype, self._device)
 
     def start(self, table: np.ndarray, first_row: int, first_output: int) -> None:
-        """Begin a block.
-
-        Parameters
-        ----------
-        table : ndarray of shape (n_steps, n_numbers)
-            The scalars of each update.
-        first_row, first_output : int
-            The place of the first row in the epoch's order, and that of its output.
-        """
+        """Begin a block."""
         self._table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
         self._at[...] = to_device(np.array([0, first_row, first_output], np.int64), self._device)
 

@@ -18,22 +18,7 @@ SHARE = 16  # rows that are copied ahead take at most two of so many parts of th
 
 
 class DeviceRows:
-    """The rows of a data set, gathered on the device in the order of an epoch.
-
-    Inputs lie there as a whole, each if it takes at most half of the memory that is then free. Rows of others
-    are gathered by the host and copied to the device chunk by chunk, beside the steps on the chunk before. A
-    chunk is one batch or several; from it, steps take rows as they take them from all rows.
-
-    Parameters
-    ----------
-    batches : Batches
-        The rows.
-
-    Attributes
-    ----------
-    order_of_X, order_of_targets : array of shape (n_samples,), dtype=int64
-        The order of this epoch, on the device: which rows of the inputs, and of targets and weights.
-    """
+    """The rows of a data set, gathered on the device in the order of an epoch."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches

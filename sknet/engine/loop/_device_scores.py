@@ -60,17 +60,7 @@ OF_LABELS = """\
 
 
 class Counts(NamedTuple):
-    """What is counted of some rows.
-
-    Attributes
-    ----------
-    right : int
-        Rows with all labels right.
-    infinite : int
-        Rows of which an output is not finite.
-    outside : int
-        Rows whose target is no class number.
-    """
+    """What is counted of some rows."""
 
     right: int
     infinite: int
@@ -78,22 +68,7 @@ class Counts(NamedTuple):
 
 
 def counted(outputs: Any, targets: Any, threshold: float) -> Counts | None:
-    """Count the rows that are right, on the device.
-
-    Parameters
-    ----------
-    outputs : array of shape (n_rows, n_outputs)
-        Raw outputs.
-    targets : array of shape (n_rows,) or (n_rows, n_outputs)
-        Class numbers, of which that of the largest output is right, the first of equal ones; or 0/1 labels.
-    threshold : float
-        Above which an output predicts a label.
-
-    Returns
-    -------
-    Counts or None
-        None of arrays on the host, and of those that the kernel does not read.
-    """
+    """Count the rows that are right, on the device."""
     arrays = outputs, targets
     if any(isinstance(array, np.ndarray) for array in arrays) or not _are_read(outputs, targets, threshold):
         return None

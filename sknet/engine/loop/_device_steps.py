@@ -43,25 +43,7 @@ SHARE = 16  # outputs that wait to be scored take at most this part of the memor
 
 
 class DeviceSteps(Steps):
-    """Steps that run one after the other on the device, without the host waiting for any of them.
-
-    Everything that changes is in the device's memory at fixed addresses: parameters, slots, buffers,
-    the counter of the random stream, the optimizer's scalars, the batch, and the number of the step, by
-    which a step finds its rows and the place of its report. So a step that has run once is captured as a
-    graph, unless the device or what the step calls refuses (`refusals` says why), and a block of steps is
-    a loop of launches of this graph. Each step checks on the device whether loss and gradient are finite.
-    If not, it changes nothing, and neither does any later step; the host, which synchronises once per
-    block, then repeats the failing step eagerly, to raise an error that names the parameter. (A false
-    alarm, such as a sum of squares that overflows, passes there.)
-
-    Parameters
-    ----------
-    model, batches, check_finite
-        As for `Steps`. Dense inputs are copied to the device once, if they fit into half of its free
-        memory; else chunk by chunk, beside the steps on the chunk before. If a score reads the outputs, a
-        block has as many steps as a sixteenth of the memory that is free then holds outputs of, and at
-        least as many as a part that is scored at once.
-    """
+    """Steps that run one after the other on the device, without the host waiting for any of them."""
 
     def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
@@ -238,11 +220,7 @@ def are_same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
 def step_function(
     model: "Model", weighted: bool, check_finite: bool, is_masked: bool = False
 ) -> Callable[..., DeviceOutputs]:
-    """Return the pure function from all state and a batch to the new state, the output and a report.
-
-    Its last argument is the key of the random stream, as two tensors; None is the model's own. If it
-    `is_masked`, a step changes nothing where `is_fine` is false, even if nothing is checked.
-    """
+    """Return the pure function from all state and a batch to the new state, the output and a report."""
     optimizer = model.optimizer.in_steps()
     evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.memory.layout)
 

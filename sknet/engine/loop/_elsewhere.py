@@ -34,31 +34,7 @@ LACKS = {
 
 
 class StepsElsewhere(ABC):
-    """Steps that are made elsewhere, on a model whose state comes back after each block of them.
-
-    Attributes
-    ----------
-    n_batches : int
-        Batches of an epoch.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import StepsElsewhere
-    >>> class Here(StepsElsewhere):
-    ...     def __init__(self, model, batches):
-    ...         self.model, self.batches, self.n_batches = model, batches, len(batches)
-    ...     def follow(self):
-    ...         pass
-    ...     def run(self, epoch, first, most):
-    ...         block = self.batches[first : first + most]
-    ...         return [(self.model.step(X, y).loss, len(X)) for X, y in block]
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> steps = Here(model, [(np.eye(2), np.ones((2, 1)))])
-    >>> len(steps.run(1, 0, 10))
-    1
-    """
+    """Steps that are made elsewhere, on a model whose state comes back after each block of them."""
 
     n_batches: int
 
@@ -68,27 +44,7 @@ class StepsElsewhere(ABC):
 
     @abstractmethod
     def run(self, epoch: int, first: int, most: int) -> Sequence["tuple[float | None, int]"]:
-        """Train on a block of consecutive batches, at least one, and load the state that comes of it.
-
-        Parameters
-        ----------
-        epoch : int
-            Number of the epoch, from 1.
-        first : int
-            Number of the first batch, from 0.
-        most : int
-            The most batches.
-
-        Returns
-        -------
-        sequence of tuple of float or None, and int
-            Loss and rows of each batch; a batch with zero weight has no loss.
-
-        Raises
-        ------
-        NonFiniteError
-            If loss or gradient of the first batch is not finite.
-        """
+        """Train on a block of consecutive batches, at least one, and load the state that comes of it."""
 
 
 class _BatchesElsewhere:
@@ -163,66 +119,7 @@ def train_elsewhere(
     callbacks: Sequence[Callback] = (),
     source: Source | None = None,
 ) -> Outcome:
-    """Train a model by steps that are made elsewhere; everything else of the fit happens here.
-
-    Parameters
-    ----------
-    model : Model
-        The model, which is like that elsewhere after each block of steps.
-    steps : StepsElsewhere
-        The steps.
-    history : History
-        Gets an entry per epoch.
-    settings : Settings
-        The user's settings.
-    new_score : callable
-        Returns an empty score, to which outputs need not be added.
-    validation : Validation, default=None
-        What is evaluated after each epoch.
-    callbacks : sequence of Callback, default=()
-        Called during the fit, here.
-    source : Source, default=None
-        What callbacks see besides the model.
-
-    Returns
-    -------
-    Outcome
-        How the fit ended.
-
-    Raises
-    ------
-    ValueError
-        If a callback saves the state of the fit, or reads its batches.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine import History, Score
-    >>> from sknet.engine.extend import Settings, StepsElsewhere, train_elsewhere
-    >>> class Here(StepsElsewhere):
-    ...     def __init__(self, model, batches):
-    ...         self.model, self.batches, self.n_batches = model, batches, len(batches)
-    ...     def follow(self):
-    ...         pass
-    ...     def run(self, epoch, first, most):
-    ...         block = self.batches[first : first + most]
-    ...         return [(self.model.step(X, y).loss, len(X)) for X, y in block]
-    >>> class NoScore(Score):
-    ...     reads_outputs = False
-    ...     def add(self, output, target, weight, rows=None):
-    ...         pass
-    ...     def result(self):
-    ...         return 0.0
-    ...     def state(self):
-    ...         return {}
-    ...     def load_state(self, state):
-    ...         pass
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> steps = Here(model, [(np.eye(2), np.ones((2, 1)))])
-    >>> train_elsewhere(model, steps, History(), Settings(max_iter=3), NoScore).n_iter
-    3
-    """
+    """Train a model by steps that are made elsewhere; everything else of the fit happens here."""
     stepping_optimizer(model)
     for callback in callbacks:
         if callback.needs is not None:

@@ -23,22 +23,7 @@ NONE_YET: np.ndarray[Any, Any] = np.zeros(0)  # of an array of losses
 
 
 class Source:
-    """What callbacks see of a fit besides the model: its estimator and data; in this base class, nothing.
-
-    Attributes
-    ----------
-    monitor : str or None
-        Name of the monitored number; None is that of the validation, if there is one.
-    measured : mapping of str to bool or None
-        Names of the numbers that the loop measures in each epoch, and whether higher is better; None if
-        unknown.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import Source
-    >>> Source().estimator(3) is Source().training() is None
-    True
-    """
+    """What callbacks see of a fit besides the model: its estimator and data; in this base class, nothing."""
 
     monitor: str | None = None
     measured: Mapping[str, bool | None] = MEASURED
@@ -66,24 +51,7 @@ class Source:
 
 
 class Record(dict[str, float]):
-    """The numbers of an epoch: the last row of a history, to which a callback may add.
-
-    Parameters
-    ----------
-    values : mapping of str to float
-        The numbers that the loop has measured.
-    history : History
-        The history, whose last row has them.
-
-    Examples
-    --------
-    >>> history = History()
-    >>> history.append(loss=0.5)
-    >>> record = Record({"loss": 0.5}, history)
-    >>> record["auc"] = 0.75
-    >>> history["auc"]
-    [0.75]
-    """
+    """The numbers of an epoch: the last row of a history, to which a callback may add."""
 
     def __init__(self, values: Mapping[str, float], history: History) -> None:
         super().__init__(values)
@@ -99,25 +67,7 @@ class Record(dict[str, float]):
 
 
 class Fit:
-    """The state of a loop, as its callbacks see it; see `sknet.callbacks.FitView`.
-
-    Parameters
-    ----------
-    model : Model
-        The model that is trained.
-    batches : Batches or None
-        The training rows; None for a stream of batches.
-    history : History
-        Gets an entry for each epoch.
-    max_epochs : int
-        The most epochs.
-    is_validated : bool
-        Whether there are held-out rows.
-    source : Source or None
-        What callbacks see besides the model.
-    measured : mapping of str to bool or None
-        Names of the numbers that the loop measures, and whether higher is better; None for the source's.
-    """
+    """The state of a loop, as its callbacks see it; see `sknet.callbacks.FitView`."""
 
     def __init__(
         self,

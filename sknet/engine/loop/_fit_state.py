@@ -58,21 +58,7 @@ class Loop(Protocol):
 
 
 class FitKeeper:
-    """Saves the state of a fit between two blocks of steps, and restores it.
-
-    Parameters
-    ----------
-    fit : Fit
-        The fit, whose model and history are saved.
-    loop : Loop
-        The loop, whose position is saved.
-    hooks : Hooks
-        The callbacks, whose states are saved.
-    validation : Batches or None
-        The held-out rows.
-    first : Batches, default=None
-        The first batch of a stream, which identifies the data.
-    """
+    """Saves the state of a fit between two blocks of steps, and restores it."""
 
     def __init__(
         self,
@@ -104,18 +90,7 @@ class FitKeeper:
         }
 
     def load(self, saved: SavedFit) -> None:
-        """Restore a saved state, before the fit has begun.
-
-        Parameters
-        ----------
-        saved : SavedFit
-            The state of a fit with the same parameters, data and network.
-
-        Raises
-        ------
-        StateError
-            If it is of another fit; names the difference.
-        """
+        """Restore a saved state, before the fit has begun."""
         path, state = saved
         if state["version"] != VERSION:
             raise StateError(

@@ -36,59 +36,7 @@ def minimize(
     callbacks: Sequence[Callback] = (),
     source: Source | None = None,
 ) -> tuple[int, float]:
-    """Minimize the objective over all rows in place, with the model's `LBFGS`.
-
-    Parameters
-    ----------
-    model : Model
-        The model; its parameters become the best found.
-    batches : Batches
-        All rows as one batch.
-    max_iter : int
-        The most iterations.
-    tol : float
-        Stop when no component of the gradient is larger.
-    verbose : bool or int
-        Print the objective of every iteration.
-    history : History, default=None
-        Gets the reported objective and the seconds of every iteration.
-    callbacks : sequence of Callback, default=()
-        Called during the fit; an iteration is an epoch of one block.
-    source : Source, default=None
-        What callbacks see besides the model.
-
-    Returns
-    -------
-    n_iter : int
-        Number of iterations done.
-    loss : float
-        The reported objective: for regression losses the mean over outputs.
-
-    Raises
-    ------
-    NonFiniteError
-        If the objective is not finite where the search ends.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If a limit ended the search.
-    FitInterruptedWarning
-        If Ctrl-C ended it; the parameters of the last complete iteration are kept. A second Ctrl-C raises,
-        and so does the first in a fit that is one of a group.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine import Batches
-    >>> from sknet.engine.extend import minimize
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", optimizer="lbfgs", random_state=0)
-    >>> batches = Batches(np.eye(2), np.ones((2, 1)), None, 2, model.dtype, model.device)
-    >>> n_iter, loss = minimize(model, batches, max_iter=50, tol=1e-6, verbose=False)
-    >>> loss < 1e-6
-    True
-    """
+    """Minimize the objective over all rows in place, with the model's `LBFGS`."""
     history = History() if history is None else history
     fit = Fit(model, batches, history, max_iter, source=source, measured={"loss": False})
     with leased(model.device, raise_if_cancelled):
@@ -158,19 +106,7 @@ def _warn_of_limit(found: Any) -> None:
 
 
 class _Objective:
-    """The objective as a function of a flat vector, and the latest iterate.
-
-    Parameters
-    ----------
-    fit : Fit
-        The fit; its model's parameters are set to those at which the objective is evaluated.
-    batch : tuple
-        Inputs, targets and weights of all rows.
-    guard : InterruptGuard
-        Polled before each evaluation.
-    hooks : Hooks
-        Called after each iteration.
-    """
+    """The objective as a function of a flat vector, and the latest iterate."""
 
     def __init__(self, fit: Fit, batch: tuple[Any, Any, Any], guard: InterruptGuard, hooks: Hooks) -> None:
         self._fit, self._model, self._batch, self._guard, self._hooks = fit, fit.model, batch, guard, hooks

@@ -13,28 +13,7 @@ __all__ = ["Gathered"]
 
 
 class Gathered(Score):
-    """Scores computed from the raw outputs of all rows, in whatever batches and order they are added.
-
-    Parameters
-    ----------
-    n_samples : int
-        Number of rows.
-    compute : callable
-        ``compute(outputs, rows)`` returns scores by name, from raw outputs of shape
-        (n_rows, n_outputs); `rows` are the indices of these rows, or None for all in order.
-    names : sequence of str
-        Names of the scores; each is NaN if an output is not finite. Without names, no outputs are needed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.engine.extend import Gathered
-    >>> score = Gathered(3, lambda outputs, rows: {"largest": outputs.max()}, ["largest"])
-    >>> score.add(np.array([[3.0], [5.0]]), None, None, np.array([2, 0]))
-    >>> score.add(np.array([[4.0]]), None, None, np.array([1]))
-    >>> score.results()
-    {'largest': 5.0}
-    """
+    """Scores computed from the raw outputs of all rows, in whatever batches and order they are added."""
 
     may_wait = False  # but for those that compute nothing: others may look at the model
 

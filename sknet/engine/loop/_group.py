@@ -17,29 +17,7 @@ WAKE = 0.05  # seconds; a signal that reaches another thread does not wake the o
 
 
 class Group:
-    """Fits that run together.
-
-    Parameters
-    ----------
-    n_threads : int
-        In how many threads.
-    outer : Group or None
-        The group of which this one is a single fit.
-
-    Attributes
-    ----------
-    idle : Idle
-        What the fits lend each other.
-    turn : object or None
-        The turns of the one fit of this group, if it takes turns with others.
-
-    Examples
-    --------
-    >>> group = Group(1)
-    >>> group.cancel()
-    >>> group.is_cancelled
-    True
-    """
+    """Fits that run together."""
 
     def __init__(self, n_threads: int, outer: "Group | None" = None) -> None:
         self.n_threads, self._outer = n_threads, outer
@@ -71,26 +49,7 @@ def current_group() -> Group | None:
 
 
 def n_threads_for(n_jobs: int | None, n_fits: int) -> int:
-    """Return the number of threads for some fits; one inside of work that is parallel already.
-
-    Parameters
-    ----------
-    n_jobs : int or None
-        As for joblib; None is all cores.
-    n_fits : int
-        The number of fits.
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import n_threads_for
-    >>> n_threads_for(4, 2), n_threads_for(1, 10)
-    (2, 1)
-    """
+    """Return the number of threads for some fits; one inside of work that is parallel already."""
     from joblib import effective_n_jobs  # predictors do without
     from joblib.parallel import get_active_backend
 
@@ -102,27 +61,7 @@ def n_threads_for(n_jobs: int | None, n_fits: int) -> int:
 
 @contextmanager
 def grouped(n_threads: int) -> Iterator[Group]:
-    """Return a context in which fits are those of one group, in threads that run copies of it.
-
-    Models of one structure share programs and memory, and Ctrl-C raises instead of ending a fit early. With
-    several threads, the products of each use its share of the cores.
-
-    Parameters
-    ----------
-    n_threads : int
-        The number of threads.
-
-    Returns
-    -------
-    context manager
-        Its value is the group.
-
-    Examples
-    --------
-    >>> with grouped(1) as group:
-    ...     group.is_cancelled
-    False
-    """
+    """Return a context in which fits are those of one group, in threads that run copies of it."""
     from joblib import effective_n_jobs  # predictors do without
 
     cores = max(1, int(effective_n_jobs(-1)) // n_threads)
@@ -159,35 +98,7 @@ def _noting(note: str | None) -> Iterator[None]:
 def run_in_threads(
     fits: Sequence[Callable[[], Result]], n_jobs: int | None = None, notes: Sequence[str] | None = None
 ) -> list[Result]:
-    """Run fits together, in threads of this process, whatever joblib's backend is.
-
-    Parameters
-    ----------
-    fits : sequence of callable
-        As for `run_together`.
-    n_jobs : int, default=None
-        As for `run_together`.
-    notes : sequence of str, default=None
-        What the error of each says of the fit that it belongs to; None for its number.
-
-    Returns
-    -------
-    list
-        The result of each.
-
-    Raises
-    ------
-    Exception
-        The first error of a fit, with its note. All others have then ended after the current block of steps.
-    KeyboardInterrupt
-        On Ctrl-C; likewise.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import run_in_threads
-    >>> run_in_threads([lambda: 1, lambda: 2])
-    [1, 2]
-    """
+    """Run fits together, in threads of this process, whatever joblib's backend is."""
     n_threads, count = n_threads_for(n_jobs, len(fits)), len(fits)
     named = [note_which(i, count) if notes is None else _noting(notes[i]) for i in range(count)]
     whole = [_within(each, fit) for each, fit in zip(named, fits, strict=True)]
@@ -214,15 +125,7 @@ def _in_threads(fits: Sequence[Callable[[], Result]], group: Group) -> list[Resu
 
 
 class _Threads(Generic[Result]):
-    """Threads that take one fit after the other, until all are done or one has failed.
-
-    Parameters
-    ----------
-    fits : sequence of callable
-        The fits.
-    group : Group
-        Theirs; cancelled when one fails.
-    """
+    """Threads that take one fit after the other, until all are done or one has failed."""
 
     def __init__(self, fits: Sequence[Callable[[], Result]], group: Group) -> None:
         from sklearn import get_config

@@ -29,38 +29,7 @@ class KeptError(Exception):
 
 
 class Hooks:
-    """The callbacks of one fit, in the order of their calls.
-
-    As a context manager, it calls `on_fit_begin` in `begin`, and on exit the `on_fit_end` of every callback
-    whose `on_fit_begin` was called, in reverse order, also after errors.
-
-    Parameters
-    ----------
-    callbacks : sequence of Callback
-        Callbacks for this fit only.
-    fit : Fit
-        What is passed to them.
-
-    Attributes
-    ----------
-    callbacks : list of Callback
-        The callbacks, in the order of their calls.
-    stopped_by : Callback or None
-        The first callback that ended the fit.
-    steps_per_block : int
-        The most steps of a block.
-
-    Examples
-    --------
-    >>> from sknet.callbacks import Callback
-    >>> class Greeting(Callback):
-    ...     def on_fit_end(self, fit):
-    ...         print("end")
-    >>> with Hooks([Greeting()], None) as hooks:
-    ...     hooks.begin()
-    False
-    end
-    """
+    """The callbacks of one fit, in the order of their calls."""
 
     def __init__(self, callbacks: Sequence[Callback], fit: Fit) -> None:
         self.callbacks = sorted(callbacks, key=lambda callback: callback.order)

@@ -9,20 +9,7 @@ __all__ = ["Idle"]
 
 
 class Idle:
-    """Idle objects by form; those that were used longest ago are let go.
-
-    Parameters
-    ----------
-    most : int
-        The most objects.
-
-    Examples
-    --------
-    >>> idle = Idle(32)
-    >>> idle.give_back("form", [])
-    >>> idle.take("form"), idle.take("form")
-    ([], None)
-    """
+    """Idle objects by form; those that were used longest ago are let go."""
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, Lock()
@@ -33,18 +20,7 @@ class Idle:
         self._objects = []
 
     def take(self, form: Hashable) -> Any:
-        """Take an object, which nobody else gets until it is given back.
-
-        Parameters
-        ----------
-        form : hashable
-            What it was given back with.
-
-        Returns
-        -------
-        object or None
-            None if there is none.
-        """
+        """Take an object, which nobody else gets until it is given back."""
         with self._lock:
             for place in reversed(range(len(self._objects))):
                 if self._objects[place][0] == form:
@@ -52,15 +28,7 @@ class Idle:
         return None
 
     def give_back(self, form: Hashable, idle: Any) -> None:
-        """Let others use an object.
-
-        Parameters
-        ----------
-        form : hashable
-            What `take` finds it by.
-        idle : object
-            The object.
-        """
+        """Let others use an object."""
         with self._lock:
             self._objects.append((form, idle))
             del self._objects[: -self._most]

@@ -19,24 +19,7 @@ SIGINT = int(signal.SIGINT)
 
 
 class InterruptGuard:
-    """A context manager that defers Ctrl-C, so that no update is cut in half.
-
-    `poll`, called between steps, raises the deferred KeyboardInterrupt. A second Ctrl-C is not
-    deferred: `is_urgent` then says that a step may have been cut in half. Only the main thread
-    receives signals; in others, `poll` raises KeyboardInterrupt if their group of fits is cancelled.
-
-    Attributes
-    ----------
-    is_pending : bool
-        Whether Ctrl-C was pressed, and is not raised yet.
-    is_urgent : bool
-        Whether Ctrl-C was pressed a second time before the first was raised.
-
-    Examples
-    --------
-    >>> with InterruptGuard() as guard:
-    ...     guard.poll()
-    """
+    """A context manager that defers Ctrl-C, so that no update is cut in half."""
 
     def __init__(self) -> None:
         self.is_urgent = self.is_pending = False
@@ -63,13 +46,7 @@ class InterruptGuard:
         self.is_pending = True
 
     def poll(self) -> None:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed since the last call, or the group is cancelled.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If Ctrl-C was pressed.
-        """
+        """Raise KeyboardInterrupt if Ctrl-C was pressed since the last call, or the group is cancelled."""
         raise_if_cancelled()
         if self.is_pending:
             self.is_pending = False

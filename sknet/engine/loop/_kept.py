@@ -16,11 +16,7 @@ __all__ = ["KeptSteps", "kept_steps"]
 
 
 class KeptSteps:
-    """The compiled steps of the last part, bound to the model's memory, without its rows.
-
-    They are reused for rows of the same shapes, dtypes and layouts, if they are still valid. A user's own
-    module is captured again for every part, as for every fit.
-    """
+    """The compiled steps of the last part, bound to the model's memory, without its rows."""
 
     def __init__(self) -> None:
         self._steps: CompiledSteps | None = None
@@ -28,15 +24,7 @@ class KeptSteps:
         self._form: Hashable = None
 
     def take(self, batches: Batches, how: Hashable) -> Steps | None:
-        """Return the kept steps for these rows, if there are any; the loop looks whether they hold.
-
-        Parameters
-        ----------
-        batches : Batches
-            The rows.
-        how : hashable
-            Everything else that the steps depend on.
-        """
+        """Return the kept steps for these rows, if there are any; the loop looks whether they hold."""
         steps, self._steps = self._steps, None  # if anything fails from here on, none are kept
         before, self._form = self._form, _form_of(batches, how)
         if steps is None or before != self._form:

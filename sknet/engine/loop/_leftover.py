@@ -18,27 +18,7 @@ __all__ = ["join_leftover", "statistics_of_one"]
 
 
 def join_leftover(model: "Model", batches: Batches) -> None:
-    """Let a last batch of one row belong to the batch before, if the network cannot train on one row.
-
-    Parameters
-    ----------
-    model : Model
-        With its shapes.
-    batches : Batches
-        Changed, if need be.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.device import Device
-    >>> from sknet.engine import Batches
-    >>> from sknet.engine.extend import join_leftover
-    >>> batches = Batches(np.ones((5, 3)), np.ones(5), None, 2, np.dtype("float32"), Device("cpu"))
-    >>> join_leftover(Model(nn.BatchNorm(3), "squared_error"), batches)
-    >>> [n_rows for _, n_rows in batches.parts(None)]
-    [2, 3]
-    """
+    """Let a last batch of one row belong to the batch before, if the network cannot train on one row."""
     if batches.leaves_one and _needs_two_rows(model, batches):
         batches.join_leftover()
 

@@ -24,23 +24,7 @@ __all__ = ["Epochs", "Loop", "Outcome", "run_loop"]
 
 
 class Outcome(NamedTuple):
-    """How the loop ended.
-
-    Attributes
-    ----------
-    n_iter : int
-        Epochs done.
-    stopped_by : Callback or None
-        The callback that ended it; None for the limit of epochs or an interrupt.
-    interrupted : bool
-        Whether Ctrl-C ended it, or an error in a callback that keeps the result.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import Outcome
-    >>> Outcome(n_iter=20, stopped_by=None, interrupted=False).n_iter
-    20
-    """
+    """How the loop ended."""
 
     n_iter: int
     stopped_by: Callback | None
@@ -48,15 +32,7 @@ class Outcome(NamedTuple):
 
 
 class Epochs(ABC):
-    """The epochs of a fit: the data and the steps.
-
-    Parameters
-    ----------
-    fit : Fit
-        The fit, whose model is trained.
-    sums : Sums
-        Accumulate the losses and scores of an epoch.
-    """
+    """The epochs of a fit: the data and the steps."""
 
     def __init__(self, fit: Fit, sums: Sums) -> None:
         self.fit, self.sums = fit, sums
@@ -84,54 +60,14 @@ class Epochs(ABC):
 
     @abstractmethod
     def train(self, number: int, most: int) -> tuple[int, np.ndarray[Any, Any]]:
-        """Train on consecutive batches.
-
-        Parameters
-        ----------
-        number : int
-            Index of the first batch.
-        most : int
-            The most batches.
-
-        Returns
-        -------
-        n_batches : int
-            Number of batches.
-        losses : ndarray of shape (n_steps,)
-            Loss of each step; a batch with zero weight has none.
-        """
+        """Train on consecutive batches."""
 
     def at_once(self, n_iter: int, most: int, most_steps: int) -> int:
-        """Return how many whole epochs `train_several` can train on.
-
-        Parameters
-        ----------
-        n_iter : int
-            Number of epochs done.
-        most, most_steps : int
-            The most epochs, and steps.
-
-        Returns
-        -------
-        int
-            At least 1: epochs that must be trained one by one.
-        """
+        """Return how many whole epochs `train_several` can train on."""
         return 1
 
     def train_several(self, n_epochs: int) -> int:
-        """Train on whole epochs; then call `enter` for each, and for the one that is not whole, if there is.
-
-        Parameters
-        ----------
-        n_epochs : int
-            Number of epochs, from `at_once`.
-
-        Returns
-        -------
-        int
-            Number of whole epochs; the next one has begun if there are fewer, since the error of a step that
-            has to be repeated says what is wrong.
-        """
+        """Train on whole epochs; then call `enter` for each and for the one not whole, if there is."""
         raise NotImplementedError
 
     def enter(self, number: int, new_score: Callable[[], Score]) -> np.ndarray[Any, Any]:
@@ -162,28 +98,7 @@ class Epochs(ABC):
 
 
 class Loop:
-    """The epochs of a fit, one after the other.
-
-    Parameters
-    ----------
-    fit : Fit
-        The fit, as callbacks see it.
-    epochs : Epochs
-        The epochs.
-    new_score : callable
-        Returns an empty `Score` for the training rows.
-    validation : Validation or None
-        Held-out rows, which are scored after each epoch.
-    max_steps : int or None, default=None
-        The most updates, even if they end in the middle of an epoch.
-
-    Attributes
-    ----------
-    n_iter : int
-        Epochs done.
-    guard : InterruptGuard
-        Defers Ctrl-C.
-    """
+    """The epochs of a fit, one after the other."""
 
     def __init__(
         self,
@@ -365,24 +280,7 @@ class Loop:
 def run_loop(
     loop: Loop, fit: Fit, callbacks: Sequence[Callback], begin: Callable[[Hooks], None] | None = None
 ) -> Outcome:
-    """Run the epochs of a fit until something ends it.
-
-    Parameters
-    ----------
-    loop : Loop
-        The loop.
-    fit : Fit
-        The fit, as callbacks see it.
-    callbacks : sequence of Callback
-        Called during the fit.
-    begin : callable, default=None
-        Called before the first epoch, with the hooks of the callbacks.
-
-    Returns
-    -------
-    Outcome
-        How the fit ended.
-    """
+    """Run the epochs of a fit until something ends it."""
     interrupted = False
     with Hooks(callbacks, fit) as hooks:
         if begin is not None:

@@ -32,21 +32,7 @@ __all__ = ["Asked", "Done", "MemberSteps", "Place", "member_steps"]
 
 
 class Asked(NamedTuple):
-    """A block of steps that a fit waits for.
-
-    Attributes
-    ----------
-    steps : MemberSteps
-        Its steps.
-    order : ndarray of int or None
-        The order of the epoch's rows; None for the order of the data.
-    first : int
-        Index of the first batch.
-    most : int
-        The most batches.
-    is_scored : bool
-        Whether a score reads outputs.
-    """
+    """A block of steps that a fit waits for."""
 
     steps: "MemberSteps"
     order: Any
@@ -56,19 +42,7 @@ class Asked(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The block that a fit has been given; None in its place tells the fit to train alone.
-
-    Attributes
-    ----------
-    reports : ndarray of shape (n_steps, 3)
-        Loss, penalty, and whether it was finite, of each step.
-    outputs : array of shape (at least n_steps * n_rows, ...) or None
-        Raw outputs.
-    output : Variable
-        Shape and dtype of the outputs of a step.
-    buffers : mapping of str to array
-        The buffers after the last step.
-    """
+    """The block that a fit has been given; None in its place tells the fit to train alone."""
 
     reports: np.ndarray
     outputs: Any
@@ -77,13 +51,7 @@ class Done(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The arrays of one member of a stack.
-
-    Attributes
-    ----------
-    flat, slots, untrained : array, dict, dict
-        As in `DeviceInputs`.
-    """
+    """The arrays of one member of a stack."""
 
     flat: Any
     slots: dict[str, Any]
@@ -91,25 +59,7 @@ class Place(NamedTuple):
 
 
 class MemberSteps(Steps):
-    """Steps on a device that are made for many models at once, each with its own rows, rates and seed.
-
-    Parameters
-    ----------
-    model, batches, check_finite
-        As for `Steps`.
-    turn : Turn
-        The turns of this fit.
-
-    Attributes
-    ----------
-    form : int
-        Equal for steps that can be made together.
-
-    Raises
-    ------
-    CaptureError, GraphError
-        If the step cannot be captured.
-    """
+    """Steps on a device that are made for many models at once, each with its own rows, rates and seed."""
 
     def __init__(self, model: "Model", batches: Batches, check_finite: bool, turn: Turn) -> None:
         super().__init__(model, batches, check_finite)
@@ -266,13 +216,7 @@ class MemberSteps(Steps):
 
 
 def member_steps(model: "Model", batches: Batches, check_finite: bool) -> MemberSteps | None:
-    """Return steps that are made together with those of other fits; None if this fit trains alone.
-
-    Parameters
-    ----------
-    model, batches, check_finite
-        As for `steps_for`.
-    """
+    """Return steps that are made together with those of other fits; None if this fit trains alone."""
     turn = current_turn()
     if turn is None or turn.steps is not None:  # a callback of the fit that takes turns trains this model
         return None

@@ -35,15 +35,7 @@ TOLERANCE = 1e-4  # L-BFGS has converged when no component of the gradient is la
 
 
 class Part(NamedTuple):
-    """Some rows, for a fit that takes them batch by batch: in the place of X, beside all targets and weights.
-
-    Attributes
-    ----------
-    X : array or sparse matrix of shape (n_samples, ...), or dict of those
-        All rows.
-    rows : ndarray of int
-        Those to train on.
-    """
+    """Rows in the place of X, for a fit that takes them batch by batch, beside all targets and weights."""
 
     X: Any
     rows: np.ndarray
@@ -56,23 +48,7 @@ class Part(NamedTuple):
 
 
 class Options(NamedTuple):
-    """The options of a fit of a model, besides its rows.
-
-    Attributes
-    ----------
-    caller : str
-        The method that the user called, for messages.
-    held_out : Rows
-        X, y and weights of held-out rows, as given; all None if there are none.
-    scores : None, str, callable, list or dict
-        As for `check_scores`.
-    callbacks : sequence of Callback or None
-        Callbacks for this fit.
-    verbose : bool or "bar"
-        Print a line for every epoch, or show a progress bar.
-    check_finite : bool
-        Raise for a loss or gradient that is not finite.
-    """
+    """The options of a fit of a model, besides its rows."""
 
     caller: str
     held_out: Rows
@@ -109,30 +85,7 @@ class GivenSource(Source):
 
 
 class Prepared:
-    """The preparations of a fit, besides the rows or batches that it trains on.
-
-    Parameters
-    ----------
-    model : Model
-        The model to train.
-    options : Options
-        The user's options.
-    training : Rows or None
-        The training rows, as given; None for a stream of batches.
-    resume_from : str, PathLike or None
-        A checkpoint to resume from.
-
-    Attributes
-    ----------
-    callbacks : list of Callback
-        Callbacks for this fit only.
-    saved : SavedFit or None
-        The fit to resume.
-    source : Source
-        What callbacks see besides the model.
-    history : History
-        An empty history.
-    """
+    """The preparations of a fit, besides the rows or batches that it trains on."""
 
     def __init__(
         self, model: "Model", options: Options, training: Rows | None = None, resume_from: Any = None
@@ -188,30 +141,7 @@ def fit_rows(
     options: Options,
     resume_from: Any = None,
 ) -> History:
-    """Train a model on rows, in place.
-
-    Parameters
-    ----------
-    model : Model
-        The model to train.
-    rows : Rows
-        X, y and weights, as given.
-    epochs : int
-        Number of passes over the rows; for L-BFGS, the most iterations.
-    batch_size : int or "auto"
-        Rows in a batch.
-    shuffle : bool
-        Whether to draw a new order of the rows in each epoch.
-    options : Options
-        All other options.
-    resume_from : str, PathLike or None
-        A checkpoint to resume from.
-
-    Returns
-    -------
-    History
-        The history of this fit.
-    """
+    """Train a model on rows, in place."""
     check_count(epochs, "epochs", options.caller)
     prepared = Prepared(model, options, rows, resume_from)
     chosen = rows.X.rows if isinstance(rows.X, Part) else None
@@ -272,31 +202,7 @@ def _minimized(
 def checked_rows(
     loss: Loss, X: Any, y: Any, weight: Any = None, of: str = "", chosen: Any = None
 ) -> tuple[Any, Any, Any]:
-    """Return inputs, targets and weights (or None) as arrays, after checking that they fit together.
-
-    Parameters
-    ----------
-    loss : Loss
-        The loss, whose domain the targets must be in.
-    X, y, weight : array-like, array-like, array-like or None
-        Inputs, targets and weights as given.
-    of : str, default=""
-        Suffix of their names in messages.
-    chosen : ndarray of int, default=None
-        The rows whose targets and weights count; None for all.
-
-    Returns
-    -------
-    tuple
-        X may be a CSR matrix, or a dict of inputs.
-
-    Raises
-    ------
-    ShapeError
-        If the numbers of rows differ or are zero.
-    DtypeError, ValueError
-        For values that are not numbers, targets outside the loss's domain, and negative weights.
-    """
+    """Return inputs, targets and weights (or None) as arrays, after checking that they fit together."""
     if y is None:
         raise TypeError(f"y{of} is missing: pass the targets of X{of}")
     given = X if isinstance(X, dict) else {None: X}

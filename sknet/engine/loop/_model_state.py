@@ -22,27 +22,7 @@ Tree = dict[str, Any]
 
 
 def model_state(model: "Model") -> Tree:
-    """Return all that training changes in a model, as immutable host arrays.
-
-    Parameters
-    ----------
-    model : Model
-        The model, which is not changed.
-
-    Returns
-    -------
-    dict
-        The state, for a document.
-
-    Examples
-    --------
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import model_state
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> state = model_state(model)
-    >>> sorted(state["parameters"]), state["progress"]["step"]
-    (['bias', 'weight'], 0)
-    """
+    """Return all that training changes in a model, as immutable host arrays."""
     state = model.state
     slots = {name: model.memory.layout.views(to_host(flat)) for name, flat in state.optimizer.slots.items()}
     return {
@@ -64,34 +44,7 @@ def random_state_of(random_state: np.random.RandomState) -> Tree:
 
 
 def load_model_state(model: "Model", saved: Mapping[str, Any], path: str) -> None:
-    """Load a saved state into a model of the same network.
-
-    Parameters
-    ----------
-    model : Model
-        The model, changed in place; not at all if the state does not fit.
-    saved : mapping
-        The result of `model_state`.
-    path : str
-        The file that it was saved to, for messages.
-
-    Raises
-    ------
-    StateError
-        If network or optimizer differ; names layer and parameter.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import load_model_state, model_state
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> saved = model_state(model)
-    >>> _ = model.step(np.ones((4, 2)), np.zeros((4, 1)))
-    >>> load_model_state(model, saved, "fits/last")
-    >>> model.progress.step
-    0
-    """
+    """Load a saved state into a model of the same network."""
     for difference in _of_networks(model, saved):
         raise other_network(path, difference)
     for name, parameter in model.module.own_parameters():  # a callback may have frozen or unfrozen some

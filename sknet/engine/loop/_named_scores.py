@@ -23,22 +23,7 @@ Compute = Callable[[Any, Any, Any], Any]
 
 
 class NamedScores(Score):
-    """Several scores by name, of the same rows.
-
-    Parameters
-    ----------
-    scores : mapping of str to Score
-        Empty scores, possibly none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.engine import Accuracy
-    >>> scores = NamedScores({"accuracy": Accuracy()})
-    >>> scores.add(np.array([[2.0, 1.0], [0.0, 3.0]]), np.array([0, 0]), None)
-    >>> scores.results()
-    {'accuracy': 0.5}
-    """
+    """Several scores by name, of the same rows."""
 
     may_wait = False  # but for those whose scores all may
 
@@ -66,14 +51,7 @@ class NamedScores(Score):
 
 
 class Collected(Score):
-    """A score computed from all rows at once: outputs, targets and weights are kept until then.
-
-    Parameters
-    ----------
-    compute : callable
-        ``compute(outputs, targets, weights)`` returns the score, from host arrays; weights may be
-        None.
-    """
+    """A score computed from all rows at once: outputs, targets and weights are kept until then."""
 
     def __init__(self, compute: Compute) -> None:
         self._compute = compute
@@ -138,30 +116,7 @@ SCORES: dict[str, Callable[[Loss], Score]] = {
 
 
 def check_scores(scores: Any, caller: str) -> "tuple[Callable[[Loss], NamedScores], dict[str, bool | None]]":
-    """Return a factory of the scores that a user asks for, and whether higher is better.
-
-    Parameters
-    ----------
-    scores : None, str, callable, list or dict
-        ``"accuracy"``, ``"r2"``, or a function of targets and predictions; several in a list, or in a dict
-        by name.
-    caller : str
-        The method whose parameter it is, for messages.
-
-    Returns
-    -------
-    new_scores : callable
-        ``new_scores(loss)`` returns empty scores.
-    directions : dict of str to bool or None
-        Whether higher is better; None if unknown.
-
-    Raises
-    ------
-    ValueError
-        For a name that is unknown or taken.
-    TypeError
-        For a value that is not a score.
-    """
+    """Return a factory of the scores that a user asks for, and whether higher is better."""
     if scores is None:
         given = []
     elif isinstance(scores, Mapping):

@@ -29,15 +29,7 @@ MOST_TURNS = 1 << 20  # bytes of their instructions
 
 
 class NativeSteps(CompiledSteps):
-    """Steps by the calls of a NumPy plan in native code, and by the plan where data have an unusual layout.
-
-    Parameters
-    ----------
-    model, batches, check_finite
-        As for `Steps`.
-    buffers
-        As for `CompiledSteps`.
-    """
+    """Steps by the calls of a NumPy plan in native code and by the plan where data have an unusual layout."""
 
     def __init__(
         self,

@@ -14,24 +14,7 @@ __all__ = ["Orders"]
 
 
 class Orders:
-    """New orders, drawn by a model, or always that of the data.
-
-    Parameters
-    ----------
-    model : Model
-        Whose random state draws them.
-    n_samples : int
-        The number of rows.
-    shuffle : bool
-        Whether rows are shuffled.
-    n_epochs : int
-        How many epochs are planned: nothing is drawn ahead in the last one.
-
-    Attributes
-    ----------
-    now : ndarray of int or None
-        The order of this epoch; None for that of the data.
-    """
+    """New orders, drawn by a model, or always that of the data."""
 
     def __init__(self, model: "Model", n_samples: int, shuffle: bool, n_epochs: int) -> None:
         self._model, self._left = model, n_epochs
@@ -63,19 +46,7 @@ class Orders:
 
 
 class _Ahead(NamedTuple):
-    """An order that was drawn before its epoch began.
-
-    Attributes
-    ----------
-    order : ndarray of int
-        The order before.
-    before : RandomSnapshot
-        What drew it.
-    next : ndarray of int
-        It.
-    state : dict
-        The random state after it.
-    """
+    """An order that was drawn before its epoch began."""
 
     order: Any
     before: RandomSnapshot
@@ -84,10 +55,7 @@ class _Ahead(NamedTuple):
 
 
 def _shuffled(order: Any, source: RandomState) -> Any:
-    """Return the rows of an order in a new one.
-
-    As scikit-learn draws, so that seeds agree: the previous order is permuted, which is to shuffle it.
-    """
+    """Return the rows of an order in a new one."""
     found = order.copy()
     source.shuffle(found)
     return found

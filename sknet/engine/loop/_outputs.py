@@ -13,19 +13,7 @@ MOST_KEPT = 1 << 18  # the most numbers that are buffered
 
 
 class Outputs:
-    """A buffer for raw outputs that are to be scored.
-
-    Parameters
-    ----------
-    n_samples : int or None
-        Rows of an epoch, whose outputs are scored in parts of a size that depends only on the data; None if
-        outputs are scored batch by batch.
-
-    Attributes
-    ----------
-    n_rows : int
-        Number of rows in the buffer.
-    """
+    """A buffer for raw outputs that are to be scored."""
 
     def __init__(self, n_samples: int | None) -> None:
         self._n_samples = n_samples
@@ -36,26 +24,7 @@ class Outputs:
     def free(
         self, n_rows: int, shape: tuple[int, ...], dtype: Any, xp: Any = np, wanted_bytes: int = 0
     ) -> Any:
-        """Return memory for the next rows.
-
-        Parameters
-        ----------
-        n_rows : int
-            The least number of rows.
-        shape : tuple of int
-            Shape of a row.
-        dtype : dtype
-            Dtype of the outputs.
-        xp : namespace, default=numpy
-            Array namespace of the outputs.
-        wanted_bytes : int, default=0
-            The size of the memory, if it is new and the rows of an epoch fill it; at least that of a part.
-
-        Returns
-        -------
-        array of shape (at least n_rows, *shape)
-            Contiguous; call `add` with the number of rows that were written.
-        """
+        """Return memory for the next rows."""
         array = self._array
         if (
             array is None
@@ -94,18 +63,7 @@ class Outputs:
         self.n_rows += n_rows
 
     def parts(self, also_last: bool = False) -> Iterator[Any]:
-        """Yield the outputs part by part, each valid until the next step, and remove them.
-
-        Parameters
-        ----------
-        also_last : bool, default=False
-            Whether to yield a last part that is not full, too.
-
-        Yields
-        ------
-        array of shape (n_rows, ...)
-            A full part, or the last one.
-        """
+        """Yield the outputs part by part, each valid until the next step, and remove them."""
         start, least = 0, 1 if also_last else self._part
         while self.n_rows - start >= least:
             stop = min(start + self._part, self.n_rows)

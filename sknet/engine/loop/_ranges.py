@@ -10,17 +10,7 @@ __all__ = ["check_losses", "check_range"]
 
 
 def check_range(array: Any, dtype: Any, name: str) -> None:
-    """Raise a ValueError if numbers are finite and would be infinite in a dtype.
-
-    Parameters
-    ----------
-    array : array of shape (n_samples, ...)
-        Only real arrays of NumPy in memory with more digits are looked at.
-    dtype : dtype
-        That they are converted to.
-    name : str
-        What to call them in the message.
-    """
+    """Raise a ValueError if numbers are finite and would be infinite in a dtype."""
     kind = np.dtype(dtype)
     if type(array) is not np.ndarray or array.dtype.kind != "f" or kind.kind != "f" or not array.size:
         return
@@ -32,17 +22,7 @@ def check_range(array: Any, dtype: Any, name: str) -> None:
 
 
 def check_losses(loss: Loss, y: Any, dtype: Any) -> None:
-    """Raise a ValueError if a loss of targets of this size is infinite in a dtype.
-
-    Parameters
-    ----------
-    loss : Loss
-        The loss, of which only the power of a unit matters.
-    y : array of shape (n_samples, ...)
-        Targets.
-    dtype : dtype
-        In which the model computes.
-    """
+    """Raise a ValueError if a loss of targets of this size is infinite in a dtype."""
     scaling = loss.scaling
     if scaling is None or type(y) is not np.ndarray or y.dtype.kind != "f" or not y.size:
         return

@@ -25,48 +25,7 @@ PARALLEL = 2  # threads of a group in which nothing else starts threads
 def run_together(
     fits: Sequence[Callable[[], Result]], n_jobs: int | None = None, may_stack: Sequence[bool] | None = None
 ) -> list[Result]:
-    """Run fits together: in threads, or where `joblib.parallel_config` says; on a device as one program.
-
-    Parameters
-    ----------
-    fits : sequence of callable
-        Each runs a fit, with models and callbacks that no other uses, and returns all that it changes. Arrays
-        that several take as arguments, of a ``functools.partial``, are sent once.
-    n_jobs : int or None, default=None
-        The number of threads, as for joblib; None is one for each core. Inside of work that is parallel
-        already there is one.
-    may_stack : sequence of bool, default=None
-        Whether each trains one model on a device, step by step: those that share their structure are then one
-        program, all at once, whatever `n_jobs` is.
-
-    Returns
-    -------
-    list
-        The results, in the order of the fits; copies, where fits do not run in this process. They do not
-        depend on the number of threads, or on where fits run.
-
-    Raises
-    ------
-    Exception
-        The first error of a fit, with a note that says which fit. All others have then ended after the
-        current block of steps.
-    KeyboardInterrupt
-        On Ctrl-C; likewise.
-    TypeError, ValueError
-        If a fit cannot be sent to where it should run: something cannot be pickled, or a module has hooks,
-        which pickles leave out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from functools import partial
-    >>> from sknet import Model, nn
-    >>> X, y = np.eye(4, dtype="float32"), np.array([0.0, 1.0, 1.0, 0.0])
-    >>> models = [Model(nn.Linear(4, 1), random_state=seed) for seed in range(3)]
-    >>> found = run_together([partial(model.fit, X, y, epochs=2) for model in models])
-    >>> [len(history["loss"]) for history in found]
-    [2, 2, 2]
-    """
+    """Run fits together: in threads, or where `joblib.parallel_config` says; on a device as one program."""
     if fits and are_sent():
         return _sent(fits, n_jobs)
     if may_stack is not None and sum(may_stack) > 1:
@@ -75,23 +34,7 @@ def run_together(
 
 
 def are_sent() -> bool:
-    """Tell whether fits run elsewhere: `joblib.parallel_config` names a backend without shared memory.
-
-    Returns
-    -------
-    bool
-        False without such a choice, and inside of fits that run beside others.
-
-    Examples
-    --------
-    >>> import joblib
-    >>> from sknet.engine.extend import are_sent
-    >>> with joblib.parallel_config("loky"):
-    ...     are_sent()
-    True
-    >>> are_sent()
-    False
-    """
+    """Tell whether fits run elsewhere: `joblib.parallel_config` names a backend without shared memory."""
     from joblib.parallel import get_active_backend  # predictors do without
 
     group = current_group()
@@ -120,28 +63,7 @@ def _sent(fits: Sequence[Callable[[], Result]], n_jobs: int | None) -> list[Resu
 
 @contextmanager
 def on_the_cluster(shared: Sequence[Any]) -> Iterator[None]:
-    """Return a context in which a Dask cluster has what tasks of joblib share, until it ends.
-
-    joblib itself puts it on one worker, and waits for ever if that one dies. Here it is the result of a task,
-    which Dask repeats. Other backends need nothing.
-
-    Parameters
-    ----------
-    shared : sequence of object
-        Arguments of tasks.
-
-    Returns
-    -------
-    context manager
-        Without a value.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.engine.extend import on_the_cluster
-    >>> with on_the_cluster([np.eye(3)]):
-    ...     pass
-    """
+    """Return a context in which a Dask cluster has what tasks of joblib share, until it ends."""
     from joblib.parallel import get_active_backend
 
     backend, _ = get_active_backend()
@@ -168,27 +90,7 @@ def _same(value: Any) -> Any:
 
 
 def in_common(fits: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Return arrays and frames that several fits take as arguments.
-
-    Parameters
-    ----------
-    fits : sequence of callable
-        Of which those that are a ``functools.partial`` are read.
-
-    Returns
-    -------
-    list
-        Each once; of a single fit all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from functools import partial
-    >>> from sknet.engine.extend import in_common
-    >>> X = np.eye(3)
-    >>> [each.shape for each in in_common([partial(print, X, n) for n in range(5)])]
-    [(3, 3)]
-    """
+    """Return arrays and frames that several fits take as arguments."""
     partials = [fit for fit in fits if isinstance(fit, partial)]
     taken = [each for fit in partials for each in _arrays((*fit.args, *fit.keywords.values()))]
     counts, known = Counter(map(id, taken)), {id(each): each for each in taken}
@@ -244,19 +146,7 @@ def _opened(packet: bytes, shared: Sequence[Any]) -> Any:
 
 
 def new_group() -> str:
-    """Return a name for a group that has fits in several processes.
-
-    Returns
-    -------
-    str
-        For `in_group_of`.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import new_group
-    >>> new_group() == new_group()
-    False
-    """
+    """Return a name for a group that has fits in several processes."""
     return uuid4().hex
 
 
@@ -266,30 +156,7 @@ def _group_of(name: str) -> Group:
 
 
 def in_group_of(name: str, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
-    """Call a function in this process's part of a group.
-
-    Parameters
-    ----------
-    name : str
-        Of the group: fits that come to the same process one after the other share programs.
-    function : callable
-        What runs a fit.
-    *args : object
-        Its arguments.
-    **kwargs : object
-        Further ones, by name.
-
-    Returns
-    -------
-    object
-        What it returns.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import in_group_of
-    >>> in_group_of("a", max, 1, 2)
-    2
-    """
+    """Call a function in this process's part of a group."""
     with inside(_group_of(name)):
         return function(*args, **kwargs)
 

@@ -13,19 +13,7 @@ __all__ = ["Several"]
 
 
 class Several(NamedTuple):
-    """What several epochs have left.
-
-    Attributes
-    ----------
-    batches : Batches
-        The rows.
-    orders : ndarray of shape (n_epochs, n_samples)
-        The order of the rows in each epoch.
-    losses : ndarray of shape (n_steps,)
-        The losses of all steps; the last epoch with some may lack others.
-    outputs : ndarray of shape (n_epochs, n_samples, ...) or None
-        The raw outputs, in these orders; None if no score reads them.
-    """
+    """What several epochs have left."""
 
     batches: Batches
     orders: np.ndarray

@@ -35,18 +35,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class SharedSteps(Steps):
-    """Compiled steps on memory of their own, into which a model's is copied for a block of steps.
-
-    Programs, their memory and instructions are then made once for many short fits of one structure, rather
-    than for each. The results have the same bits.
-
-    Parameters
-    ----------
-    form : hashable
-        What models and rows must agree in to use these steps.
-    model, batches, check_finite
-        As for `steps_for`, of the first fit.
-    """
+    """Compiled steps on memory of their own, into which a model's is copied for a block of steps."""
 
     def __init__(self, form: Hashable, model: "Model", batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
@@ -116,17 +105,7 @@ def _copy(flat: Any, slots: Mapping[str, Any], to_flat: Any, to_slots: Mapping[s
 def shared_steps(
     model: "Model", batches: Batches, check_finite: bool, planned: int, how: Hashable
 ) -> SharedSteps | None:
-    """Return steps that fits of a group share, or that one fit leaves to the next; None if this has its own.
-
-    Parameters
-    ----------
-    model, batches, check_finite
-        As for `steps_for`.
-    planned : int
-        The most steps planned from now on.
-    how : hashable
-        What else decides which steps there are.
-    """
+    """Return steps that fits of a group share, or that one fit leaves to the next; None if it has its own."""
     size = model.memory.layout.size
     if current_group() is None and (
         size > MOST_PARAMETERS_ALONE or planned > MOST_EPOCHS_ALONE * batches.n_batches

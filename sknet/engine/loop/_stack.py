@@ -28,23 +28,7 @@ __all__ = ["Stack", "StackPlan"]
 
 
 class StackPlan:
-    """The programs of a step of several members, which have no memory yet.
-
-    Parameters
-    ----------
-    members : sequence of MemberSteps
-        Of one form.
-
-    Attributes
-    ----------
-    nbytes : int
-        What the programs need on the device, with all that they read and write.
-
-    Raises
-    ------
-    CaptureError, GraphError
-        If the steps cannot be made together.
-    """
+    """The programs of a step of several members, which have no memory yet."""
 
     def __init__(self, members: Sequence[MemberSteps]) -> None:
         first = members[0]
@@ -86,18 +70,7 @@ class StackPlan:
 
 
 class Stack:
-    """Members that are trained together.
-
-    Everything that a step changes is in the device's memory, as for `DeviceSteps`, with an axis of members in
-    front; models keep views of their own parameters and slots. A member takes part in a block of steps if
-    it waits for one; the steps of the others change nothing, and nor do those of one whose loss or gradient
-    is not finite.
-
-    Parameters
-    ----------
-    plan : StackPlan
-        The members, and the programs of their steps.
-    """
+    """Members that are trained together."""
 
     def __init__(self, plan: StackPlan) -> None:
         self.plan, self.device, self.size = plan, plan.device, len(plan.members)

@@ -39,26 +39,7 @@ OUTPUT = """\
 
 
 class StackRing:
-    """The inputs and reports of the steps of one block, of several fits; as `Ring` for one.
-
-    Parameters
-    ----------
-    device : Device
-        Where they are.
-    numbers : array of shape (n_numbers, n_fits)
-        The scalars of the updates, as a step reads them.
-    most : int
-        The most steps of a block.
-    n_samples : int
-        Rows of each fit.
-    reported : dtype
-        Of what each step reports.
-
-    Attributes
-    ----------
-    reports : array of shape (most, n_fits, 3)
-        What each step reports.
-    """
+    """The inputs and reports of the steps of one block, of several fits; as `Ring` for one."""
 
     def __init__(self, device: Device, numbers: Any, most: int, n_samples: int, reported: Any) -> None:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
@@ -72,29 +53,13 @@ class StackRing:
         return self._owner.zeros(shape, dtype, self._device)
 
     def start(self, table: np.ndarray, starts: np.ndarray) -> None:
-        """Begin a block.
-
-        Parameters
-        ----------
-        table : ndarray of shape (n_steps, n_numbers, n_fits)
-            The scalars of each update.
-        starts : ndarray of shape (n_fits,), dtype=int64
-            The place of the first row of each fit in its order.
-        """
+        """Begin a block."""
         self._table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
         self._at[...] = 0
         self._starts[...] = to_device(starts, self._device)
 
     def begin(self, taken: Sequence[Taken], left: Left) -> Callable[[], None]:
-        """Return what issues the beginning of a step, and the end of the one before it.
-
-        Parameters
-        ----------
-        taken : sequence of Taken
-            With an axis of fits in front of order and slot; sources are C-contiguous.
-        left : Left
-            With an axis of fits in front of each array.
-        """
+        """Return what issues the beginning of a step, and the end of the one before it."""
         arrays = {"at": self._at, "ready": self._ready, "starts": self._starts}
         arrays |= {"numbers": self._numbers, "table": self._table}
         sizes = [self._numbers.size, self._n_fits * 3]

@@ -17,18 +17,7 @@ SHARE = 2  # inputs take at most this part of the free memory
 
 
 class StackRows:
-    """The rows of several fits.
-
-    Parameters
-    ----------
-    each : sequence of Batches
-        The rows of each fit: as many, of the same dtypes.
-
-    Attributes
-    ----------
-    order_of_X, order_of_targets : array of shape (n_fits, n_samples), dtype=int64
-        Which rows of the inputs, and of targets and weights, each fit takes in its epoch, one after another.
-    """
+    """The rows of several fits."""
 
     def __init__(self, each: Sequence[Batches]) -> None:
         first = each[0]

@@ -23,46 +23,12 @@ SHARE = 0.75  # of the memory that is free, for a stack
 def run_stacked(
     fits: Sequence[Callable[[], Result]], may_stack: Sequence[bool], n_jobs: int | None = None
 ) -> list[Result]:
-    """Run fits together: those on a device that share their structure as one program.
-
-    Parameters
-    ----------
-    fits : sequence of callable
-        As for `run_together`.
-    may_stack : sequence of bool
-        Whether each trains one model on a device, step by step.
-    n_jobs : int, default=None
-        How many of the others run at a time, as for joblib.
-
-    Returns
-    -------
-    list
-        The result of each.
-
-    Raises
-    ------
-    Exception
-        The first error of a fit, with a note that says which. All others have then ended after the current
-        block of steps.
-    KeyboardInterrupt
-        On Ctrl-C; likewise.
-    """
+    """Run fits together: those on a device that share their structure as one program."""
     return run_in_turns(fits, may_stack, n_jobs, Stacks().serve)
 
 
 def may_be_stacked(model: "Model") -> bool:
-    """Tell whether a fit of a model may be one of those that `run_stacked` makes together.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-
-    Returns
-    -------
-    bool
-        Whether it is compiled for a device, and trains step by step.
-    """
+    """Tell whether a fit of a model may be one of those that `run_stacked` makes together."""
     return model.device.kind != "cpu" and bool(model.compile) and model.optimizer.goes_in_steps
 
 

@@ -41,32 +41,14 @@ MOST_BOUND = 256  # up to this many batches per epoch, each has its own program,
 
 
 class Block(NamedTuple):
-    """The results of training on some batches.
-
-    Attributes
-    ----------
-    losses : array of shape (n_batches,)
-        The reported loss of each batch.
-    n_rows : int
-        Number of rows of all batches.
-    """
+    """The results of training on some batches."""
 
     losses: Any
     n_rows: int
 
 
 class Steps(ABC):
-    """Trains a model on the rows of a data set, in place.
-
-    Parameters
-    ----------
-    model : Model
-        The model to train.
-    batches : Batches
-        The rows.
-    check_finite : bool
-        Raise for a loss or gradient that is not finite, before anything is updated.
-    """
+    """Trains a model on the rows of a data set, in place."""
 
     def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
         self.model, self.batches, self.check_finite = model, batches, check_finite
@@ -94,29 +76,7 @@ class Steps(ABC):
 
     @abstractmethod
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
-        """Train on one block of batches, at least one.
-
-        Parameters
-        ----------
-        order : ndarray of int or None
-            The order of the epoch's rows; None for the order of the data.
-        first : int
-            Index of the first batch.
-        most : int
-            The most batches.
-        outputs : Outputs or None
-            The buffer for the raw outputs before the updates; None if no score reads them.
-
-        Returns
-        -------
-        Block
-            The results of the batches done.
-
-        Raises
-        ------
-        NonFiniteError
-            If loss or gradient of the first batch is not finite; nothing is then updated.
-        """
+        """Train on one block of batches, at least one."""
 
     def give_back(self) -> None:
         """End with these steps: let other fits use them, if they are shared."""
@@ -126,25 +86,7 @@ class Steps(ABC):
         return 1
 
     def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
-        """Train on whole epochs, one after the other, without counting the steps.
-
-        Parameters
-        ----------
-        orders : ndarray of shape (n_epochs, n_samples), dtype=int64
-            The order of the rows of each epoch; C-contiguous. At most `epochs_at_once` epochs.
-        progress : sequence of Progress
-            The progress of the training at the beginning of each epoch.
-        scored : bool
-            Whether a score reads outputs.
-
-        Returns
-        -------
-        losses : ndarray of shape (n_steps,)
-            The losses of the steps done: all, or those before one that has to be repeated, so that its error
-            says what is wrong.
-        outputs : ndarray of shape (n_epochs, n_samples, ...) or None
-            The raw outputs before the updates; None if none are read.
-        """
+        """Train on whole epochs, one after the other, without counting the steps."""
         raise NotImplementedError
 
     def _at_once(self, order: Any, first: int, most: int, per_step: float) -> int:
@@ -179,15 +121,7 @@ class EagerSteps(Steps):
 
 
 class CompiledSteps(Steps):
-    """Compiled steps: one program for each number of rows, and one for the update.
-
-    Parameters
-    ----------
-    model, batches, check_finite
-        As for `Steps`.
-    buffers : tuple of an array and a dict of arrays, default=None
-        Parameters and slots that the steps change; None for those of the model.
-    """
+    """Compiled steps: one program for each number of rows, and one for the update."""
 
     def __init__(self, model: "Model", batches: Batches, check_finite: bool, buffers: Any = None) -> None:
         super().__init__(model, batches, check_finite)

@@ -31,17 +31,7 @@ __all__ = ["fit_batches"]
 
 
 class Feed:
-    """The batches of a fit, epoch by epoch.
-
-    Parameters
-    ----------
-    batches : iterable or callable
-        An iterable of batches, or a function without parameters that returns one.
-    epochs, n_steps, steps_per_epoch : int or None
-        As for `Model.train`.
-    caller : str
-        The method that the user called, for messages.
-    """
+    """The batches of a fit, epoch by epoch."""
 
     def __init__(
         self, batches: Any, epochs: int | None, n_steps: int | None, steps_per_epoch: int | None, caller: str
@@ -139,17 +129,7 @@ class Feed:
 
 
 class StreamEpochs(Epochs):
-    """Epochs over a stream of batches.
-
-    Parameters
-    ----------
-    fit : Fit
-        The fit, whose model is trained.
-    feed : Feed
-        The batches.
-    settings : Settings
-        The user's settings.
-    """
+    """Epochs over a stream of batches."""
 
     def __init__(self, fit: Fit, feed: Feed, settings: Settings) -> None:
         super().__init__(fit, Sums(None, self._targets))
@@ -261,26 +241,7 @@ def fit_batches(
     options: Options,
     resume_from: Any = None,
 ) -> History:
-    """Train a model on batches, in place.
-
-    Parameters
-    ----------
-    model : Model
-        The model to train.
-    batches : iterable or callable
-        Yields ``(X, y)`` or ``(X, y, sample_weight)``, or returns an iterable of these.
-    epochs, n_steps, steps_per_epoch : int or None
-        As for `Model.train`.
-    options : Options
-        All other options.
-    resume_from : str, PathLike or None, default=None
-        A checkpoint to resume from.
-
-    Returns
-    -------
-    History
-        The history of this fit.
-    """
+    """Train a model on batches, in place."""
     feed = Feed(batches, epochs, n_steps, steps_per_epoch, options.caller)
     prepared = Prepared(model, options, resume_from=resume_from)
     model.optimizer.in_steps()

@@ -14,23 +14,7 @@ Targets = Callable[[slice], tuple[Any, Any, Any]]
 
 
 class Sums:
-    """Sums over the batches of an epoch, independent of how batches are grouped into blocks.
-
-    Parameters
-    ----------
-    n_samples : int or None
-        Rows of an epoch; None scores each batch separately.
-    targets : callable
-        ``targets(part)`` returns targets, weights (or None) and indices (or None) of some consecutive rows of
-        the epoch.
-
-    Attributes
-    ----------
-    score : Score
-        Score of the rows so far, except those whose outputs are still buffered.
-    n_rows : int
-        Number of rows so far, including those with zero weight.
-    """
+    """Sums over the batches of an epoch, independent of how batches are grouped into blocks."""
 
     score: Score
 

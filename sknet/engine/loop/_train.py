@@ -41,27 +41,7 @@ __all__ = ["Settings", "train"]
 
 
 class Settings(NamedTuple):
-    """The user's settings of the loop.
-
-    Attributes
-    ----------
-    max_iter, shuffle : int, bool
-        As the estimators' parameters.
-    check_finite : bool
-        Raise for a loss or gradient that is not finite, instead of continuing.
-    max_steps : int or None
-        The most updates, even if they end in the middle of an epoch; None for whole epochs.
-    planned_steps : int or None
-        The total number of updates for schedules; None is `max_iter` epochs.
-    is_part : bool
-        Whether this is one of many parts of a training: what steps need is kept for the next.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import Settings
-    >>> Settings(max_iter=20).max_iter
-    20
-    """
+    """The user's settings of the loop."""
 
     max_iter: int = 200
     shuffle: bool = True
@@ -72,17 +52,7 @@ class Settings(NamedTuple):
 
 
 class RowEpochs(Epochs):
-    """Epochs over the rows of a data set, each in a new order, or all in that of the data.
-
-    Parameters
-    ----------
-    fit : Fit
-        The fit, whose model is trained.
-    batches : Batches
-        The rows.
-    settings : Settings
-        The user's settings.
-    """
+    """Epochs over the rows of a data set, each in a new order, or all in that of the data."""
 
     _steps: Any = None  # none before they are chosen
     _several: Several | None = None  # the last epochs that were trained in one call
@@ -234,59 +204,7 @@ def train(
     source: Source | None = None,
     saved: SavedFit | None = None,
 ) -> Outcome:
-    """Train a model in place.
-
-    Parameters
-    ----------
-    model : Model
-        The model to train; a failing step does not change it.
-    batches : Batches
-        The training rows.
-    history : History
-        Gets an entry per epoch.
-    settings : Settings
-        The user's settings.
-    new_score : callable
-        Returns an empty `Score` for the training rows.
-    validation : Validation, default=None
-        Held-out rows, which are scored after each epoch.
-    callbacks : sequence of Callback, default=()
-        Called during the fit. Only they can end it before `max_iter`, for example `EarlyStopping`.
-        They keep state; pass each fit its own.
-    source : Source, default=None
-        What callbacks see besides the model.
-    saved : SavedFit, default=None
-        A fit with the same data and parameters, to resume.
-
-    Returns
-    -------
-    Outcome
-        How the fit ended.
-
-    Raises
-    ------
-    NonFiniteError
-        If a loss or gradient is not finite; names epoch, batch and parameter.
-    KeyboardInterrupt
-        On a second Ctrl-C, which is not deferred; the first ends the loop with a warning.
-    StateError
-        If `saved` is of another fit; names the differences.
-    Exception
-        Any error of a callback, unless it keeps the result: then there is a warning.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine import Accuracy, Batches, History
-    >>> from sknet.engine.extend import Settings, train
-    >>> model = Model(nn.Linear(2, 1), loss="log_loss", random_state=0)
-    >>> batches = Batches(np.eye(2), np.array([[0.0], [1.0]]), None, 2, model.dtype, model.device)
-    >>> history = History()
-    >>> outcome = train(model, batches, history, Settings(max_iter=3), Accuracy)
-    >>> outcome.n_iter, len(history["loss"])
-    (3, 3)
-    """
+    """Train a model in place."""
     stepping_optimizer(model.materialize(batches.X))
     if not model.progress.step:  # a trained network may predict targets of any size
         check_losses(model.loss_function, batches.y, model.dtype)

@@ -17,28 +17,7 @@ MOST = 1024  # fits at a time, each of which has a thread
 
 
 class Turn:
-    """The turns of one fit, in a thread of its own.
-
-    Parameters
-    ----------
-    number : int
-        Of the fit.
-    slots : Semaphore
-        As many fits may run beside the others, without turns.
-    board : dict
-        What all fits of these turns share.
-
-    Attributes
-    ----------
-    waits : bool
-        Whether the fit waits for something.
-    asked : object
-        What that is.
-    steps : object or None
-        The steps that the fit makes in its turns; None before, and when it makes others.
-    at_end : list of callable
-        Called in its thread when it has ended, even by an error.
-    """
+    """The turns of one fit, in a thread of its own."""
 
     def __init__(self, number: int, slots: threading.Semaphore, board: dict[Any, Any]) -> None:
         self.number, self.board = number, board
@@ -122,32 +101,7 @@ def current_turn() -> Turn | None:
 def run_in_turns(
     fits: Sequence[Callable[[], Result]], takes_turns: Sequence[bool], n_jobs: int | None, serve: Serve
 ) -> list[Result]:
-    """Run fits together, some of them in turns; the next ones begin when the first `MOST` begin to end.
-
-    Parameters
-    ----------
-    fits : sequence of callable
-        As for `run_in_threads`.
-    takes_turns : sequence of bool
-        Which of them take turns; the others run beside them.
-    n_jobs : int or None
-        How many fits run beside the others, as for joblib.
-    serve : callable
-        Given the turns of all fits that wait, answers at least one of them, and returns those; called in this
-        thread.
-
-    Returns
-    -------
-    list
-        The result of each.
-
-    Raises
-    ------
-    Exception
-        The first error of a fit, with its note. All others have then ended after the current block of steps.
-    KeyboardInterrupt
-        On Ctrl-C; likewise.
-    """
+    """Run fits together, some of them in turns; the next ones begin when the first `MOST` begin to end."""
     with grouped(n_threads_for(n_jobs, len(fits))) as group:
         threads = _Turns(fits, takes_turns, group, serve)
         try:

@@ -18,45 +18,14 @@ __all__ = ["Validation"]
 
 
 class Validation:
-    """Held-out rows, and how to score them.
-
-    Parameters
-    ----------
-    batches : Batches
-        The rows.
-    new_score : callable
-        Returns an empty `Score`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine import Accuracy, Batches
-    >>> from sknet.engine.extend import Validation
-    >>> model = Model(nn.Linear(2, 1), loss="log_loss", random_state=0)
-    >>> batches = Batches(np.eye(2), np.array([[0.0], [1.0]]), None, 2, model.dtype, model.device)
-    >>> numbers = Validation(batches, Accuracy).evaluate(model)
-    >>> list(numbers), 0 <= numbers["score"] <= 1
-    (['loss', 'score'], True)
-    """
+    """Held-out rows, and how to score them."""
 
     def __init__(self, batches: Batches, new_score: Callable[[], Score]) -> None:
         self.batches = batches
         self.new_score = new_score
 
     def evaluate(self, model: "Model") -> dict[str, float]:
-        """Return the mean loss (without penalty) and the scores of the held-out rows by name.
-
-        Parameters
-        ----------
-        model : Model
-            Only read from.
-
-        Returns
-        -------
-        dict of str to float
-            ``"loss"`` and the scores; NaN if the model has diverged.
-        """
+        """Return the mean loss (without penalty) and the scores of the held-out rows by name."""
         score, loss, total = self.new_score(), 0.0, 0.0
         for chosen, (X, y, weight), look_ahead in self.batches.in_turn():
             comes_again = n_rows(X) == self.batches.size < self.batches.n_samples

@@ -13,28 +13,7 @@ __all__ = ["DevicePredictor"]
 
 
 class DevicePredictor:
-    """A module's forward pass and a head on a device, compiled for one shape of inputs.
-
-    From the second chunk on, it is one launch of a graph, unless the device refuses that. A program's memory
-    stays until another shape comes.
-
-    Parameters
-    ----------
-    module : Module
-        Run in evaluation mode; its buffers are read in each call.
-    layout : Layout
-        The position of each parameter in `flat`.
-    flat : array of shape (layout.size,)
-        The parameters; later changes take effect.
-    head : callable or None
-        Maps the raw output, a Tensor, to the result; None for the output itself.
-    by : callable
-        Computes the raw output: ``by(module, scope, args)``.
-    device : Device
-        Where all of this is.
-    precision : str
-        Of products of float32 arrays.
-    """
+    """A module's forward pass and a head on a device, compiled for one shape of inputs."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a DevicePredictor holds programs of this process and cannot be pickled or copied")

@@ -25,28 +25,7 @@ __all__ = ["Chosen", "input_gradients", "integrated_gradients"]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The output of each row that is differentiated.
-
-    Attributes
-    ----------
-    columns : ndarray of int of shape (n_samples,)
-        Indices of the outputs.
-    signs : ndarray of shape (n_samples,)
-        Factors of the outputs.
-    head : callable or None
-        Maps raw outputs to those to differentiate, row by row.
-    by : callable
-        Computes the raw outputs: ``by(module, scope, args)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.engine.extend import Chosen
-    >>> chosen = Chosen(np.array([1, 0]), np.array([1.0, -1.0]))
-    >>> chosen.weights(np.array([0, 1]), (2, 3), "float64")
-    array([[ 0.,  1.,  0.],
-           [-1.,  0.,  0.]])
-    """
+    """The output of each row that is differentiated."""
 
     columns: Any
     signs: Any
@@ -54,13 +33,7 @@ class Chosen:
     by: Pass = run
 
     def weights(self, rows: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return weights (of `shape` and `dtype`) of the outputs of `rows`; their sum is differentiated.
-
-        Raises
-        ------
-        ShapeError
-            If the outputs of a row are not a vector.
-        """
+        """Return weights (of `shape` and `dtype`) of the outputs of `rows`; their sum is differentiated."""
         if len(shape) != 2:
             raise ShapeError(
                 f"gradients with respect to inputs need outputs of shape (n_samples, n_outputs), got {shape}"
@@ -71,33 +44,7 @@ class Chosen:
 
 
 def input_gradients(model: "Model", X: Any, chosen: Chosen) -> Any:
-    """Return the gradient of one output per row with respect to that row of the inputs.
-
-    Parameters
-    ----------
-    model : Model
-        The model, run in evaluation mode, in which rows are independent.
-    X : array, CSR matrix, or tree of arrays, each of shape (n_samples, ...)
-        Inputs.
-    chosen : Chosen
-        The outputs.
-
-    Returns
-    -------
-    array or tree of arrays, of the shapes of X
-        Dense, on the model's device; None for integer inputs, which have no gradient.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import Chosen, input_gradients
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> first = Chosen(np.zeros(3, int), np.ones(3))
-    >>> gradient = input_gradients(model, np.ones((3, 2)), first)
-    >>> np.array_equal(gradient[0], model.parameters["weight"][:, 0])
-    True
-    """
+    """Return the gradient of one output per row with respect to that row of the inputs."""
 
     def compute(rows: Any) -> list[Any]:
         return _gradients_at(model, X, _rows_of(model, X, rows), chosen, rows)
@@ -106,45 +53,7 @@ def input_gradients(model: "Model", X: Any, chosen: Chosen) -> Any:
 
 
 def integrated_gradients(model: "Model", X: Any, baseline: Any, chosen: Chosen, n_steps: int) -> Any:
-    """Return the gradient averaged along the line from the baseline to each row, times the difference.
-
-    The sum over a row is the difference of the outputs for the row and its baseline, up to
-    the error of the Gauss-Legendre rule.
-
-    Parameters
-    ----------
-    model : Model
-        The model, run in evaluation mode, in which rows are independent.
-    X : array, CSR matrix, or tree of arrays, each of shape (n_samples, ...)
-        Inputs.
-    baseline : array or tree of arrays, of the shapes of X, or of one row
-        Where the lines begin.
-    chosen : Chosen
-        The outputs.
-    n_steps : int
-        Number of points on each line.
-
-    Returns
-    -------
-    array or tree of arrays, of the shapes of X
-        As for `input_gradients`.
-
-    Notes
-    -----
-    M. Sundararajan, A. Taly, Q. Yan, "Axiomatic attribution for deep networks", ICML 2017, equation 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import Chosen, integrated_gradients, predict_raw
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> X, baseline = np.ones((3, 2)), np.zeros((1, 2))
-    >>> shares = integrated_gradients(model, X, baseline, Chosen(np.zeros(3, int), np.ones(3)), 8)
-    >>> difference = predict_raw(model, X) - predict_raw(model, baseline)
-    >>> np.allclose(shares.sum(axis=1), difference[:, 0])
-    True
-    """
+    """Return the gradient averaged along the line from the baseline to each row, times the difference."""
     n_points = _points_at_once(model, X)
     n_rows = max(1, n_points // n_steps)
     n_at_once = max(1, n_points // n_rows)

@@ -32,25 +32,7 @@ __all__ = ["Layer", "Part", "find_layer", "layer_rows", "model_layer", "output_s
 
 @dataclass(frozen=True)
 class Layer:
-    """A forward pass that stops at the output of a layer.
-
-    Attributes
-    ----------
-    call : Call
-        The layer.
-    shape : tuple of int
-        Shape of the output for one row.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import model_layer
-    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
-    >>> layer = model_layer(model, np.ones((4, 2)), 0)
-    >>> layer.name, layer.shape
-    ('layer 0:0', (3,))
-    """
+    """A forward pass that stops at the output of a layer."""
 
     call: Call
     shape: tuple[int, ...]
@@ -82,46 +64,7 @@ MOST_KINDS = 8  # of rows, whose calls are known; sequences have as many as leng
 def find_layer(
     layer: int | str, module: Module, owner: Any, X: Any, dtype: Any, compute: Callable[[Pass], Any]
 ) -> Layer:
-    """Return the layer with an index or a path; layers are found by a pass on shapes alone.
-
-    That is cheap even for large networks: notebooks do it to display an estimator.
-
-    Parameters
-    ----------
-    layer : int or str
-        As for `sknet.nn.extend.Calls.find`.
-    module : Module
-        The network.
-    owner : object
-        What holds the network: results are cached as long as it is alive.
-    X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Inputs, of which only shapes and dtypes matter.
-    dtype : dtype
-        The computing dtype of real inputs.
-    compute : callable
-        ``compute(by)`` runs the pass ``by(module, scope, args)`` on one row, for code that reads values.
-
-    Returns
-    -------
-    Layer
-        The layer.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no such layer; the message lists the layers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import find_layer, predict_raw
-    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
-    >>> X = np.ones((4, 2))
-    >>> compute = lambda by: predict_raw(model, X[:1], by)
-    >>> find_layer(-1, model.module, model.memory, X, model.dtype, compute).shape
-    (3,)
-    """
+    """Return the layer with an index or a path; layers are found by a pass on shapes alone."""
     calls = _calls(module, owner, X, dtype, compute)
     call = calls.find(layer)
     return Layer(call, calls.shapes.get(call, ())[1:])
@@ -155,22 +98,7 @@ def _calls(module: Module, owner: Any, X: Any, dtype: Any, compute: Callable[[Pa
 
 @dataclass(frozen=True)
 class Part:
-    """A pass through one module of a network on its own, such as a decoder.
-
-    Attributes
-    ----------
-    path : str
-        The module's path.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Tensor, nn
-    >>> from sknet.engine.extend import Part
-    >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
-    >>> Part("1")(net, nn.Scope({}), (Tensor([-1.0, 1.0]),))
-    Tensor([0., 1.], dtype=float64)
-    """
+    """A pass through one module of a network on its own, such as a decoder."""
 
     path: str
 
@@ -180,33 +108,7 @@ class Part:
 
 
 def part_rows(model: "Model", X: Any, path: str, head: Head | None = None) -> Any:
-    """Return the output of one module of a network for all rows of its own inputs.
-
-    Parameters
-    ----------
-    model : Model
-        Only read from.
-    X : array of shape (n_samples, ...), or dict of those
-        Inputs of the module.
-    path : str
-        The module's path.
-    head : callable, default=None
-        Applied to its output.
-
-    Returns
-    -------
-    array of shape (n_samples, ...)
-        On the model's device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import part_rows
-    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)), loss="squared_error", random_state=0)
-    >>> part_rows(model, np.ones((5, 3)), "1").shape
-    (5, 1)
-    """
+    """Return the output of one module of a network for all rows of its own inputs."""
     part = Part(path)
     kinds = each_input(lambda x: computed_dtype(x, model.dtype), X)
     n_rows = rows_at_once(model.module.get_submodule(path), row_shapes(X), kinds)
@@ -228,90 +130,19 @@ def _by_programs(model: "Model", X: Any, name: str, head: Head | None, by: Pass,
 
 
 def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
-    """Return the output of a layer for all rows, in chunks by compiled programs if possible.
-
-    Parameters
-    ----------
-    model : Model
-        The model, which is not changed: several threads may predict with it.
-    X : array or CSR matrix of shape (n_samples, ...)
-        Inputs.
-    layer : int or str
-        Index or path of the layer, as for `sknet.nn.extend.Calls.find`.
-
-    Returns
-    -------
-    array of shape (n_samples, ...)
-        On the model's device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import layer_rows
-    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
-    >>> layer_rows(model, np.ones((5, 2)), "0").shape
-    (5, 3)
-    """
+    """Return the output of a layer for all rows, in chunks by compiled programs if possible."""
     meant = model_layer(model, X, layer)
     found = _by_programs(model, X, meant.name, None, meant, chunk_rows_of(model, X))
     return predict_rows(model, X, meant.name, by=meant) if found is None else found
 
 
 def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
-    """Return a layer of a model, with its name.
-
-    Parameters
-    ----------
-    model : Model
-        Only read from.
-    X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Inputs; if the network's code depends on values, the first row is run through it.
-    layer : int or str
-        Its index or path, as for `layer_rows`.
-
-    Returns
-    -------
-    Layer
-        A pass that stops there.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import model_layer
-    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
-    >>> model_layer(model, np.ones((4, 2)), -1).call
-    Call(path='1', number=0)
-    """
+    """Return a layer of a model, with its name."""
     return find_layer(layer, model.module, model.memory, X, model.dtype, on_one_row(model, X))
 
 
 def output_shapes(model: "Model", X: Any) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the outputs of a model's layers for one row, by path.
-
-    Parameters
-    ----------
-    model : Model
-        Only read from.
-    X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Inputs; if the network's code depends on values, the first row is run through it.
-
-    Returns
-    -------
-    dict of str to tuple of int
-        Without the axis of rows. A module that is called several times has the shape of its last call; one
-        that is not called, or returns no array, is left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import output_shapes
-    >>> model = Model(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), loss="squared_error", random_state=0)
-    >>> output_shapes(model, np.ones((4, 2)))
-    {'0': (3,), '1': (3,), '': (3,)}
-    """
+    """Return the shapes of the outputs of a model's layers for one row, by path."""
     calls = _calls(model.module, model.memory, X, model.dtype, on_one_row(model, X))
     last = sorted(calls.shapes.items(), key=lambda item: item[0].number)
     return {call.path: tuple(shape[1:]) for call, shape in last if shape}

@@ -12,28 +12,7 @@ __all__ = ["warn_of_overflow"]
 
 
 def warn_of_overflow(result: Any, X: Any, who: str) -> None:
-    """Warn if predictions are NaN or infinite although the inputs are finite.
-
-    Parameters
-    ----------
-    result : array of shape (n_samples, ...)
-        Predictions, on any device.
-    X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        The inputs; checked only if a prediction is not finite.
-    who : str
-        The name of the predictor in the message.
-
-    Raises
-    ------
-    TypeError
-        If the predictions are not an array of a known device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.engine.extend import warn_of_overflow
-    >>> warn_of_overflow(np.array([1.0, np.nan]), np.array([[1.0], [np.inf]]), "the model")  # X has it, too
-    """
+    """Warn if predictions are NaN or infinite although the inputs are finite."""
     if _is_finite(result) or not all(map(_is_finite, _values_of(X))):
         return
     found = to_host(result)

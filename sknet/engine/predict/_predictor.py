@@ -32,39 +32,14 @@ __all__ = ["MOST_ROWS", "Head", "Pass", "Predictor", "are_equal", "forward_funct
 
 
 class Head(Protocol):
-    """Maps raw outputs to predictions, in operations that can be captured.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.engine.extend import Head, apply_head
-    >>> head: Head = ops.sigmoid
-    >>> apply_head(head, np.zeros((2, 1)))
-    array([[0.5],
-           [0.5]])
-    """
+    """Maps raw outputs to predictions, in operations that can be captured."""
 
     def __call__(self, output: Tensor, /) -> Tensor:
         """Return the predictions, row by row."""
 
 
 class Pass(Protocol):
-    """A forward pass, or a part of one that ends at some layer; `sknet.nn.run` is one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import Pass, predict_raw
-    >>> def doubled(module, scope, args):
-    ...     return 2 * nn.run(module, scope, args)
-    >>> by: Pass = doubled
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> X = np.ones((3, 2))
-    >>> np.array_equal(predict_raw(model, X, by), 2 * predict_raw(model, X))
-    True
-    """
+    """A forward pass, or a part of one that ends at some layer; `sknet.nn.run` is one."""
 
     def __call__(self, module: Module, scope: Scope, args: Any, /) -> Any:
         """Run a module, or a part of it, in a scope on the arguments of its forward pass."""
@@ -76,24 +51,7 @@ MOST_ROWS = 1024  # for larger chunks, the overhead of one call each is negligib
 
 
 def rows_of_a_part(n: int) -> int:
-    """Return how many of some rows a program computes at once.
-
-    Parameters
-    ----------
-    n : int
-        Rows.
-
-    Returns
-    -------
-    int
-        All of a few, or the largest power of two up to `n`.
-
-    Examples
-    --------
-    >>> from sknet.engine.extend import rows_of_a_part
-    >>> rows_of_a_part(5), rows_of_a_part(100)
-    (5, 64)
-    """
+    """Return how many of some rows a program computes at once."""
     return n if n <= FEW_ROWS else 1 << (n.bit_length() - 1)
 
 
@@ -107,47 +65,7 @@ class Fixed:
 
 
 class Predictor:
-    """A module's forward pass and a head, compiled for several numbers of rows.
-
-    Parameters
-    ----------
-    module : Module
-        Run in evaluation mode; its buffers are read in each call.
-    layout : Layout
-        The position of each parameter in `flat`.
-    flat : ndarray of shape (layout.size,)
-        The parameters; later changes take effect.
-    head : callable, default=None
-        Maps the raw output, a Tensor, to the result, such as an inverse link; None for the output itself.
-    most_rows : int, default=1024
-        Number of rows of the largest program, at least 1; it determines the memory that programs need.
-    by : callable, default=nn.run
-        Computes the argument of `head`: ``by(module, scope, args)``.
-    is_fixed : bool, default=False
-        Whether nobody else has the module, so that only its own forward could change it.
-
-    Raises
-    ------
-    CaptureError
-        On the first call, if module or head cannot be captured.
-
-    Notes
-    -----
-    There are programs for 1 to 16 rows and for powers of two, and any number of rows is computed in chunks
-    of such sizes, the largest first. Each program has its own memory. Idle programs are kept in a list; a
-    thread takes one, or creates one if there is none: no lock is held, and no two threads share memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> from sknet.engine.extend import Layout, Predictor
-    >>> flat = np.zeros(32, np.float32)
-    >>> module, layout = nn.Linear(2, 1), Layout({"weight": (2, 1), "bias": (1,)})
-    >>> layout.fill(flat, {"weight": np.array([[1.0], [2.0]]), "bias": np.array([3.0])})
-    >>> Predictor(module, layout, flat)(np.array([[10.0, 100.0]]))
-    array([[213.]], dtype=float32)
-    """
+    """A module's forward pass and a head, compiled for several numbers of rows."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -176,18 +94,7 @@ class Predictor:
         return self.flat is flat and (self._head is head or are_equal(self._head, head))
 
     def __call__(self, X: Any) -> Any:
-        """Return the result for some rows, as a new array.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_rows, ...), or dict of those
-            At least one row; real numbers are converted to the parameters' dtype.
-
-        Returns
-        -------
-        ndarray
-            The result of `head`.
-        """
+        """Return the result for some rows, as a new array."""
         rows = X.shape[0] if type(X) is np.ndarray else n_rows(X)
         size = min(rows_of_a_part(rows), self._most_rows)
         if size == rows:
@@ -235,19 +142,7 @@ class Predictor:
         return found
 
     def of_row(self, X: np.ndarray) -> Any:
-        """Return the result for one row of a table, if a program for it is there and both are finite.
-
-        Parameters
-        ----------
-        X : ndarray of shape (1, n_features)
-            Numbers of any dtype.
-
-        Returns
-        -------
-        ndarray or None
-            The result of `head`; None for the first row, and where the sum of squares of X or of the result
-            is not finite: the caller finds out why.
-        """
+        """Return the result for one row of a table, if a program for it is there and both are finite."""
         fingerprint, by_rows = self._made
         waiting = by_rows.get(1)
         if not waiting or fingerprint is None or not fingerprint.holds():
@@ -297,22 +192,7 @@ class Predictor:
 
 
 def forward_function(module: Module, layout: Layout, head: Head | None, by: Pass) -> Callable[..., Tensor]:
-    """Return the pure function of parameters and inputs that a predictor captures.
-
-    Parameters
-    ----------
-    module : Module
-        Run in evaluation mode.
-    layout : Layout
-        The position of each parameter in the flat array.
-    head, by : callable
-        As for `Predictor`.
-
-    Returns
-    -------
-    callable
-        ``forward(flat, untrained, X)``: a flat array of parameters, all others by name, and inputs.
-    """
+    """Return the pure function of parameters and inputs that a predictor captures."""
     places = bindings(module)
 
     def forward(flat: Tensor, untrained: dict[str, Tensor], X: Any) -> Tensor:

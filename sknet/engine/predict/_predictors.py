@@ -26,22 +26,7 @@ class Predictors:
         self._seen: set[tuple[str, int]] = set()  # names and numbers of rows
 
     def has_seen(self, X: Any, name: str, rows: int) -> bool:
-        """Tell whether so few rows came before: then a program for them pays, and has the same bits.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_rows, ...), or dict of those
-            A program reads a C-contiguous copy; a product of other layouts could be rounded otherwise.
-        name : str
-            As for `compute`.
-        rows : int
-            Of X.
-
-        Returns
-        -------
-        bool
-            False the first time, which a program would make slower.
-        """
+        """Tell whether so few rows came before: then a program for them pays, and has the same bits."""
         if (name, rows) not in self._seen:
             return False
         arrays = X.values() if isinstance(X, dict) else (X,)
@@ -52,22 +37,7 @@ class Predictors:
         self._seen.add((name, rows))
 
     def of_row(self, model: "Model", X: Any, name: str, head: Head | None) -> Any:
-        """Return the result for the only row of a table that nobody has checked yet, see `Predictor.of_row`.
-
-        Parameters
-        ----------
-        model : Model
-            The model.
-        X : ndarray of shape (1, n_features)
-            Of any dtype.
-        name, head : str, callable or None
-            As for `compute`.
-
-        Returns
-        -------
-        ndarray or None
-            None where it takes `compute`, or a message.
-        """
+        """Return the result for the only row of a table not checked yet, see `Predictor.of_row`."""
         predictor = self._known.get(name)
         if predictor is None or not predictor.is_for(_parameters(model), head):
             return None
@@ -82,28 +52,7 @@ class Predictors:
         by: Pass = run,
         most_rows: int = MOST_ROWS,
     ) -> Any:
-        """Return the result of a pass and a head for some rows.
-
-        Parameters
-        ----------
-        model : Model
-            The model.
-        X : ndarray of shape (n_rows, ...)
-            Inputs.
-        name : str
-            Name of the combination of `by` and `head`, which is compiled once.
-        head : callable or None
-            Maps raw outputs to the result, in operations that can be captured.
-        by : callable, default=nn.run
-            Computes the raw outputs: ``by(module, scope, args)``.
-        most_rows : int, default=1024
-            Number of rows of the largest program.
-
-        Returns
-        -------
-        array or None
-            None if the pass cannot be compiled, or the model is not on the host.
-        """
+        """Return the result of a pass and a head for some rows."""
         memory, flat = model.memory, _parameters(model)
         predictor = self._known.get(name)
         if predictor is None or not predictor.is_for(flat, head):
@@ -119,22 +68,7 @@ class Predictors:
             return None
 
     def compute_chunk(self, model: "Model", X: Any, name: str, head: Head | None, by: Pass) -> Any:
-        """Return the result of a pass and a head for a chunk of rows on a device that compiles kernels.
-
-        Parameters
-        ----------
-        model : Model
-            The model, on that device.
-        X : array of shape (n_rows, ...), or dict of those
-            Inputs, on that device and of the model's dtype.
-        name, head, by : str, callable or None, callable
-            As for `compute`.
-
-        Returns
-        -------
-        array or None
-            None if the pass cannot be compiled, or averages of parameters predict.
-        """
+        """Return the result of a pass and a head for a chunk of rows on a device that compiles kernels."""
         memory, flat = model.memory, model.memory.flat
         if flat is None or model.optimizer.averaging or self._given_up.get(name) is latest.settings:
             return None

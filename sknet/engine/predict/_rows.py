@@ -49,29 +49,7 @@ _measured: WeakKeyDictionary[Layout, dict[Any, int]] = WeakKeyDictionary()
 
 
 def rows_at_once(module: Module, shape: Any, dtype: Any) -> int:
-    """Return the chunk size at which no array of the pass takes more than a few MiB.
-
-    Parameters
-    ----------
-    module : Module
-        The module, whose largest activation is measured by a pass without data.
-    shape : tuple of int, or dict of those
-        Shape of one row of the inputs.
-    dtype : dtype, or dict of those
-        Of the inputs.
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.engine.extend import rows_at_once
-    >>> rows_at_once(nn.Linear(2, 10), (2,), "float64") > rows_at_once(nn.Linear(2, 1000), (2,), "float64")
-    True
-    """
+    """Return the chunk size at which no array of the pass takes more than a few MiB."""
     structure, named = structure_of(module), isinstance(shape, dict)
     key: Any = structure, *(map(str, (shape, dtype)) if named else (shape, str(dtype)))
     if structure is None:
@@ -95,30 +73,7 @@ def _rows_at_once(module: Module, shape: Any, dtype: Any) -> int:
 
 
 def chunk_rows(model: "Model", shape: Any, dtype: Any = None) -> int:
-    """Return the chunk size of a model's predictions; it is measured once for each shape.
-
-    Parameters
-    ----------
-    model : Model
-        Only read from.
-    shape : tuple of int, or dict of those
-        Shape of one row of the inputs.
-    dtype : dtype, or dict of those, default=None
-        Of the inputs; None for the model's.
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Examples
-    --------
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import chunk_rows
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> chunk_rows(model, (2,)) > chunk_rows(model, (100, 2)) >= 1
-    True
-    """
+    """Return the chunk size of a model's predictions; it is measured once for each shape."""
     known = _measured.setdefault(model.memory.layout, {})
     named = isinstance(shape, dict)
     key = (tuple(shape.items()), str(dtype)) if named else shape if dtype is None else (shape, str(dtype))
@@ -129,29 +84,7 @@ def chunk_rows(model: "Model", shape: Any, dtype: Any = None) -> int:
 
 
 def chunk_rows_of(model: "Model", X: Any) -> int:
-    """Return the chunk size of a model's predictions for these inputs, as `chunk_rows` does.
-
-    Parameters
-    ----------
-    model : Model
-        Only read from.
-    X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Of which only shapes and dtypes count.
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import chunk_rows, chunk_rows_of
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> chunk_rows_of(model, np.ones((5, 2))) == chunk_rows(model, (2,))
-    True
-    """
+    """Return the chunk size of a model's predictions for these inputs, as `chunk_rows` does."""
     if not isinstance(X, dict) and X.dtype.kind == "f":
         return chunk_rows(model, tuple(X.shape[1:]))
     return chunk_rows(model, row_shapes(X), each_input(lambda x: computed_dtype(x, model.dtype), X))
@@ -160,46 +93,7 @@ def chunk_rows_of(model: "Model", X: Any) -> int:
 def in_chunks(
     compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, device: Device, precision: str | None = None
 ) -> Any:
-    """Return the results for all rows, computed chunk by chunk.
-
-    Parameters
-    ----------
-    compute : callable
-        Maps some rows, of this dtype and on this device, to results.
-    X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Inputs on any device; real numbers of any dtype are converted chunk by chunk.
-    rows : int
-        Rows per chunk.
-    dtype : dtype
-        The computing dtype.
-    device : Device
-        The device of computation and result.
-    precision : str, default=None
-        Of products there, as for `sknet.device.active`.
-
-    Returns
-    -------
-    array of shape (n_samples, ...)
-        On `device`; None if there are no rows.
-
-    Raises
-    ------
-    DeviceError
-        If the kind of device is unknown.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import Device
-    >>> from sknet.engine.extend import in_chunks
-    >>> sizes = []
-    >>> def doubled(rows):
-    ...     sizes.append(len(rows))
-    ...     return 2 * rows
-    >>> found = in_chunks(doubled, np.ones((5, 1)), 2, np.dtype("float64"), Device("cpu"))
-    >>> found.shape, sizes
-    ((5, 1), [2, 2, 1])
-    """
+    """Return the results for all rows, computed chunk by chunk."""
     n_samples, whole = n_rows(X), None
     dtypes = each_input(lambda x: dtype if x.dtype.kind == "f" else x.dtype, X)
     fed = fed_inputs(X, dtypes, n_samples, rows, device)
@@ -226,62 +120,14 @@ def in_chunks(
 
 
 def predict_raw(model: "Model", X: Any, by: Pass = run) -> Any:
-    """Return the module's raw outputs for a few rows, all at once.
-
-    Parameters
-    ----------
-    model : Model
-        Only read from.
-    X : array or CSR matrix of shape (n_rows, ...), or dict of those
-        Inputs of the model's dtype, on its device.
-    by : callable, default=nn.run
-        Computes the outputs: ``by(module, scope, args)``.
-
-    Returns
-    -------
-    array of shape (n_rows, n_outputs)
-        On the model's device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import predict_raw
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> predict_raw(model, np.zeros((3, 2)))
-    array([[0.],
-           [0.],
-           [0.]])
-    """
+    """Return the module's raw outputs for a few rows, all at once."""
     X = each_input(lambda x: x if ops.is_sparse(x) else Tensor(x), X)
     with no_grad():
         return (model(X, training=False) if by is run else evaluate(model, X, by)).data
 
 
 def apply_head(head: Head | None, output: Any) -> Any:
-    """Apply a head to an array of raw outputs; None returns them unchanged.
-
-    Parameters
-    ----------
-    head : Head or None
-        Maps raw outputs to predictions.
-    output : array of shape (n_samples, n_outputs)
-        Raw outputs.
-
-    Returns
-    -------
-    array of shape (n_samples, ...)
-        The predictions.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.engine.extend import apply_head
-    >>> apply_head(ops.exp, np.zeros((2, 1)))
-    array([[1.],
-           [1.]])
-    """
+    """Apply a head to an array of raw outputs; None returns them unchanged."""
     if head is None:
         return output
     with no_grad():
@@ -289,37 +135,7 @@ def apply_head(head: Head | None, output: Any) -> Any:
 
 
 def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = None, by: Pass = run) -> Any:
-    """Return the module's raw outputs, or a function of them, for all rows.
-
-    Parameters
-    ----------
-    model : Model
-        The model, which is not changed: several threads may predict with it.
-    X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Inputs.
-    name : str, default="raw"
-        Name of the combination of `by` and `head`; a model keeps one compiled pass per name.
-    head : callable, default=None
-        Maps raw outputs, a Tensor, to the result, row by row; None for the outputs themselves.
-    by : callable, default=nn.run
-        Computes the raw outputs: ``by(module, scope, args)``.
-
-    Returns
-    -------
-    array of shape (n_samples, ...)
-        On the model's device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn, ops
-    >>> from sknet.engine.extend import predict_rows
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> predict_rows(model, np.zeros((3, 2)), "exp", ops.exp)
-    array([[1.],
-           [1.],
-           [1.]], dtype=float32)
-    """
+    """Return the module's raw outputs, or a function of them, for all rows."""
     few = X.shape[0] if type(X) is np.ndarray else n_rows(X) if are_arrays(X) else 0
     if few == 1 or (1 < few <= FEW_ROWS and model._predictors.has_seen(X, name, few)):
         found = model._predictors.compute(model, X, name, head, by)
@@ -339,25 +155,7 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
 def predict_chunk(
     model: "Model", X: Any, comes_again: bool, name: str = "raw", head: Head | None = None, by: Pass = run
 ) -> Any:
-    """Return the module's raw outputs, or a function of them, for some rows at once.
-
-    Parameters
-    ----------
-    model : Model
-        The model, which is not changed.
-    X : array or CSR matrix of shape (n_rows, ...), or dict of those
-        Inputs of the model's dtype, on its device.
-    comes_again : bool
-        Whether others have the shape of this chunk: then on a device it is computed by a program. So that
-        results do not depend on what was computed before, this must depend on the data alone.
-    name, head, by : str, callable or None, callable
-        As for `predict_rows`.
-
-    Returns
-    -------
-    array of shape (n_rows, ...)
-        On the model's device.
-    """
+    """Return the module's raw outputs, or a function of them, for some rows at once."""
     found = None
     if comes_again and model.device.kind != "cpu" and not any_sparse(X):
         found = model._predictors.compute_chunk(model, X, name, head, by)

@@ -12,24 +12,7 @@ __all__ = ["averaged", "same_bits"]
 
 
 def averaged(optimizer: BaseOptimizer, layout: Layout, flat: Any, slots: Mapping[str, Any]) -> Any:
-    """Return the flat parameters that an averaging optimizer predicts with.
-
-    Parameters
-    ----------
-    optimizer : BaseOptimizer
-        The optimizer.
-    layout : Layout
-        Offsets of the parameters.
-    flat : array of shape (size,)
-        The trained parameters.
-    slots : mapping of str to array of shape (size,)
-        The optimizer's state.
-
-    Returns
-    -------
-    array of shape (size,)
-        A new array.
-    """
+    """Return the flat parameters that an averaging optimizer predicts with."""
     named = {
         slot: {name: Tensor(view) for name, view in layout.views(slots[slot]).items()}
         for slot in optimizer.averaging

@@ -9,15 +9,7 @@ __all__ = ["Epoch"]
 
 
 class Epoch(NamedTuple):
-    """The progress since the end of the last epoch.
-
-    Attributes
-    ----------
-    began : int
-        Number of steps before this epoch.
-    rows : int
-        Number of rows that `Model.step` has seen in it.
-    """
+    """The progress since the end of the last epoch."""
 
     began: int = 0
     rows: int = 0
@@ -33,20 +25,7 @@ class Epoch(NamedTuple):
             raise StateError(f"this epoch is not counted: it should have {n_steps} steps, but has {done}")
 
     def ended(self, progress: Progress, plateau: bool = False) -> Progress:
-        """Return the progress after this epoch, which counts if a step was made in it.
-
-        Parameters
-        ----------
-        progress : Progress
-            The progress before the end of this epoch.
-        plateau : bool, default=False
-            Whether learning rates are to be lowered.
-
-        Returns
-        -------
-        Progress
-            Its epochs are counted from now on.
-        """
+        """Return the progress after this epoch, which counts if a step was made in it."""
         if progress.step != self.began:
             progress = progress.epoch_ended(self.rows)
         return progress._replace(counts_epochs=True, reductions=progress.reductions + bool(plateau))

@@ -18,29 +18,13 @@ MOST_THREADS, BYTES_OF_A_THREAD = 4, 2 << 20  # one thread reads less in a secon
 
 
 class FedInputs:
-    """Inputs of which a device gets one chunk of rows after the other, beside what it computes.
-
-    Parameters
-    ----------
-    X : array or ComputedRows of shape (n, ...), or dict of those
-        Inputs; those that are not on the host are left to the caller.
-    feed : Feed
-        Of those that are.
-    """
+    """Inputs of which a device gets one chunk of rows after the other, beside what it computes."""
 
     def __init__(self, X: Any, feed: Feed) -> None:
         self._X, self._feed = X, feed
 
     def take(self, part: slice, other: Callable[[str], Any]) -> Any:
-        """Return some rows of all inputs on the device, valid until others are taken.
-
-        Parameters
-        ----------
-        part : slice
-            The rows of a chunk.
-        other : callable
-            Returns them, by the name of an input that is not on the host.
-        """
+        """Return some rows of all inputs on the device, valid until others are taken."""
         place = self._feed.place_of(part.start)
         found = [array[place : place + part.stop - part.start] for array in self._feed.arrays]
         if not isinstance(self._X, dict):
@@ -56,29 +40,7 @@ class FedInputs:
 def fed_inputs(
     X: Any, dtypes: Any, n_samples: int, rows: int, device: Device, chosen: Any = None
 ) -> FedInputs | None:
-    """Return inputs that are sent to a device chunk by chunk.
-
-    Parameters
-    ----------
-    X : array, CSR matrix or ComputedRows of shape (n, ...), or dict of those
-        Inputs.
-    dtypes : dtype, or dict of those
-        Of each input on the device.
-    n_samples : int
-        Number of rows that are sent.
-    rows : int
-        Rows of a chunk.
-    device : Device
-        The device.
-    chosen : ndarray of int, default=None
-        The rows to send; None for all.
-
-    Returns
-    -------
-    FedInputs or None
-        None if nothing would be gained: on the host, for a single chunk, if no dense input is on the host, or
-        without memory for two chunks.
-    """
+    """Return inputs that are sent to a device chunk by chunk."""
     if device.kind == "cpu" or n_samples <= rows:
         return None
     pairs = [(X[name], dtypes[name]) for name in X] if isinstance(X, dict) else [(X, dtypes)]

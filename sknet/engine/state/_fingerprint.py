@@ -44,36 +44,7 @@ Other = tuple[Callable[[], Iterable[Any]], list[Any]]  # a function that reads o
 
 
 class Fingerprint:
-    """Everything that a program depends on and that Python code can change.
-
-    Parameters
-    ----------
-    module : Module
-        The network. The values of its parameters and buffers are inputs of a program, and not compared.
-    *parts : object
-        Losses, optimizers, functions: other objects that the captured code reads.
-
-    Notes
-    -----
-    Objects are compared by identity, and kept alive, so that no new object can have an old one's id.
-    Arrays are compared by their bytes, unless they are read-only. A module's attributes are compared only
-    after an attribute of any module was set (`sknet.nn.extend.latest`); everything that can change without
-    that is compared each time. Global variables, class attributes and references of compiled code are not
-    included.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.engine.state import Fingerprint
-    >>> layer = nn.Linear(2, 1)
-    >>> layer.scales = [1.0, 2.0]
-    >>> fingerprint = Fingerprint(layer)
-    >>> fingerprint.holds()
-    True
-    >>> layer.scales[0] = 3.0
-    >>> fingerprint.holds()
-    False
-    """
+    """Everything that a program depends on and that Python code can change."""
 
     def __init__(self, module: Module, *parts: Any) -> None:
         self._mark = latest.settings

@@ -21,17 +21,7 @@ __all__ = ["Hyper", "averaging", "checked_hyper", "minimises_alike", "stepping_o
 
 
 class Hyper(NamedTuple):
-    """A model's hyperparameters.
-
-    Attributes
-    ----------
-    optimizer : BaseOptimizer
-        The optimizer.
-    loss : Loss
-        The loss.
-    alpha : float
-        Strength of the L2 penalty.
-    """
+    """A model's hyperparameters."""
 
     optimizer: BaseOptimizer
     loss: Loss
@@ -50,35 +40,7 @@ def checked_hyper(optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: f
 
 
 def minimises_alike(model: "Model", optimizer: BaseOptimizer, loss: Loss, alpha: float) -> bool:
-    """Tell whether a model has these hyperparameters: then it has nothing to adopt.
-
-    Parameters
-    ----------
-    model : Model
-        Only read from.
-    optimizer : BaseOptimizer
-        How the loss would be minimized.
-    loss : Loss
-        What would be.
-    alpha : float
-        Strength of the L2 penalty.
-
-    Returns
-    -------
-    bool
-        False also for a class of a user's own, which may differ in what its attributes do not show.
-
-    Examples
-    --------
-    >>> from sknet import Model, nn
-    >>> from sknet.losses import SquaredError
-    >>> from sknet.optim import SGD
-    >>> model = Model(nn.Linear(2, 1), optimizer=SGD(0.1))
-    >>> minimises_alike(model, SGD(0.1), SquaredError(), 0.0)
-    True
-    >>> minimises_alike(model, SGD(0.2), SquaredError(), 0.0)
-    False
-    """
+    """Tell whether a model has these hyperparameters: then it has nothing to adopt."""
     mine = model._hyper
     if (
         alpha == mine.alpha
@@ -119,25 +81,7 @@ def averaging(model: "Model") -> BaseOptimizer | None:
 
 
 def stepping_optimizer(model: "Model") -> Optimizer:
-    """Return the optimizer of a model that has trainable parameters, with its slots allocated.
-
-    Parameters
-    ----------
-    model : Model
-        The model, before a step.
-
-    Returns
-    -------
-    Optimizer
-        The model's.
-
-    Raises
-    ------
-    TypeError
-        If the optimizer cannot make single steps.
-    GradientError
-        If all parameters are frozen.
-    """
+    """Return the optimizer of a model that has trainable parameters, with its slots allocated."""
     optimizer = model.optimizer.in_steps()
     _follow(model, optimizer)
     if not model.memory.leaves:

@@ -13,24 +13,7 @@ ALIGNMENT = 16  # elements: every parameter starts on a new cache line, also in 
 
 
 class Layout:
-    """The offset of every parameter in a flat buffer.
-
-    Parameters
-    ----------
-    shapes : mapping of str to tuple of int
-        Shape of every parameter, in order.
-
-    Attributes
-    ----------
-    size : int
-        Elements of the buffer. The gaps between parameters stay zero: every optimizer's rule
-        maps a zero gradient of a zero parameter to a zero update.
-
-    Examples
-    --------
-    >>> Layout({"weight": (2, 3), "bias": (3,)}).size
-    32
-    """
+    """The offset of every parameter in a flat buffer."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self.shapes = dict(shapes)
@@ -47,32 +30,13 @@ class Layout:
         return {name: _shaped(flat[part], self.shapes[name]) for name, part in self.slices.items()}
 
     def fill(self, flat: Any, values: Mapping[str, Any]) -> None:
-        """Copy arrays by name to their offsets in `flat`.
-
-        Parameters
-        ----------
-        flat : array of shape (size,)
-            The buffer to write to.
-        values : mapping of str to array
-            One array for every parameter.
-
-        Raises
-        ------
-        StateError
-            If names or shapes differ from the layout's; nothing is then written.
-        """
+        """Copy arrays by name to their offsets in `flat`."""
         self.check(values)
         for name, part in self.slices.items():
             flat[part] = values[name].reshape(-1)
 
     def check(self, values: Mapping[str, Any]) -> None:
-        """Raise a StateError unless `values` has exactly the parameters, in their shapes.
-
-        Raises
-        ------
-        StateError
-            If names or shapes differ.
-        """
+        """Raise a StateError unless `values` has exactly the parameters, in their shapes."""
         if set(values) != set(self.shapes):
             raise StateError(f"expected arrays for exactly {sorted(self.shapes)}, got {sorted(values)}")
         for name, shape in self.shapes.items():
@@ -85,15 +49,7 @@ def _shaped(part: Any, shape: tuple[int, ...]) -> Any:
 
 
 class Arrays(Mapping[str, Any]):
-    """An array for every parameter, by name, all in one flat buffer.
-
-    Parameters
-    ----------
-    layout : Layout
-        Offsets of the arrays.
-    flat : array of shape (layout.size,)
-        The buffer.
-    """
+    """An array for every parameter, by name, all in one flat buffer."""
 
     def __init__(self, layout: Layout, flat: Any) -> None:
         self.layout = layout

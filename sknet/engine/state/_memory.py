@@ -24,56 +24,7 @@ Slots = dict[str, Any]
 
 
 class Memory:
-    """A module's parameters and buffers, and the optimizer's slots, on one device; the parameters' `Home`.
-
-    Parameters
-    ----------
-    module : Module
-        Its parameters become views of the flat buffer.
-    dtype : dtype
-        Dtype of the parameters.
-    device : Device
-        Device of all arrays.
-    slots : iterable of str
-        Names of the optimizer's slots, which start as zeros.
-    key : tuple of int
-        Key of the random numbers that passes through the module draw.
-
-    Attributes
-    ----------
-    layout : Layout
-        Offsets of the trained parameters in the flat buffer.
-    slots : dict of str to array of shape (layout.size,)
-        The optimizer's state.
-    leaves : dict of str to Parameter
-        The module's trained parameters.
-    frozen : dict of str to Parameter
-        The other parameters: each has its own array, outside of gradient, slots and updates.
-    is_spent : bool
-        Whether a state has taken it over.
-    mark : object
-        The mark of the structure (`sknet.nn.extend.latest`) for which parameters are laid out.
-    shown : object
-        The mark for which layers that are initialized from data have seen a batch.
-    looked : bool
-        Whether the bounds of the network's outputs were looked at.
-    n_outputs : int or None
-        Outputs of the network for a target when that was last checked; 0 if it could not be found.
-    take_data : tuple of object and list
-        A mark of the structure, and the layers then that can be initialized from data.
-    scheduled : tuple of object and list
-        A mark of the settings, and the buffers that followed a schedule then.
-
-    Raises
-    ------
-    StateError
-        If another model owns a parameter.
-
-    Notes
-    -----
-    A memory from `holding` reads a state's read-only arrays, and copies them before it is first written
-    to. Pickles store every array once, as a host array, and no slots that are still zero.
-    """
+    """A module's parameters and buffers, and the optimizer's slots, on one device; the parameters' `Home`."""
 
     is_spent = False
     shown: object = None
@@ -136,23 +87,7 @@ class Memory:
         return found
 
     def follow(self, random_state: RandomState) -> bool:
-        """Lay out parameters again if some were added, removed, frozen or unfrozen.
-
-        Parameters
-        ----------
-        random_state : RandomState
-            Draws parameters that have no values yet.
-
-        Returns
-        -------
-        bool
-            Whether anything changed.
-
-        Raises
-        ------
-        StateError
-            If a new module is lazy, or another model owns it; this memory is then unchanged.
-        """
+        """Lay out parameters again if some were added, removed, frozen or unfrozen."""
         mark = latest.structure
         found = dict(self.module.own_parameters())
         if self._is_arranged_for(found):
@@ -263,17 +198,7 @@ class Memory:
         return self.flat_to_write(), self.slots
 
     def move(self, flat: Any, slots: Slots, frozen: Mapping[str, Any]) -> None:
-        """Keep parameters and slots in other arrays from now on.
-
-        Parameters
-        ----------
-        flat : array of shape (layout.size,)
-            For the trained parameters.
-        slots : dict of str to array of shape (layout.size,)
-            For the optimizer's state.
-        frozen : mapping of str to array
-            For each parameter that is not trained.
-        """
+        """Keep parameters and slots in other arrays from now on."""
         flat[...], before = self.flat_to_write(), self.slots
         for name, slot in slots.items():
             slot[...] = before[name]

@@ -94,30 +94,7 @@ def restore_weights(self: "Model", weights: Weights) -> None:
 
 @on_device
 def rollback_of(model: "Model") -> Callable[[], None]:
-    """Return a function that restores the present state of a model, after it was trained in place.
-
-    Parameters
-    ----------
-    model : Model
-        Its parameters, buffers, slots, progress and hyperparameters, and which parameters are frozen, are
-        restored; its random state is not.
-
-    Returns
-    -------
-    callable
-        Without arguments.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> model = Model(nn.Linear(2, 1), random_state=0)
-    >>> restore = rollback_of(model)
-    >>> _ = model.step(np.eye(2), np.ones((2, 1)))
-    >>> restore()
-    >>> model.progress.step
-    0
-    """
+    """Return a function that restores the present state of a model, after it was trained in place."""
     memory, progress, hyper, precision = model.memory, model.progress, model._hyper, model.precision
     flat, slots = memory.packed(), memory.copied_slots()
     buffers = {name: array.copy() for name, array in memory.buffers.items()} if memory.has_buffers else {}
@@ -160,16 +137,7 @@ def copy(self: Owner) -> Owner:
 
 
 def take_over(model: "Model", trained: "Model") -> None:
-    """Let a model become like a copy of it that was trained elsewhere, and that is not used afterwards.
-
-    Parameters
-    ----------
-    model : Model
-        Changed in place: its module and all modules below it remain the same objects, except for those that
-        the training has replaced; so does its random state.
-    trained : Model
-        May be the model itself, which does nothing.
-    """
+    """Let a model become like a copy of it that was trained elsewhere, and that is not used afterwards."""
     if trained is model:
         return
     random_state = model.random_state

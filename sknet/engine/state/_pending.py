@@ -17,15 +17,7 @@ __all__ = ["Pending", "begin", "give_shapes"]
 
 
 class Pending:
-    """Replaces the memory until the shapes of a lazy module are known.
-
-    Parameters
-    ----------
-    module : Module
-        A lazy module.
-    device : Device
-        Where the model will compute.
-    """
+    """Replaces the memory until the shapes of a lazy module are known."""
 
     is_spent = False
 
@@ -49,24 +41,7 @@ class Pending:
 def begin(
     module: Module, dtype: Any, device: Device, slots: Iterable[str], random_state: RandomState
 ) -> Memory:
-    """Return the memory of a module with known shapes, after drawing weights that have no values yet.
-
-    Parameters
-    ----------
-    module : Module
-        Its parameters become views of the memory.
-    dtype, device
-        Of the parameters.
-    slots : iterable of str
-        Names of the optimizer's slots.
-    random_state : RandomState
-        The generator to draw from, parameters first.
-
-    Returns
-    -------
-    Memory
-        The new memory.
-    """
+    """Return the memory of a module with known shapes, after drawing weights that have no values yet."""
     module.initialize(random_state)
     key = stream_key(random_state)
     with active(device):

@@ -70,15 +70,7 @@ def _rebuilt(
 def check_state(
     state: ModelState, layout: Layout, slots: Mapping[str, Any], buffers: Mapping[str, Any]
 ) -> None:
-    """Raise a StateError unless a state has the same names and shapes as a model.
-
-    Parameters
-    ----------
-    state : ModelState
-        The state to load.
-    layout, slots, buffers
-        The model's.
-    """
+    """Raise a StateError unless a state has the same names and shapes as a model."""
     layout.check(state.parameters)
     if set(state.optimizer.slots) != set(slots):
         raise StateError(
@@ -96,28 +88,7 @@ def check_state(
 
 
 class Weights(NamedTuple):
-    """All that a model's predictions depend on.
-
-    Attributes
-    ----------
-    flat : array of shape (layout.size,)
-        All trained parameters.
-    buffers : mapping of str to array
-        The module's buffers.
-    slots : mapping of str to array of shape (layout.size,)
-        For an optimizer that predicts with averages: the slots that they are computed from.
-    layout : Layout or None
-        Offsets of the parameters in `flat` and the slots; None for those of the model.
-    frozen : mapping of str to array
-        The arrays of frozen parameters, not copied: they change only after being unfrozen.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.engine.extend import Weights
-    >>> Weights(np.zeros(3), {}, {}).flat.shape
-    (3,)
-    """
+    """All that a model's predictions depend on."""
 
     flat: Any
     buffers: Mapping[str, Any]
@@ -126,20 +97,7 @@ class Weights(NamedTuple):
     frozen: Mapping[str, Any] = {}
 
     def trained_by(self, names: Iterable[str], thawed: Mapping[str, Any]) -> "Weights":
-        """Return weights for another set of trained parameters of the same network.
-
-        Parameters
-        ----------
-        names : iterable of str
-            Names of the trained parameters, in order.
-        thawed : mapping of str to array
-            Values of other parameters that have been trained since.
-
-        Returns
-        -------
-        Weights
-            With another `layout` and `frozen`; `flat` and `slots` remain to be replaced.
-        """
+        """Return weights for another set of trained parameters of the same network."""
         mine = {} if self.layout is None else self.layout.views(self.flat)
         known = {**self.frozen, **mine}
         layout = Layout({name: tuple(known[name].shape) for name in names})

@@ -12,22 +12,7 @@ __all__ = ["arranged"]
 
 
 def arranged(memory: "Memory", weights: Weights, layout: Layout) -> Weights:
-    """Return weights in the layout of the parameters trained now; restore those that are frozen now.
-
-    Parameters
-    ----------
-    memory : Memory
-        A memory of the same network; its frozen parameters and their slots are written to.
-    weights : Weights
-        The weights to restore.
-    layout : Layout
-        The layout of the weights.
-
-    Returns
-    -------
-    Weights
-        In the memory's layout.
-    """
+    """Return weights in the layout of the parameters trained now; restore those that are frozen now."""
     known = {**weights.frozen, **layout.views(weights.flat)}
     for name in memory.frozen.keys() & layout.shapes.keys():
         memory.frozen[name].data[...] = known[name]

@@ -67,26 +67,7 @@ def batch_terms(
     parameters: Iterable[Tensor] | None = None,
     strength: "_objective.Strength | None" = None,
 ) -> Terms:
-    """Return the two terms of the objective: mean loss, and L2 penalty or None.
-
-    Parameters
-    ----------
-    model : Model
-        The model, with its loss and strength of the penalty.
-    output, y, sample_weight : Tensor, array, array or None
-        As for `Model.loss`.
-    parameters : iterable of Tensor, default=None
-        Parameters to penalize if they have two or more axes; None for the model's trained parameters.
-    strength : Strength, default=None
-        The strength of the penalty; None for the model's, as a constant.
-
-    Returns
-    -------
-    data : Tensor of shape ()
-        Weighted mean loss.
-    penalty : Tensor of shape () or None
-        None if `alpha` is 0.
-    """
+    """Return the two terms of the objective: mean loss, and L2 penalty or None."""
     weight = None if sample_weight is None else as_operand(model, sample_weight)
     y = as_operand(model, y)
     if parameters is None:
@@ -109,43 +90,12 @@ def batch_as_reported(
 
 
 def reported(model: "Model", result: StepResult) -> float:
-    """Return the reported loss of a step's `result`: for regression losses, the mean over outputs.
-
-    As in scikit-learn, the sum over outputs is minimized and their mean is reported.
-    """
+    """Return the reported loss of a step's `result`: for regression losses, the mean over outputs."""
     return per_output(model, result.data_loss, result.output) + result.penalty
 
 
 def mean_loss(model: "Model", output: Any, y: Any, sample_weight: Any = None) -> tuple[float, float]:
-    """Return the reported mean loss of raw outputs, without penalty.
-
-    Parameters
-    ----------
-    model : Model
-        The model, with its loss.
-    output : array of shape (n_samples, n_outputs)
-        Raw outputs.
-    y : array of shape (n_samples, ...)
-        Targets as the loss expects them.
-    sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
-        Weights as for `Model.loss`.
-
-    Returns
-    -------
-    mean : float
-        The mean.
-    weight : float
-        The total weight of all rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import mean_loss
-    >>> model = Model(nn.Linear(2, 1), loss="squared_error", random_state=0)
-    >>> mean_loss(model, np.array([[1.0], [3.0]]), np.array([[0.0], [0.0]]))
-    (2.5, 2.0)
-    """
+    """Return the reported mean loss of raw outputs, without penalty."""
     weight = None if sample_weight is None else as_operand(model, sample_weight)
     with no_grad():
         loss = model.loss_function.reporting

@@ -46,18 +46,7 @@ class _Made(NamedTuple):
 
 
 class Bounds:
-    """Bounds of all results of a pass without data, as its argument `seen` takes them.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.engine.step._bounds import Bounds
-    >>> from sknet.nn.extend import shadows, shape_pass
-    >>> bounds = Bounds()
-    >>> output = shape_pass(nn.Hardsigmoid(), shadows(((1, 2),), "float32", bounds), seen=bounds)
-    >>> bounds.of(output.data)
-    (0.0, 1.0)
-    """
+    """Bounds of all results of a pass without data, as its argument `seen` takes them."""
 
     def __init__(self) -> None:
         self._made: dict[int, _Made] = {}

@@ -30,25 +30,7 @@ __all__ = [
 
 
 def check_output(module: Module, output: Any) -> Any:
-    """Return the output of a module after checking that it is a tensor.
-
-    Parameters
-    ----------
-    module : Module
-        A network.
-    output : object
-        The result of its forward pass.
-
-    Returns
-    -------
-    Tensor of shape (n_samples, ...)
-        The output.
-
-    Raises
-    ------
-    TypeError
-        If it is None or anything else that a loss does not expect.
-    """
+    """Return the output of a module after checking that it is a tensor."""
     if isinstance(output, Tensor):
         return output
     name = type(module).__name__
@@ -67,42 +49,14 @@ def check_output(module: Module, output: Any) -> Any:
 
 
 def note_last_layer(error: Exception, module: Module) -> None:
-    """Add a note to an error about outputs and targets that names the network's last layer.
-
-    Parameters
-    ----------
-    error : Exception
-        The error, which gets the note.
-    module : Module
-        The network.
-    """
+    """Add a note to an error about outputs and targets that names the network's last layer."""
     path, last = last_layer(module)
     if path:
         error.add_note(f"the last layer of the network is {path!r}: {last!r}")
 
 
 def last_layer(module: Module) -> tuple[str, Module]:
-    """Return path and module of the last registered layer; the path is empty if there are none.
-
-    Parameters
-    ----------
-    module : Module
-        The network.
-
-    Returns
-    -------
-    path : str
-        Its dotted path.
-    layer : Module
-        The layer, or the network itself.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> from sknet.engine.extend import last_layer
-    >>> last_layer(nn.Sequential(nn.Linear(2, 3), nn.ReLU()))
-    ('1', ReLU())
-    """
+    """Return path and module of the last registered layer; the path is empty if there are none."""
     path, last = "", module
     while children := list(last.named_children()):
         name, last = children[-1]
@@ -121,36 +75,14 @@ def n_outputs_of(output: Tensor) -> int:
 
 
 def check_classes_for(loss: Loss, module: Module, output: Tensor, y: Any) -> None:
-    """Raise a ValueError if a target is not among the classes that an output has columns for.
-
-    Parameters
-    ----------
-    loss, module : Loss, Module
-        The loss, which may expect classes, and the network.
-    output : Tensor of shape (n_samples, ...)
-        The output of the network.
-    y : Tensor or array of shape (n_samples, ...)
-        Targets; those of a pass without data, or on another device, are not looked at.
-    """
+    """Raise a ValueError if a target is not among the classes that an output has columns for."""
     data = y.data if isinstance(y, Tensor) else y
     if isinstance(data, np.ndarray) and are_classes(loss, data):
         check_classes(loss, module, data, n_outputs_of(output), "y")
 
 
 def check_classes(loss: Loss, module: Module, y: Any, count: int, name: str) -> None:
-    """Raise a ValueError if a target is not among the classes of so many outputs.
-
-    Parameters
-    ----------
-    loss, module : Loss, Module
-        As for `check_classes_for`.
-    y : ndarray of shape (n_samples, ...)
-        Numbers of classes.
-    count : int
-        Outputs for a target; 0 if that is not known.
-    name : str
-        Name of the targets in messages.
-    """
+    """Raise a ValueError if a target is not among the classes of so many outputs."""
     try:
         loss.check_target(y, name=name, n_outputs=count or None)
     except ValueError as error:
@@ -162,32 +94,13 @@ def check_classes(loss: Loss, module: Module, y: Any, count: int, name: str) -> 
 
 
 def check_targets(loss: Loss, y: Tensor) -> None:
-    """Let the loss check targets for negative integers, which would index classes from the end.
-
-    Parameters
-    ----------
-    loss : Loss
-        The loss, which raises a ValueError if it does not allow such targets.
-    y : Tensor of shape (n_samples, ...)
-        Targets.
-    """
+    """Let the loss check targets for negative integers, which would index classes from the end."""
     if y.dtype.kind == "i" and y.size and _least(y) < 0:
         loss.check_target(y.numpy())
 
 
 def warn_of_probabilities(loss: Loss, output: Tensor, stacklevel: int) -> None:
-    """Warn if a loss that expects logits is given the output of a softmax or a sigmoid.
-
-    Parameters
-    ----------
-    loss : Loss
-        Any loss; only classification losses that expect logits are checked.
-    output : Tensor of shape (n_samples, ..., n_outputs)
-        The output of a network. With several classes, probabilities are nonnegative and sum to 1 in every
-        row; otherwise, a sigmoid must have been the last operation on the tape.
-    stacklevel : int
-        As for `warnings.warn`.
-    """
+    """Warn if a loss that expects logits is given the output of a softmax or a sigmoid."""
     if _are_probabilities(loss, output):
         warnings.warn(
             f"{loss!r} expects raw outputs (logits), but these look like probabilities: remove the "
@@ -211,13 +124,7 @@ def _are_probabilities(loss: Loss, output: Tensor) -> bool:
 
 
 def check_weights(weight: Tensor) -> None:
-    """Raise a ValueError if a weight is negative, or none is positive.
-
-    Parameters
-    ----------
-    weight : Tensor of shape (n_samples,)
-        Sample weights; NaN passes, since the loss will be NaN.
-    """
+    """Raise a ValueError if a weight is negative, or none is positive."""
     if weight.size and _least(weight) < 0:
         raise ValueError(f"sample_weight must not be negative, got {_least(weight):g}")
     if not namespace(weight.data).any(weight.data).item():
@@ -230,16 +137,7 @@ def _least(x: Tensor) -> float:
 
 
 def check_reached(loss: Tensor, leaves: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> None:
-    """Raise a GradientError unless a loss can have a gradient for a model's parameters.
-
-    Parameters
-    ----------
-    loss : Tensor
-        A loss on the tape.
-    leaves, frozen : mapping of str to Tensor
-        The parameters that are trained, and those that are not. The loss must depend on at least one of the
-        former, and all of those must have existed, and been trained, when any term of it was computed.
-    """
+    """Raise a GradientError unless a loss can have a gradient for a model's parameters."""
     if not any(parameter.requires_grad for parameter in recorded(loss, leaves, frozen)):
         raise GradientError(
             "the loss does not depend on this model's parameters: compute it from this model's output, "
@@ -248,26 +146,7 @@ def check_reached(loss: Tensor, leaves: Mapping[str, Tensor], frozen: Mapping[st
 
 
 def recorded(output: Tensor, leaves: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return a network's parameters for the penalty of an output: detached if the output was not recorded.
-
-    Parameters
-    ----------
-    output : Tensor
-        Computed by the network.
-    leaves, frozen : mapping of str to Tensor
-        The network's parameters: those that are trained, and those that are not.
-
-    Returns
-    -------
-    list of Tensor
-        The parameters; detached if the output does not depend on any, since otherwise only the penalty
-        would have a gradient.
-
-    Raises
-    ------
-    GradientError
-        If a parameter was frozen when the output or a term of it was computed, or added later.
-    """
+    """Return a network's parameters for the penalty of an output: detached if the output was not recorded."""
     parameters = list(leaves.values())
     late = missed(output, parameters, list(frozen.values()))
     if late:

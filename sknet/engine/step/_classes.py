@@ -22,19 +22,7 @@ UNKNOWN = 0  # outputs, of networks of which not even one row can be computed
 
 
 def check_classes_of(model: "Model", X: Any, y: Any, name: str = "y") -> None:
-    """Raise a ValueError if a target is not among the classes that the network has outputs for.
-
-    Parameters
-    ----------
-    model : Model
-        With its shapes.
-    X : array, sparse matrix or dict of those
-        Inputs, of which only the shapes matter; if the network's code depends on values, the first row.
-    y : array of shape (n_samples, ...)
-        Targets.
-    name : str, default="y"
-        Their name in messages.
-    """
+    """Raise a ValueError if a target is not among the classes that the network has outputs for."""
     memory = model.memory
     if not are_classes(model.loss_function, y):
         return
@@ -65,20 +53,7 @@ def _n_outputs(model: "Model", X: Any) -> int:
 
 
 def on_one_row(model: "Model", X: Any) -> Callable[[Any], Any]:
-    """Return a function that runs a pass of a model on the first row, in evaluation mode.
-
-    Parameters
-    ----------
-    model : Model
-        Only read from.
-    X : array, sparse matrix or dict of those
-        Inputs.
-
-    Returns
-    -------
-    callable
-        ``compute(by)`` returns ``by(module, scope, args)``.
-    """
+    """Return a function that runs a pass of a model on the first row, in evaluation mode."""
 
     def compute(by: Any) -> Any:
         row = each_input(one_row, X)

@@ -14,44 +14,14 @@ __all__ = ["show_batch", "show_rows"]
 
 
 def show_batch(model: "Model", X: Any) -> None:
-    """Show a batch to the layers of a model that wait for data, if there are any.
-
-    Parameters
-    ----------
-    model : Model
-        Its weights are fitted, with draws of its random state; an error leaves it unchanged.
-    X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
-        A batch, on the model's device.
-    """
+    """Show a batch to the layers of a model that wait for data, if there are any."""
     # Layers are searched only once, and again after the structure has changed.
     if model.memory.shown is not latest.structure:
         show_rows(model, n_rows(X), lambda chosen: X if chosen is None else _taken(X, chosen))
 
 
 def show_rows(model: "Model", n_rows: int, take: Callable[[Any], Any]) -> None:
-    """Show some rows of a data set to the layers of a model that wait for data, if there are any.
-
-    Parameters
-    ----------
-    model : Model
-        As for ``show_batch``.
-    n_rows : int
-        Number of rows.
-    take : callable
-        Returns the inputs of the rows with given indices, or of all for None.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import show_rows
-    >>> layer = nn.Linear(2, 1, init="data")
-    >>> X = np.random.default_rng(0).normal(size=(50, 2)).astype("float32")
-    >>> model = Model(layer, loss="squared_error", random_state=0)
-    >>> show_rows(model, len(X), lambda rows: X if rows is None else X[rows])
-    >>> model.module.awaits_data
-    False
-    """
+    """Show some rows of a data set to the layers of a model that wait for data, if there are any."""
     memory = model.memory
     mark, layers = memory.take_data
     if mark is not latest.structure:

@@ -31,22 +31,7 @@ __all__ = ["backward", "evaluate", "forward", "loss", "update"]
 
 
 def forward(model: "Model", X: Any, training: bool) -> Tensor:
-    """Return the raw output of a model's module, recorded on the tape, together with changed buffers.
-
-    Parameters
-    ----------
-    model : Model
-        Not changed, except that lazy modules get their shapes and data-dependent layers see the batch.
-    X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
-        A batch.
-    training : bool
-        Whether layers run in training mode.
-
-    Returns
-    -------
-    Tensor of shape (n_samples, n_outputs)
-        Raw output.
-    """
+    """Return the raw output of a model's module, recorded on the tape, together with changed buffers."""
     memory = model.materialize(X).memory
     module, X = memory.module, as_operands(model, X)
     if training:
@@ -60,22 +45,7 @@ def forward(model: "Model", X: Any, training: bool) -> Tensor:
 
 
 def evaluate(model: "Model", X: Any, by: Any) -> Any:
-    """Return the result of a function of a model's module in evaluation mode, such as a layer's output.
-
-    Parameters
-    ----------
-    model : Model
-        Not changed, except that a lazy module gets its shapes.
-    X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
-        A batch.
-    by : callable
-        Called as `nn.run` is: ``by(module, scope, args)``.
-
-    Returns
-    -------
-    object
-        What `by` returns.
-    """
+    """Return the result of a function of a model's module in evaluation mode, such as a layer's output."""
     module = model.materialize(X).memory.module
     if model.device.kind == "cpu":
         return by(module, Scope(_averages(model), False), arguments(as_operands(model, X)))

@@ -24,30 +24,7 @@ ROUNDED = 1e-5  # beyond 0 and 1, as the bounds are computed
 
 
 def look_at_output(model: "Model", take: Callable[[Any], Any]) -> None:
-    """Warn once if a network returns numbers between 0 and 1 only, and its loss expects logits.
-
-    The numbers of a batch do not tell: those of a linear layer may lie there by chance. So the bounds are
-    those of the operations, in a pass without data.
-
-    Parameters
-    ----------
-    model : Model
-        With its shapes; not changed.
-    take : callable
-        Returns the inputs of the rows with given indices.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> model = Model(nn.Sequential(nn.Linear(2, 1), nn.Sigmoid()), "log_loss", random_state=0)
-    >>> with warnings.catch_warnings(record=True) as found:
-    ...     warnings.simplefilter("always")
-    ...     _ = model.fit(np.eye(2), [0, 1], epochs=1)
-    >>> str(found[0].message).startswith("LogLoss() expects raw outputs (logits)")
-    True
-    """
+    """Warn once if a network returns numbers between 0 and 1 only, and its loss expects logits."""
     memory, loss, module = model.memory, model.loss_function, model.module
     if memory.looked or model._has_seen_output or not _expects_logits(loss):
         return

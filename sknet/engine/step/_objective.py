@@ -13,17 +13,7 @@ __all__ = ["Strength", "as_reported", "mean_term", "per_output", "terms"]
 
 
 class Mean(NamedTuple):
-    """A mean over rows.
-
-    Attributes
-    ----------
-    value : Tensor of shape ()
-        The mean.
-    weight : Tensor of shape () or int
-        The total weight of all rows; 0 if all targets are ignored.
-    divisor : Tensor of shape () or int
-        Divisor of a sum over rows: the weight, or the number of rows if all targets are ignored.
-    """
+    """A mean over rows."""
 
     value: Tensor
     weight: Any
@@ -31,16 +21,7 @@ class Mean(NamedTuple):
 
 
 def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> Mean:
-    """Return the weighted mean loss.
-
-    Weights have shape (n_samples,), or one number per position of a sequence. Ignored targets do not
-    enter the mean: it is the sum of the loss's values, divided by the sum of its `counts`.
-
-    Raises
-    ------
-    ShapeError
-        If targets or weights do not fit the output, or there are no rows.
-    """
+    """Return the weighted mean loss."""
     if weight is not None and weight.ndim > 1:
         return _by_position(loss, output, y, weight)
     values, counts = loss.values(output, y), loss.counts(output, y)
@@ -79,23 +60,7 @@ def _by_position(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> Mean:
 
 
 class Strength:
-    """The strength of the penalty: half of `alpha`, divided by the total weight of a batch.
-
-    A program that reads it from a slot does not depend on `alpha`. As long as the total weight is a number,
-    the host divides by it.
-
-    Parameters
-    ----------
-    alpha : float
-        The hyperparameter.
-    slot : Tensor of shape (), default=None
-        Where the strength is read from, if `alpha` is not 0; None for a constant.
-
-    Attributes
-    ----------
-    divisor : int
-        What the slot's value has to be divided by.
-    """
+    """The strength of the penalty: half of `alpha`, divided by the total weight of a batch."""
 
     def __init__(self, alpha: float, slot: Tensor | None = None) -> None:
         self._alpha, self._slot, self.divisor = alpha, slot, 1
@@ -121,11 +86,7 @@ def terms(
     weight: Tensor | None,
     parameters: Iterable[Tensor],
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the two terms of the objective: the mean loss, and the penalty or None.
-
-    The penalty is ``alpha / 2 * sum of squares / sum of weights``, as in scikit-learn's networks,
-    over parameters with two or more axes, so not over biases.
-    """
+    """Return the two terms of the objective: the mean loss, and the penalty or None."""
     data, _, total = mean_term(loss, output, y, weight)
     penalized = [p for p in parameters if p.ndim >= 2] if strength else []
     if not penalized:

@@ -31,36 +31,7 @@ __all__ = ["Programs", "check_repeatable", "gradient_function", "hyper_slots"]
 
 
 class Programs:
-    """The step of a model as programs on the model's own memory, so that it is trained in place.
-
-    Gradient and update are separate programs, so that the gradient can be checked before anything
-    changes.
-
-    Parameters
-    ----------
-    model : Model
-        The model to train.
-    exact : bool, default=False
-        Give the same bits as eager operations.
-    keep_delta : bool, default=False
-        Keep the change of the parameters in `delta`.
-    buffers : tuple of an array and a dict of arrays, default=None
-        Parameters and slots to train; None for those of the model.
-
-    Attributes
-    ----------
-    optimizer : Optimizer
-        The model's optimizer when the programs were made.
-    flat, gradient : ndarray of shape (layout.size,)
-        The parameters and their gradient.
-    update : Compiled
-        Computes new parameters and slots, in place, from `gradient` and the numbers given to `apply`.
-
-    Raises
-    ------
-    CaptureError
-        If the step cannot be captured; names the reason and the line.
-    """
+    """The step of a model as programs on the model's own memory, so that it is trained in place."""
 
     def __init__(
         self, model: "Model", exact: bool = False, keep_delta: bool = False, buffers: Any = None
@@ -116,19 +87,7 @@ class Programs:
         del self._model, self.optimizer, self._made_of
 
     def gradient_of(self, X: Any, y: Any, weight: Any) -> Compiled:
-        """Return a program for batches like this one.
-
-        Parameters
-        ----------
-        X, y, weight : array, array, array or None
-            Arrays with the shapes and dtypes of batches; X may be a CSR matrix, its `SparseForm`, or a dict
-            of these.
-
-        Returns
-        -------
-        Compiled
-            With slots of type `GradientInputs` and a result of type `GradientOutputs`.
-        """
+        """Return a program for batches like this one."""
         model = self._model
         function = gradient_function(model, weighted=weight is not None)
         X = each_input(_slot_if_sparse, X)
@@ -151,17 +110,7 @@ class Programs:
         return found
 
     def compute(self, program: Compiled) -> tuple[Mapping[str, Any], Any, float, float]:
-        """Run a program on the batch in its slots.
-
-        Returns
-        -------
-        changed : mapping of str to ndarray
-            The buffers that the step changes, valid until the next run.
-        output : ndarray
-            Raw outputs, valid until the next run.
-        loss, penalty : float
-            The two terms of the objective.
-        """
+        """Run a program on the batch in its slots."""
         model = self._model
         inputs: GradientInputs = program.slots
         inputs.counter[...] = model.progress.step
@@ -198,11 +147,7 @@ def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> No
 
 
 def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientOutputs]:
-    """Return the pure function from parameters and a batch to gradient, buffers, output and loss.
-
-    Without `strength`, that of the penalty is a constant. The last argument is the key of the random stream,
-    as two tensors; None is the model's own.
-    """
+    """Return the pure function from parameters and a batch to gradient, buffers, output and loss."""
     layout, places = model.memory.layout, bindings(model.module)
 
     def evaluate(

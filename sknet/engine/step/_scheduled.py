@@ -16,23 +16,7 @@ __all__ = ["follow_schedules"]
 
 
 def follow_schedules(model: "Model") -> bool:
-    """Set the probability of layers that follow a schedule to that of the next step.
-
-    Parameters
-    ----------
-    model : Model
-        The model, whose buffers are set.
-
-    Returns
-    -------
-    bool
-        Whether there are such layers, so that this must be called before every step.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a schedule returns anything but a probability.
-    """
+    """Set the probability of layers that follow a schedule to that of the next step."""
     memory = model.memory
     mark, scheduled = memory.scheduled
     if mark is not latest.settings:

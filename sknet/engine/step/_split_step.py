@@ -25,22 +25,7 @@ KEPT = 8  # programs, one for each number of rows, each with its own memory
 
 
 class Share(NamedTuple):
-    """What some rows contribute to a step.
-
-    Attributes
-    ----------
-    loss, penalty : float
-        The two terms of the objective, as they are reported.
-    output : array of shape (n_rows, ...)
-        Raw outputs, valid until the next gradient.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.engine.extend import Share
-    >>> Share(loss=0.5, penalty=0.1, output=np.zeros((4, 1))).loss
-    0.5
-    """
+    """What some rows contribute to a step."""
 
     loss: float
     penalty: float
@@ -48,38 +33,7 @@ class Share(NamedTuple):
 
 
 class SplitStep:
-    """A step that leaves room between gradient and update, to average gradients of many processes.
-
-    Parameters
-    ----------
-    model : Model
-        The model to train, in place; module, loss and optimizer must not change meanwhile.
-
-    Attributes
-    ----------
-    gradient : array of shape (layout.size,)
-        Written by `compute`, read by `update`.
-
-    Raises
-    ------
-    GradientError
-        If the model has no trainable parameters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import Model, nn
-    >>> from sknet.engine.extend import Batch, SplitStep
-    >>> model = Model(nn.Linear(2, 1), random_state=0)
-    >>> step = SplitStep(model)
-    >>> room = step.room(Batch(np.eye(2, dtype="f4"), np.ones((2, 1), "f4"), None))
-    >>> room.X[...], room.y[...] = np.eye(2), np.ones((2, 1))
-    >>> share = step.compute(room)
-    >>> step.gradient *= 0.5
-    >>> step.update()
-    >>> model.progress.step
-    1
-    """
+    """A step that leaves room between gradient and update, to average gradients of many processes."""
 
     def __init__(self, model: "Model") -> None:
         self._model, self._optimizer = model, stepping_optimizer(model)
@@ -95,28 +49,7 @@ class SplitStep:
         )
 
     def room(self, like: Batch) -> Batch:
-        """Return arrays to write a batch to.
-
-        Parameters
-        ----------
-        like : Batch
-            With the shapes and dtypes of the batch; its values are not read.
-
-        Returns
-        -------
-        Batch
-            For `compute`; kept for the next batch with as many rows.
-
-        Raises
-        ------
-        CaptureError
-            With ``compile=True``, if the step cannot be captured.
-
-        Warns
-        -----
-        UserWarning
-            If the step cannot be captured: it is then eager.
-        """
+        """Return arrays to write a batch to."""
         program = self._program_for(like)
         if program is not None:
             found: Batch = program.slots.batch
@@ -144,18 +77,7 @@ class SplitStep:
         return self._by_rows[n_rows]
 
     def compute(self, batch: Batch) -> Share:
-        """Compute the gradient of the objective of a batch; the model does not change.
-
-        Parameters
-        ----------
-        batch : Batch
-            What `room` returned last, filled.
-
-        Returns
-        -------
-        Share
-            Loss and outputs.
-        """
+        """Compute the gradient of the objective of a batch; the model does not change."""
         model = self._model
         if self._programs is None:
             return self._eager(batch)
@@ -175,18 +97,7 @@ class SplitStep:
         return Share(value, 0.0 if penalty is None else penalty.item(), output.data)
 
     def check(self, loss: float) -> None:
-        """Raise for a loss or a gradient that is not finite.
-
-        Parameters
-        ----------
-        loss : float
-            Of the step.
-
-        Raises
-        ------
-        NonFiniteError
-            Names the first parameter whose gradient is not finite.
-        """
+        """Raise for a loss or a gradient that is not finite."""
         gradient = Gradient(self._model.memory.layout, self.gradient, {})
         check_finite_step(loss, gradient, self._optimizer.squares)
 

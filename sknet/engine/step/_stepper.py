@@ -37,24 +37,7 @@ def not_compiled(error: Exception, stacklevel: int) -> None:
 def eager_step(
     model: "Model", gradient: Any, delta: Any, X: Any, y: Any, weight: Any, check_finite: bool = True
 ) -> StepResult:
-    """Train a model on one batch in place, with eager operations.
-
-    Parameters
-    ----------
-    model : Model
-        The model to train.
-    gradient, delta : array of shape (layout.size,)
-        Overwritten with gradient and update; the arrays of the result are views of them.
-    X, y, weight : Tensor or array, or None for weight
-        A batch that has been checked.
-    check_finite : bool, default=True
-        Raise for a loss or gradient that is not finite, instead of continuing.
-
-    Returns
-    -------
-    StepResult
-        The result of the step.
-    """
+    """Train a model on one batch in place, with eager operations."""
     optimizer = stepping_optimizer(model)
     flat, slots = model.memory.flat_buffers()
     output = model(X)
@@ -75,10 +58,7 @@ def eager_step(
 
 
 class Stepper:
-    """Steps of one model: eager for a new shape of batch, compiled when the shape comes again.
-
-    The programs keep every bit, so both give identical results.
-    """
+    """Steps of one model: eager for a new shape of batch, compiled when the shape comes again."""
 
     def __init__(self) -> None:
         self._given_up: object = None  # the mark of the hooks when a capture failed

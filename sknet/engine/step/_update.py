@@ -36,23 +36,7 @@ def apply_update(
     slots: Mapping[str, Any],
     delta: Any = None,
 ) -> None:
-    """Make one update of an optimizer over flat buffers.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        The optimizer.
-    layout : Layout
-        Offsets of the parameters.
-    progress : Progress
-        The fit's progress before this update.
-    gradient, flat : array of shape (size,)
-        Gradient and parameters.
-    slots : mapping of str to array of shape (size,)
-        The optimizer's state; overwritten.
-    delta : array of shape (size,), default=None
-        Overwritten with the change of the parameters; if None, it is added to `flat`.
-    """
+    """Make one update of an optimizer over flat buffers."""
     hyper = optimizer.hyper(progress.step + 1, progress)
     kept = [slots[name] for name in optimizer.slots]
     changes = _of_chunks if optimizer.elementwise else _of_parameters
@@ -115,23 +99,7 @@ def _segments(optimizer: Optimizer, layout: Layout) -> list[tuple[slice, dict[st
 def update_function(
     optimizer: Optimizer, layout: Layout, keep_delta: bool = False
 ) -> Callable[..., UpdateOutputs]:
-    """Return the pure function from parameters, slots, gradient and numbers to new parameters and slots.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        The optimizer.
-    layout : Layout
-        Offsets of the parameters.
-    keep_delta : bool, default=False
-        Whether to return the change of the parameters, too.
-
-    Returns
-    -------
-    callable
-        A function to compile, of flat parameters, a mapping of flat slots, the flat gradient, and the
-        result of the optimizer's `hyper` as tensors.
-    """
+    """Return the pure function from parameters, slots, gradient and numbers to new parameters and slots."""
     divided = _whole if optimizer.elementwise else layout.views
 
     def update(
@@ -208,22 +176,7 @@ def advance(model: "Model", buffers: Mapping[str, Any], n_steps: int = 1) -> Non
 
 
 def check_finite_step(loss: float, gradient: Gradient, squares: bool = False) -> None:
-    """Raise for a loss or gradient that is not finite.
-
-    Parameters
-    ----------
-    loss : float
-        The objective.
-    gradient : Gradient
-        Its gradient.
-    squares : bool, default=False
-        Whether the optimizer squares it: the squares must be finite, too.
-
-    Raises
-    ------
-    NonFiniteError
-        Names the first parameter whose gradient is not finite.
-    """
+    """Raise for a loss or gradient that is not finite."""
     # The fast check can overflow for a finite gradient, so a failure is checked again.
     flat = gradient.flat
     if math.isfinite(loss) and math.isfinite(flat.dot(flat).item()):

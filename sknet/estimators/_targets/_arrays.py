@@ -13,31 +13,7 @@ __all__ = ["ArrayTargets"]
 
 
 class ArrayTargets:
-    """Arrays of one shape a row: real numbers, 0/1 labels, or integers that a network gives logits for.
-
-    Parameters
-    ----------
-    y : array of shape (n_samples, ...)
-        What the network shall return.
-    loss : Loss
-        Of numbers or of classes.
-    may_be_ids : bool, default=True
-        Whether y holds integers that may be numbers of classes; with four axes or more, as of images, they
-        are taken for 0/1 labels until the network is known.
-
-    Attributes
-    ----------
-    task : str
-        ``"regression"``, ``"multilabel"`` or, for integers with a loss of classes, ``"multiclass"``.
-    n_outputs : int
-        Classes; or features of a step, or channels of an image, the second of four axes or more.
-
-    Examples
-    --------
-    >>> from sknet.losses import LogLoss
-    >>> ArrayTargets(np.array([[0, 4], [2, 1]]), LogLoss()).n_outputs
-    5
-    """
+    """Arrays of one shape a row: real numbers, 0/1 labels, or integers that a network gives logits for."""
 
     scale = None
     _stored_fields = {
@@ -56,22 +32,7 @@ class ArrayTargets:
             self.task, self.n_outputs = "multiclass", int(y.max()) + 1
 
     def meet(self, network: nn.Module, shape: "tuple[int, ...] | None", y: Any) -> None:
-        """Take note of the shape of a network's output for one row.
-
-        Parameters
-        ----------
-        network : Module
-            For the message.
-        shape : tuple of int or None
-            None where it is not known before the computation.
-        y : array of shape (n_samples, ...)
-            The targets.
-
-        Raises
-        ------
-        ShapeError
-            If the output does not fit the targets.
-        """
+        """Take note of the shape of a network's output for one row."""
         if shape is None:
             return
         row = tuple(y.shape[1:])
@@ -93,13 +54,7 @@ class ArrayTargets:
             self.n_outputs = shape[-1]
 
     def encode(self, y: Any) -> Any:
-        """Return targets as the loss reads them.
-
-        Raises
-        ------
-        ValueError
-            If they have another number of axes than before.
-        """
+        """Return targets as the loss reads them."""
         if y.ndim != self._rank:
             raise ValueError(f"targets must have {self._rank} axes as in the fit before, got shape {y.shape}")
         return y.astype(np.int64) if self.task == "multiclass" else y

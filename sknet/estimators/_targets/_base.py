@@ -19,17 +19,7 @@ __all__ = ["Agreement", "ClassEncoder"]
 
 
 class ClassEncoder(ABC):
-    """Abstract base: labels as numbers for a loss, and labels and probabilities from what a network returns.
-
-    Attributes
-    ----------
-    task : str
-        The task of the loss.
-    classes : ndarray of shape (n_classes,), or a list of those
-        Sorted; one array for each column of labels.
-    n_outputs : int
-        Outputs of the network.
-    """
+    """Abstract base: labels as numbers for a loss and labels and probabilities from a network's output."""
 
     task: str
     classes: Any
@@ -37,40 +27,11 @@ class ClassEncoder(ABC):
 
     @abstractmethod
     def encode(self, y: Any) -> Any:
-        """Encode labels as the loss expects them.
-
-        Parameters
-        ----------
-        y : array of shape (n_samples,) or (n_samples, n_columns)
-            Labels that all occur in `classes`.
-
-        Returns
-        -------
-        ndarray
-            Numbers of classes, or 0.0 and 1.0.
-
-        Raises
-        ------
-        ValueError
-            If a label is none of the classes.
-        """
+        """Encode labels as the loss expects them."""
 
     @abstractmethod
     def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
-        """Return where in `labels` the labels are that decisions mean.
-
-        Parameters
-        ----------
-        decision : ndarray or Tensor of shape (n_samples, n_outputs)
-            What `deciding` makes of outputs.
-        threshold : float, default=0.0
-            Of the loss: above it lies the second of two classes, and a label that a row has.
-
-        Returns
-        -------
-        ndarray or Tensor of int64 of shape (n_samples,) or (n_samples, n_columns)
-            Numbers; of several labels a row 0 or 1 for each.
-        """
+        """Return where in `labels` the labels are that decisions mean."""
 
     @property
     def labels(self) -> Any:
@@ -78,20 +39,7 @@ class ClassEncoder(ABC):
         return self.classes
 
     def decode(self, decision: Any, threshold: float = 0.0) -> Any:
-        """Return the labels that decisions mean.
-
-        Parameters
-        ----------
-        decision : ndarray of shape (n_samples, n_outputs)
-            As for `numbers`.
-        threshold : float, default=0.0
-            As for `numbers`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_columns)
-            Labels.
-        """
+        """Return the labels that decisions mean."""
         numbers, labels = self.numbers(decision, threshold), self.labels
         return numbers if labels is None else labels[numbers]
 
@@ -100,10 +48,7 @@ class ClassEncoder(ABC):
         return loss.for_task(self.task)
 
     def deciding(self, loss: Loss, temperature: Any = None) -> Head | None:
-        """Return what turns outputs into decisions, for a `loss`; None where they are those already.
-
-        A temperature changes how much each member of an ensemble counts.
-        """
+        """Return what turns outputs into decisions, for a `loss`; None where they are those already."""
         return tempered(loss.deciding(self.task), loss, temperature) if isinstance(loss, Averaged) else None
 
     def probable(self, link: Head, loss: Loss) -> Head:
@@ -145,13 +90,7 @@ class ClassEncoder(ABC):
 
 
 class Agreement(Score):
-    """Share of rows for which all predicted classes are the true ones.
-
-    Parameters
-    ----------
-    decide : callable
-        From raw outputs to numbers of classes, of the targets' shape.
-    """
+    """Share of rows for which all predicted classes are the true ones."""
 
     may_wait = True
 

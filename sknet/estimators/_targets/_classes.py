@@ -25,44 +25,12 @@ __all__ = ["ClassTargets", "both_classes", "labels_of_numbers"]
 
 
 def both_classes(link: Head, threshold: float) -> Head:
-    """Return a link with a column for each of two classes, for a network that has one output for both.
-
-    The link of a binary loss is symmetric: class 0 has class 1's probability at the output on the other
-    side of the threshold, which is exact where 1 - p is not.
-    """
+    """Return a link with a column for each of two classes, for a network that has one output for both."""
     return lambda output: ops.concat([link(2.0 * threshold - output), link(output)], axis=1)
 
 
 class ClassTargets(ClassEncoder):
-    """The classes of a classification, and their numbers.
-
-    Parameters
-    ----------
-    y : array of shape (n_samples,) or (n_samples, n_labels)
-        Labels, or a 0/1 indicator of several labels a row.
-    classes : array of shape (n_classes,), default=None
-        All classes, where y may lack some.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (n_classes,)
-        Sorted.
-    task : {"binary", "multiclass", "multilabel"}
-        The task of the loss.
-    n_outputs : int
-        Outputs of the network: 1 for two classes (or one).
-
-    Raises
-    ------
-    ValueError
-        For continuous targets, or several classes a row.
-
-    Examples
-    --------
-    >>> targets = ClassTargets(np.array(["b", "a", "b"]))
-    >>> targets.task, targets.encode(np.array(["b", "a"])).ravel()
-    ('binary', array([1., 0.]))
-    """
+    """The classes of a classification, and their numbers."""
 
     _stored_fields = {
         "classes": LABELS,
@@ -143,10 +111,7 @@ def _is_one_number_a_row(y: Any) -> bool:
 
 
 def labels_of_numbers(y: Any) -> Any:
-    """Return the sorted classes of integers, one a row; None for all else, and where there are very many.
-
-    scikit-learn's functions find the same, in hundreds of calls, and warn of targets that look like numbers.
-    """
+    """Return the sorted classes of integers, one a row; None for all else, and where there are very many."""
     if not _is_one_number_a_row(y):
         return None
     classes = np.unique(y)

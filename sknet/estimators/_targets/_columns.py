@@ -20,35 +20,7 @@ __all__ = ["ColumnTargets"]
 
 
 class ColumnTargets(ClassEncoder):
-    """The classes of each column of labels, and their numbers.
-
-    Parameters
-    ----------
-    y : array of shape (n_samples, n_columns)
-        Labels.
-    classes : list of array of shape (n_classes,), default=None
-        All classes of each column, where y may lack some.
-
-    Attributes
-    ----------
-    classes : list of ndarray of shape (n_classes,)
-        Sorted, for each column.
-    task : str
-        ``"multiclass"``: that of each column.
-    n_outputs : int
-        Outputs of the network: one for each class of each column.
-
-    Raises
-    ------
-    ValueError
-        If `classes` are those of more or fewer columns, or y has other than labels.
-
-    Examples
-    --------
-    >>> targets = ColumnTargets(np.array([["a", "x"], ["b", "y"], ["c", "x"]]))
-    >>> targets.n_outputs, targets.encode(np.array([["c", "y"]]))
-    (5, array([[2, 1]]))
-    """
+    """The classes of each column of labels, and their numbers."""
 
     task = "multiclass"
     _stored_fields = {

@@ -14,27 +14,7 @@ IGNORED = -1  # the number of a label that is ignored, of which no class has it
 
 
 def by_labels(loss: Loss, classes: Any, ignored: int | None = None) -> Loss:
-    """Return a loss whose `class_weight` and `ignore_index` are by the numbers of classes.
-
-    Parameters
-    ----------
-    loss : Loss
-        With labels as the keys of `class_weight`.
-    classes : ndarray of shape (n_classes,)
-        Sorted labels.
-    ignored : int or None, default=None
-        The number that encoded targets have where they are ignored; None if there are no such targets.
-
-    Returns
-    -------
-    Loss
-        The same object, unless it names labels.
-
-    Raises
-    ------
-    ValueError
-        If a key is no label.
-    """
+    """Return a loss whose `class_weight` and `ignore_index` are by the numbers of classes."""
     changed: dict[str, Any] = {}
     if getattr(loss, "ignore_index", None) is not None:
         changed["ignore_index"] = ignored
@@ -45,34 +25,7 @@ def by_labels(loss: Loss, classes: Any, ignored: int | None = None) -> Loss:
 
 
 def label_weights(weights: Mapping[Any, Any], classes: Any, of: str = "") -> list[Any]:
-    """Return the weight of each class.
-
-    Parameters
-    ----------
-    weights : mapping
-        Weights by label; labels that it does not have weigh 1.
-    classes : ndarray of shape (n_classes,)
-        Sorted labels.
-    of : str, default=""
-        What has the weights, for the message.
-
-    Returns
-    -------
-    list
-        In the order of `classes`.
-
-    Raises
-    ------
-    ValueError
-        If a key is no label.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.estimators._targets import label_weights
-    >>> label_weights({"dog": 3.0}, np.array(["cat", "dog"]))
-    [1.0, 3.0]
-    """
+    """Return the weight of each class."""
     labels, found = classes.tolist(), [1.0] * len(classes)
     # A date of NumPy has another hash than that of Python, which `tolist` returns.
     numbers = {label: k for same in (labels, classes) for k, label in enumerate(same)}
@@ -97,26 +50,7 @@ def check_columns(loss: Loss) -> None:
 
 
 def refuse_ignored(loss: Loss, what: str) -> None:
-    """Raise a ValueError if a loss ignores targets.
-
-    Parameters
-    ----------
-    loss : Loss
-        Of an estimator.
-    what : str
-        Says where that cannot be, for the message.
-
-    Raises
-    ------
-    ValueError
-        If it ignores a target.
-
-    Examples
-    --------
-    >>> from sknet.estimators.extend import refuse_ignored
-    >>> from sknet.losses import LogLoss
-    >>> refuse_ignored(LogLoss(), "here")
-    """
+    """Raise a ValueError if a loss ignores targets."""
     ignored = getattr(loss, "ignore_index", None)
     if ignored is not None:
         raise ValueError(
@@ -126,20 +60,7 @@ def refuse_ignored(loss: Loss, what: str) -> None:
 
 
 def counted_labels(y: Any, ignored: Any) -> Any:
-    """Return where labels are not the one that is ignored.
-
-    Parameters
-    ----------
-    y : array-like
-        Labels of any kind.
-    ignored : int or None
-        The label; None for none.
-
-    Returns
-    -------
-    ndarray of bool, of the shape of y
-        True where they count.
-    """
+    """Return where labels are not the one that is ignored."""
     y = np.asarray(y)
     if ignored is None or y.dtype.kind not in "biufO":
         return np.ones(y.shape, bool)

@@ -27,39 +27,7 @@ __all__ = ["OrderedTargets"]
 
 
 class OrderedTargets(ClassEncoder):
-    """Classes from the lowest to the highest, and their numbers in this order.
-
-    Parameters
-    ----------
-    y : array of shape (n_samples,)
-        Labels.
-    classes : array of shape (n_classes,), default=None
-        All classes, where y may lack some.
-    order : array-like of shape (n_classes,), default=None
-        All classes from the lowest to the highest; None for the sorted order.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (n_classes,)
-        Sorted, as scikit-learn's tools expect them.
-    order : ndarray of shape (n_classes,)
-        From the lowest to the highest.
-    task : str
-        ``"ordinal"``.
-    n_outputs : int
-        Outputs of the network, one for each boundary.
-
-    Raises
-    ------
-    ValueError
-        If y has no single column, or the order lacks a label or names one twice.
-
-    Examples
-    --------
-    >>> targets = OrderedTargets(np.array(["low", "high", "mid"]), order=["low", "mid", "high"])
-    >>> targets.encode(np.array(["high", "low"])), targets.classes.tolist()
-    (array([2, 0]), ['high', 'low', 'mid'])
-    """
+    """Classes from the lowest to the highest, and their numbers in this order."""
 
     task = "ordinal"
     _stored_fields = {

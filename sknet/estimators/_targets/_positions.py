@@ -17,32 +17,7 @@ __all__ = ["PositionTargets"]
 
 
 class PositionTargets(ClassEncoder):
-    """One label a row, or one for each position of a sequence, and an output for each class.
-
-    Parameters
-    ----------
-    y : array of shape (n_samples, ...)
-        Labels.
-    classes : array of shape (n_classes,), default=None
-        All classes, where y may lack some.
-    ignored : int, default=None
-        The label of positions that do not count, which is no class.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (n_classes,)
-        Sorted.
-    task : str
-        ``"multiclass"``.
-    n_outputs : int
-        Outputs of the network for each position.
-
-    Examples
-    --------
-    >>> targets = PositionTargets(np.array([["a", "x"], ["b", "x"]]))
-    >>> targets.n_outputs, targets.encode(np.array([["x", "a"]]))
-    (3, array([[2, 0]]))
-    """
+    """One label a row, or one for each position of a sequence, and an output for each class."""
 
     task = "multiclass"
     have_positions = True

@@ -19,32 +19,7 @@ MOST_DIGITS = 960
 
 
 class RealTargets:
-    """Targets of a regression, in their own units or standardized.
-
-    Parameters
-    ----------
-    y : array of shape (n_samples,) or (n_samples, n_outputs)
-        Real numbers.
-
-    Attributes
-    ----------
-    task : str
-        ``"regression"``.
-    n_outputs : int
-        Columns of the targets.
-    mean, scale : ndarray of shape (n_outputs,) or None
-        By what targets are shifted and divided for the loss; None before `standardize`.
-    dtype : {"float16", "float32", "float64"}
-        That of the targets; float64 for integers.
-
-    Examples
-    --------
-    >>> RealTargets(np.zeros((5, 2))).n_outputs
-    2
-    >>> targets = RealTargets(np.array([8.0, 12.0]))
-    >>> targets.standardize(np.array([[8.0], [12.0]]), None, shifts=True).encode(np.array([12.0]))
-    array([[1.]])
-    """
+    """Targets of a regression, in their own units or standardized."""
 
     task = "regression"
     mean: Any = None
@@ -63,22 +38,7 @@ class RealTargets:
             self.dtype = str(y.dtype)
 
     def standardize(self, y: Any, weight: Any, *, shifts: bool) -> Self:
-        """Learn mean and scale from the rows of a training.
-
-        Parameters
-        ----------
-        y : array of shape (n_samples, n_outputs)
-            Targets.
-        weight : array of shape (n_samples,) or None
-            Their weights.
-        shifts : bool
-            Subtract means and divide by standard deviations; otherwise divide by means.
-
-        Returns
-        -------
-        self
-            A column that does not vary is divided by 1.
-        """
+        """Learn mean and scale from the rows of a training."""
         y = np.asarray(y, np.float64)
         _, digits = np.frexp(np.abs(y).max(axis=0))
         with np.errstate(under="ignore"):  # what is too small to count, or in its own units denormal
@@ -92,13 +52,7 @@ class RealTargets:
         return self
 
     def check_reported(self, loss: Loss) -> None:
-        """Raise a ValueError if a `loss` in the units of the targets is infinite, or 0.
-
-        Raises
-        ------
-        ValueError
-            The message names the standard deviation.
-        """
+        """Raise a ValueError if a `loss` in the units of the targets is infinite, or 0."""
         scaling = loss.scaling
         if self.scale is None or scaling is None:
             return
@@ -112,13 +66,7 @@ class RealTargets:
                 )
 
     def encode(self, y: Any) -> Any:
-        """Return targets of shape (n_samples, n_outputs).
-
-        Raises
-        ------
-        ValueError
-            If y has another number of columns than before.
-        """
+        """Return targets of shape (n_samples, n_outputs)."""
         y = y.reshape(-1, 1) if y.ndim == 1 else y
         if y.shape[1] != self.n_outputs:
             raise ValueError(f"y must have {self.n_outputs} column(s) as in the fit before, got {y.shape[1]}")

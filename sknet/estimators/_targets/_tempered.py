@@ -11,22 +11,7 @@ __all__ = ["tempered"]
 
 
 def tempered(link: Head, loss: Any, temperature: Any) -> Head:
-    """Return a link of calibrated outputs.
-
-    Parameters
-    ----------
-    link : callable
-        From raw outputs to probabilities or decisions.
-    loss : Loss
-        Whose method `tempered` calibrates outputs.
-    temperature : float, tuple or None
-        As that method takes it; None calibrates nothing.
-
-    Returns
-    -------
-    callable
-        From raw outputs to what `link` makes of calibrated ones.
-    """
+    """Return a link of calibrated outputs."""
     return link if temperature is None else _Tempered(link, loss.tempered, temperature)
 
 

@@ -8,12 +8,6 @@ __all__ = ["check_arguments"]
 
 
 def check_arguments(layer: object, **arguments: Any) -> None:
-    """Check arguments against the layer's `_parameter_constraints`, which have scikit-learn's format.
-
-    Raises
-    ------
-    InvalidParameterError
-        A `ValueError` that names layer and argument, what it must be and what it is.
-    """
+    """Check arguments against the layer's `_parameter_constraints`, which have scikit-learn's format."""
     constraints = {name: layer._parameter_constraints[name] for name in arguments}  # type: ignore[attr-defined]
     check_values(layer, constraints, arguments)

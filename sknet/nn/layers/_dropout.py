@@ -20,11 +20,7 @@ SELU_LIMIT = -1.7580993408473766  # what SELU approaches for low inputs
 
 
 class _Scheduled(Module):
-    """What dropouts have in common: a probability, or a function of a fit's progress that returns one.
-
-    Who trains evaluates a function before every step, and puts its value into the buffer `rate`: so it is an
-    input of whatever is captured.
-    """
+    """What dropouts have in common: a probability, or a function of a fit's progress that returns one."""
 
     rate: Any
 

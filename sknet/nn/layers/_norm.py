@@ -24,10 +24,7 @@ AFFINE = {"affine": ["boolean"], "bias": ["boolean"]}
 
 
 class Affine(Module):
-    """Abstract base of the norms: what scales and shifts after them.
-
-    A subclass calls `_make_affine` in its constructor.
-    """
+    """Abstract base of the norms: what scales and shifts after them."""
 
     weight: Any = Registered()
     bias: Any = Registered()

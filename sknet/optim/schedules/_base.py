@@ -202,13 +202,7 @@ def rate_of(lr: Rate, progress: Progress) -> float:
 
 
 def length_of(schedule: Schedule, n_steps: int | None, progress: Progress) -> int:
-    """Return the length of a schedule in updates: its own, or that of the whole fit.
-
-    Raises
-    ------
-    ValueError
-        If the length of the fit is not known.
-    """
+    """Return the length of a schedule in updates: its own, or that of the whole fit."""
     found = progress.total_steps if n_steps is None else n_steps
     if found is None:
         raise ValueError(

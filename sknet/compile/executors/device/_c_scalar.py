@@ -41,20 +41,7 @@ class UntranslatableError(Exception):
 
 
 def literal(value: Any, dtype: Any) -> str:
-    """Return the text of a number in C.
-
-    Parameters
-    ----------
-    value : bool, int or float
-        The number.
-    dtype : dtype
-        The dtype that it is converted to.
-
-    Returns
-    -------
-    str
-        For floating point, the fewest digits that are parsed as the same number.
-    """
+    """Return the text of a number in C."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return "true" if value else "false"
@@ -81,25 +68,7 @@ def _whole(value: int, dtype: np.dtype[Any]) -> str:
 
 
 def translated(equation: Equation, names: dict[Variable, str]) -> str:
-    """Return one element of an equation's output as an expression in C.
-
-    Parameters
-    ----------
-    equation : Equation
-        With a scalar expression.
-    names : dict of Variable to str
-        The text for an element of each operand that `needed` lists.
-
-    Returns
-    -------
-    str
-        An expression of the output's type.
-
-    Raises
-    ------
-    UntranslatableError
-        If part of the expression has no equivalent in C.
-    """
+    """Return one element of an equation's output as an expression in C."""
     primitive = equation.primitive
     expression = primitive.expression
     if expression is None:
@@ -116,25 +85,7 @@ def translated(equation: Equation, names: dict[Variable, str]) -> str:
 
 
 def formula(expression: str, dtype: Any) -> str:
-    """Return a scalar expression of any names in C.
-
-    Parameters
-    ----------
-    expression : str
-        As in the record of a primitive.
-    dtype : dtype
-        Of all its names, and of the result.
-
-    Returns
-    -------
-    str
-        The expression, in which every operation is rounded.
-
-    Examples
-    --------
-    >>> formula("1 - tanh(a) * b", np.dtype("float32"))
-    '1.0f - (tanhf(a) * b)'
-    """
+    """Return a scalar expression of any names in C."""
     tree = parsed(expression)
     names = {node.id: node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return _Translator(names, np.dtype(dtype)).text(tree, outermost=True)
@@ -161,30 +112,7 @@ def cast(x: Variable, name: str, dtype: Any) -> str:
 
 
 def arithmetic(operator: str, x: str, y: str, dtype: np.dtype[Any]) -> str:
-    """Return a sum, a difference or a product.
-
-    Integers wrap around, as in NumPy: C does not define what signed numbers are that overflow, which those
-    of fewer bits than an ``int`` become, too.
-
-    Parameters
-    ----------
-    operator : {"+", "-", "*"}
-        What is computed.
-    x, y : str
-        Names, or texts in parentheses.
-    dtype : dtype
-        Of both, and of the result.
-
-    Returns
-    -------
-    str
-        An expression, whose type is an ``int`` where the dtype has fewer bits.
-
-    Examples
-    --------
-    >>> arithmetic("+", "x", "y", np.dtype("float32")), arithmetic("+", "x", "y", np.dtype("int64"))
-    ('x + y', '(long long)((unsigned long long)x + (unsigned long long)y)')
-    """
+    """Return a sum, a difference or a product."""
     if dtype.kind not in "iu" or (dtype.kind == "u" and dtype.itemsize >= 4):
         return f"{x} {operator} {y}"
     kind = "int" if dtype.itemsize < 4 else type_of(dtype)

@@ -31,17 +31,7 @@ scratch = registry(SCRATCH)  # registers the scratch arrays that such calls need
 
 
 def call(w: Writer, equation: Equation, owner: Backend) -> None:
-    """Add the calls that compute one equation.
-
-    Parameters
-    ----------
-    w : Writer
-        Collects the calls.
-    equation : Equation
-        The equation to compute.
-    owner : Backend
-        The backend whose functions are called.
-    """
+    """Add the calls that compute one equation."""
     CALLS.get(equation.primitive.name, _by_its_forward)(w, equation, owner)
 
 

@@ -9,19 +9,7 @@ __all__ = ["Loop", "Reducer", "Section", "Total"]
 
 
 class Total(NamedTuple):
-    """A total, which a thread holds in a register.
-
-    Attributes
-    ----------
-    name, kind, start : str
-        Its name, its type, and the total of no elements.
-    taken : str
-        How an element ``{b}``, or another total, is taken into the total ``{a}``.
-    partial : str
-        The name of the array where it is stored if it is not complete.
-    converted : str
-        The conversion to its type in memory.
-    """
+    """A total, which a thread holds in a register."""
 
     name: str
     kind: str
@@ -49,19 +37,7 @@ class Total(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """What is done for element number ``r`` of each total.
-
-    Attributes
-    ----------
-    size : int
-        Elements of a total.
-    body : list of str
-        Statements.
-    values : list of str
-        What is then taken into each total.
-    pieces, length : int
-        How many blocks divide the elements, and the elements of one.
-    """
+    """What is done for element number ``r`` of each total."""
 
     size: int
     body: Sequence[str]
@@ -71,17 +47,7 @@ class Loop(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Totals of the same elements.
-
-    Attributes
-    ----------
-    totals : list of Total
-        What is computed.
-    loops : list of Loop
-        Over the elements; several only if a block has a total.
-    pieces : int
-        How many blocks share each total.
-    """
+    """Totals of the same elements."""
 
     totals: Sequence[Total]
     loops: Sequence[Loop]
@@ -89,26 +55,7 @@ class Section(NamedTuple):
 
 
 class Reducer(NamedTuple):
-    """Writes a kernel.
-
-    Attributes
-    ----------
-    head : str
-        Its name, and its parameters in parentheses.
-    index_type : str
-        The type of indices.
-    sections : list of Section
-        What it computes; several only if there is one total of each kind, and blocks have them.
-    n_totals : int
-        How many there are of each kind.
-    schedule : Schedule
-        How threads share them.
-    final : list of str
-        What is done with each complete total, number ``o``.
-    counts : str
-        The name of an array of zeros, where blocks count those that are ready: the last one puts together
-        what all of them have stored, in the same order whichever it is, and leaves zeros.
-    """
+    """Writes a kernel."""
 
     head: str
     index_type: str

@@ -36,33 +36,7 @@ KERNELS = Kernels(is_map, is_reduction, is_fusible, is_in_rows, shapes_of_rows, 
 
 
 class CupyProgram:
-    """The calls of a plan, and its compiled kernels, which can be bound to memory many times.
-
-    Parameters
-    ----------
-    plan : Plan
-        The operations, and the memory of their results.
-    device : Device
-        The device.
-    exact : bool, default=False
-        Whether to call only the primitives' own kernels, one per equation.
-    precision : str, default="float32"
-        Of products of float32 arrays.
-
-    Attributes
-    ----------
-    source : str
-        The kernels in C, followed by the calls as Python source, to be read.
-
-    Notes
-    -----
-    A kernel evaluates the primitives' expressions in the dtype of each result, with every operation
-    rounded separately (no fused multiply-add), so its results equal those of CuPy's own kernels, called
-    one after the other, to the last bit. They differ from NumPy's by the error of CUDA's functions
-    (`exp`, `tanh`, ...), one or two units in the last place, and because CuPy flushes denormal float32
-    numbers to zero (``-ftz=true``). Reductions add in an order of their own (`_reductions`), which
-    depends on shapes alone. Indices of `take_along_axis` wrap around where NumPy raises.
-    """
+    """The calls of a plan, and its compiled kernels, which can be bound to memory many times."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -215,25 +189,7 @@ class CupyProgram:
     def bind(
         self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS
     ) -> tuple[Callable[[], None], dict[Variable, Any]]:
-        """Return the step on this memory, and the array of every variable that has one.
-
-        Parameters
-        ----------
-        memory : array of uint8
-            As `Plan.arrays` needs it, on the program's device.
-        slots : sequence of array
-            One for each input.
-        sparse : mapping of SparseSlot to SparseSlot
-            Maps the graph's slots for sparse matrices to those to be read instead.
-
-        Returns
-        -------
-        step : callable
-            Takes no arguments; reads the slots and writes the outputs. The program's device must be
-            the current one.
-        arrays : dict of Variable to array
-            Where to find the outputs.
-        """
+        """Return the step on this memory, and the array of every variable that has one."""
         arrays = self.plan.arrays(memory, slots, self._constants)
         step = runner_of(self._writer.bound(self._writer.values(memory, arrays, self._needs, sparse)))
         return partial(_in_precision, self._precision, step) if self._calls else step, arrays

@@ -23,15 +23,7 @@ ALIGNMENT = 16  # bytes, of vectors from member to member
 
 
 class _Chain(NamedTuple):
-    """What is known of a product's launch, part by part.
-
-    Attributes
-    ----------
-    finish : Finish
-        So far.
-    equations : tuple of Equation
-        Those that it computes.
-    """
+    """What is known of a product's launch, part by part."""
 
     finish: Finish
     equations: tuple[Equation, ...]
@@ -51,21 +43,7 @@ class _Chain(NamedTuple):
 
 
 def finishes(graph: Graph, takes: Callable[[Form, Sequence[str]], bool]) -> dict[Equation, _Chain]:
-    """Return what launches of products compute besides the product.
-
-    Parameters
-    ----------
-    graph : Graph
-        Any graph.
-    takes : callable
-        ``takes(form, parts)`` tells whether the library has products of a form with some parts.
-
-    Returns
-    -------
-    dict of Equation to (finish, equations)
-        For each product of which there is more: how it is finished, and which equations that computes, the
-        product first.
-    """
+    """Return what launches of products compute besides the product."""
     return _Products(graph, takes).all()
 
 

@@ -58,21 +58,7 @@ __device__ float uniform(unsigned long long i, unsigned long long key0, unsigned
 
 
 class Kernel(NamedTuple):
-    """One kernel.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    text : str
-        C source.
-    helpers : frozenset of str
-        Device functions that it calls.
-    arguments : list of str
-        The names of the arrays that it takes, in order.
-    blocks, threads : int
-        How many blocks to launch, of how many threads.
-    """
+    """One kernel."""
 
     name: str
     text: str
@@ -98,22 +84,7 @@ def is_map(equation: Equation) -> bool:
 
 
 def written(name: str, group: Group, plan: Plan) -> Kernel:
-    """Return the kernel of a group of maps.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    group : Group
-        Its equations.
-    plan : Plan
-        The memory of the values.
-
-    Returns
-    -------
-    Kernel
-        Its source, ready to be compiled.
-    """
+    """Return the kernel of a group of maps."""
     writer = MapWriter(group, plan)
     lines, used = live([*writer.loads, *writer.lines], writer.stores)
     size, parameters = math.prod(writer.shape), ", ".join(writer.parameters(used))
@@ -145,10 +116,7 @@ NAME = re.compile(r"\b[a-z]\d+(?:_row)?\b")
 
 
 def live(lines: list[Line], stores: list[str]) -> tuple[list[Line], set[str]]:
-    """Return the lines that the stores depend on, and all names in them and in the stores.
-
-    The others compute or read operands of which only the shape matters, as those of `ones_like`.
-    """
+    """Return the lines that the stores depend on, and all names in them and in the stores."""
     used = {name for text in stores for name in NAME.findall(text)}
     kept = []
     for line in reversed(lines):
@@ -161,31 +129,7 @@ def live(lines: list[Line], stores: list[str]) -> tuple[list[Line], set[str]]:
 def position(
     shape: tuple[int, ...], strides: tuple[int, ...], within: tuple[int, ...], index: str = "i"
 ) -> tuple[str, bool]:
-    """Return the offset in an array of the element that corresponds to one of the shape it is broadcast to.
-
-    Parameters
-    ----------
-    shape, strides : tuple of int
-        Of the array; strides in elements.
-    within : tuple of int
-        The shape that it broadcasts to.
-    index : str
-        The name of the flat index of the element in `within`.
-
-    Returns
-    -------
-    text : str
-        The offset, in C.
-    is_signed : bool
-        Whether it can be negative.
-
-    Examples
-    --------
-    >>> position((3,), (1,), (2, 3))
-    ('i % 3', False)
-    >>> position((2, 3), (1, 2), (2, 3))
-    ('i / 3 + i % 3 * 2', False)
-    """
+    """Return the offset in an array of the element for one of the shape it is broadcast to."""
     new = len(within) - len(shape)
     axes: list[tuple[int, int]] = []
     for axis, length in enumerate(within):
@@ -218,36 +162,7 @@ def _extent(ghost: np.ndarray) -> int:
 
 
 class MapWriter:
-    """Writes the body of one kernel: what it does for one element, number ``i`` of the maps' shape.
-
-    Parameters
-    ----------
-    group : Group
-        With at least one map.
-    plan : Plan
-        The memory of the values.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        That of the maps.
-    names : dict of Variable to str
-        Names of arrays.
-    arguments : list of Variable
-        Arrays that are read or written.
-    stored : set of Variable
-        Those that are written.
-    loads, lines : list of Line
-        What is read, and what is computed.
-    stores : list of str
-        The end of the body.
-    helpers : set of str
-        Functions that it calls.
-    is_narrow : bool
-        Whether 32-bit indices are enough.
-    here : str
-        The name of the index.
-    """
+    """Writes the body of one kernel: what it does for one element, number ``i`` of the maps' shape."""
 
     here = "i"
 

@@ -15,17 +15,7 @@ __all__ = ["FORMULAS", "Formulas"]
 
 
 class Formulas(NamedTuple):
-    """A cell.
-
-    Attributes
-    ----------
-    forward, backward : mapping of str to str
-        Names, in order, and the scalar expressions that they stand for.
-    saved : tuple of str
-        Which of them a step forward keeps, in the order of their columns.
-    of_inputs, of_states : tuple of str
-        The gradients of the product with the inputs, and of that with the hidden states, gate by gate.
-    """
+    """A cell."""
 
     forward: Mapping[str, str]
     backward: Mapping[str, str]

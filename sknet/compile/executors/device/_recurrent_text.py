@@ -170,17 +170,7 @@ class Text:
     def step(
         self, places: Mapping[str, str], formulas: Mapping[str, str], stores: Mapping[str, str]
     ) -> Repeated:
-        """Return a kernel of which a thread computes an element of the states of a row.
-
-        Parameters
-        ----------
-        places : mapping of str to str
-            Where the elements are that formulas may name.
-        formulas : mapping of str to str
-            What is computed, in order.
-        stores : mapping of str to str
-            Places, and what is written there.
-        """
+        """Return a kernel of which a thread computes an element of the states of a row."""
         net, task = self.net, self.task
         used = set(WORD.findall(" ".join([*formulas.values(), *stores.values()])))
         kinds = {x: "bool" if x in FLAGS else task.kind for x in places}

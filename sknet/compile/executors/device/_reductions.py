@@ -198,22 +198,7 @@ def is_of_blocks(equation: Equation) -> bool:
 
 
 def reduced(name: str, group: Group, plan: Plan) -> Kernel:
-    """Return the kernel of a reduction, or of maps with reductions of what they compute; or of several such.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    group : Group
-        Maps and reductions, or one reduction, or parts that are such groups; and maps of the totals.
-    plan : Plan
-        The memory of the values.
-
-    Returns
-    -------
-    Kernel
-        Its source, ready to be compiled.
-    """
+    """Return the kernel of a reduction, or of maps with reductions of what they compute; or of several."""
     index = "unsigned int" if is_narrow(group, plan) else "unsigned long long"
     parts = [_Writer(part, plan, index).part() for part in group.parts or (group,)]
     names, numbers, epilogue = plan.graph.names(), itertools.count(), _Epilogue(group, plan)
@@ -236,23 +221,7 @@ def reduced(name: str, group: Group, plan: Plan) -> Kernel:
 
 
 class _Part(NamedTuple):
-    """What a kernel computes from some elements.
-
-    Attributes
-    ----------
-    equations : list of Equation
-        The reductions.
-    loops : list of Loop
-        Over the elements.
-    n_totals : int
-        Totals of each reduction.
-    planned : Schedule
-        How threads share them.
-    arrays : dict of str to str
-        Names of the arrays that it uses, each with its parameter.
-    helpers : frozenset of str
-        Functions that it calls.
-    """
+    """What a kernel computes from some elements."""
 
     equations: Sequence[Equation]
     loops: list[Loop]
@@ -343,15 +312,7 @@ class _Writer:
 
 
 class _Epilogue(MapWriter):
-    """Writes what is done with complete totals, number ``o``, which are in registers.
-
-    Attributes
-    ----------
-    text : list of str
-        Its statements.
-    arrays : dict of str to str
-        The names of the arrays that it uses, each with its parameter.
-    """
+    """Writes what is done with complete totals, number ``o``, which are in registers."""
 
     here = "o"
 

@@ -50,22 +50,7 @@ def has_operands(equation: Equation, made: set[Variable], reduction: Equation) -
 
 
 def row_kernel(name: str, group: Group, plan: Plan) -> Kernel:
-    """Return the kernel of a group with reductions within rows.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    group : Group
-        Maps, and reductions for which `is_in_rows` is true.
-    plan : Plan
-        The memory of the values.
-
-    Returns
-    -------
-    Kernel
-        Its source, ready to be compiled.
-    """
+    """Return the kernel of a group with reductions within rows."""
     writer = _RowWriter(group, plan)
     lines, used = live([*writer.loads, *writer.lines], [*writer.stores, *writer.stores_of_rows])
     length, width, kind = writer.length, lanes_for(writer.length), writer.index_kind
@@ -95,19 +80,7 @@ def _guarded(condition: str, stores: list[str]) -> list[str]:
 
 
 class _RowWriter(MapWriter):
-    """Writes the body of a kernel of rows; ``o`` is the row of a lane, and ``i`` its element.
-
-    Attributes
-    ----------
-    whole : tuple of int
-        The shape of the array whose rows they are.
-    length : int
-        Elements of a row.
-    reductions : dict of str to list of str
-        The statements after which all lanes have a total, by its name.
-    stores_of_rows : list of str
-        What the first lane of a row stores.
-    """
+    """Writes the body of a kernel of rows; ``o`` is the row of a lane, and ``i`` its element."""
 
     def _write_all(self, group: Group) -> None:
         self.whole = group.reductions[0].variables[0].shape

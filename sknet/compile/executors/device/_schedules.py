@@ -12,21 +12,7 @@ WORTHWHILE = 16  # elements of a thread for which a second kernel is worth its l
 
 
 class Schedule(NamedTuple):
-    """How a number of totals are divided among threads.
-
-    Attributes
-    ----------
-    kind : str
-        ``"thread"``: a thread has one total. ``"lanes"``: `width` lanes of a warp share one. ``"block"``: a
-        block has one, or a piece of it. ``"tile"``: a block has `width` neighbouring totals, or pieces of
-        them; its rows of threads take elements alternately.
-    width : int
-        As above.
-    pieces : int
-        Into how many pieces the elements of a total are divided, which another kernel puts together.
-    length : int
-        Elements of a piece.
-    """
+    """How a number of totals are divided among threads."""
 
     kind: str
     width: int
@@ -35,29 +21,7 @@ class Schedule(NamedTuple):
 
 
 def schedule(n_totals: int, n_elements: int, along: bool) -> Schedule:
-    """Return how to compute some totals of as many elements each.
-
-    Parameters
-    ----------
-    n_totals, n_elements : int
-        At least one.
-    along : bool
-        Whether neighbours in memory belong to the same total.
-
-    Returns
-    -------
-    Schedule
-        Neighbours in memory are read by neighbouring threads.
-
-    Examples
-    --------
-    >>> schedule(4096, 10, along=True)
-    Schedule(kind='lanes', width=16, pieces=1, length=10)
-    >>> schedule(1, 1_000_000, along=True)
-    Schedule(kind='block', width=1, pieces=244, length=4099)
-    >>> schedule(512, 4096, along=False)
-    Schedule(kind='tile', width=32, pieces=32, length=128)
-    """
+    """Return how to compute some totals of as many elements each."""
     if n_elements <= 4 or (n_elements <= WARP and not along and n_totals > 1):
         return Schedule("thread", 1, 1, n_elements)
     if along or n_totals == 1:
@@ -75,18 +39,7 @@ def lanes_for(n: int) -> int:
 
 
 def pieces(n_elements: int, at_once: int, most: int) -> tuple[int, int]:
-    """Divide the elements of a total among blocks that take some at once.
-
-    Returns
-    -------
-    number, length : int
-        How many pieces, at most `most`, and the elements of one; the last may have fewer.
-
-    Examples
-    --------
-    >>> pieces(8192, 256, 512), pieces(100_000, 256, 512)
-    ((1, 8192), (24, 4167))
-    """
+    """Divide the elements of a total among blocks that take some at once."""
     number = min(n_elements // (at_once * WORTHWHILE), most)
     if number < 4:
         return 1, n_elements
@@ -95,16 +48,5 @@ def pieces(n_elements: int, at_once: int, most: int) -> tuple[int, int]:
 
 
 def pieces_of_all(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Divide the elements of several ranges that have one total, each as `pieces` does.
-
-    Returns
-    -------
-    list of (number, length)
-        If each number is 1, one block can take all ranges, one after the other.
-
-    Examples
-    --------
-    >>> pieces_of_all([1000, 500]), pieces_of_all([1000, 100_000])
-    ([(1, 1000), (1, 500)], [(1, 1000), (24, 4167)])
-    """
+    """Divide the elements of several ranges that have one total, each as `pieces` does."""
     return [pieces(n, BLOCK, max(1, BLOCKS // len(sizes))) for n in sizes]

@@ -14,32 +14,7 @@ SPREADING = (
 
 
 def seen_variables(graph: Graph, members: int | None = None) -> set[Variable]:
-    """Return the values of a graph of which it sees whether they are finite.
-
-    Parameters
-    ----------
-    graph : Graph
-        Any graph.
-    members : int, default=None
-        If arrays have an axis of so many members in front, each may be checked by itself.
-
-    Returns
-    -------
-    set of Variable
-        All that has gone into a number whose absolute value is compared with infinity, by operations whose
-        results are not finite if an operand is not; and all views of such values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> def function(x, y):
-    ...     return ops.less(ops.abs(ops.sum_squares(x * 2.0, ops.exp(y))), np.inf)
-    >>> graph = capture(function, np.zeros(3), np.zeros(4))
-    >>> [x in seen_variables(graph) for x in graph.inputs]
-    [True, False]
-    """
+    """Return the values of a graph of which it sees whether they are finite."""
     shapes = ((), (members,))
     absolute = {e.output for e in graph.equations if e.primitive.name == "abs" and e.output.shape in shapes}
     seen: set[Variable] = set()

@@ -11,22 +11,7 @@ __all__ = ["with_strided_products"]
 
 
 def with_strided_products(graph: Graph) -> Graph:
-    """Return a graph in which operands of products are copied where a product would copy them.
-
-    So it is with the heads of attention: matrices of two axes of samples and heads that are not one axis in
-    memory. A library's own copies would take memory in every step; these are elements of a kernel, and take
-    that of the plan. Recurrent networks multiply sequences, states and weights as they lie in memory.
-
-    Parameters
-    ----------
-    graph : Graph
-        Any graph.
-
-    Returns
-    -------
-    Graph
-        The same graph if there are none.
-    """
+    """Return a graph in which operands of products are copied where a product would copy them."""
     views, equations, copies = Views(graph.equations), [], dict[Variable, Variable]()
     for equation in graph.equations:
         copied = list(COPIED.get(equation.primitive.name, _none)(views, equation))

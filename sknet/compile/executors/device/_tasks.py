@@ -81,19 +81,7 @@ def _has_arrays_only(equation: Equation) -> bool:
 
 
 def by_rule(equation: Equation, writer: Writer, owner: Backend, name: Callable[[], str]) -> Iterator[Step]:
-    """Yield what computes an equation, in order.
-
-    Parameters
-    ----------
-    equation : Equation
-        For which `has_rule` is true.
-    writer : Writer
-        Names its arrays.
-    owner : Backend
-        Of the device.
-    name : callable
-        Returns a new name for a kernel.
-    """
+    """Yield what computes an equation, in order."""
     if _is_empty(equation):
         yield Fill(writer.name(equation.output), 0)
         return
@@ -162,10 +150,7 @@ class Task:
         types: Mapping[str, Any] = NO_TYPES,
         writes: Collection[str] = ("out",),
     ) -> Kernel:
-        """Return a kernel that runs statements for each index ``i``, and writes to some of its arrays.
-
-        `arrays` are names by those in C, and `types` the dtypes of those that have another one.
-        """
+        """Return a kernel that runs statements for each index ``i``, and writes to some of its arrays."""
         name, kind = self._name(), self.index
         kinds = {key: type_of(types[key]) if key in types else self.kind for key in arrays}
         parameters = ", ".join(f"{'' if key in writes else 'const '}{kinds[key]} *{key}" for key in arrays)

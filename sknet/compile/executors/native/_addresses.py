@@ -35,20 +35,7 @@ class _UFunc(ctypes.Structure):
 
 @cache
 def loop_of(function: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
-    """Return the loop of one of NumPy's ufuncs for operands and result of these dtypes, if it has one.
-
-    Parameters
-    ----------
-    function : callable
-        Any function.
-    dtypes : tuple of dtype
-        Of the operands and the result.
-
-    Returns
-    -------
-    Loop or None
-        None for other functions, and if NumPy would have to convert operands first.
-    """
+    """Return the loop of one of NumPy's ufuncs for operands and result of these dtypes, if it has one."""
     if not isinstance(function, np.ufunc) or getattr(np, function.__name__, None) is not function:
         return None
     return _loop(function, dtypes)
@@ -61,11 +48,7 @@ def loop_of_products(dtype: np.dtype[Any]) -> Loop | None:
 
 
 def place_of(x: Any) -> int:
-    """Return the address of an array's first element, or 0 for None.
-
-    It is the first field of a PyArrayObject after its header (numpy/ndarraytypes.h): reading it takes an
-    eighth of the time of ``x.ctypes``.
-    """
+    """Return the address of an array's first element, or 0 for None."""
     return 0 if x is None else ctypes.c_size_t.from_address(id(x) + object.__basicsize__).value
 
 

@@ -16,18 +16,7 @@ Use = tuple[int, int, int, bool]
 
 
 def chained(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield instructions with the same results, neighbours in chains where their arrays are large.
-
-    Parameters
-    ----------
-    rows : iterable of list of int
-        Instructions in order.
-
-    Yields
-    ------
-    list of int
-        In order.
-    """
+    """Yield instructions with the same results, neighbours in chains where their arrays are large."""
     chain: list[Row] = []
     uses: dict[Use, None] = {}
     arrays: set[tuple[int, int]] = set()

@@ -122,17 +122,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def share_out(steps: Steps, fields: Any, size: int) -> None:
-    """Compute shares of a work, in as many threads as BLAS would use, with one thread of BLAS each.
-
-    Parameters
-    ----------
-    steps : callable
-        The native function.
-    fields : ndarray of shape (shares, threads, length), dtype=int64
-        What describes each share to each thread, which has memory of its own. There are no more threads.
-    size : int
-        Bytes of an element.
-    """
+    """Compute shares of a work, in as many threads as BLAS would use, with one thread of BLAS each."""
     (n_shares, n_rooms, _), crew = fields.shape, _crew
     n_threads = min(free_threads(), n_shares, n_rooms)
     with blas_threads(1):

@@ -9,13 +9,7 @@ _Callback = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 
 class HostCalls:
-    """Python functions that native code calls by number; an exception in one of them ends the run.
-
-    Attributes
-    ----------
-    address : int
-        The address of the C function that native code calls.
-    """
+    """Python functions that native code calls by number; an exception in one of them ends the run."""
 
     def __init__(self) -> None:
         self._functions: list[list[Callable[[], object]]] = []
@@ -47,11 +41,7 @@ class HostCalls:
         return 0
 
     def check(self, repeated: int) -> None:
-        """Raise what a function has raised, unless NumPy repeats the step and raises it with a full message.
-
-        NumPy does so for errors of the first `repeated` functions, which are called before anything is
-        updated, but not for exceptions that are no errors of a computation, such as KeyboardInterrupt.
-        """
+        """Raise what a function has raised, unless NumPy repeats the step and raises it in full."""
         raised, self._raised = self._raised, None
         if raised is not None and (raised[0] >= repeated or not isinstance(raised[1], Exception)):
             raise raised[1]

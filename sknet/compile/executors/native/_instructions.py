@@ -18,37 +18,7 @@ CONVERTED = tuple((a, b) for a in GIVEN for b in ("float32", "float64") if a != 
 
 
 class Kind(IntEnum):
-    """The first field; the others follow, in this order. `b` is the number of the step in a run.
-
-    LOOP: address and data of an inner loop of a ufunc; four addresses; number of calls, and four steps in
-    bytes between them; four lengths; nine strides; how often all of these calls are repeated, and four steps.
-    BLAS: address; six addresses of arguments; length, size, and 1 if the factor is a constant other than 0.
-    SPREAD: size of an element; a `Spread`; matrix, the array that is broadcast, target; rows, columns.
-    COPY: size of an element; source and two strides; rows (or 0); target and two strides; two lengths; steps
-    in bytes per `b` of rows, source and target.
-    CONVERT: index in `CONVERTED`; as for COPY, with a step of rows only.
-    MASK: size; source, mask, target; length. Zero where the mask is false.
-    REPLACE: size; source and its stride; mask, target; length. Only where the mask is true.
-    FILL: size; target, bits, length.
-    PUT: size; target, positions, values; length.
-    ADD_ROWS: size; target, length of a row, rows, values; their number.
-    ADD_MULTIPLE: size; as for BLAS; length. BLAS leaves out a factor of 0, although 0 times NaN is NaN.
-    BOUNDS: size; indices, their number, bound. Ends the run if one is not below it.
-    TABLE: -; table, its length; indices, target; their number. Likewise; negative ones count from the end.
-    HOST: address of the callback; number of the call. Ends the run unless it returns 0.
-    FINITE: size; loss, penalty, sum of squares. Ends the run if one is not finite.
-    COUNTER: -; target. The number of the step.
-    NOTHING: an instruction that is skipped.
-    UNIFORM: -; target, length; halves of the key, site, address of the step. Philox4x64-10, in float32.
-    ADD_ROW_RELU: size; matrix, row, target; rows, columns. The larger of the sum and zero.
-    MASK_POSITIVE: size; x, source, mask, target; length. The mask is where x is positive; as for MASK.
-    CHAIN: number of the instructions that follow; length; elements for which they are carried out at a time.
-    MOMENTS: size; length; rounded; factor, x, factor, y. x becomes a sum of multiples of x and y; of as many
-    elements as `rounded`, the addition of a multiple is rounded once.
-    SQUARES: size; length; rounded; g, squares, factor, x, factor. Likewise of x and the squares of g.
-    QUOTIENTS: size; length; rounded; v, more (or 0), m, quotients, factor, w. m / (sqrt(v) + more), and w
-    plus a multiple of that, likewise.
-    """
+    """The first field; the others follow, in this order. `b` is the number of the step in a run."""
 
     LOOP = 0
     BLAS = 1
@@ -98,13 +68,7 @@ class Meaning(IntEnum):
 
 
 class Tape:
-    """Collects instructions, and keeps alive what they point to.
-
-    Attributes
-    ----------
-    rows : list of list of int
-        The instructions.
-    """
+    """Collects instructions, and keeps alive what they point to."""
 
     def __init__(self) -> None:
         self.rows: list[list[int]] = []

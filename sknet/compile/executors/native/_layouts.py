@@ -76,10 +76,7 @@ def looped(
     meaning: Meaning = Meaning.OTHER,
     in_parts: bool = False,
 ) -> bool:
-    """Append an inner loop over the last of up to three axes, called for each position along the others.
-
-    A loop over a single axis may be carried out `in_parts` if that leaves the same bits.
-    """
+    """Append an inner loop over the last of up to three axes, called for each position along the others."""
     *outer, inner = lengths
     if len(outer) > 2:
         return False

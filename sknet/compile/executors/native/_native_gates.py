@@ -24,57 +24,14 @@ class NativeGates:
         return None not in found and dtype.char in "fd"
 
     def lstm_forward(self, z: Any, q: Any, b: Any, gates: Any, cell: Any, hidden: Any, new_cell: Any) -> bool:
-        """Compute a step of an LSTM.
-
-        Parameters
-        ----------
-        z, q : ndarray of shape (n, 4 * size)
-            What input and hidden state add to the gates.
-        b : ndarray of shape (4 * size,)
-            The bias.
-        gates : ndarray of shape (n, 4 * size)
-            Overwritten with the gates.
-        cell : ndarray of shape (n, size)
-            The cell state before the step.
-        hidden, new_cell : ndarray of shape (n, size)
-            Overwritten with the states after it.
-
-        Returns
-        -------
-        bool
-            False, with nothing written, if NumPy has to do it.
-        """
+        """Compute a step of an LSTM."""
         if z.strides[1] != z.itemsize or z.dtype != gates.dtype or not z.flags.aligned:
             return False
         states = (cell, new_cell, hidden, None, None, None, None)
         return self._step(Work.LSTM_FORWARD, z, z.strides[0], (q, b, gates, *states))
 
     def lstm_steps(self, z: Any, w: Any, b: Any, first: Any, reverse: bool, memory: tuple[Any, ...]) -> bool:
-        """Compute all steps of an LSTM.
-
-        Parameters
-        ----------
-        z : ndarray of shape (n, steps, 4 * size)
-            What the inputs add to the gates.
-        w : ndarray of shape (size, 4 * size) or (slabs, size, 4 * size / slabs)
-            The recurrent weights, as a whole or cut into columns, which are multiplied one after the other.
-        b : ndarray of shape (4 * size,)
-            The bias.
-        first : ndarray of shape (n, size)
-            The hidden state before the first step.
-        reverse : bool
-            Whether the last step is the first.
-        memory : tuple of ndarray
-            Hidden states of all steps, of shape (n, steps, size), with any strides between rows; gates, of
-            shape (1 or steps, n, 4 * size), and cell states, (2 or steps + 1, n, size), of which the first is
-            read, with any strides between steps; room for two hidden states and a product, (2, n, size) and
-            (n, 4 * size).
-
-        Returns
-        -------
-        bool
-            As for `lstm_forward`.
-        """
+        """Compute all steps of an LSTM."""
         outputs, gates, cells, hidden, product = memory
         if z.strides[2] != z.itemsize or outputs.strides[2] != z.itemsize:
             return False
@@ -85,52 +42,14 @@ class NativeGates:
         return self._steps(Work.LSTM_STEPS, z, ends, arrays, (len(gates), len(cells)), first, slabs)
 
     def lstm_backward(self, gates: Any, cell: Any, new_cell: Any, d_hidden: Any, d_cell: Any, d: Any) -> bool:
-        """Compute the gradients of the gates and of the cell state before a step of an LSTM.
-
-        Parameters
-        ----------
-        gates, cell, new_cell : ndarray
-            As for `lstm_forward`.
-        d_hidden, d_cell : ndarray of shape (n, size)
-            Gradients of the states after the step; the second is overwritten.
-        d : ndarray of shape (n, 4 * size)
-            Overwritten with the gradient of the gates' operands.
-
-        Returns
-        -------
-        bool
-            As for `lstm_forward`.
-        """
+        """Compute the gradients of the gates and of the cell state before a step of an LSTM."""
         room = np.empty_like(cell)
         return self._step(
             Work.LSTM_BACKWARD, None, 0, (None, None, gates, cell, new_cell, None, d_hidden, d_cell, d, room)
         )
 
     def lstm_back_steps(self, g: Any, w: Any, reverse: bool, slopes: Any, kept: Any, results: Any) -> bool:
-        """Compute the gradients of the gates of all steps of an LSTM, and of the states before the first.
-
-        Parameters
-        ----------
-        g : ndarray of shape (n, steps, size)
-            Gradients of the outputs.
-        w : ndarray of shape (4 * size, size) or (slabs, 4 * size, size / slabs)
-            The transposed recurrent weights, as those of `lstm_steps`.
-        reverse : bool
-            Whether the last step was the first.
-        slopes : pair of ndarray of shape (n, size)
-            Gradients of the states after the last step, overwritten with those before the first.
-        kept : pair of ndarray
-            Gates of all steps, (steps, n, 4 * size), and cell states, (steps + 1, n, size), with any strides
-            between steps.
-        results : tuple of ndarray
-            Gradients of the gates, of shape (n, steps, 4 * size), overwritten; their sum over the steps,
-            (n, 4 * size), added to; room for those of a step, and for states, (n, size).
-
-        Returns
-        -------
-        bool
-            As for `lstm_forward`.
-        """
+        """Compute the gradients of the gates of all steps of an LSTM, and of the states before the first."""
         (gates, cells), (d_hidden, d_cell), (dz, total, d, room) = kept, slopes, results
         at, sign = (0, 1) if reverse else (-1, -1)
         slabs = w if w.ndim == 3 else w[np.newaxis]

@@ -12,108 +12,30 @@ __all__ = ["NativeNorms"]
 
 
 class NativeNorms:
-    """What layer norms and batch norms call.
-
-    Parameters
-    ----------
-    core : Core
-        Native code.
-    """
+    """What layer norms and batch norms call."""
 
     def __init__(self, core: Core) -> None:
         self._pass = core.passes
 
     def norm(self, x: Any, w: Any, b: Any, eps: float, block: int, rooms: Any, out: Any) -> bool:
-        """Normalize rows, and scale and shift them.
-
-        Parameters
-        ----------
-        x, out : ndarray of shape (n, d), dtype=float32
-            Rows, and the result.
-        w, b : ndarray of shape (1, d)
-            Factors and summands.
-        eps : float
-            Added to variances.
-        block : int
-            Rows at a time.
-        rooms : sequence of ndarray
-            Temporary arrays: one of as many rows, and four numbers for each.
-
-        Returns
-        -------
-        bool
-            False, with nothing written, if NumPy has to do it.
-        """
+        """Normalize rows, and scale and shift them."""
         return self._normalized(Work.NORM, x, (w, b, out, None), eps, (block, block, 0), rooms)
 
     def norm_gradient(
         self, g: Any, x: Any, w: Any, eps: float, block: int, group: int, rooms: Any, dx: Any
     ) -> bool:
-        """Write the gradient of `norm`.
-
-        Parameters
-        ----------
-        g, x, dx : ndarray of shape (n, d)
-            Gradient of the result, operand, and gradient of the operand. The first may have fewer rows: a
-            block, if all blocks are the same.
-        w, eps, block
-            As for `norm`.
-        group : int
-            Rows whose gradients of factors and summands are added: a multiple of `block`.
-        rooms : sequence of ndarray
-            Also these sums, which are overwritten.
-
-        Returns
-        -------
-        bool
-            As for `norm`.
-        """
+        """Write the gradient of `norm`."""
         apart = block * g.strides[0] if len(g) == len(x) else 0
         return self._normalized(Work.NORM_GRADIENT, x, (w, None, dx, g), eps, (block, group, apart), rooms)
 
     def sums_of_products(self, x: Any, g: Any, centers: Any, block: int, room: Any, sums: Any) -> bool:
-        """Write sums over rows of the products of centered elements and others, or of their squares.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n, d), dtype=float32
-            Rows.
-        g : ndarray of shape (n, d) or None
-            What the elements are multiplied by; None for themselves.
-        centers, sums : ndarray of shape (n,)
-            What is subtracted from each row, and the result.
-        block : int
-            Rows at a time.
-        room : ndarray of shape (at least as many, d)
-            Temporary.
-
-        Returns
-        -------
-        bool
-            As for `norm`.
-        """
+        """Write sums over rows of the products of centered elements and others, or of their squares."""
         ones = np.ones(x.shape[1], x.dtype)
         arrays = [x, None, None, None, g], [ones, None, room, centers, None, sums]
         return self._over_rows(Work.SUMS_OF_PRODUCTS, *arrays, block)
 
     def scaled_rows(self, x: Any, g: Any, numbers: Any, out: Any) -> bool:
-        """Write rows centered, scaled and shifted, or the gradient of a norm.
-
-        Parameters
-        ----------
-        x, out : ndarray of shape (n, d), dtype=float32
-            Rows, and the result.
-        g : ndarray of shape (n, d) or None
-            For a gradient: that of the norm.
-        numbers : sequence of ndarray of shape (n,)
-            For each row: center, factor and summand. For a gradient: center of x, factor and center of g, and
-            the factor of x.
-
-        Returns
-        -------
-        bool
-            As for `norm`.
-        """
+        """Write rows centered, scaled and shifted, or the gradient of a norm."""
         center, factor, shift, slope = (*numbers, None)[:4]
         return self._over_rows(
             Work.SCALED_ROWS, [x, slope, shift, out, g], [None, None, None, center, factor, None], len(x)

@@ -24,37 +24,10 @@ def _loop(function: Any, dtype: Any) -> Loop | None:
 
 
 class NativePasses(NativeNorms, NativeTiles, NativeGates):
-    """What operations call that have such code: two kinds of convolutions, erfc, norms, and LSTMs.
-
-    Parameters
-    ----------
-    core : Core
-        Native code.
-    """
+    """What operations call that have such code: two kinds of convolutions, erfc, norms, and LSTMs."""
 
     def convolved(self, task: Any, x: Any, w: Any, bias: Any, out: Any, rooms: Any) -> bool:
-        """Write a convolution of images with kernels.
-
-        Parameters
-        ----------
-        task : Depthwise
-            Where the windows are.
-        x : ndarray of shape (N, C, H, W)
-            Images.
-        w : ndarray of shape (C, 1, h, w)
-            Kernels.
-        bias : ndarray of shape (C, 1, 1) or None
-            Added to each result of a kernel.
-        out : ndarray of shape (N, C, rows, columns)
-            The result.
-        rooms : sequence of ndarray
-            Temporary arrays: padded images and sums.
-
-        Returns
-        -------
-        bool
-            False, with nothing written, if NumPy has to do it.
-        """
+        """Write a convolution of images with kernels."""
         kernels = np.ascontiguousarray(w)
         per_kernel, _, *within = kernels.strides
         given = kernels, (0, per_kernel, *within)
@@ -62,41 +35,11 @@ class NativePasses(NativeNorms, NativeTiles, NativeGates):
         return self._done(Work.CONVOLVED, task, x, given, out, rooms, numbers)
 
     def weight(self, task: Any, x: Any, g: Any, sums: Any, rooms: Any) -> bool:
-        """Write the sums over samples of images times gradients.
-
-        Parameters
-        ----------
-        task, x : Depthwise, ndarray
-            As for `convolved`.
-        g : ndarray of shape (N, C, rows, columns)
-            The gradient of the result.
-        sums : ndarray of shape (C, h, w, places)
-            Overwritten.
-        rooms : sequence of ndarray
-            Temporary arrays: padded images and images of the gradient.
-
-        Returns
-        -------
-        bool
-            As for `convolved`.
-        """
+        """Write the sums over samples of images times gradients."""
         return self._done(Work.WEIGHT, task, x, (g, g.strides), sums, rooms)
 
     def erfc(self, x: Any, rooms: Any, out: Any) -> bool:
-        """Write the complementary error function.
-
-        Parameters
-        ----------
-        x, out : ndarray of shape (n,), dtype=float32
-            Contiguous.
-        rooms : ndarray of shape (at least 3, m), dtype=float32
-            Temporary arrays for m elements at a time.
-
-        Returns
-        -------
-        bool
-            As for `convolved`.
-        """
+        """Write the complementary error function."""
         exp = _loop(np.exp, x.dtype)
         if exp is None or not (x.flags.aligned and out.flags.aligned and x.dtype.isnative):
             return False

@@ -19,39 +19,12 @@ N_FIELDS = OF_PRODUCTS + Product.APART + 1
 
 
 class NativeTiles:
-    """What convolutions with kernels of three by three call.
-
-    Parameters
-    ----------
-    core : Core
-        Native code.
-    """
+    """What convolutions with kernels of three by three call."""
 
     _pass: Callable[[int, int, int], int]
 
     def convolved_by_tiles(self, task: Any, x: Any, kernels: Any, out: Any, bias: Any, scratch: Any) -> bool:
-        """Write a convolution of images with kernels of three by three.
-
-        Parameters
-        ----------
-        task : Winograd
-            Where the windows are, how samples are divided, and how many are computed at a time.
-        x : ndarray of shape (n, C, H, W)
-            Images.
-        kernels : ndarray of shape (16, groups, O / groups, C / groups)
-            Transformed.
-        out : ndarray of shape (n, O, rows, columns)
-            The result.
-        bias : ndarray of shape (O, 1, 1) or None
-            Added to each result of a kernel.
-        scratch : sequence of ndarray
-            Temporary arrays for each thread: planes, sums, and tiles of images and of the result.
-
-        Returns
-        -------
-        bool
-            False, with nothing written, if NumPy has to do it.
-        """
+        """Write a convolution of images with kernels of three by three."""
         planes, _, tiles, products = scratch
         numbers = None if bias is None else np.ascontiguousarray(bias)
         if out.strides[3] != out.itemsize or not kernels.flags.c_contiguous:
@@ -64,22 +37,7 @@ class NativeTiles:
         )
 
     def weight_by_tiles(self, task: Any, x: Any, g: Any, sums: Any, scratch: Any) -> bool:
-        """Write the gradient of transformed kernels, see `convolved_by_tiles`.
-
-        Parameters
-        ----------
-        task, x, scratch
-            As there.
-        g : ndarray of shape (n, O, rows, columns)
-            The gradient of the result.
-        sums : ndarray of shape (shares, 16, groups, O / groups, C / groups)
-            Overwritten, with a part of the gradient for each share.
-
-        Returns
-        -------
-        bool
-            As for `convolved_by_tiles`.
-        """
+        """Write the gradient of transformed kernels, see `convolved_by_tiles`."""
         planes, _, tiles, slopes, product = scratch
         first = _tile(task, x, tiles, planes, task.corner)
         second = _tile(task, g, slopes, planes, (0, 0))

@@ -22,20 +22,7 @@ Rule = Callable[[Tape, Call], bool]  # appends instructions, or returns False
 
 
 def translated(tape: Tape, call: Call) -> bool:
-    """Append instructions for a call.
-
-    Parameters
-    ----------
-    tape : Tape
-        What they are appended to.
-    call : Call
-        A call of a step.
-
-    Returns
-    -------
-    bool
-        False, with nothing appended, if NumPy has to make the call.
-    """
+    """Append instructions for a call."""
     rule = _rule_of(call.function)
     return rule is not None and rule(tape, call)
 

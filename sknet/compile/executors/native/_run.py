@@ -22,17 +22,7 @@ SOURCE, ROWS, TARGET = 2, 5, 6  # fields of a copy
 
 
 class Parts(NamedTuple):
-    """The parts of a step.
-
-    Attributes
-    ----------
-    gradient, update : Compiled
-        The programs, bound to the memory that they train.
-    flat_gradient : ndarray of shape (n_parameters,)
-        The gradient, which the first program writes and the second reads.
-    numbers : ndarray of shape (n_numbers,)
-        Where the update reads the numbers of a step, such as its rate.
-    """
+    """The parts of a step."""
 
     gradient: Any
     update: Any
@@ -41,19 +31,7 @@ class Parts(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the steps of a call read and write, besides the memory of their programs.
-
-    Attributes
-    ----------
-    orders : tuple of two ndarray of int64
-        The order of the rows of X, and of those of y and weight; C-contiguous.
-    numbers : ndarray of shape (n_steps, n_numbers)
-        The update's numbers, for each step.
-    losses : ndarray of shape (n_steps, 2)
-        Loss and penalty of each step.
-    outputs : ndarray of shape (n_rows, ...) or None
-        The raw outputs before the updates; None to skip them.
-    """
+    """What the steps of a call read and write, besides the memory of their programs."""
 
     orders: tuple[np.ndarray, np.ndarray]
     numbers: np.ndarray
@@ -62,35 +40,7 @@ class Memory(NamedTuple):
 
 
 class NativeRun:
-    """Runs training steps in native code, in the memory of compiled programs.
-
-    Every step makes the calls of NumPy's plan, on the same arrays, so it leaves the same bits.
-
-    Parameters
-    ----------
-    parts : Parts
-        The programs of a step.
-    data : tuple
-        X (or a dict of inputs), y and weight (or None): the rows that batches are taken from.
-    check : bool
-        Whether to stop before an update if loss or gradient are not finite.
-    most : int
-        Maximum number of steps per call.
-
-    Attributes
-    ----------
-    losses : ndarray of shape (most, 2)
-        After a run: loss and penalty of each step.
-    rows : int
-        Rows of a batch.
-    hosted : list of Call
-        The calls that are left to NumPy.
-
-    Raises
-    ------
-    UnsupportedError
-        If rows have a layout or a dtype that only NumPy reads.
-    """
+    """Runs training steps in native code, in the memory of compiled programs."""
 
     def __init__(self, parts: Parts, data: tuple[Any, Any, Any], check: bool, most: int) -> None:
         self._parts, self.most = parts, most
@@ -204,27 +154,7 @@ class NativeRun:
         counter: int,
         outputs: np.ndarray | None = None,
     ) -> int:
-        """Train on some batches, one after the other.
-
-        Parameters
-        ----------
-        orders : tuple of two ndarray of int64
-            The order of the rows of X, and of those of y and weight; C-contiguous.
-        start : int
-            Position in the orders of the first row.
-        hyper : ndarray of shape (n_steps, n_numbers), dtype=float64
-            The update's numbers, for each step; at most `most` steps.
-        counter : int
-            Number of steps before the first of these.
-        outputs : ndarray of shape (at least n_rows, ...), default=None
-            Overwritten with the raw outputs of all rows, before the updates; None to skip them.
-
-        Returns
-        -------
-        int
-            Number of steps done: all, or those before the first that NumPy has to repeat, whose errors say
-            what is wrong.
-        """
+        """Train on some batches, one after the other."""
         program, count = self._program, len(hyper)
         self._numbers[:count] = hyper
         if self._orders is None or self._orders[0] is not orders:
@@ -275,27 +205,7 @@ class NativeRun:
     def turns(
         self, firsts: np.ndarray, starts: np.ndarray, steps: int, memory: Memory, counter: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return turns of this run among those of a call.
-
-        Parameters
-        ----------
-        firsts, starts : ndarray of shape (n_turns,), dtype=int64
-            The first step of each turn among those of the call, and the position of its first row in the
-            orders.
-        steps : int
-            Steps of each turn.
-        memory : Memory
-            What the steps of the call read and write.
-        counter : int
-            Number of steps before the call.
-
-        Returns
-        -------
-        table : ndarray of shape (n_turns, TURN), dtype=int64
-            What native code is called with.
-        program : ndarray
-            What the table points to.
-        """
+        """Return turns of this run among those of a call."""
         program = np.repeat(self._program[np.newaxis], len(firsts), axis=0)
         steps_before, rows_before = firsts[:, np.newaxis], starts[:, np.newaxis]
         self._point(program, *[place_of(x) + 8 * rows_before for x in memory.orders])

@@ -22,19 +22,7 @@ LONG = 1 << 16  # bytes that a run reads and writes, about: 10 us and more, for 
 
 
 class NativeStep:
-    """The calls of a program in native code, with the bits of NumPy's.
-
-    Parameters
-    ----------
-    tape : Tape
-        The instructions, and what they point to.
-    calls : slice
-        Those of the calls; others are for a row.
-    nbytes : int
-        Bytes that they read and write, about.
-    dtype : dtype or None
-        Of the slot for a row; None if the program computes no row of a table.
-    """
+    """The calls of a program in native code, with the bits of NumPy's."""
 
     def __init__(self, tape: Tape, calls: slice, nbytes: int, dtype: np.dtype[Any] | None) -> None:
         self._tape, program = tape, tape.finished()
@@ -48,22 +36,7 @@ class NativeStep:
 
     @classmethod
     def of(cls, calls: Iterable[Call], slot: Any, result: Any, nbytes: int) -> Self | None:
-        """Translate calls, with checks around them if the program computes the outcome of a row.
-
-        Parameters
-        ----------
-        calls : iterable of Call
-            The program.
-        slot, result : array or tree of arrays
-            Where it reads rows, and where it leaves results.
-        nbytes : int
-            As for `NativeStep`.
-
-        Returns
-        -------
-        NativeStep or None
-            None if NumPy has to make a call.
-        """
+        """Translate calls, with checks around them if the program computes the outcome of a row."""
         tape = Tape()
         is_row = _is_row(slot) and is_plain(result) and result.dtype.char in "fd"
         if is_row:

@@ -10,17 +10,7 @@ __all__ = ["Codes", "Field"]
 
 
 class Field(IntEnum):
-    """What describes a table and its encoding: numbers, and addresses of arrays.
-
-    NUMBERS, STRIDE: address of the numbers, and bytes between their rows.
-    N_NUMBERS, CENTERS: their number, and what stands for each where it is missing.
-    N_VALUES, KEPT, MIDDLES, SCALES, IS_PHASE: values are scaled, and clipped unless they are phases.
-    N_BINS, BIN_NUMBERS, LOW, INVERSE, SMALLEST, LARGEST: every bin, and its number.
-    N_FLAGS, FLAGS: numbers with an output for whether they are missing.
-    N_COLUMNS, COLUMNS: columns of levels, each a `Codes`, the address of values, their number in a row, and
-    three numbers of the `Codes`.
-    WIDTH: outputs of a row.
-    """
+    """What describes a table and its encoding: numbers, and addresses of arrays."""
 
     NUMBERS = 0
     STRIDE = 1
@@ -45,12 +35,7 @@ class Field(IntEnum):
 
 
 class Codes(IntEnum):
-    """Where the codes of a column of levels come from.
-
-    OF_TABLE: address of codes of the table, and bytes between them.
-    OF_CHOSEN: the same of the rows that may be chosen.
-    OF_NUMBER: address of increasing values, how many, and the number that is looked up among them.
-    """
+    """Where the codes of a column of levels come from."""
 
     OF_TABLE = 0
     OF_CHOSEN = 1

@@ -16,18 +16,7 @@ Row = list[int]
 
 
 def joined(rows: Iterable[Row]) -> list[Row]:
-    """Return instructions with the same results, some of them fused.
-
-    Parameters
-    ----------
-    rows : iterable of list of int
-        Instructions in order.
-
-    Returns
-    -------
-    list of list of int
-        In order.
-    """
+    """Return instructions with the same results, some of them fused."""
     return list(chained(_updates(list(_joined(rows)))))
 
 
@@ -160,10 +149,7 @@ def _is_axpy(row: Row, target: int) -> bool:
 
 @cache
 def contracted_body(size: int) -> int | None:
-    """Return a number of elements of which this BLAS rounds x + a * y once, and what is left over twice.
-
-    That is 0 if it rounds all of them twice, and None if it does neither.
-    """
+    """Return a number of elements of which this BLAS rounds x + a * y once, and what is left over twice."""
     from scipy.linalg import blas  # which predictions do without
 
     dtype = np.dtype(f"f{size}")

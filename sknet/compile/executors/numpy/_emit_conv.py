@@ -12,32 +12,7 @@ __all__ = ["emit_biased", "with_biases"]
 
 
 def with_biases(graph: Graph, groups: list[Group]) -> list[Group]:
-    """Join each convolution with the sum of its result and a number for each filter.
-
-    Parameters
-    ----------
-    graph : Graph
-        Any graph.
-    groups : list of Group
-        Its equations in execution order.
-
-    Returns
-    -------
-    list of Group
-        A convolution whose result nothing else reads is where its bias is added, in one group.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.executors.numpy._emit_conv import with_biases
-    >>> from sknet.compile.passes import fuse
-    >>> arrays = np.ones((8, 3, 9, 9)), np.ones((4, 3, 2, 2)), np.ones(4)
-    >>> graph = capture(ops.conv2d, *arrays)
-    >>> [equation.primitive.name for equation in with_biases(graph, fuse(graph))[-1].equations]
-    ['conv', 'add']
-    """
+    """Join each convolution with the sum of its result and a number for each filter."""
     if all(equation.primitive.name != "conv" for equation in graph.equations):
         return groups  # as most, whose plans take a part of a short fit
     reads = Counter([*graph.outputs, *[x for equation in graph.equations for x in equation.variables]])
@@ -73,15 +48,7 @@ def _joined(product: Equation, last: Equation) -> Group:
 
 
 def emit_biased(w: Writer, finish: Finish) -> None:
-    """Add the call of a convolution with its bias.
-
-    Parameters
-    ----------
-    w : Writer
-        Collects the call.
-    finish : Finish
-        The convolution, its bias and its output.
-    """
+    """Add the call of a convolution with its bias."""
     equation = finish.product
     name = w.partial(partial(equation.primitive.forward_on(backend("cpu")), **equation.params), "conv")
     scratch = tuple([w.scratch(equation, i) for i in range(len(w.plan.scratch[equation]))])

@@ -58,29 +58,7 @@ def _erfc(w: Writer, equation: Equation) -> None:
 
 
 def fast_erfc(x: np.ndarray, rooms: np.ndarray, out: np.ndarray) -> None:
-    """Compute the complementary error function.
-
-    Parameters
-    ----------
-    x : ndarray, dtype=float32
-        C-contiguous.
-    rooms : ndarray of shape (4, n), dtype=float32
-        Temporary arrays, for as many elements at a time.
-    out : ndarray, dtype=float32
-        The result, of x's shape and C-contiguous; may be x.
-
-    Notes
-    -----
-    The relative error is at most 5e-7; infinities, NaN and the limits 0 and 2 are those of SciPy's function.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x, out = np.float32([-np.inf, 0.0, 1.0]), np.empty(3, np.float32)
-    >>> fast_erfc(x, np.empty((4, 3), np.float32), out)
-    >>> out.round(4)
-    array([2.    , 1.    , 0.1573], dtype=float32)
-    """
+    """Compute the complementary error function."""
     x, out = x.reshape(-1), out.reshape(-1)
     native = above("native_passes")()
     if native is not None and native.erfc(x, rooms, out):

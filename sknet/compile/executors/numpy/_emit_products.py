@@ -56,10 +56,7 @@ def _reduction(w: Writer, equation: Equation, function: Any, name: str) -> None:
 
 
 def _ends(equation: Equation) -> tuple[int, int, int] | None:
-    """Return how many elements are along the summed axes before, the kept axes, and the summed axes behind.
-
-    None if no axis is kept or none behind is summed, if one between kept ones is, or too many elements are.
-    """
+    """Return how many elements are along the summed axes before, the kept axes and the summed axes behind."""
     [x], axis = equation.operands, equation.params["axis"]
     kept = [i for i in range(x.ndim) if i - x.ndim not in axis and i not in axis]
     if not kept or kept != list(range(kept[0], kept[-1] + 1)) or not x.size:

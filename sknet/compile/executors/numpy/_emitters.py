@@ -47,15 +47,7 @@ scratch = registry(SCRATCH)  # registers the scratch arrays that they need
 
 
 def emit(w: Writer, equation: Equation) -> None:
-    """Add the calls that compute one equation.
-
-    Parameters
-    ----------
-    w : Writer
-        Collects the calls.
-    equation : Equation
-        The equation to compute.
-    """
+    """Add the calls that compute one equation."""
     special = EMITTERS.get(equation.primitive.name)
     if special is None:
         by_its_forward(w, equation)
@@ -76,10 +68,7 @@ def by_its_forward(w: Writer, equation: Equation) -> None:
 
 
 def _unbroadcast(w: Writer, equation: Equation, operands: list[Name]) -> list[Name]:
-    """Return operands in the shape of the output, or of one number, where they have as many elements.
-
-    NumPy takes twice as long for operands whose shapes differ, as a bias and a single row do.
-    """
+    """Return operands in the shape of the output, or of one number, where they have as many elements."""
     output, found = equation.output, []
     for x, name in zip(equation.operands, operands, strict=True):
         if type(x) is Variable and x.shape != output.shape and w.plan.views.is_contiguous(x):
@@ -92,20 +81,7 @@ def _unbroadcast(w: Writer, equation: Equation, operands: list[Name]) -> list[Na
 
 
 def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], Any]]:
-    """Return shape and dtype of the arrays that an equation needs besides its output.
-
-    Parameters
-    ----------
-    equation : Equation
-        Any equation.
-    exact : bool
-        Whether results must equal those of the primitive's own forward to the last bit.
-
-    Returns
-    -------
-    list of (tuple of int, dtype)
-        Usually empty.
-    """
+    """Return shape and dtype of the arrays that an equation needs besides its output."""
     needed = SCRATCH.get(equation.primitive.name)
     return needed(equation) if needed is not None else forward_scratch(equation)
 
@@ -209,10 +185,7 @@ def _write_axpy(w: Writer, equation: Equation, source: Name, target: Name) -> No
 def add_multiple(
     axpy: Callable[..., Any], source: np.ndarray, target: np.ndarray, size: int, factor: np.ndarray
 ) -> None:
-    """Add a multiple of a vector to another by a function of BLAS.
-
-    It returns at once for a factor of 0, although 0 times NaN or infinity is NaN.
-    """
+    """Add a multiple of a vector to another by a function of BLAS."""
     if factor:
         axpy(source, target, size, factor)
     else:

@@ -19,18 +19,7 @@ OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div:
 
 
 def in_parts(graph: Graph) -> Graph:
-    """Return a graph without such primitives, that computes the same bits.
-
-    Parameters
-    ----------
-    graph : Graph
-        Any graph.
-
-    Returns
-    -------
-    Graph
-        The same graph if it has none in single or double precision.
-    """
+    """Return a graph without such primitives, that computes the same bits."""
     if not any(map(_has_parts, graph.equations)):
         return graph
     parts = _Parts()
