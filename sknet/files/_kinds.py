@@ -31,7 +31,7 @@ from sknet.losses import Loss
 from sknet.nn import Lazy, Module, ModuleFactory, Parameter, StateDict, is_lazy
 from sknet.optim import BaseOptimizer
 
-__all__ = ["Kind", "is_stored", "kind_of"]
+__all__ = ["is_stored", "kind_of"]
 
 
 class Kind(NamedTuple):

@@ -13,8 +13,7 @@ from sknet.callbacks.extend import checked_fit
 from sknet.engine import Model
 from sknet.engine.extend import slim_model
 from sknet.exceptions import LoadError
-from sknet.files._decoder import Decoder
-from sknet.files._encoder import SCHEMA, Encoder
+from sknet.files._coding import SCHEMA, Decoder, Encoder
 from sknet.files._registry import (
     NotKnownError,
     Registry,

@@ -49,7 +49,7 @@ from sknet.graphs import GraphModule
 from sknet.model_selection import RandomizedSearchCV
 from sknet.optim import EMA, SGD, Adam
 from sknet.optim.schedules import Cosine
-from sknet.persistence._words import WORDS
+from sknet.persistence._container import WORDS
 from sknet.tabular import TabularClassifier, TabularRegressor
 from tests.fuzz.command import run
 from tests.fuzz.layout import SUM, apart, deflated, signed, together, with_header, with_metadata, with_text

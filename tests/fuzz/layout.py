@@ -6,7 +6,7 @@ import json
 import zlib
 from typing import Any
 
-from sknet.persistence._words import WORDS
+from sknet.persistence._container import WORDS
 
 BEGINS = b'{"__metadata__":{"sha256":"'
 SUM = slice(8 + len(BEGINS), 8 + len(BEGINS) + 64)

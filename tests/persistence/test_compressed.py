@@ -12,7 +12,7 @@ import safetensors.numpy
 
 from sknet.exceptions import LoadError
 from sknet.persistence import read, write
-from sknet.persistence._words import WORDS
+from sknet.persistence._container import WORDS
 from tests.fuzz.layout import apart, deflated, together, with_metadata
 
 DIGEST = "83ee2ac839a2d7eab8f12d251f16e1d219f85d038f9fbda5fe96709a82383ca5"
