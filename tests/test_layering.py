@@ -154,8 +154,8 @@ def test_packages_import_only_exports():
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("sknet.ops._index", "from sknet.core import _primitive as p"),
-        ("sknet.ops._index", "from sknet.core._bind import Node"),
+        ("sknet.ops._indexing", "from sknet.core import _primitive as p"),
+        ("sknet.ops._indexing", "from sknet.core._bind import Node"),
         ("sknet.engine.step._stepper", "def f():\n    import sknet.nn._scope"),
         ("sknet.estimators._base", "from sknet.engine.predict import Head"),
         ("sknet.neural_network", "from sknet.estimators._base import BaseNet"),
@@ -169,8 +169,11 @@ def test_an_import_from_inside_another_package_is_detected(module, source):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("sknet.ops._index", "from sknet._indexing import rows_of\nfrom sknet.core.extend import primitives"),
-        ("sknet.ops._index", "from sknet.ops._rules import like\nfrom scipy.special import _ufuncs"),
+        (
+            "sknet.ops._indexing",
+            "from sknet._indexing import rows_of\nfrom sknet.core.extend import primitives",
+        ),
+        ("sknet.ops._indexing", "from sknet.ops._rules import like\nfrom scipy.special import _ufuncs"),
         ("sknet.nn", "from sknet import _tree\nfrom sknet.nn._module import Module"),
     ],
 )

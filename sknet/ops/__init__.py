@@ -13,34 +13,18 @@ from sknet.ops._adaptive_pool import *  # noqa: F403
 from sknet.ops._attention import *  # noqa: F403
 from sknet.ops._conv import *  # noqa: F403
 from sknet.ops._create import *  # noqa: F403
-from sknet.ops._distance import *  # noqa: F403
-from sknet.ops._einsum import *  # noqa: F403
 from sknet.ops._elementwise import *  # noqa: F403
-from sknet.ops._exponential import *  # noqa: F403
-from sknet.ops._gelu import *  # noqa: F403
-from sknet.ops._index import *  # noqa: F403
+from sknet.ops._indexing import *  # noqa: F403
 from sknet.ops._interpolate import *  # noqa: F403
 from sknet.ops._join import *  # noqa: F403
-from sknet.ops._linalg import *  # noqa: F403
-from sknet.ops._logical import *  # noqa: F403
-from sknet.ops._matmul import *  # noqa: F403
 from sknet.ops._norm import *  # noqa: F403
-from sknet.ops._pad import *  # noqa: F403
 from sknet.ops._pool import *  # noqa: F403
-from sknet.ops._quantile import *  # noqa: F403
+from sknet.ops._products import *  # noqa: F403
 from sknet.ops._random import *  # noqa: F403
 from sknet.ops._recurrent import *  # noqa: F403
 from sknet.ops._reduce import *  # noqa: F403
-from sknet.ops._rounding import *  # noqa: F403
-from sknet.ops._scaled import *  # noqa: F403
-from sknet.ops._scan import *  # noqa: F403
-from sknet.ops._select import *  # noqa: F403
 from sknet.ops._shape import *  # noqa: F403
-from sknet.ops._softmax import *  # noqa: F403
 from sknet.ops._sort import *  # noqa: F403
-from sknet.ops._sparse import *  # noqa: F403
-from sknet.ops._take import *  # noqa: F403
-from sknet.ops._trigonometric import *  # noqa: F403
 
 __all__ = sorted(name for name in globals() if not name.startswith("_"))
 

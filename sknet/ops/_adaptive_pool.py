@@ -6,8 +6,8 @@ import numpy as np
 
 from sknet.core import Tensor, bind
 from sknet.exceptions import ShapeError
-from sknet.ops._matmul import matmul
 from sknet.ops._pool import Size, constant, floating_image, largest, params_of
+from sknet.ops._products import matmul
 from sknet.ops._windows import Pair, Windows, each_axis, from_image
 
 __all__ = ["adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d"]

@@ -9,12 +9,12 @@ import numpy as np
 from sknet.core import Tensor, as_tensor
 from sknet.device import to_device
 from sknet.exceptions import ShapeError
+from sknet.ops._activation import softmax
 from sknet.ops._elementwise import greater, maximum, where
-from sknet.ops._matmul import matmul
+from sknet.ops._products import matmul
 from sknet.ops._reduce import max as largest
 from sknet.ops._rules import check_floating
 from sknet.ops._shape import matrix_transpose
-from sknet.ops._softmax import softmax
 
 __all__ = ["attention_weights", "scaled_dot_product_attention"]
 

@@ -14,10 +14,9 @@ from typing import Any
 from sknet.core import PRIMITIVES, Primitive, Tensor, bind
 from sknet.device import is_array
 from sknet.ops._create import arange, zeros
-from sknet.ops._elementwise import square
+from sknet.ops._elementwise import remainder, square
 from sknet.ops._join import stack
 from sknet.ops._reduce import sum
-from sknet.ops._rounding import remainder
 from sknet.ops._shape import broadcast_to, moveaxis, reshape
 
 __all__ = ["batched", "batching", "goes_at_once"]

@@ -9,7 +9,7 @@ from sknet.core import Tensor, as_tensor
 from sknet.device import result_dtype
 from sknet.exceptions import ShapeError
 from sknet.ops._convolution import conv, conv_image
-from sknet.ops._pad import pad
+from sknet.ops._join import pad
 from sknet.ops._rules import check_floating
 from sknet.ops._shape import reshape
 from sknet.ops._windows import (

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and elementary functions, one element at a time."""
+"""Functions of one element at a time: arithmetic, comparison, logic, rounding, exponentials, trigonometry."""
 
 import math
 from typing import Any
@@ -9,14 +9,19 @@ from sknet._scipy import SpecialFunction
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p
-from sknet.device import Namespace, result_dtype
-from sknet.ops._logical import logical_and, logical_not, logical_or
+from sknet.device import MetaArray, Namespace, result_dtype
 from sknet.ops._rules import astype_like, binary, broadcast, flat, like, unary, unbroadcast
 
 __all__ = [
-    "abs", "add", "astype", "clip", "divide", "equal", "erf", "erfc", "exp", "expm1", "greater",
-    "greater_equal", "less", "less_equal", "log", "log1p", "maximum", "minimum", "multiply", "negative",
-    "not_equal", "positive", "pow", "reciprocal", "rsqrt", "sign", "sqrt", "square", "subtract", "where",
+    "abs", "acos", "acosh", "add", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil",
+    "clip", "copysign", "cos", "cosh", "deg2rad", "divide", "equal", "erf", "erfc", "exp", "exp2", "expm1",
+    "floor", "floor_divide", "greater", "greater_equal", "hypot", "isfinite", "isinf", "isnan", "lerp",
+    "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "logit", "maximum", "minimum", "multiply", "nan_to_num", "negative",
+    "nextafter", "not_equal", "positive", "pow", "reciprocal", "remainder", "round", "rsqrt",
+    "scaled_quotient", "sigmoid", "sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan",
+    "tanh", "trunc", "where", "xlogy",
 ]  # fmt: skip
 
 
@@ -186,6 +191,102 @@ def not_equal(x: Any, y: Any) -> Tensor:
     return binary(p.not_equal, x, y)
 
 
+# -- logic of truth values --------------------------------------------------------------------
+
+for _name, _expression in {
+    "logical_and": "x != 0 and y != 0",
+    "logical_or": "x != 0 or y != 0",
+    "logical_xor": "(x != 0) != (y != 0)",
+    "logical_not": "x == 0",
+    "isfinite": "isfinite(x)",
+    "isinf": "isinf(x)",
+    "isnan": "isnan(x)",
+}.items():
+    Primitive(_name).define(
+        forward=_name, shape=like(getattr(np, _name), _name), vjp=None, expression=_expression
+    )
+
+
+def logical_and(x: Any, y: Any) -> Tensor:
+    """Return whether both x and y are true, or not 0."""
+    return binary(PRIMITIVES["logical_and"], x, y)
+
+
+def logical_or(x: Any, y: Any) -> Tensor:
+    """Return whether x or y is true, or not 0, or both are."""
+    return binary(PRIMITIVES["logical_or"], x, y)
+
+
+def logical_xor(x: Any, y: Any) -> Tensor:
+    """Return whether exactly one of x and y is true, or not 0."""
+    return binary(PRIMITIVES["logical_xor"], x, y)
+
+
+def logical_not(x: Any) -> Tensor:
+    """Return whether x is false, or 0."""
+    return unary(PRIMITIVES["logical_not"], x)
+
+
+def isfinite(x: Any) -> Tensor:
+    """Return whether x is neither infinite nor NaN."""
+    return unary(PRIMITIVES["isfinite"], x)
+
+
+def isinf(x: Any) -> Tensor:
+    """Return whether x is infinite, of either sign."""
+    return unary(PRIMITIVES["isinf"], x)
+
+
+def isnan(x: Any) -> Tensor:
+    """Return whether x is NaN."""
+    return unary(PRIMITIVES["isnan"], x)
+
+
+# -- logic of bits ----------------------------------------------------------------------------
+
+for _primitive, _name, _expression in (
+    (p.bitwise_and, "bitwise_and", "x & y"),
+    (p.bitwise_or, "bitwise_or", "x | y"),
+    (p.bitwise_xor, "bitwise_xor", "x ^ y"),
+    (p.bitwise_invert, "invert", "invert(x)"),
+    (p.bitwise_left_shift, "left_shift", "left_shift(x, y)"),
+    (p.bitwise_right_shift, "right_shift", "right_shift(x, y)"),
+):
+    _primitive.define(
+        forward=_name, shape=like(getattr(np, _name), _primitive.name), vjp=None, expression=_expression
+    )
+
+
+def bitwise_and(x: Any, y: Any) -> Tensor:
+    """Return the bits that are set in both x and y, integers or truth values."""
+    return binary(p.bitwise_and, x, y)
+
+
+def bitwise_or(x: Any, y: Any) -> Tensor:
+    """Return the bits that are set in x or y, integers or truth values."""
+    return binary(p.bitwise_or, x, y)
+
+
+def bitwise_xor(x: Any, y: Any) -> Tensor:
+    """Return the bits that are set in exactly one of x and y, integers or truth values."""
+    return binary(p.bitwise_xor, x, y)
+
+
+def bitwise_invert(x: Any) -> Tensor:
+    """Return the bits that are not set in x, integers or truth values."""
+    return unary(p.bitwise_invert, x)
+
+
+def bitwise_left_shift(x: Any, y: Any) -> Tensor:
+    """Return the bits of integers x shifted left by y: x * 2 ** y."""
+    return binary(p.bitwise_left_shift, x, y)
+
+
+def bitwise_right_shift(x: Any, y: Any) -> Tensor:
+    """Return the bits of integers x shifted right by y: x // 2 ** y."""
+    return binary(p.bitwise_right_shift, x, y)
+
+
 # -- elementary functions ---------------------------------------------------------------------
 
 p.exp.define(
@@ -241,6 +342,13 @@ _erfc = Primitive("erfc").define(
     vjp=(lambda g, _, x: (g * (-2 / math.sqrt(math.pi))) * exp(-square(x)),),
     expression="erfc(x)",
 )
+_sigmoid = Primitive("sigmoid").define(
+    forward="expit",
+    shape=like(SpecialFunction("expit"), "sigmoid"),
+    vjp=(lambda g, out, x: g * (out * (1.0 - out)),),
+    saves="output",
+    expression="1 / (1 + exp(-x))",
+)
 
 
 def exp(x: Any) -> Tensor:
@@ -293,7 +401,12 @@ def erfc(x: Any) -> Tensor:
     return unary(_erfc, x)
 
 
-# -- selection --------------------------------------------------------------------------------
+def sigmoid(x: Any) -> Tensor:
+    """Return 1 / (1 + exp(-x)), the logistic function; exact in both tails."""
+    return unary(_sigmoid, x)
+
+
+# -- selection and limits ---------------------------------------------------------------------
 
 
 def _where_shape(condition: Any, x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -429,3 +542,465 @@ def astype(x: Any, dtype: Any) -> Tensor:
     """Return x converted to `dtype`; x itself if that is its dtype."""
     tensor = as_tensor(x)
     return tensor if tensor.dtype == np.dtype(dtype) else tensor.astype(dtype)
+
+
+# -- rounding ---------------------------------------------------------------------------------
+
+
+def _rounding(ufunc: np.ufunc, name: str) -> Primitive:
+    return Primitive(name).define(
+        forward=ufunc.__name__,
+        shape=like(ufunc, name),
+        vjp=(lambda g, _, x: flat(g, x),),
+        saves="nothing",
+        expression=f"{ufunc.__name__}(x)",
+    )
+
+
+_floor, _ceil = _rounding(np.floor, "floor"), _rounding(np.ceil, "ceil")
+_trunc, _round = _rounding(np.trunc, "trunc"), _rounding(np.rint, "round")
+
+
+def _rounded(primitive: Primitive, x: Any) -> Tensor:
+    """Apply a rounding; integers are returned as they are."""
+    tensor = as_tensor(x)
+    return unary(primitive, tensor) if tensor.dtype.kind == "f" else tensor
+
+
+def floor(x: Any) -> Tensor:
+    """Return the largest integer that is not above x; its gradient is 0."""
+    return _rounded(_floor, x)
+
+
+def ceil(x: Any) -> Tensor:
+    """Return the smallest integer that is not below x; its gradient is 0."""
+    return _rounded(_ceil, x)
+
+
+def trunc(x: Any) -> Tensor:
+    """Return x without its fraction, rounded towards 0; its gradient is 0."""
+    return _rounded(_trunc, x)
+
+
+def round(x: Any) -> Tensor:
+    """Return the nearest integer, the even one of two equally near; its gradient is 0."""
+    return _rounded(_round, x)
+
+
+# -- division with a remainder ----------------------------------------------------------------
+
+p.floor_divide.define(
+    forward="floor_divide",
+    shape=like(np.floor_divide, "floor_divide"),
+    vjp=(lambda g, _, x, y: flat(g, x), lambda g, _, x, y: flat(g, y)),
+    saves="nothing",
+    expression="x // y",
+)
+p.remainder.define(
+    forward="remainder",
+    shape=like(np.remainder, "remainder"),
+    vjp=(
+        lambda g, _, x, y: unbroadcast(g, x),
+        lambda g, _, x, y: unbroadcast(-g * floor_divide(x, y), y),
+    ),
+    expression="x % y",
+)
+
+
+def floor_divide(x: Any, y: Any) -> Tensor:
+    """Return x / y rounded down to an integer; its gradient is 0."""
+    return binary(p.floor_divide, x, y)
+
+
+def remainder(x: Any, y: Any) -> Tensor:
+    """Return x - floor(x / y) * y, with y's sign; between jumps its gradients are 1 and -floor(x / y)."""
+    return binary(p.remainder, x, y)
+
+
+# -- signs and neighbours ---------------------------------------------------------------------
+
+_signbit = Primitive("signbit").define(
+    forward="signbit", shape=like(np.signbit, "signbit"), vjp=None, expression="signbit(x)"
+)
+_copysign = Primitive("copysign").define(
+    forward="copysign",
+    shape=like(np.copysign, "copysign"),
+    vjp=(
+        lambda g, _, x, y: unbroadcast(g * (sign(x) * sign(copysign(x, y))), x),
+        lambda g, _, x, y: flat(g, y),
+    ),
+    expression="copysign(x, y)",
+)
+_nextafter = Primitive("nextafter").define(
+    forward="nextafter", shape=like(np.nextafter, "nextafter"), vjp=None, expression="nextafter(x, y)"
+)
+
+
+def signbit(x: Any) -> Tensor:
+    """Return whether the sign bit is set: x < 0, or x is -0.0."""
+    return unary(_signbit, x)
+
+
+def copysign(x: Any, y: Any) -> Tensor:
+    """Return the absolute value of x with the sign of y; its gradient at x = 0 and that of y are 0."""
+    return binary(_copysign, x, y)
+
+
+def nextafter(x: Any, y: Any) -> Tensor:
+    """Return the next number after x in the direction of y that the dtype can hold; it has no gradient."""
+    return binary(_nextafter, x, y)
+
+
+# -- trigonometric and hyperbolic functions ---------------------------------------------------
+
+
+def _defined(name: str, ufunc: np.ufunc, rule: Any, saves: Any = "inputs") -> Primitive:
+    return Primitive(name).define(
+        forward=ufunc.__name__, shape=like(ufunc, name), vjp=(rule,), saves=saves, expression=f"{name}(x)"
+    )
+
+
+# Quotients and products of two factors, where a square would overflow or lose digits near 1.
+_sin = _defined("sin", np.sin, lambda g, _, x: g * cos(x))
+_cos = _defined("cos", np.cos, lambda g, _, x: -g * sin(x))
+_tan = _defined("tan", np.tan, lambda g, out, x: g * (square(out) + 1.0), "output")
+_asin = _defined("asin", np.arcsin, lambda g, _, x: g / sqrt((1.0 - x) * (1.0 + x)))
+_acos = _defined("acos", np.arccos, lambda g, _, x: -g / sqrt((1.0 - x) * (1.0 + x)))
+_atan = _defined("atan", np.arctan, lambda g, _, x: g / hypot(x, 1.0) / hypot(x, 1.0))
+_sinh = _defined("sinh", np.sinh, lambda g, _, x: g * cosh(x))
+_cosh = _defined("cosh", np.cosh, lambda g, _, x: g * sinh(x))
+_tanh = _defined("tanh", np.tanh, lambda g, out, x: g * (1.0 - out * out), "output")
+_asinh = _defined("asinh", np.arcsinh, lambda g, _, x: g / hypot(x, 1.0))
+_acosh = _defined("acosh", np.arccosh, lambda g, _, x: g / (sqrt(x - 1.0) * sqrt(x + 1.0)))
+_atanh = _defined("atanh", np.arctanh, lambda g, _, x: g / ((1.0 - x) * (1.0 + x)))
+
+_deg2rad = Primitive("deg2rad").define(
+    forward="deg2rad",
+    shape=like(np.deg2rad, "deg2rad"),
+    vjp=(lambda g, _, x: deg2rad(g),),
+    saves="nothing",
+    expression="x * 0.017453292519943295",
+)
+_hypot = Primitive("hypot").define(
+    forward="hypot",
+    shape=like(np.hypot, "hypot"),
+    vjp=(
+        lambda g, out, x, y: unbroadcast(g * (x / _unless_zero(out)), x),
+        lambda g, out, x, y: unbroadcast(g * (y / _unless_zero(out)), y),
+    ),
+    saves="both",
+    expression="hypot(x, y)",
+)
+_atan2 = Primitive("atan2").define(
+    forward="arctan2",
+    shape=like(np.arctan2, "atan2"),
+    vjp=(
+        lambda g, _, x, y: unbroadcast(_angle_slope(g, y, hypot(x, y)), x),
+        lambda g, _, x, y: unbroadcast(-_angle_slope(g, x, hypot(x, y)), y),
+    ),
+    expression="atan2(x, y)",
+)
+
+
+def _unless_zero(radius: Tensor) -> Tensor:
+    """Return the radius, but 1 where it is 0: a gradient there is 0, and not 0 / 0."""
+    return where(equal(radius, 0), 1.0, radius)
+
+
+def _angle_slope(g: Tensor, leg: Any, radius: Tensor) -> Any:
+    """Return g * leg / radius ** 2, without the square."""
+    radius = _unless_zero(radius)
+    return g * (leg / radius) / radius
+
+
+def sin(x: Any) -> Tensor:
+    """Return the sine of x in radians."""
+    return unary(_sin, x)
+
+
+def cos(x: Any) -> Tensor:
+    """Return the cosine of x in radians."""
+    return unary(_cos, x)
+
+
+def tan(x: Any) -> Tensor:
+    """Return the tangent of x in radians."""
+    return unary(_tan, x)
+
+
+def asin(x: Any) -> Tensor:
+    """Return the angle in [-pi/2, pi/2] whose sine is x."""
+    return unary(_asin, x)
+
+
+def acos(x: Any) -> Tensor:
+    """Return the angle in [0, pi] whose cosine is x."""
+    return unary(_acos, x)
+
+
+def atan(x: Any) -> Tensor:
+    """Return the angle in [-pi/2, pi/2] whose tangent is x."""
+    return unary(_atan, x)
+
+
+def atan2(x: Any, y: Any) -> Tensor:
+    """Return the angle in [-pi, pi] of the point with the ordinate x and the abscissa y.
+
+    Its gradients at the origin are 0.
+    """
+    return binary(_atan2, x, y)
+
+
+def hypot(x: Any, y: Any) -> Tensor:
+    """Return sqrt(x * x + y * y), without overflow in between; its gradients at the origin are 0."""
+    return binary(_hypot, x, y)
+
+
+def sinh(x: Any) -> Tensor:
+    """Return the hyperbolic sine."""
+    return unary(_sinh, x)
+
+
+def cosh(x: Any) -> Tensor:
+    """Return the hyperbolic cosine."""
+    return unary(_cosh, x)
+
+
+def tanh(x: Any) -> Tensor:
+    """Return the hyperbolic tangent."""
+    return unary(_tanh, x)
+
+
+def asinh(x: Any) -> Tensor:
+    """Return the number whose hyperbolic sine is x."""
+    return unary(_asinh, x)
+
+
+def acosh(x: Any) -> Tensor:
+    """Return the non-negative number whose hyperbolic cosine is x."""
+    return unary(_acosh, x)
+
+
+def atanh(x: Any) -> Tensor:
+    """Return the number whose hyperbolic tangent is x."""
+    return unary(_atanh, x)
+
+
+def deg2rad(x: Any) -> Tensor:
+    """Return the angle x in radians, given in degrees."""
+    return unary(_deg2rad, x)
+
+
+# -- exponentials and logarithms --------------------------------------------------------------
+
+_exp2 = Primitive("exp2").define(
+    forward="exp2",
+    shape=like(np.exp2, "exp2"),
+    vjp=(lambda g, out, x: g * out * math.log(2.0),),
+    saves="output",
+    expression="exp2(x)",
+)
+_log2 = Primitive("log2").define(
+    forward="log2",
+    shape=like(np.log2, "log2"),
+    vjp=(lambda g, _, x: g / x * (1.0 / math.log(2.0)),),
+    expression="log2(x)",
+)
+_log10 = Primitive("log10").define(
+    forward="log10",
+    shape=like(np.log10, "log10"),
+    vjp=(lambda g, _, x: g / x * (1.0 / math.log(10.0)),),
+    expression="log10(x)",
+)
+_logaddexp = Primitive("logaddexp").define(
+    forward="logaddexp",
+    shape=like(np.logaddexp, "logaddexp"),
+    vjp=(
+        lambda g, _, x, y: unbroadcast(g * sigmoid(x - y), x),
+        lambda g, _, x, y: unbroadcast(g * sigmoid(y - x), y),
+    ),
+    expression="x + 0.6931471805599453 if x == y else (x if x > y else y) + log1p(exp(-abs(x - y)))",
+)
+_logit = Primitive("logit").define(
+    forward="logit",
+    shape=like(SpecialFunction("logit"), "logit"),
+    vjp=(lambda g, _, x: g / (x * (1.0 - x)),),
+    expression="log(x) - log1p(-x)",
+)
+
+
+def exp2(x: Any) -> Tensor:
+    """Return 2 to the power of x."""
+    return unary(_exp2, x)
+
+
+def log2(x: Any) -> Tensor:
+    """Return the logarithm to base 2."""
+    return unary(_log2, x)
+
+
+def log10(x: Any) -> Tensor:
+    """Return the logarithm to base 10."""
+    return unary(_log10, x)
+
+
+def logaddexp(x: Any, y: Any) -> Tensor:
+    """Return log(exp(x) + exp(y)), without overflow in between."""
+    return binary(_logaddexp, x, y)
+
+
+def logit(x: Any) -> Tensor:
+    """Return log(x / (1 - x)), the inverse of the sigmoid; infinite at 0 and 1."""
+    return unary(_logit, x)
+
+
+# -- products with a logarithm ----------------------------------------------------------------
+
+
+def _xlogy_forward(xp: Namespace, x: Any, y: Any, out: Any = None) -> Any:
+    # SciPy's functions do not treat Python numbers as weakly typed.
+    if isinstance(x, (int, float)):
+        x = xp.asarray(x, dtype=y.dtype if y.dtype.kind == "f" else np.float64)
+    elif isinstance(y, (int, float)):
+        y = xp.asarray(y, dtype=x.dtype if x.dtype.kind == "f" else np.float64)
+    return xp.xlogy(x, y, out=out)
+
+
+def _xlogy_shape(x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    known = [v.dtype for v in (x, y) if hasattr(v, "dtype")]
+    if len(known) == 1 and known[0].kind != "f":
+        known.append(np.dtype(np.float64))
+    return broadcast("xlogy", x, y), SpecialFunction("xlogy").resolve_dtypes((known[0], known[-1], None))[-1]
+
+
+_xlogy = Primitive("xlogy").define(
+    forward=_xlogy_forward,
+    shape=_xlogy_shape,
+    vjp=(
+        lambda g, _, x, y: unbroadcast(xlogy(g, y), x),
+        lambda g, _, x, y: unbroadcast(g * _xlogy_slope(x, y), y),
+    ),
+    expression="0 if x == 0 and y == y else x * log(y)",
+)
+
+
+def _xlogy_slope(x: Any, y: Tensor) -> Any:
+    """Return x / y, which is 0 where x is 0 also at y = 0: there, x * log(y) is 0 for all y."""
+    if not isinstance(x, Tensor):
+        return x / y if x else 0.0
+    return x / unless_both_zero(y, x)
+
+
+def xlogy(x: Any, y: Any) -> Tensor:
+    """Return x * log(y), and 0 where x is 0."""
+    return binary(_xlogy, x, y)
+
+
+# -- scaled quotient --------------------------------------------------------------------------
+
+
+def _scaled_quotient_shape(x: Any, y: Any, scale: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    found: tuple[tuple[int, ...], np.dtype[Any]] = p.divide.shape(MetaArray(*p.multiply.shape(scale, x)), y)
+    return found
+
+
+_scaled_quotient = Primitive("scaled_quotient").define(
+    forward=lambda xp, x, y, scale: xp.divide(xp.multiply(scale, x), y),
+    shape=_scaled_quotient_shape,
+    vjp=(
+        lambda g, _, x, y, scale: unbroadcast(scaled_quotient(scale, g, y), x),
+        lambda g, _, x, y, scale: unbroadcast(-scaled_quotient(scale, g * x / y, y), y),
+        lambda g, _, x, y, scale: unbroadcast(g * x / y, scale),
+    ),
+    writes_out=False,
+)
+
+
+def scaled_quotient(scale: Any, x: Any, y: Any) -> Tensor:
+    """Return scale * x / y, if it does not matter which of the two is computed first.
+
+    Uncompiled, and compiled with ``exact=True``, it is (scale * x) / y. Otherwise a compiled function may
+    compute scale * (x / y), which saves a pass over memory where the scale is one number.
+
+    Parameters
+    ----------
+    scale, x, y : Tensor, array or number
+        Shapes that broadcast together. Neither scale * x nor x / y may leave the dtype's range.
+
+    Returns
+    -------
+    Tensor
+        Of the common shape.
+
+    Examples
+    --------
+    >>> scaled_quotient(0.5, [4.0, 6.0], [1.0, 2.0]).numpy()
+    array([2. , 1.5])
+    """
+    scale, x, y = (as_operand(v) for v in (scale, x, y))
+    if isinstance(x, Tensor) and isinstance(y, Tensor):
+        return bind(_scaled_quotient, (x, y, scale), {})
+    return as_tensor(scale * x / y)
+
+
+# -- interpolation and replacement ------------------------------------------------------------
+
+
+def lerp(x: Any, y: Any, weight: Any) -> Tensor:
+    """Return x + weight * (y - x), exactly x for a `weight` of 0 and y for 1.
+
+    Parameters
+    ----------
+    x, y : Tensor or array
+        The ends; they broadcast.
+    weight : float, Tensor or array
+        How far from x to y; below 0 and above 1 it extrapolates.
+
+    Returns
+    -------
+    Tensor
+        ``x + weight * (y - x)``, computed from the nearer end.
+
+    Examples
+    --------
+    >>> lerp([0.0, 10.0], [1.0, 20.0], 0.25).numpy()
+    array([ 0.25, 12.5 ])
+    """
+    start, end, weight = as_tensor(x), as_tensor(y), as_operand(weight)
+    way = end - start
+    if not isinstance(weight, Tensor):
+        part = float(weight)
+        return start + way * part if part < 0.5 else end - way * (1.0 - part)
+    return where(less(weight, 0.5), start + way * weight, end - way * (1.0 - weight))
+
+
+def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """Return x with numbers instead of NaN and the infinities; no gradient flows to those elements.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    nan : float, default=0.0
+        Replaces NaN.
+    posinf, neginf : float or None, default=None
+        Replace the infinities; None takes the largest and the smallest finite number of the dtype.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape and dtype.
+
+    Examples
+    --------
+    >>> nan_to_num([1.0, float("nan"), float("-inf")], neginf=-9.0).numpy()
+    array([ 1.,  0., -9.])
+    """
+    tensor = as_tensor(x)
+    if tensor.dtype.kind != "f":
+        return tensor
+    limits = np.finfo(tensor.dtype)
+    high = float(limits.max) if posinf is None else posinf
+    low = float(limits.min) if neginf is None else neginf
+    finite = where(equal(tensor, math.inf), high, where(equal(tensor, -math.inf), low, tensor))
+    return where(isnan(tensor), nan, finite)

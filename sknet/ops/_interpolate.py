@@ -12,10 +12,10 @@ from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core.extend import param_kinds as kinds
 from sknet.device import to_device
 from sknet.exceptions import ShapeError
+from sknet.ops._indexing import take
 from sknet.ops._pool import enlarged
 from sknet.ops._rules import check_floating
 from sknet.ops._shape import broadcast_to, expand_dims, reshape
-from sknet.ops._take import take
 from sknet.ops._windows import as_image, from_image
 
 __all__ = ["interpolate"]

@@ -16,11 +16,9 @@ from sknet.core.extend import OF_NUMPY
 __all__ = ["HINTS", "METHODS", "OPERATORS"]
 
 # The families whose functions are methods: by the names of their modules.
-FAMILIES = (
-    "distance", "elementwise", "exponential", "join", "linalg", "logical", "matmul", "quantile",
-    "reduce", "rounding", "scan", "select", "shape", "softmax", "sort", "take", "trigonometric",
-)  # fmt: skip
-OTHERS = ("prelu", "relu", "sigmoid", "tril", "triu")
+FAMILIES = ("elementwise", "indexing", "join", "products", "reduce", "shape", "sort")
+OTHERS = ("log_softmax", "logsumexp", "prelu", "relu", "softmax", "tril", "triu")
+NO_METHODS = ("is_sparse", "pad")
 # Functions that Python has an operator for, or that take operands of any kind.
 OPERATORS = {
     *("add", "subtract", "multiply", "divide"),
@@ -31,7 +29,7 @@ OPERATORS = {
 
 def _is_method(name: str) -> bool:
     function = getattr(ops, name)
-    if not inspect.isfunction(function) or name in OPERATORS or hasattr(Tensor, name):
+    if not inspect.isfunction(function) or name in (*OPERATORS, *NO_METHODS) or hasattr(Tensor, name):
         return False
     family = function.__module__.removeprefix("sknet.ops._")
     return name in OTHERS or (

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from sknet.core import Tensor
 from sknet.core.extend import param_kinds as kinds
 from sknet.device import Namespace
-from sknet.ops._activation import relu, sigmoid
-from sknet.ops._trigonometric import tanh
+from sknet.ops._activation import relu
+from sknet.ops._elementwise import sigmoid, tanh
 
 __all__ = ["CELLS", "RECURS", "Cell", "tape_shapes"]
 

@@ -17,7 +17,7 @@ from sknet.device import Namespace, backend
 from sknet.ops._convolution import Work
 from sknet.ops._elementwise import less, where
 from sknet.ops._join import concat, stack
-from sknet.ops._matmul import matmul
+from sknet.ops._products import matmul
 from sknet.ops._recurrent_cells import CELLS, RECURS
 from sknet.ops._recurrent_shares import Arrays, Divided, Shape, rooms_of
 from sknet.ops._recurrent_steps import order

@@ -1,4 +1,4 @@
-"""Reductions over axes."""
+"""Reductions over axes, cumulative sums and products, norms and distances."""
 
 import math
 from typing import Any
@@ -10,16 +10,18 @@ from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError
-from sknet.ops._create import ones_like, zeros_like
-from sknet.ops._elementwise import equal, not_equal, sqrt, square, where
-from sknet.ops._join import concat, take_slice
-from sknet.ops._rules import EveryOperand, astype_like
-from sknet.ops._shape import broadcast_to, moveaxis, reshape
+from sknet.ops._create import full, ones_like, zeros_like
+from sknet.ops._elementwise import abs, equal, maximum, not_equal, sqrt, square, where
+from sknet.ops._join import concat, flip, take_slice
+from sknet.ops._rules import EveryOperand, astype_like, broadcast, floating
+from sknet.ops._shape import broadcast_arrays, broadcast_to, expand_dims, moveaxis, reshape
 
 __all__ = [
-    "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "prod", "std", "sum",
-    "sum_squares", "var",
+    "all", "any", "argmax", "argmin", "cdist", "cosine_similarity", "count_nonzero", "cumulative_prod",
+    "cumulative_sum", "diff", "max", "mean", "min", "norm", "normalize", "prod", "std", "sum", "sum_squares",
+    "var",
 ]  # fmt: skip
+
 
 Axis = int | tuple[int, ...] | None
 REDUCES = {"axis": kinds.AXES, "keepdims": kinds.FLAG}
@@ -290,3 +292,254 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
     If `keepdims` is true, reduced axes are kept with length 1.
     """
     return _place_of(_argmin, x, axis, keepdims)
+
+
+# -- sums, products and differences along an axis ---------------------------------------------
+
+
+def _dtype_of(ufunc: np.ufunc) -> Any:
+    return lambda x, axis: (x.shape, ufunc.reduce(np.empty(0, x.dtype)).dtype)
+
+
+_cumsum = Primitive("cumulative_sum").define(
+    forward="cumsum",
+    shape=_dtype_of(np.add),
+    params={"axis": kinds.AXIS},
+    vjp=(lambda g, _, x, axis: flip(cumulative_sum(flip(g, axis), axis), axis),),
+    saves="nothing",
+)
+
+
+def _cumprod_vjp(g: Tensor, _: Any, x: Tensor, axis: int) -> Tensor:
+    """Return the product of what came before, times r where r[i] = g[i] + x[i + 1] * r[i + 1]."""
+    n = x.shape[axis]
+    if n < 2:
+        return g
+    one = full((*x.shape[: x.ndim + axis], 1, *x.shape[x.ndim + axis + 1 :]), 1, x.dtype, x.device)
+    rest, factor, reach = g, take_slice(x, axis, 1), 1
+    while reach < n:
+        ahead = take_slice(rest, axis, reach)
+        rest = concat(
+            [take_slice(rest, axis, 0, n - reach) + factor * ahead, take_slice(rest, axis, n - reach)], axis
+        )
+        if 2 * reach < n:
+            factor = take_slice(factor, axis, 0, n - 2 * reach) * take_slice(factor, axis, reach)
+        reach *= 2
+    before = cumulative_prod(concat([one, take_slice(x, axis, 0, n - 1)], axis), axis)
+    return before * rest
+
+
+_cumprod = Primitive("cumulative_prod").define(
+    forward="cumprod", shape=_dtype_of(np.multiply), params={"axis": kinds.AXIS}, vjp=(_cumprod_vjp,)
+)
+
+
+def _scan(primitive: Primitive, x: Any, axis: int | None, start: int | None) -> Tensor:
+    x, name = as_tensor(x), primitive.name
+    if axis is None and x.ndim != 1:
+        raise ShapeError(f"{name}: of shape {x.shape}, give the axis")
+    at = normalize_axis(-1 if axis is None else axis, x.ndim, name)
+    out = bind(primitive, (x,), {"axis": at})
+    if start is None:
+        return out
+    first = full((*x.shape[: x.ndim + at], 1, *x.shape[x.ndim + at + 1 :]), start, out.dtype, out.device)
+    return concat([first, out], at)
+
+
+def cumulative_sum(x: Any, axis: int | None = None, include_initial: bool = False) -> Tensor:
+    """Return the cumulative sums along `axis`, which may be omitted if x has only one.
+
+    `include_initial` puts the sum of no elements, 0, in front.
+    """
+    return _scan(_cumsum, x, axis, 0 if include_initial else None)
+
+
+def cumulative_prod(x: Any, axis: int | None = None, include_initial: bool = False) -> Tensor:
+    """Return the cumulative products along `axis`, which may be omitted if x has only one.
+
+    Elements may be 0, also for the gradient. `include_initial` puts the product of no elements, 1, in front.
+    """
+    return _scan(_cumprod, x, axis, 1 if include_initial else None)
+
+
+def _end(x: Any, like: Tensor, axis: int) -> Tensor:
+    """Return what is joined to a tensor along an axis; a number is broadcast to one step along it."""
+    x = as_tensor(x)
+    shape = list(like.shape)
+    shape[axis] = 1
+    return x if x.ndim else broadcast_to(x, tuple(shape))
+
+
+def diff(x: Any, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
+    """Return x[i + 1] - x[i] along `axis`, repeated `n` times; for booleans, whether neighbours differ.
+
+    `prepend` and `append`, of x's shape outside the axis or single numbers, are joined to x first, unless
+    n is 0: then the result is x itself.
+    """
+    out = as_tensor(x)
+    at = normalize_axis(axis, out.ndim, "diff")
+    if n < 0:
+        raise ValueError(f"diff: n must not be negative, got {n}")
+    if n == 0:
+        return out
+    before, after = [[] if x is None else [_end(x, out, at)] for x in (prepend, append)]
+    if before or after:
+        out = concat([*before, out, *after], at)
+    for _ in range(n):
+        later, earlier = take_slice(out, at, 1), take_slice(out, at, 0, -1)
+        out = not_equal(later, earlier) if out.dtype == bool else later - earlier
+    return out
+
+
+# -- norms and distances ----------------------------------------------------------------------
+
+
+def norm(x: Any, ord: float = 2, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    r"""Return the `ord`-norm of vectors over `axis` (all axes for None).
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape; integers are converted to float64.
+    ord : float, default=2
+        Which norm: 1 for the sum of absolute values, ``math.inf`` for the largest of them, ``-math.inf``
+        for the smallest, 0 for the number of elements that are not 0.
+    axis : int, tuple of int or None, default=None
+        Along which axes the elements of a vector are.
+    keepdims : bool, default=False
+        Whether reduced axes are kept with length 1.
+
+    Returns
+    -------
+    Tensor
+        :math:`(\sum |x|^\mathrm{ord})^{1 / \mathrm{ord}}`.
+
+    Notes
+    -----
+    Elements that are 0 have a gradient of 0, as they have in PyTorch, also where the norm has a kink there.
+
+    Examples
+    --------
+    >>> norm([[3.0, 4.0], [0.0, -2.0]], axis=-1).numpy()
+    array([5., 2.])
+    """
+    x = floating(x)
+    axes = normalize_axes(axis, x.ndim, "norm")
+    if ord == 0:
+        return sum(not_equal(x, 0), axes, keepdims).astype(x.dtype)
+    if ord == 1:
+        return sum(abs(x), axes, keepdims)
+    if math.isinf(ord):
+        return (max if ord > 0 else min)(abs(x), axes, keepdims)
+    if ord == 2:
+        total = sum(square(x), axes, keepdims)
+        is_zero = equal(total, 0)
+        return where(is_zero, 0.0, sqrt(where(is_zero, 1.0, total)))
+    is_zero = equal(x, 0)
+    powers = where(is_zero, 0.0 if ord > 0 else math.inf, abs(where(is_zero, 1.0, x)) ** float(ord))
+    total = sum(powers, axes, keepdims)
+    is_zero = equal(total, 0 if ord > 0 else math.inf)
+    return where(is_zero, 0.0, where(is_zero, 1.0, total) ** (1.0 / ord))
+
+
+def normalize(x: Any, ord: float = 2, axis: Axis = -1, eps: float = 1e-12) -> Tensor:
+    """Return x divided by its `ord`-norm over `axis`, or by `eps` where that is larger.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    ord : float, default=2
+        Which norm, as for `norm`.
+    axis : int, tuple of int or None, default=-1
+        Along which axes the elements of a vector are.
+    eps : float, default=1e-12
+        The smallest divisor.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape: unit vectors, and zeros where x is 0.
+
+    Examples
+    --------
+    >>> normalize([[3.0, 4.0], [0.0, 0.0]]).numpy()
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    tensor = floating(x)
+    return tensor / maximum(norm(tensor, ord, axis, keepdims=True), eps)
+
+
+def cosine_similarity(x: Any, y: Any, axis: int = -1, eps: float = 1e-8) -> Tensor:
+    """Return the cosine of the angle between vectors along `axis`.
+
+    Parameters
+    ----------
+    x, y : Tensor or array
+        They broadcast.
+    axis : int, default=-1
+        Along which axis of the broadcast arrays the elements of a vector are.
+    eps : float, default=1e-8
+        The smallest length by which is divided: the similarity of a vector of zeros is 0.
+
+    Returns
+    -------
+    Tensor
+        Between -1 and 1, without the axis.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not broadcast, or there is no such axis.
+
+    Examples
+    --------
+    >>> cosine_similarity([[1.0, 0.0], [1.0, 1.0]], [2.0, 0.0]).numpy().round(3)
+    array([1.   , 0.707])
+    """
+    x, y = floating(x), floating(y)
+    at = normalize_axis(axis, len(broadcast("cosine_similarity", x, y)), "cosine_similarity")
+    x, y = broadcast_arrays(x, y)
+    return sum(normalize(x, axis=at, eps=eps) * normalize(y, axis=at, eps=eps), at)
+
+
+def cdist(x: Any, y: Any, ord: float = 2) -> Tensor:
+    """Return the distance of every point of x from every point of `y`.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., n, k)
+        Points with k coordinates; axes before those broadcast.
+    y : Tensor or array of shape (..., m, k)
+        More points.
+    ord : float, default=2
+        Which `norm` of the difference: 2 is the Euclidean distance, 1 that of city blocks.
+
+    Returns
+    -------
+    Tensor of shape (..., n, m)
+        Where two points are the same, the gradient is 0.
+
+    Raises
+    ------
+    ShapeError
+        If the numbers of coordinates differ.
+
+    Notes
+    -----
+    Differences are computed one by one, and so exactly, in memory for n * m * k numbers.
+
+    Examples
+    --------
+    >>> cdist([[0.0, 0.0], [3.0, 4.0]], [[0.0, 1.0], [3.0, 0.0], [0.0, 0.0]]).numpy().round(2)
+    array([[1.  , 3.  , 0.  ],
+           [4.24, 4.  , 5.  ]])
+    """
+    x, y = floating(x), floating(y)
+    if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-1]:
+        raise ShapeError(
+            f"cdist: expected points of shapes (..., n, k) and (..., m, k), got {x.shape} and {y.shape}"
+        )
+    # Without coordinates all distances are 0, whereas no element has a largest.
+    return norm(expand_dims(x, -2) - expand_dims(y, -3), ord if x.shape[-1] else 1, -1)

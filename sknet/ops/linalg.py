@@ -6,8 +6,20 @@ Matrices are the last two axes; axes before those are a stack of them. Integers 
 import typing as _typing
 
 from sknet._hints import module_getattr as _module_getattr
-from sknet.ops._decompose import cholesky, eigh, eigvalsh, qr, svd, svdvals
-from sknet.ops._solve import det, inv, matrix_power, pinv, slogdet, solve
+from sknet.ops._linalg import (
+    cholesky,
+    det,
+    eigh,
+    eigvalsh,
+    inv,
+    matrix_power,
+    pinv,
+    qr,
+    slogdet,
+    solve,
+    svd,
+    svdvals,
+)
 
 __all__ = [
     "cholesky",
