@@ -6,7 +6,7 @@ The names here are loaded lazily, so ``import sknet`` costs next to nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sknet import _forks as _forks  # forks wait for imports
+from sknet import _parallel as _parallel  # forks wait for imports
 from sknet._late import completed_by as _completed_by
 from sknet._late import imported as _imported
 from sknet._late import offered as _offered

@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-from sknet import _cores
-from sknet._cores import Cores
-from sknet._threads import in_threads
+from sknet import _parallel
+from sknet._parallel import Cores, in_threads
 from tests.test_threads import two_threads  # noqa: F401 (a fixture for all tests here)
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be placed here")
@@ -56,7 +55,7 @@ def test_several_threads_have_different_cores(monkeypatch):
     placed = {}
     monkeypatch.setattr(os, "sched_getaffinity", lambda thread: {0, 1, 2, 3, 5})
     monkeypatch.setattr(os, "sched_setaffinity", placed.__setitem__)
-    monkeypatch.setattr(_cores, "current_core", lambda: lambda: 2)
+    monkeypatch.setattr(_parallel, "current_core", lambda: lambda: 2)
     for count, expected in [
         (1, [{0, 1, 3, 5}]),
         (3, [{0, 5}, {1}, {3}]),

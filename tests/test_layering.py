@@ -9,16 +9,13 @@ import pytest
 from tests.project import module_name, source_files
 
 LAYERS = [
-    {"exceptions", "_constraints", "_hints", "_native", "_warnings"},
+    {"exceptions", "_constraints", "_hints", "_native", "_parallel", "_warnings"},
     {"_fields"},
     {
         "_available",
         "_cached",
         "_config",
-        "_cores",
-        "_locks",
         "_finite",
-        "_forks",
         "_frames",
         "_indexing",
         "_installed",
@@ -30,8 +27,6 @@ LAYERS = [
         "_tree",
         "_validation",
     },
-    {"_blas"},
-    {"_threads"},
     {"device"},
     {"core"},
     {"ops"},

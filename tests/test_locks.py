@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from sknet._locks import Lock
+from sknet._parallel import Lock
 from tests.project import module_name, source_files
 
 SECONDS = 20.0
@@ -86,7 +86,7 @@ def test_locks_of_a_process_are_of_this_kind():
     """A forked process would wait forever for any other that a thread held."""
     found = []
     for path in source_files("sknet"):
-        if module_name(path) == "sknet._locks":
+        if module_name(path) == "sknet._parallel":
             continue
         for statement in ast.parse(path.read_text()).body:
             # What a module makes when it is imported; a fit makes its own.
@@ -94,4 +94,4 @@ def test_locks_of_a_process_are_of_this_kind():
                 text = ast.unparse(statement)
                 if any(f"threading.{kind}(" in text for kind in ("Lock", "RLock", "Condition")):
                     found.append(f"{module_name(path)}: {text}")
-    assert not found, f"take sknet._locks.Lock: {found}"
+    assert not found, f"take sknet._parallel.Lock: {found}"

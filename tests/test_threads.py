@@ -11,8 +11,7 @@ from contextvars import ContextVar
 import pytest
 from threadpoolctl import threadpool_limits
 
-from sknet._blas import BlasThreads, blas_threads, free_threads, libraries
-from sknet._threads import in_threads
+from sknet._parallel import BlasThreads, blas_threads, free_threads, in_threads, libraries
 
 BLAS = [library for library in libraries().lib_controllers if library.user_api == "blas"]
 
@@ -186,8 +185,8 @@ AT_THE_END = """
 import atexit, threading
 import numpy
 from threadpoolctl import threadpool_limits
-from sknet._blas import free_threads
-from sknet._threads import in_threads
+from sknet._parallel import free_threads
+from sknet._parallel import in_threads
 
 threadpool_limits(2, "blas")
 done = []

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._locks import Lock
+from sknet._parallel import Lock
 from sknet.autograd._joint import Bundle
 from sknet.core import Primitive, Tensor, user_line
 from sknet.core.extend import Context, Node, exchange_push, line_of, modes, notes_of, push, shown

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sknet._locks import Lock
+from sknet._parallel import Lock
 from sknet._tree import leaves
 from sknet.compile import _internal as own
 from sknet.compile._capture import device_among, is_dense, trace

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
-from sknet._locks import Lock
+from sknet._parallel import Lock
 from sknet._tree import named_leaves
 from sknet.compile._compile import Prepared, compile, forget_plans, prepared
 from sknet.compile._compiled import Compiled, Takes

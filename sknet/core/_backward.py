@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sknet._locks import Lock
+from sknet._parallel import Lock
 from sknet.core import _bind
 from sknet.core import _primitive as p
 from sknet.core._bind import Node, bind, operands_of

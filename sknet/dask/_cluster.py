@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import distributed
 import numpy as np
 
-from sknet._locks import Lock
+from sknet._parallel import Lock
 from sknet.dask._collections import Part
 from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
 from sknet.dask._order import held_out_rows

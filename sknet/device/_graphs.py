@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from sknet._locks import Lock
+from sknet._parallel import Lock
 from sknet.device._device import Device
 from sknet.exceptions import DeviceError
 

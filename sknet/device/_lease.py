@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import cache
 
 from sknet._config import lease_setting
-from sknet._locks import Lock
+from sknet._parallel import Lock
 from sknet._warnings import warn_caller
 from sknet.device._backend import backend
 from sknet.device._device import Device

@@ -42,14 +42,14 @@ def _may_be_native() -> bool:
 
 def _in_threads(work: Callable[[int, Any], None], count: int, rooms: Any) -> None:
     """Call a function with each number below `count`, in threads, which few processes need."""
-    from sknet._threads import in_threads
+    from sknet._parallel import in_threads
 
     in_threads(work, count, rooms)
 
 
 def _small_products() -> int:
     """Return up to how many multiplications BLAS uses kernels for small matrices; 0 if it has none."""
-    from sknet._blas import small_limit
+    from sknet._parallel import small_limit
 
     return small_limit()
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sknet._fields import COUNT, Together
-from sknet._locks import Lock
+from sknet._parallel import Lock
 from sknet.device import Device
 from sknet.exceptions import ShapeError, StateError
 from sknet.nn import init

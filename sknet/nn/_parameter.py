@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
 
-from sknet._locks import Lock
+from sknet._parallel import Lock
 from sknet._random import check_random_state
 from sknet.core import Tensor, leaf_node
 from sknet.device import (

@@ -1,6 +1,6 @@
 """Matrix products: into how many parts they are split."""
 
-from sknet._blas import SMALL, small_limit
+from sknet._parallel import SMALL, small_limit
 
 __all__ = ["parts_here", "parts_of"]
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from sknet._blas import BlasThreads, blas_threads
 from sknet._late import Names as _Names
+from sknet._parallel import BlasThreads, blas_threads
 from sknet.engine.loop._batches import Batches, take_rows
 from sknet.engine.loop._computed import ComputedRows
 from sknet.engine.loop._fit import Source

@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from sknet._blas import Threads, are_shared
+from sknet._parallel import Threads, are_shared
 from sknet.ops.extend import convolution_work, recurrence_work
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sknet._blas import libraries
 from sknet._cached import cached_property
 from sknet._fields import Fields
 from sknet._installed import version_of
 from sknet._native import core
+from sknet._parallel import libraries
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import VERSION, SavedFit, check_state
 from sknet.engine.loop._batches import Batches

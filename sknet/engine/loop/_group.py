@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Any, Generic, TypeVar
 
-from sknet._blas import blas_threads
+from sknet._parallel import blas_threads
 from sknet.engine.loop._idle import Idle
 
 __all__ = ["Group", "current_group", "grouped", "inside", "n_threads_for", "note_which", "run_in_threads"]

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import Any
 
-from sknet._locks import Lock
+from sknet._parallel import Lock
 
 __all__ = ["Idle"]
 

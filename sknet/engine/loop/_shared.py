@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet._blas import Threads
+from sknet._parallel import Threads
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._group import current_group

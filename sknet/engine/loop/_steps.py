@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sknet._blas import Threads
+from sknet._parallel import Threads
 from sknet.compile import Compiled
 from sknet.device import namespace
 from sknet.engine.loop._batches import Batches

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sknet._blas import BlasThreads, Threads
 from sknet._config import native_setting
+from sknet._parallel import BlasThreads, Threads
 from sknet._random import RandomSnapshot
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit

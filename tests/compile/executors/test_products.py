@@ -2,7 +2,7 @@
 
 import pytest
 
-from sknet._blas import SMALL, small_limit
+from sknet._parallel import SMALL, small_limit
 from sknet.compile.executors._products import parts_of
 
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from sknet import Model, _blas, nn
-from sknet._blas import _set, free_threads, libraries
-from sknet._threads import in_threads
+from sknet import Model, _parallel, nn
+from sknet._parallel import _set, free_threads, in_threads, libraries
 from sknet.callbacks import Callback, Checkpoint
 from sknet.engine.extend import blas_threads, grouped
 
@@ -242,12 +241,12 @@ def only(monkeypatch):
 
     def let(library):
         found = SimpleNamespace(lib_controllers=[library])
-        monkeypatch.setattr(_blas, "libraries", lambda: found)
-        _blas.of_blas.cache_clear()
+        monkeypatch.setattr(_parallel, "libraries", lambda: found)
+        _parallel.of_blas.cache_clear()
         return library
 
     yield let
-    _blas.of_blas.cache_clear()
+    _parallel.of_blas.cache_clear()
 
 
 def test_numbers_of_openmp_are_those_of_a_thread(only):

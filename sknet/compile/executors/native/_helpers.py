@@ -2,7 +2,7 @@
 
 To wake a thread takes 30 to 80 us, also of the one that wakes it, and Python's lock is passed on as slowly.
 So threads go from one work to the next without either, if it begins soon, as in a step with convolutions.
-They avoid the core of their caller, see `sknet._cores`.
+They avoid the core of their caller, see `sknet._parallel`.
 """
 
 import ctypes
@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._blas import blas_threads, free_threads
-from sknet._cores import current_core
+from sknet._parallel import blas_threads, current_core, free_threads
 from sknet.compile.executors.native._addresses import place_of
 from sknet.compile.executors.native._fields import Job, Work
 

@@ -13,8 +13,8 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from sknet import config_context, no_grad, ops
-from sknet._blas import free_threads, libraries
 from sknet._native import needed
+from sknet._parallel import free_threads, libraries
 from sknet.compile.executors.native import _helpers
 from sknet.compile.executors.native._fields import Job, Work
 from sknet.compile.executors.native._helpers import share_out
