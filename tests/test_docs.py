@@ -1,6 +1,7 @@
 """The documents stay correct: links resolve, code runs, and the commands are the tested ones."""
 
 import ast
+import importlib
 import re
 import subprocess
 from collections.abc import Iterator
@@ -86,7 +87,7 @@ def test_ci_runs_the_commands_of_the_readme():
 NAMED = re.compile(r"(?<![\w/])((?:sknet|tests|examples|docs)/[\w./*<>-]*\w\.\w+)(?::([\w.]+))?")
 
 
-@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/design.md", "docs/row.md"])
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/row.md"])
 def test_files_and_functions_that_are_named_exist(name):
     named = NAMED.findall((ROOT / name).read_text())
     assert named
@@ -96,6 +97,60 @@ def test_files_and_functions_that_are_named_exist(name):
         if not list(ROOT.glob(file)) or (what and what.rstrip(".") not in definitions(ROOT / file))
     ]
     assert not missing
+
+
+FOLDER = re.compile(r"`((?:sknet|tests|docs|examples)/(?:[\w/]*/)?)`")
+DOTTED = re.compile(r"`(sknet(?:\.\w+)+)")
+DESIGN = [ROOT / "docs/design.md", ROOT / "docs/gpu.md"]
+RECORDS = sorted(ROOT.glob("docs/decisions/*.md"))
+
+
+@pytest.mark.parametrize("path", [*DESIGN, *RECORDS], ids=relative)
+def test_folders_and_public_names_exist(path):
+    text = FENCE.sub("", path.read_text())
+    assert not [folder for folder in FOLDER.findall(text) if not (ROOT / folder).is_dir()]
+    for name in DOTTED.findall(text):
+        module, *rest = name.split(".")
+        found = importlib.import_module(module)
+        for part in rest:
+            found = getattr(found, part, None) or importlib.import_module(f"{found.__name__}.{part}")
+
+
+def pages_below(page: Path) -> Iterator[Path]:
+    """Yield a page and those of its tables of contents."""
+    yield page
+    for entries in re.findall(
+        r"^:::{toctree}\n:hidden:\n\n(.*?)^:::$", page.read_text(), re.MULTILINE | re.DOTALL
+    ):
+        for entry in entries.split():
+            yield from pages_below(page.parent / f"{entry}.md")
+
+
+def test_pages_for_developers_are_not_searched():
+    pages = list(pages_below(ROOT / "docs/development.md"))
+    assert {*DESIGN, *RECORDS} < set(pages)
+    assert not [
+        relative(page) for page in pages if not page.read_text().startswith("---\nnosearch: true\n---\n")
+    ]
+
+
+STATUS = re.compile(r"## .+\n\n\*20\d\d-\d\d-\d\d · (accepted|superseded by \[.+\]\(.+\))\*\n\n")
+
+
+@pytest.mark.parametrize("path", [path for path in RECORDS if path.name != "index.md"], ids=relative)
+def test_decisions_have_a_date_a_status_and_reasons(path):
+    _, *records = re.split(r"^(?=## )", path.read_text(), flags=re.MULTILINE)
+    assert 3 <= len(records) <= 8
+    assert not [
+        record.partition("\n")[0]
+        for record in records
+        if not (STATUS.match(record) and "**Rejected**" in record)
+    ]
+
+
+def test_pages_for_developers_stay_short():
+    assert max(path.stat().st_size for path in DESIGN) <= 8192
+    assert sum(path.stat().st_size for path in RECORDS) <= 45_000
 
 
 def definitions(path: Path) -> set[str]:

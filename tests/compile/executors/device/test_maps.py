@@ -24,7 +24,7 @@ def test_the_example_in_the_documentation(fake_device):
     shapes = ((200, 20), (20, 100), (100,))
     args = tuple(to_device(np.zeros(shape, np.float32), fake_device) for shape in shapes)
     source = compile(function, args).source
-    assert source.replace("fake:0", "cuda:0") in (ROOT / "docs" / "design.md").read_text()
+    assert source.replace("fake:0", "cuda:0") in (ROOT / "docs" / "gpu.md").read_text()
 
 
 @pytest.mark.parametrize(
