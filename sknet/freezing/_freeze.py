@@ -7,32 +7,27 @@ from typing import Any
 import numpy as np
 
 from sknet._scipy import issparse
-from sknet.freezing._columns import Branch, Chain, Columns, Positions
-from sknet.freezing._encoding import one_hot_encoder, ordinal_encoder
-from sknet.freezing._features import (
+from sknet.freezing._encoders import k_bins, one_hot_encoder, ordinal_encoder, table_encoder
+from sknet.freezing._predictor import Branch, Chain, Columns, Features, FrozenPipeline, Positions, Retargeted
+from sknet.freezing._transformers import (
+    FUNCTIONS,
     BoxCox,
+    Elementwise,
+    Scaling,
     binarizer,
-    k_bins,
+    max_abs_scaler,
+    min_max_scaler,
     normalizer,
     polynomial_features,
     power_transformer,
     principal_components,
     quantile_transformer,
+    robust_scaler,
     selector,
+    simple_imputer,
+    standard_scaler,
     truncated_svd,
 )
-from sknet.freezing._imputing import simple_imputer
-from sknet.freezing._predictor import Features, FrozenPipeline, Retargeted
-from sknet.freezing._scaling import (
-    FUNCTIONS,
-    Elementwise,
-    Scaling,
-    max_abs_scaler,
-    min_max_scaler,
-    robust_scaler,
-    standard_scaler,
-)
-from sknet.freezing._tables import table_encoder
 
 __all__ = ["freeze"]
 

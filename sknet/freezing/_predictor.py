@@ -1,7 +1,7 @@
-"""The predictor of a frozen pipeline."""
+"""Frozen pipelines: steps in sequence and side by side, and the predictor."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,21 +10,209 @@ import numpy as np
 
 from sknet._available import available_if
 from sknet._cached import cached_property
-from sknet._fields import COUNT, Each, Named
+from sknet._fields import COUNT, SLICE, Each, Named
 from sknet._frames import Frame, is_frame, read_frame
-from sknet._scipy import issparse
+from sknet._scipy import issparse, scipy_sparse
 from sknet._single_rows import RowReader
-from sknet.freezing._columns import STEP, Chain, Columns
-from sknet.freezing._encoding import OneHot, Ordinal
-from sknet.freezing._scaling import Elementwise
+from sknet.freezing._encoders import Bins, Encoding, OneHot, Ordinal
+from sknet.freezing._transformers import (
+    Binarizing,
+    BoxCox,
+    Elementwise,
+    Imputing,
+    Normalizing,
+    Powers,
+    Products,
+    Projection,
+    Quantiles,
+    Scaling,
+    Selection,
+    as_plain,
+)
 from sknet.persistence import write_atomically
+from sknet.preprocessing.extend import check_plan
 
-__all__ = ["Features", "FrozenPipeline", "Retargeted"]
+__all__ = ["Branch", "Chain", "Columns", "Features", "FrozenPipeline", "Positions", "Retargeted"]
 
-
+Step = Callable[[Any], Any]
+Positions = slice | tuple[int, ...]
+IN_PLACE = (Imputing, Scaling)
+STEP = Named(
+    *(
+        "Binarizing",
+        "Bins",
+        "BoxCox",
+        "Chain",
+        "Columns",
+        "Elementwise",
+        "Encoding",
+        "Imputing",
+        "Normalizing",
+    ),
+    *("OneHot", "Ordinal", "Powers", "Products", "Projection", "Quantiles", "Scaling", "Selection"),
+)
 PREDICTOR = Named("Frozen", "FrozenTabular", "FrozenPipeline", "Retargeted")
-READ_OBJECTS = (Columns, OneHot, Ordinal)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Steps in sequence."""
+
+    steps: tuple[Step, ...]
+    _stored_fields = {
+        "steps": Each(tuple, STEP),
+    }
+
+    def __call__(self, X: Any) -> Any:
+        """Return the output of the last step."""
+        for step in self.steps:
+            X = step(X)
+        return X
+
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes for `n_features` columns; None if it cannot."""
+        width: int | None = n_features
+        for i, step in enumerate(self.steps):
+            before, width = width, _row_width(step, width)
+            # Steps after the first overwrite the previous step's outputs.
+            if width is None or (i and (width != before or not isinstance(step, IN_PLACE))):
+                return None
+        return width
+
+    def write(self, row: Any, out: Any) -> None:
+        """Transform a row into `out`."""
+        if not self.steps:
+            out[:] = row
+        for step in self.steps:
+            step.write(row, out)  # type: ignore[attr-defined]
+            row = out
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A step for some of the columns."""
+
+    step: Step
+    positions: Positions
+    weight: float | None = None
+    _stored_fields = {
+        "step": STEP,
+        "positions": [SLICE, Each(tuple, COUNT)],
+    }
+
+    def __call__(self, X: Any) -> Any:
+        """Return the outputs."""
+        positions = self.positions
+        if type(X) is Frame:
+            is_slice = isinstance(positions, slice)
+            X = X.take(range(X.shape[1])[positions] if is_slice else positions)  # type: ignore[arg-type,index]
+        else:
+            X = X[:, positions if isinstance(positions, slice) else list(positions)]
+        found = self.step(X)
+        return found if self.weight is None else as_plain(found) * self.weight
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Steps for some of the columns each, with their outputs concatenated."""
+
+    branches: tuple[Branch, ...]
+    is_sparse: bool | None
+
+    def __call__(self, X: Any) -> Any:
+        """Return the outputs of all steps."""
+        if type(X) is np.ndarray and len(X) == 1 and self._writers is not None and X.dtype.char in "dO":
+            out = np.zeros((1, self._writers[0]))
+            self.write(X[0], out[0])
+            return out
+        if not self.branches:
+            return np.zeros((X.shape[0], 0))
+        parts = [branch(X) for branch in self.branches]
+        if self.is_sparse or (self.is_sparse is None and any(map(issparse, parts))):
+            return scipy_sparse().hstack([_numbers(part) for part in parts]).tocsr()
+        return np.hstack([part.toarray() if issparse(part) else as_plain(part) for part in parts])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_writers"}
+
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes; None if it cannot."""
+        return None if self._writers is None else self._writers[0]
+
+    def write(self, row: Any, out: Any) -> None:
+        """Write the outputs for a row, an array or list of values, into `out`, zeros of shape (width,)."""
+        _, writers = self._writers  # type: ignore[misc]
+        is_list = type(row) is list
+        is_float = not is_list and row.dtype.char == "d"
+        for write, positions, reads_numbers, part in writers:
+            if is_list and type(positions) is not slice:
+                values = [row[i] for i in positions.tolist()]
+            else:
+                values = row[positions]
+            write(np.array(values, np.float64) if reads_numbers and not is_float else values, out[part])
+
+    @cached_property
+    def _writers(self) -> "tuple[int, list[Any]] | None":
+        """For each branch its step, and its slices of input and output row; None if a branch cannot write."""
+        found, start = [], 0
+        for branch in self.branches:
+            positions = _numbered(branch.positions)
+            if self.is_sparse or branch.weight is not None or not positions:
+                return None
+            width = _row_width(branch.step, len(positions))
+            if width is None:
+                return None
+            first = branch.step
+            while isinstance(first, Chain) and first.steps:
+                first = first.steps[0]
+            reads_numbers = not isinstance(first, (OneHot, Ordinal))
+            if isinstance(first, (Chain, Elementwise)):
+                return None  # passes objects through
+            step: Any = branch.step
+            while isinstance(step, Chain) and len(step.steps) == 1:
+                (step,) = step.steps
+            write = step.write
+            found.append((write, _as_slice(positions), reads_numbers, slice(start, start + width)))
+            start += width
+        return (start, found) if found else None
+
+    @property
+    def used(self) -> Sequence[Positions]:
+        """The columns that are read."""
+        return [branch.positions for branch in self.branches]
+
+
+def _row_width(step: Any, n_features: int | None) -> int | None:
+    known = getattr(step, "row_width", None)
+    found: int | None = None if known is None or n_features is None else known(n_features)
+    return found
+
+
+def _numbered(positions: Positions) -> tuple[int, ...]:
+    """Return the individual positions; none if a slice counts from the end."""
+    if not isinstance(positions, slice):
+        return positions
+    start, stop, step = positions.start or 0, positions.stop, positions.step or 1
+    return () if stop is None or min(start, stop, step) < 0 else tuple(range(start, stop, step))
+
+
+def _as_slice(positions: tuple[int, ...]) -> Any:
+    """Return contiguous positions as a slice, which needs no copy."""
+    first = positions[0]
+    if positions == tuple(range(first, first + len(positions))):
+        return slice(first, first + len(positions))
+    return np.array(positions)
+
+
+def _numbers(part: Any) -> Any:
+    if issparse(part):
+        return part
+    part = part.array() if type(part) is Frame else part
+    return part.astype(np.float64) if part.dtype == object else part
+
+
 FLOAT, NUMBERS = frozenset({float}), frozenset({float, int})
+READ_OBJECTS = (Columns, OneHot, Ordinal)
 
 
 @dataclass(frozen=True)
@@ -113,7 +301,6 @@ class FrozenPipeline:
     }
 
     def _check_stored(self) -> None:
-        from sknet.freezing._widths import check_pipeline  # predictions do without
 
         check_pipeline(self)
 
@@ -300,7 +487,6 @@ class Retargeted:
     }
 
     def _check_stored(self) -> None:
-        from sknet.freezing._widths import check_retargeted  # predictions do without
 
         check_retargeted(self)
 
@@ -316,3 +502,165 @@ class Retargeted:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._regressor!r})"
+
+
+Known = dict[tuple[int, int], int]
+
+
+def checked_width(step: Any, n_features: int, known: Known) -> int:
+    """Return how many columns a step returns."""
+    key = (id(step), n_features)
+    if key not in known:
+        known[key] = WIDTHS[type(step)](step, n_features, known)
+    return known[key]
+
+
+def check_pipeline(pipeline: Any) -> None:
+    """Raise a ValueError if steps take other numbers of columns than they are given."""
+    width = checked_width(pipeline._steps, pipeline._features.count, {})
+    last = pipeline._last
+    while hasattr(last, "_inverse"):  # of targets: what is inside reads the columns
+        last = last._regressor
+    takes = getattr(last, "n_features_in_", width)
+    if takes != width:
+        raise ValueError(f"its steps return {width} columns, but its last step takes {takes}")
+
+
+def check_retargeted(retargeted: Any) -> None:
+    """Raise a ValueError if targets are transformed back from another number of columns than predicted."""
+    checked_width(retargeted._inverse, _n_targets(retargeted), {})
+
+
+def _n_targets(predictor: Any) -> int:
+    """Return how many columns a regressor predicts, before its own steps back."""
+    while hasattr(predictor, "_regressor") or hasattr(predictor, "_last"):
+        inner = vars(predictor).get("_regressor", vars(predictor).get("_last"))
+        if not hasattr(inner, "predict"):
+            raise ValueError(f"{type(predictor).__name__} predicts nothing to be transformed back")
+        predictor = inner
+    return int(predictor._targets.n_outputs)
+
+
+def _check(step: Any, takes: int, given: int) -> None:
+    if takes != given:
+        raise ValueError(f"a step {type(step).__name__} takes {takes} columns, but is given {given}")
+
+
+def _check_positions(step: Any, positions: Any, given: int) -> None:
+    if len(positions) and not (min(positions) >= 0 and max(positions) < given):
+        raise ValueError(
+            f"a step {type(step).__name__} takes column {max(positions)}, but is given {given} columns"
+        )
+
+
+def _same(step: Any, n: int, known: Known) -> int:
+    return n
+
+
+def _scaling(step: Scaling, n: int, known: Known) -> int:
+    for _, values in step.operations:
+        _check(step, len(values), n)
+    return n
+
+
+def _imputing(step: Imputing, n: int, known: Known) -> int:
+    if step.kept is None:
+        _check(step, len(step.values), n)
+    else:
+        _check_positions(step, step.kept, n)
+    flagged = () if step.flagged is None else step.flagged
+    _check_positions(step, flagged, n)
+    return len(step.values) + len(flagged)
+
+
+def _projection(step: Projection, n: int, known: Known) -> int:
+    takes, gives = step.memory.shape[0], step.n_columns
+    if step.is_turned:
+        takes, gives = gives, takes
+    _check(step, takes, n)
+    return int(gives)
+
+
+def _selection(step: Selection, n: int, known: Known) -> int:
+    _check(step, len(step.mask), n)
+    return int(step.mask.sum())
+
+
+def _products(step: Products, n: int, known: Known) -> int:
+    for i, (before, columns) in enumerate(step.degrees):
+        _check_positions(step, columns, n)
+        if not i:
+            _check_positions(step, before, n)
+    gives = step.has_bias + n + sum(len(columns) for _, columns in step.degrees) - step.n_left_out
+    if gives < 0:
+        raise ValueError(f"a step Products leaves out {step.n_left_out} columns, which are too many")
+    return gives
+
+
+def _bins(step: Bins, n: int, known: Known) -> int:
+    _check(step, len(step.edges), n)
+    return n if step.container is None else sum(len(edges) + 1 for edges in step.edges)
+
+
+def _powers(step: Powers | BoxCox, n: int, known: Known) -> int:
+    _check(step, len(step.lambdas), n)
+    return n if step.scaling is None else _scaling(step.scaling, n, known)
+
+
+def _quantiles(step: Quantiles, n: int, known: Known) -> int:
+    _check(step, step.quantiles.shape[1], n)
+    return n
+
+
+def _one_hot(step: OneHot, n: int, known: Known) -> int:
+    _check(step, len(step.levels), n)
+    return step.width
+
+
+def _ordinal(step: Ordinal, n: int, known: Known) -> int:
+    _check(step, len(step.levels), n)
+    return n
+
+
+def _encoding(step: Encoding, n: int, known: Known) -> int:
+    check_plan(step.schema, step.plan, n, step.plan.width)
+    if step.names is not None:
+        _check(step, len(step.names), n)
+    return step.plan.width
+
+
+def _chain(step: Chain, n: int, known: Known) -> int:
+    for each in step.steps:
+        n = checked_width(each, n, known)
+    return n
+
+
+def _columns(step: Columns, n: int, known: Known) -> int:
+    found = 0
+    for branch in step.branches:
+        positions = branch.positions
+        if isinstance(positions, slice):
+            taken = len(range(n)[positions])
+        else:
+            _check_positions(step, positions, n)
+            taken = len(positions)
+        found += checked_width(branch.step, taken, known)
+    return found
+
+
+WIDTHS: Mapping[type, Callable[[Any, int, Known], int]] = {
+    **dict.fromkeys((Binarizing, Elementwise, Normalizing), _same),
+    **dict.fromkeys((Powers, BoxCox), _powers),
+    Bins: _bins,
+    Chain: _chain,
+    Columns: _columns,
+    Encoding: _encoding,
+    Imputing: _imputing,
+    OneHot: _one_hot,
+    Ordinal: _ordinal,
+    Products: _products,
+    Projection: _projection,
+    Quantiles: _quantiles,
+    Scaling: _scaling,
+    Selection: _selection,
+}

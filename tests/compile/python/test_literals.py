@@ -13,12 +13,19 @@ import pytest
 import sknet
 from sknet.compile.extend import comment, docstring, literal
 from sknet.exceptions import CaptureError
-from sknet.freezing._columns import Branch, Chain, Columns
-from sknet.freezing._encoding import Levels, OneHot
-from sknet.freezing._features import Binarizing, Normalizing, Products, Projection, Quantiles
-from sknet.freezing._imputing import Imputing
+from sknet.freezing._encoders import Levels, OneHot
+from sknet.freezing._predictor import Branch, Chain, Columns
 from sknet.freezing._python import Table, steps_file
-from sknet.freezing._scaling import Elementwise, Scaling
+from sknet.freezing._transformers import (
+    Binarizing,
+    Elementwise,
+    Imputing,
+    Normalizing,
+    Products,
+    Projection,
+    Quantiles,
+    Scaling,
+)
 
 CODE = "__import__('os').abort()"
 TEXTS = [

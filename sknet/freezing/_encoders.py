@@ -1,4 +1,4 @@
-"""Encoders of categories."""
+"""Encoders of categories, of numbers in bins, and of tables."""
 
 import warnings
 from collections.abc import Iterator, Mapping
@@ -7,12 +7,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sknet._fields import COUNT, LEVEL, Dtypes, Items
+from sknet._fields import COUNT, LEVEL, Arrays, Dtypes, Each, Items
 from sknet._frames import Frame
-from sknet._scipy import scipy_sparse
-from sknet.freezing._arrays import as_array
+from sknet._scipy import issparse, scipy_sparse
+from sknet.freezing._transformers import PRECISIONS, as_array, dense, finite
+from sknet.preprocessing.extend import Plan, Schema
 
-__all__ = ["Levels", "OneHot", "Ordinal", "one_hot", "one_hot_encoder", "ordinal_encoder"]
+__all__ = [
+    "Bins",
+    "Encoding",
+    "Levels",
+    "OneHot",
+    "Ordinal",
+    "binned",
+    "k_bins",
+    "one_hot",
+    "one_hot_encoder",
+    "ordinal_encoder",
+    "table_encoder",
+]
 
 NOWHERE = -1  # the index of a level without an output
 
@@ -243,3 +256,72 @@ def _levels(encoder: Any, i: int, categories: list[Any], found: list[Any]) -> Le
 
 def _kind_of_sparse(X: Any) -> str:
     return "matrix" if isinstance(X, scipy_sparse().csr_matrix) else "array"
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The index of a value's interval, or an output for each interval."""
+
+    edges: tuple[Any, ...]
+    dtype: Any
+    container: str | None
+    _stored_fields = {
+        "edges": Each(tuple, Arrays("f", "n_edges")),
+        "dtype": [Dtypes("f"), None],
+        "container": [Literal["array", "csr_array", "csr_matrix"], None],
+    }
+
+    def __call__(self, X: Any) -> Any:
+        """Return the outputs."""
+        X = np.array(finite(dense(X), PRECISIONS if self.dtype is None else (self.dtype,)))
+        X = binned(X, self.edges)
+        if self.container is None:
+            return X
+        starts = np.cumsum([0, *(len(edges) + 1 for edges in self.edges)])
+        return one_hot(X.astype(np.int64) + starts[:-1], int(starts[-1]), X.dtype, self.container)
+
+
+def binned(X: Any, edges: Any) -> Any:
+    """Replace the columns of an array by the indices of intervals, in place, and return it."""
+    for i, inner in enumerate(edges):
+        X[:, i] = np.searchsorted(inner, X[:, i], side="right")
+    return X
+
+
+def k_bins(discretizer: Any) -> Bins:
+    """Freeze a KBinsDiscretizer."""
+    edges = tuple(np.array(each[1:-1]) for each in discretizer.bin_edges_)
+    container = None
+    if discretizer.encode != "ordinal":
+        found = discretizer._encoder.transform(np.zeros((1, len(edges))))
+        container = type(found).__name__ if discretizer.encode == "onehot" else "array"
+    dtype = None if discretizer.dtype is None else np.dtype(discretizer.dtype)
+    return Bins(edges, dtype, container)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The encoding of a table."""
+
+    schema: Schema
+    plan: Plan
+    names: tuple[str, ...] | None
+    dtype: str
+    is_sparse: bool
+    _stored_fields = {
+        "dtype": Literal["float32", "float64"],
+    }
+
+    def __call__(self, X: Any) -> Any:
+        """Return the outputs."""
+        X = X.ordered() if type(X) is Frame else X.tocsc() if issparse(X) else X
+        table = self.schema.read_opened(X, self.names)
+        encode = self.plan.csr if self.is_sparse else self.plan.dense
+        return encode(table, np.dtype(self.dtype))
+
+
+def table_encoder(encoder: Any) -> Encoding:
+    """Freeze a TableEncoder."""
+    names = getattr(encoder, "feature_names_in_", None)
+    names = None if names is None else tuple(map(str, names))
+    return Encoding(encoder._schema, encoder._plan, names, encoder.dtype, encoder._is_sparse())

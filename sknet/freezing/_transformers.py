@@ -1,46 +1,95 @@
-"""Steps that compute new numeric columns: projections, selections, products, bins and norms."""
+"""Steps that compute numeric columns, made from scikit-learn's transformers."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from sknet._fields import COUNT, POSITIVE, Arrays, Dtypes, Each, Together
-from sknet._scipy import issparse, special
-from sknet.freezing._arrays import as_array, as_floats
-from sknet.freezing._encoding import one_hot
-from sknet.freezing._scaling import Scaling, standard_scaler
+from sknet._fields import COUNT, POSITIVE, Arrays, Each, Together
+from sknet._frames import FLOATS, Frame, with_columns
+from sknet._params import StrOptions
+from sknet._scipy import issparse, scipy_sparse, special
 
 __all__ = [
+    "FUNCTIONS",
+    "PRECISIONS",
     "THRESHOLD",
     "Binarizing",
-    "Bins",
     "BoxCox",
+    "Elementwise",
+    "Imputing",
     "Normalizing",
     "Powers",
     "Products",
     "Projection",
     "Quantiles",
+    "Scaling",
     "Selection",
+    "as_array",
+    "as_plain",
     "binarizer",
-    "binned",
     "by_powers",
-    "k_bins",
+    "check_finite",
+    "dense",
+    "finite",
+    "max_abs_scaler",
+    "min_max_scaler",
     "normalizer",
     "polynomial_features",
     "power_transformer",
     "principal_components",
     "quantile_transformer",
     "ranks_of",
+    "robust_scaler",
     "selector",
+    "simple_imputer",
+    "standard_scaler",
     "truncated_svd",
 ]
 
 PRECISIONS = tuple(map(np.dtype, ("float64", "float32")))
 
 
-def _finite(X: Any, dtypes: tuple[Any, ...] | None = None) -> Any:
+def as_floats(X: Any) -> Any:
+    """Return a table as real numbers; NaN is allowed."""
+    if issparse(X):
+        X = X.tocsr()
+        X = X if X.dtype in FLOATS else X.astype(FLOATS[0])
+        check_finite(X.data)
+        return X
+    try:
+        if type(X) is Frame:
+            X = X.array(FLOATS)
+        elif X.dtype not in FLOATS:
+            X = np.asarray(X, dtype=FLOATS[0])
+    except (ValueError, TypeError) as error:
+        raise with_columns(error, X) from None
+    check_finite(X)
+    return X
+
+
+def as_array(X: Any, dtype: Any = None) -> Any:
+    """Return a dense table as an array, optionally of a given dtype."""
+    if issparse(X):
+        raise TypeError("this pipeline takes no sparse X: use X.toarray()")
+    return X.array(dtype) if type(X) is Frame else np.asarray(X, dtype=dtype)
+
+
+def as_plain(X: Any) -> Any:
+    """Return a table as NumPy converts it."""
+    return X.plain() if type(X) is Frame else X
+
+
+def check_finite(values: Any) -> None:
+    """Raise a ValueError if a value is infinite; NaN is allowed."""
+    # A sum is finite unless an element is not, or it overflows; NaN alone is allowed.
+    if not math.isfinite(np.add.reduce(values, axis=None)) and np.isinf(values).any():
+        raise ValueError("Input X contains infinity or a value too large for its dtype")
+
+
+def finite(X: Any, dtypes: tuple[Any, ...] | None = None) -> Any:
     """Return a table as finite numbers, of one of `dtypes`."""
     X = as_floats(X)
     if dtypes is not None and X.dtype not in dtypes:
@@ -50,10 +99,253 @@ def _finite(X: Any, dtypes: tuple[Any, ...] | None = None) -> Any:
     return X
 
 
-def _dense(X: Any) -> Any:
+def dense(X: Any) -> Any:
     if issparse(X):
         raise TypeError("this pipeline takes no sparse X: use X.toarray()")
     return X
+
+
+UFUNCS: Mapping[str, Any] = {
+    "add": np.add,
+    "divide": np.divide,
+    "multiply": np.multiply,
+    "subtract": np.subtract,
+}
+INVERSE = {"add": "subtract", "subtract": "add", "multiply": "divide", "divide": "multiply"}
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Arithmetic with one number per column."""
+
+    operations: tuple[tuple[str, Any], ...]
+    bounds: tuple[float, float] | None = None
+    rounds: bool = False
+    _stored_fields = {
+        "operations": Each(tuple, Together(StrOptions({*UFUNCS}), Arrays("f", "n_features"))),
+    }
+
+    def __call__(self, X: Any) -> Any:
+        """Return the columns scaled."""
+        X = as_floats(X)
+        if issparse(X):
+            return self._sparse(X)
+        found = X
+        for name, values in self.operations:
+            if self.rounds and values.dtype != X.dtype:
+                values = values.astype(X.dtype)
+            out = np.empty_like(X) if found is X else found
+            found = UFUNCS[name](found, values, out=out, casting="same_kind")
+        if self.bounds is not None:
+            lowest, highest = (X.dtype.type(bound) for bound in self.bounds)
+            found = np.clip(found, lowest, highest, out=np.empty_like(X) if found is X else found)
+        return np.array(X) if found is X else found
+
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes for `n_features` columns."""
+        return n_features
+
+    def write(self, row: Any, out: Any) -> None:
+        """Transform a row in double precision into `out`; both have shape (n_features,)."""
+        if not math.isfinite(row.dot(row)):  # in a third of the time of a sum
+            check_finite(row)
+        for name, values in self.operations:
+            UFUNCS[name](row, values, out)
+            row = out
+        if self.bounds is not None:
+            np.clip(row, *self.bounds, out=out)
+        elif row is not out:
+            out[:] = row
+
+    def _sparse(self, X: Any) -> Any:
+        if any(name != "divide" for name, _ in self.operations):
+            raise TypeError("a sparse X cannot be shifted: use X.toarray()")
+        X = X.copy()
+        for _, values in self.operations:
+            X.data *= (1 / values).take(X.indices)
+        if self.bounds is not None:
+            np.clip(X.data, *self.bounds, out=X.data)
+        return X
+
+    @property
+    def inverse(self) -> "Scaling":
+        """The inverse transformation."""
+        undone = [(INVERSE[name], values) for name, values in reversed(self.operations)]
+        return Scaling(tuple(undone), None, self.rounds)
+
+
+def standard_scaler(scaler: Any) -> Scaling:
+    """Freeze a StandardScaler."""
+    import sklearn
+
+    operations = []
+    if scaler.with_mean:
+        operations.append(("subtract", np.array(scaler.mean_)))
+    if scaler.with_std:
+        operations.append(("divide", np.array(scaler.scale_)))
+    version = tuple(map(int, sklearn.__version__.split(".")[:2]))
+    return Scaling(tuple(operations), rounds=version >= ROUNDING_SINCE)
+
+
+ROUNDING_SINCE = (1, 8)
+
+
+def min_max_scaler(scaler: Any) -> Scaling:
+    """Freeze a MinMaxScaler."""
+    operations = (("multiply", np.array(scaler.scale_)), ("add", np.array(scaler.min_)))
+    lowest, highest = scaler.feature_range
+    return Scaling(operations, (float(lowest), float(highest)) if scaler.clip else None)
+
+
+def max_abs_scaler(scaler: Any) -> Scaling:
+    """Freeze a MaxAbsScaler."""
+    bounds = (-1.0, 1.0) if getattr(scaler, "clip", False) else None
+    return Scaling((("divide", np.array(scaler.scale_)),), bounds)
+
+
+def robust_scaler(scaler: Any) -> Scaling:
+    """Freeze a RobustScaler."""
+    operations = []
+    if scaler.with_centering:
+        operations.append(("subtract", np.array(scaler.center_)))
+    if scaler.with_scaling:
+        operations.append(("divide", np.array(scaler.scale_)))
+    return Scaling(tuple(operations))
+
+
+FUNCTIONS: Mapping[str, Any] = {
+    ufunc.__name__: ufunc
+    for ufunc in (
+        *(np.absolute, np.arcsinh, np.arctan, np.cbrt, np.ceil, np.cos, np.exp, np.exp2, np.expm1, np.floor),
+        *(np.log, np.log10, np.log1p, np.log2, np.negative, np.reciprocal, np.rint, np.sign, np.sin, np.sinh),
+        *(np.sqrt, np.square, np.tanh, np.trunc),
+    )
+}
+
+"""The NumPy functions supported in a FunctionTransformer."""
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """A NumPy function by its name."""
+
+    name: str | None
+    checks: bool = False
+    _stored_fields = {
+        "name": [StrOptions({*FUNCTIONS}), None],
+    }
+
+    def __call__(self, X: Any) -> Any:
+        """Return the function of X."""
+        if self.checks and not issparse(X):
+            X = as_array(X)
+            X = X if X.dtype.kind != "O" else X.astype(np.float64)
+            if X.dtype.kind == "f" and not np.isfinite(X).all():
+                raise ValueError("Input X contains NaN or infinity")
+        if self.name is None:
+            return X
+        found = FUNCTIONS[self.name](X.frame if type(X) is Frame else X)
+        return Frame(found, X.names) if type(X) is Frame and hasattr(found, "columns") else found
+
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes for `n_features` columns; None if it cannot."""
+        return None if self.checks else n_features
+
+    def write(self, row: Any, out: Any) -> None:
+        """Transform a row into `out`; both have shape (n_features,)."""
+        out[:] = row if self.name is None else FUNCTIONS[self.name](row)
+
+
+@dataclass(frozen=True)
+class Imputing:
+    """Replaces missing values by a value for each column."""
+
+    reads: str
+    missing: Any
+    values: Any
+    kept: Any = None
+    flagged: Any = None
+    _stored_fields = {
+        "reads": Literal["floats", "objects", "any"],
+        "missing": [float, str, bool, None],
+        "values": Arrays("biufOU", "n_kept"),
+        "kept": [Arrays("i", "n_kept"), None],
+        "flagged": [Arrays("i", "n_flags"), None],
+    }
+
+    def __call__(self, X: Any) -> Any:
+        """Return the table without missing values."""
+        if issparse(X):
+            return self._sparse(X)
+        X = self._read(X)
+        mask = self._missing_in(X)
+        out, holes = (X, mask) if self.kept is None else (X[:, self.kept], mask[:, self.kept])
+        out = np.array(out)  # in the memory order of scikit-learn's imputer, which affects rounding
+        if holes.any():
+            np.copyto(out, self.values, where=holes, casting="unsafe")
+        return out if self.flagged is None else np.hstack((out, mask[:, self.flagged]))
+
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes for `n_features` columns; None if it cannot."""
+        is_plain = self.reads == "floats" and self.kept is None and self.flagged is None
+        return n_features if is_plain and _is_nan(self.missing) else None
+
+    def write(self, row: Any, out: Any) -> None:
+        """Transform a row in double precision into `out`; both have shape (n_features,)."""
+        out[:] = row
+        if not math.isfinite(row.dot(row)):
+            np.copyto(out, self.values, where=np.isnan(row), casting="unsafe")
+            if not math.isfinite(out.dot(out)):
+                check_finite(row)
+
+    def _sparse(self, X: Any) -> Any:
+        """Return a sparse matrix without missing values; elements that are not stored are not missing."""
+        X = (as_floats(X) if self.reads == "floats" else X).tocsc(copy=True)
+        mask = type(X)((self._missing_in(X.data), X.indices.copy(), X.indptr.copy()), X.shape, dtype=bool)
+        X = X if self.kept is None else X[:, self.kept]
+        holes = self._missing_in(X.data)
+        X.data[holes] = self.values[np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))[holes]]
+        if self.flagged is None:
+            return X
+        mask.eliminate_zeros()
+        return type(X)(scipy_sparse().hstack((X, mask[:, self.flagged]), format="csc"))
+
+    def _read(self, X: Any) -> Any:
+        if self.reads == "floats":
+            X = as_array(as_floats(X))
+        else:
+            X = as_array(X, np.dtype(object) if self.reads == "objects" else None)
+        if X.dtype.kind not in "iufO":
+            raise ValueError(f"an imputer takes numbers or objects, got an array of {X.dtype}")
+        return X
+
+    def _missing_in(self, X: Any) -> Any:
+        if not _is_nan(self.missing):
+            return X == self.missing  # noqa: SIM300  not a constant
+        if X.dtype.kind == "f":
+            return np.isnan(X)
+        return np.zeros(X.shape, dtype=bool) if X.dtype.kind in "iu" else X != X
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, (float, np.floating)) and bool(value != value)
+
+
+def simple_imputer(imputer: Any) -> Imputing:
+    """Freeze a SimpleImputer."""
+    if type(imputer.missing_values).__name__ == "NAType":
+        raise ValueError("missing_values=pandas.NA: use missing_values=np.nan")
+    reads = "floats" if imputer.strategy not in ("most_frequent", "constant") else "any"
+    if imputer._fit_dtype.kind == "O":
+        reads = "objects"
+    statistics, kept = imputer.statistics_, None
+    if not imputer.keep_empty_features:
+        is_empty = np.array([_is_nan(value) for value in statistics.tolist()], dtype=bool)
+        kept = np.flatnonzero(~is_empty) if is_empty.any() else None
+    values = statistics if kept is None else statistics[kept]
+    values = values.astype(getattr(imputer, "_fill_dtype", imputer._fit_dtype))
+    flagged = np.array(imputer.indicator_.features_) if imputer.add_indicator else None
+    return Imputing(reads, imputer.missing_values, values, kept, flagged)
 
 
 @dataclass(frozen=True)
@@ -82,7 +374,7 @@ class Projection:
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""
         weights = self.memory[:: -1 if self.is_reversed else 1, : self.n_columns]
-        found = _finite(X, PRECISIONS) @ (weights.T if self.is_turned else weights)
+        found = finite(X, PRECISIONS) @ (weights.T if self.is_turned else weights)
         if self.center is not None:
             found -= self.center
         if self.scale is not None:
@@ -179,7 +471,7 @@ class Products:
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""
-        X = _finite(_dense(X))
+        X = finite(dense(X))
         parts = [X]
         for before, columns in self.degrees:
             parts.append(parts[-1][:, before] * X[:, columns])
@@ -211,47 +503,6 @@ def polynomial_features(polynomial: Any) -> Products:
     return Products(bool(polynomial.include_bias), tuple(degrees), n_left_out, polynomial.order)
 
 
-@dataclass(frozen=True)
-class Bins:
-    """The index of a value's interval, or an output for each interval."""
-
-    edges: tuple[Any, ...]
-    dtype: Any
-    container: str | None
-    _stored_fields = {
-        "edges": Each(tuple, Arrays("f", "n_edges")),
-        "dtype": [Dtypes("f"), None],
-        "container": [Literal["array", "csr_array", "csr_matrix"], None],
-    }
-
-    def __call__(self, X: Any) -> Any:
-        """Return the outputs."""
-        X = np.array(_finite(_dense(X), PRECISIONS if self.dtype is None else (self.dtype,)))
-        X = binned(X, self.edges)
-        if self.container is None:
-            return X
-        starts = np.cumsum([0, *(len(edges) + 1 for edges in self.edges)])
-        return one_hot(X.astype(np.int64) + starts[:-1], int(starts[-1]), X.dtype, self.container)
-
-
-def binned(X: Any, edges: Any) -> Any:
-    """Replace the columns of an array by the indices of intervals, in place, and return it."""
-    for i, inner in enumerate(edges):
-        X[:, i] = np.searchsorted(inner, X[:, i], side="right")
-    return X
-
-
-def k_bins(discretizer: Any) -> Bins:
-    """Freeze a KBinsDiscretizer."""
-    edges = tuple(np.array(each[1:-1]) for each in discretizer.bin_edges_)
-    container = None
-    if discretizer.encode != "ordinal":
-        found = discretizer._encoder.transform(np.zeros((1, len(edges))))
-        container = type(found).__name__ if discretizer.encode == "onehot" else "array"
-    dtype = None if discretizer.dtype is None else np.dtype(discretizer.dtype)
-    return Bins(edges, dtype, container)
-
-
 NORMS: Mapping[str, Any] = {
     "l1": lambda X: np.sum(np.abs(X), axis=1),
     "l2": lambda X: np.sqrt(np.einsum("ij,ij->i", X, X)),
@@ -270,7 +521,7 @@ class Normalizing:
 
     def __call__(self, X: Any) -> Any:
         """Return the normalized rows."""
-        X = np.array(_finite(_dense(X)))
+        X = np.array(finite(dense(X)))
         norms = NORMS[self.norm](X)
         norms[norms < 10 * np.finfo(norms.dtype).eps] = 1.0
         X /= norms[:, None]
@@ -290,8 +541,8 @@ class Binarizing:
 
     def __call__(self, X: Any) -> Any:
         """Return zeros and ones."""
-        X = as_array(_dense(X))
-        X = np.array(X) if X.dtype.kind in "iu" else np.array(_finite(X))
+        X = as_array(dense(X))
+        X = np.array(X) if X.dtype.kind in "iu" else np.array(finite(X))
         X[...] = np.greater(X, self.threshold)
         return X
 
@@ -313,7 +564,7 @@ class Powers:
 
     def __call__(self, X: Any) -> Any:
         """Return the transformed columns; NaN is kept."""
-        X = by_powers(np.array(as_floats(_dense(X))), self.lambdas)
+        X = by_powers(np.array(as_floats(dense(X))), self.lambdas)
         return X if self.scaling is None else self.scaling(X)
 
 
@@ -351,7 +602,7 @@ class BoxCox:
 
     def __call__(self, X: Any) -> Any:
         """Return the transformed columns; NaN is kept."""
-        X = np.array(as_floats(_dense(X)))
+        X = np.array(as_floats(dense(X)))
         if (X <= 0).any():
             raise ValueError("The Box-Cox transformation can only be applied to strictly positive data")
         for i, power in enumerate(self.lambdas):
@@ -387,7 +638,7 @@ class Quantiles:
 
     def __call__(self, X: Any) -> Any:
         """Return the transformed columns; NaN is kept."""
-        X = np.array(as_floats(_dense(X)))
+        X = np.array(as_floats(dense(X)))
         for i in range(X.shape[1]):
             X[:, i] = self._ranks(X[:, i], self.quantiles[:, i])
         return X
