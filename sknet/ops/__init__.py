@@ -9,14 +9,12 @@ import typing as _typing
 from sknet import _hints
 from sknet.ops import linalg  # noqa: F401
 from sknet.ops._activation import *  # noqa: F403
-from sknet.ops._adaptive_pool import *  # noqa: F403
 from sknet.ops._attention import *  # noqa: F403
-from sknet.ops._conv import *  # noqa: F403
+from sknet.ops._convolution import *  # noqa: F403
 from sknet.ops._create import *  # noqa: F403
 from sknet.ops._elementwise import *  # noqa: F403
 from sknet.ops._indexing import *  # noqa: F403
 from sknet.ops._interpolate import *  # noqa: F403
-from sknet.ops._join import *  # noqa: F403
 from sknet.ops._norm import *  # noqa: F403
 from sknet.ops._pool import *  # noqa: F403
 from sknet.ops._products import *  # noqa: F403

@@ -25,9 +25,9 @@ from sknet.ops._elementwise import (
     tanh,
     where,
 )
-from sknet.ops._join import take_slice
 from sknet.ops._reduce import reduced, spread, sum
 from sknet.ops._rules import ShapeRule, check_floating, floating, like, unary, unbroadcast
+from sknet.ops._shape import take_slice
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_sigmoid",

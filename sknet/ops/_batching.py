@@ -15,9 +15,8 @@ from sknet.core import PRIMITIVES, Primitive, Tensor, bind
 from sknet.device import is_array
 from sknet.ops._create import arange, zeros
 from sknet.ops._elementwise import remainder, square
-from sknet.ops._join import stack
 from sknet.ops._reduce import sum
-from sknet.ops._shape import broadcast_to, moveaxis, reshape
+from sknet.ops._shape import broadcast_to, moveaxis, reshape, stack
 
 __all__ = ["batched", "batching", "goes_at_once"]
 

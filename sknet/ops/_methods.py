@@ -16,7 +16,7 @@ from sknet.core.extend import OF_NUMPY
 __all__ = ["HINTS", "METHODS", "OPERATORS"]
 
 # The families whose functions are methods: by the names of their modules.
-FAMILIES = ("elementwise", "indexing", "join", "products", "reduce", "shape", "sort")
+FAMILIES = ("elementwise", "indexing", "products", "reduce", "shape", "sort")
 OTHERS = ("log_softmax", "logsumexp", "prelu", "relu", "softmax", "tril", "triu")
 NO_METHODS = ("is_sparse", "pad")
 # Functions that Python has an operator for, or that take operands of any kind.

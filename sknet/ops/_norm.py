@@ -1,30 +1,636 @@
-"""Normalization: mean 0 and variance 1 over some axes, in operations that compile into a few passes."""
+"""Normalization: mean 0 and variance 1 over some axes."""
 
+import math
+from functools import cache
 from typing import Any
 
-from sknet.core import Tensor, as_tensor
+import numpy as np
+
+from sknet.core import Primitive, Tensor, as_tensor, bind, enable_grad, gradients, is_grad_enabled
+from sknet.core.extend import param_kinds as kinds
+from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError
-from sknet.ops._batch_norm import in_few_passes, is_in_few_passes
+from sknet.ops._batching import batching
+from sknet.ops._create import zeros
 from sknet.ops._elementwise import sqrt, square
-from sknet.ops._layer_norm import at_once, is_at_once
-from sknet.ops._reduce import mean
-from sknet.ops._rules import check_floating
-from sknet.ops._shape import lengths_of, reshape
+from sknet.ops._reduce import mean, sum
+from sknet.ops._rules import SharedRule, check_floating
+from sknet.ops._shape import broadcast_to, concat, lengths_of, reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
+
 
 Shape = tuple[int, ...]
 
 
-def moments(x: Tensor, axes: Shape) -> tuple[Tensor, Tensor, Tensor]:
+def _moments_over(x: Tensor, axes: Shape) -> tuple[Tensor, Tensor, Tensor]:
     """Return x less its mean over some axes, that mean, and the mean square of the difference."""
     center = mean(x, axes, keepdims=True)
     centered = x - center
     return centered, center, mean(square(centered), axes, keepdims=True)
 
 
+# -- sums over rows ---------------------------------------------------------------------------
+
+MOST = 8192  # elements that a product with a vector sums; from 9216 on, BLAS may take several threads
+BLOCK = 4096  # elements at a time, unless a row is longer: two or three such arrays stay in the nearest cache
+
+
+def block_of(width: int) -> int:
+    """Return how many rows are multiplied at a time."""
+    return max(1, BLOCK // max(width, 1))
+
+
+def row_products(xp: Namespace, x: Any, column: Any, out: Any) -> Any:
+    """Write the product of rows and a column, block by block, and return it as a column."""
+    rows, width = x.shape
+    block, found = block_of(width), out[:rows, None]
+    whole = rows - rows % block
+    xp.matmul(x[:whole].reshape(-1, block, width), column, out=found[:whole].reshape(-1, block, 1))
+    if whole < rows:
+        xp.matmul(x[whole:], column, out=found[whole:])
+    return found
+
+
+def buffers_of(xp: Namespace, given: Any) -> list[Any]:
+    """Return arrays of given shapes and dtypes."""
+    return [xp.empty(shape, dtype=dtype) for shape, dtype in given]
+
+
+def matrices(*arrays: Any) -> list[Any]:
+    """Return arrays as contiguous matrices with their last axes."""
+    contiguous = [x if x.flags.c_contiguous else x.copy() for x in arrays]
+    return [x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) for x in contiguous]
+
+
+# -- batch norms in few passes ----------------------------------------------------------------
+#
+# An image's channel is a row, and all that differs between channels is a number for each row: centers,
+# factors and summands. Sums are products with a vector, as those of layer norms.
+#
+# The statistics of a batch are an operand of the norm of their own, so that they are computed once. The
+# norm's rules know that they are those of x: its gradient in x is the whole one.
+
+Arrays = list[tuple[Shape, np.dtype[Any]]]
+
+BATCH_LEAST = 1 << 14  # elements of a sample; for fewer, native steps compute single operations as fast
+SHORTEST = 16  # elements of a row
+BATCH_CHUNK = 16  # blocks at a time, for NumPy
+
+
+def can_fuse_batch_norm(x: Tensor, weight: Any, bias: Any) -> bool:
+    """Tell whether a batch norm is computed in few passes."""
+    if x.ndim < 3 or x.device.kind != "cpu" or x.dtype.char != "f":
+        return False
+    fits = math.prod(x.shape[1:]) >= BATCH_LEAST and _width(x.shape) >= SHORTEST
+    return fits and all(
+        isinstance(v, Tensor) and v.dtype == x.dtype and v.shape == (x.shape[1],) for v in (weight, bias)
+    )
+
+
+def fused_batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return x of shape (n, channels, ...) normalized by channel, and means and variances (2, channels)."""
+    found = bind(_moments, (x,), {})
+    return bind(_normal, (x, weight, bias, found.detach()), {"eps": float(eps)}), found
+
+
+# -- rows -------------------------------------------------------------------------------------
+
+
+def _width(shape: Shape) -> int:
+    return _longest(math.prod(shape[2:]))
+
+
+@cache
+def _longest(length: int) -> int:
+    """Return the length of rows: that of a channel, or of equal parts of it if it is too long."""
+    parts = (k for k in range(1, length + 1) if length % k == 0 and length // k <= MOST)
+    return length // next(parts, 1)
+
+
+def _by_row(x: Any) -> Shape:
+    """Return the axes of numbers of rows: samples, channels and parts."""
+    width = _width(x.shape)
+    return *x.shape[:2], math.prod(x.shape[2:]) // width if width else 1
+
+
+def _matrix(x: Any) -> Any:
+    width = _width(x.shape)
+    return matrices(x)[0].reshape(x.size // width, width)
+
+
+def _room(x: Any, numbers: int) -> Arrays:
+    """Shape and dtype of products of some rows, and of so many numbers for each row."""
+    width, rows = _width(x.shape), math.prod(_by_row(x))
+    return [((min(rows, BATCH_CHUNK * block_of(width)), width), x.dtype), ((numbers, rows), x.dtype)]
+
+
+def _room_of_moments(x: Any) -> Arrays:
+    return _room(x, 2)
+
+
+def _room_of_norm(x: Any, *_: Any, eps: float) -> Arrays:
+    return _room(x, 3)
+
+
+def _room_of_gradient(g: Any, x: Any, *_: Any, eps: float) -> Arrays:
+    return _room(x, 5)
+
+
+def _row_parts(x: Any) -> list[slice]:
+    step = BATCH_CHUNK * block_of(x.shape[1])
+    return [slice(start, start + step) for start in range(0, len(x), step)]
+
+
+def _spread(numbers: Any, axes: Shape, out: Any) -> Any:
+    """Write a channel's number for each row."""
+    out.reshape(axes)[...] = numbers[:, np.newaxis]
+    return out
+
+
+def _of_channels(xp: Namespace, sums: Any, axes: Shape) -> Any:
+    """Return sums over the rows of each channel."""
+    return xp.sum(sums.reshape(axes), axis=(0, 2))
+
+
+def _sums_of_products(xp: Namespace, x: Any, g: Any, centers: Any, room: Any, sums: Any) -> None:
+    """Write sums over rows of the products of centered elements and others, or of their squares."""
+    native = xp.native_passes()
+    if native is not None and native.sums_of_products(x, g, centers, block_of(x.shape[1]), room, sums):
+        return
+    ones = xp.ones((x.shape[1], 1), dtype=x.dtype)
+    for rows in _row_parts(x):
+        products = room[: len(x[rows])]
+        xp.subtract(x[rows], centers[rows, np.newaxis], out=products)
+        products *= products if g is None else g[rows]
+        row_products(xp, products, ones, sums[rows])
+
+
+# -- the maps ---------------------------------------------------------------------------------
+
+
+def _moments_forward(xp: Namespace, x: Any, *, out: Any = None, scratch: Any = None) -> Any:
+    """Return mean and variance of each channel."""
+    check_floating("channel_moments", x)
+    room, numbers = buffers_of(xp, _room_of_moments(x)) if scratch is None else scratch
+    sums, centers = numbers[0], numbers[1]
+    if out is None:
+        out = xp.empty((2, x.shape[1]), dtype=x.dtype)
+    if not x.size:
+        out.fill(math.nan)
+        return out
+    axes, rows, count = _by_row(x), _matrix(x), x.size // x.shape[1]
+    row_products(xp, rows, xp.ones((rows.shape[1], 1), dtype=x.dtype), sums)
+    xp.divide(_of_channels(xp, sums, axes), count, out=out[0])
+    _sums_of_products(xp, rows, None, _spread(out[0], axes, centers), room, sums)
+    xp.divide(_of_channels(xp, sums, axes), count, out=out[1])
+    return out
+
+
+def _inverse(xp: Namespace, m: Any, eps: float) -> Any:
+    """Return one over the standard deviations."""
+    found = m[1] + eps
+    xp.sqrt(found, out=found)
+    return xp.divide(1, found, out=found)
+
+
+def _batch_norm_forward(
+    xp: Namespace, x: Any, w: Any, b: Any, m: Any, *, eps: float, out: Any = None, scratch: Any = None
+) -> Any:
+    check_floating("channel_norm", x)
+    room = (buffers_of(xp, _room_of_norm(x, eps=eps)) if scratch is None else scratch)[1]
+    if out is None:
+        out = xp.empty(x.shape, dtype=x.dtype)
+    if not x.size:
+        return out
+    rows, axes = _matrix(x), _by_row(x)
+    target, given = out.reshape(rows.shape), (m[0], w * _inverse(xp, m, eps), b)
+    numbers = [_spread(v, axes, room[i]) for i, v in enumerate(given)]
+    native = xp.native_passes()
+    if native is not None and native.scaled_rows(rows, None, numbers, target):
+        return out
+    for part in _row_parts(rows):
+        center, factor, shift = (number[part, np.newaxis] for number in numbers)
+        found = xp.subtract(rows[part], center, out=target[part])
+        found *= factor
+        found += shift
+    return out
+
+
+def _batch_gradient_forward(
+    xp: Namespace, g: Any, x: Any, w: Any, m: Any, *, eps: float, out: Any = None, scratch: Any = None
+) -> Any:
+    """Return the gradients of x, weight and bias in one array."""
+    rooms = buffers_of(xp, _room_of_gradient(g, x, eps=eps)) if scratch is None else scratch
+    size, channels = x.size, x.shape[1]
+    if out is None:
+        out = xp.empty(size + 2 * channels, dtype=x.dtype)
+    dx, dw, db = out[:size], out[size : size + channels], out[size + channels :]
+    if not size:
+        out.fill(0)
+        return out
+    room, axes, count = rooms[0], _by_row(x), size // channels
+    sums, *numbers = (rooms[1][i] for i in range(5))
+    x, g = _matrix(x), _matrix(g)
+    row_products(xp, g, xp.ones((g.shape[1], 1), dtype=g.dtype), sums)
+    db[...] = _of_channels(xp, sums, axes)
+    _sums_of_products(xp, x, g, _spread(m[0], axes, numbers[0]), room, sums)
+    inverse = _inverse(xp, m, eps)
+    xp.multiply(_of_channels(xp, sums, axes), inverse, out=dw)
+    factor = w * inverse
+    for v, number in zip((factor, db / count, factor * inverse * (dw / count)), numbers[1:], strict=True):
+        _spread(v, axes, number)
+    _write_batch_slopes(xp, x, g, numbers, room, dx.reshape(x.shape))
+    return out
+
+
+def _write_batch_slopes(xp: Namespace, x: Any, g: Any, numbers: Any, room: Any, dx: Any) -> None:
+    native = xp.native_passes()
+    if native is not None and native.scaled_rows(x, g, numbers, dx):
+        return
+    for part in _row_parts(x):
+        center, factor, shift, slope = (number[part, np.newaxis] for number in numbers)
+        products = xp.subtract(x[part], center, out=room[: len(x[part])])
+        products *= slope
+        found = xp.subtract(g[part], shift, out=dx[part])
+        found *= factor
+        found -= products
+
+
+# -- in differentiable operations -------------------------------------------------------------
+
+
+def _per_channel(v: Tensor, ndim: int) -> Tensor:
+    """Return numbers of shape (..., channels) as (..., 1, channels, 1, ...), for `ndim` axes of a batch."""
+    return reshape(v, (*v.shape[:-1], 1, v.shape[-1], *(1,) * (ndim - 2)))
+
+
+def _centered(x: Tensor, ndim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the `_moments_over` of each channel."""
+    return _moments_over(x, (-ndim, *range(2 - ndim, 0)))
+
+
+def _moments_in_steps(x: Tensor, *, ndim: int | None = None) -> Tensor:
+    """Return what `_moments_forward` does, for each index of axes in front of the batch's."""
+    ndim = x.ndim if ndim is None else ndim
+    _, *found = _centered(x, ndim)
+    lead = x.shape[: x.ndim - ndim]
+    return concat([reshape(v, (*lead, 1, x.shape[1 - ndim])) for v in found], axis=-2)
+
+
+def _batch_gradient_in_steps(
+    g: Tensor, x: Tensor, w: Tensor, *, eps: float, ndim: int | None = None
+) -> Tensor:
+    """Return what `_batch_gradient_forward` does, likewise; the statistics are computed again."""
+    ndim = x.ndim if ndim is None else ndim
+    axes, lead = (-ndim, *range(2 - ndim, 0)), g.shape[: g.ndim - ndim]
+    centered, _, variance = _centered(x, ndim)
+    deviation = sqrt(variance + eps)
+    normal = centered / deviation
+    inner = g - mean(g, axes, keepdims=True) - normal * mean(g * normal, axes, keepdims=True)
+    parts = inner / deviation * _per_channel(w, ndim), sum(g * normal, axes), sum(g, axes)
+    flat = [reshape(part, (*lead, math.prod(part.shape[len(lead) :]))) for part in parts]
+    return concat(flat, axis=-1)
+
+
+def _again(function: Any, g: Tensor, *operands: Tensor, **params: Any) -> list[Tensor]:
+    """Return the gradients of a function in steps."""
+    with enable_grad():
+        leaves = [
+            Tensor(x.data, requires_grad=True) if x.node is None else reshape(x, x.shape) for x in operands
+        ]
+        found = function(*leaves, **params)
+    return gradients(found, leaves, g, create_graph=is_grad_enabled())
+
+
+def _moments_vjp(g: Tensor, _: Any, x: Tensor) -> list[Tensor]:
+    return _again(_moments_in_steps, g, x)
+
+
+def _batch_gradient_vjp(
+    gg: Tensor, _: Any, g: Tensor, x: Tensor, w: Tensor, m: Tensor, *, eps: float
+) -> list[Tensor]:
+    return [*_again(_batch_gradient_in_steps, gg, g, x, w, eps=eps), zeros(m.shape, m.dtype)]
+
+
+def _batch_norm_vjp(
+    g: Tensor, _: Any, x: Tensor, w: Tensor, b: Tensor, m: Tensor, *, eps: float
+) -> list[Tensor]:
+    flat, size = bind(_batch_gradient, (g, x, w, m), {"eps": eps}), math.prod(x.shape)
+    middle = size + x.shape[1]
+    return [reshape(flat[:size], x.shape), flat[size:middle], flat[middle:], zeros(m.shape, m.dtype)]
+
+
+def _moments_shape(x: Any) -> tuple[Shape, np.dtype[Any]]:
+    check_floating("channel_moments", x)
+    return (2, x.shape[1]), x.dtype
+
+
+def _batch_norm_shape(x: Any, w: Any, b: Any, m: Any, eps: float) -> tuple[Shape, np.dtype[Any]]:
+    check_floating("channel_norm", x)
+    return x.shape, result_dtype(x, w, b, m)
+
+
+def _batch_gradient_shape(g: Any, x: Any, w: Any, m: Any, eps: float) -> tuple[Shape, np.dtype[Any]]:
+    check_floating("channel_norm_gradient", x)
+    return (math.prod(x.shape) + 2 * x.shape[1],), result_dtype(g, x, w, m)
+
+
+_moments = Primitive("channel_moments").define(
+    forward=_moments_forward, shape=_moments_shape, vjp=SharedRule(_moments_vjp), scratch=_room_of_moments
+)
+_normal = Primitive("channel_norm").define(
+    forward=_batch_norm_forward,
+    shape=_batch_norm_shape,
+    params={"eps": kinds.NUMBER},
+    vjp=SharedRule(_batch_norm_vjp),
+    scratch=_room_of_norm,
+)
+_batch_gradient = Primitive("channel_norm_gradient").define(
+    forward=_batch_gradient_forward,
+    shape=_batch_gradient_shape,
+    params={"eps": kinds.NUMBER},
+    vjp=SharedRule(_batch_gradient_vjp),
+    scratch=_room_of_gradient,
+)
+
+
+# -- stacks -----------------------------------------------------------------------------------
+
+
+def _stacked_channels(x: Any, is_mapped: bool, size: int) -> Any:
+    return x if is_mapped else broadcast_to(x, (size, *x.shape))
+
+
+@batching("channel_moments")
+def _stacked_moments(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> Tensor:
+    [x] = operands
+    return _moments_in_steps(x, ndim=x.ndim - 1)
+
+
+@batching("channel_norm")
+def _stacked_batch_norms(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> Tensor:
+    x, w, b = (_stacked_channels(v, m, size) for v, m in zip(operands[:3], mapped, strict=False))
+    ndim = x.ndim - 1
+    centered, _center, variance = _centered(x, ndim)
+    out: Tensor = centered / sqrt(variance + params["eps"]) * _per_channel(w, ndim) + _per_channel(b, ndim)
+    return out
+
+
+@batching("channel_norm_gradient")
+def _stacked_batch_gradients(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> Tensor:
+    g, x, w = (_stacked_channels(v, m, size) for v, m in zip(operands[:3], mapped, strict=False))
+    return _batch_gradient_in_steps(g, x, w, ndim=x.ndim - 1, **params)
+
+
+# -- layer norms in one pass ------------------------------------------------------------------
+#
+# As single operations a layer norm goes over its operand a dozen times, with numbers that are broadcast along
+# rows. Here some rows at a time stay in the cache. Sums over a row are products with a vector, of `BLOCK`
+# elements at a time: native code calls the same product for the same rows, so it leaves the same bits.
+
+LAYER_LEAST = 1024  # elements of a sample from which on single operations take longer
+LAYER_GROUP = 4  # blocks whose slopes of weight and bias are added
+LAYER_CHUNK = 8  # groups at a time, for NumPy
+
+
+def can_fuse_layer_norm(x: Tensor, weight: Any, bias: Any, lead: int) -> bool:
+    """Tell whether a layer norm over all but so many leading axes is computed in one pass."""
+    if x.ndim < 3 or x.device.kind != "cpu" or x.dtype.char != "f":
+        return False
+    shape = x.shape[lead:]
+    fits = lead > 0 and 1 < math.prod(shape) <= MOST and math.prod(x.shape[1:]) >= LAYER_LEAST
+    return fits and all(
+        isinstance(v, Tensor) and v.dtype == x.dtype and v.shape == shape for v in (weight, bias)
+    )
+
+
+def fused_layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Return x of shape (..., d) normalized over its last axis, times a weight, plus a bias of shape (d,)."""
+    return bind(_layer_norm, (x, weight, bias), {"eps": float(eps)})
+
+
+# -- rows in blocks ---------------------------------------------------------------------------
+
+
+def _rows(x: Any) -> tuple[int, int]:
+    return math.prod(x.shape[:-1]), x.shape[-1]
+
+
+def _layer_scratch(x: Any, *_: Any, eps: float) -> list[tuple[Shape, np.dtype[Any]]]:
+    """Shape and dtype of products, and of a number for each row, four times."""
+    rows, width = _rows(x)
+    most = min(rows, LAYER_CHUNK * LAYER_GROUP * block_of(width))
+    return [((most, width), x.dtype), ((4, most), x.dtype)]
+
+
+def _layer_gradient_scratch(g: Any, x: Any, w: Any, *, eps: float) -> list[tuple[Shape, np.dtype[Any]]]:
+    """Shape and dtype of these, and of sums over the rows of each group, for weight and bias."""
+    rows, width = _rows(x)
+    return [*_layer_scratch(x, eps=eps), ((2, -(-rows // (LAYER_GROUP * block_of(width))), width), x.dtype)]
+
+
+def _layer_parts(x: Any) -> list[slice]:
+    rows, width = x.shape
+    step = LAYER_CHUNK * LAYER_GROUP * block_of(width)
+    return [slice(start, start + step) for start in range(0, rows, step)]
+
+
+def _sums(xp: Namespace, x: Any, out: Any) -> None:
+    """Write sums over the rows of each group."""
+    rows, width = x.shape
+    group = LAYER_GROUP * block_of(width)
+    whole = rows - rows % group
+    n = whole // group
+    xp.sum(x[:whole].reshape(n, group, width), axis=1, out=out[:n])
+    if whole < rows:
+        xp.sum(x[whole:], axis=0, out=out[n])
+
+
+def _factors(xp: Namespace, x: Any, ones: Any, eps: float, rooms: Any, c: Any) -> Any:
+    """Write rows less their means, and return one over the rows' standard deviations."""
+    squares, width = rooms[0][: len(x)], x.shape[1]
+    found = row_products(xp, x, ones, rooms[1][0])
+    found /= width
+    xp.subtract(x, found, out=c)
+    xp.multiply(c, c, out=squares)
+    found = row_products(xp, squares, ones, rooms[1][1])
+    found /= width
+    found += eps
+    xp.sqrt(found, out=found)
+    return xp.divide(1, found, out=found)
+
+
+def _alike(xp: Namespace, g: Any) -> Any:
+    """Return a block of the rows of an array if all of them are the same number, else all rows."""
+    rows, width = _rows(g)
+    if any(g.strides) or rows < 2 * block_of(width):
+        return matrices(g)[0]
+    return xp.broadcast_to(g.reshape(-1)[:1], (block_of(width), width)).copy()
+
+
+# -- the two maps -----------------------------------------------------------------------------
+
+
+def _layer_norm_forward(
+    xp: Namespace, x: Any, w: Any, b: Any, *, eps: float, out: Any = None, scratch: Any = None
+) -> Any:
+    check_floating("layer_norm", x)
+    rooms = buffers_of(xp, _layer_scratch(x, eps=eps)) if scratch is None else scratch
+    if out is None:
+        out = xp.empty(x.shape, dtype=x.dtype)
+    if not x.size:
+        return out
+    (x, w, b), target = matrices(x, w, b), out.reshape(_rows(x))
+    native = xp.native_passes()
+    if native is not None and native.norm(x, w, b, eps, block_of(x.shape[1]), rooms, target):
+        return out
+    ones = xp.ones((x.shape[1], 1), dtype=x.dtype)
+    for rows in _layer_parts(x):
+        found = target[rows]
+        found *= _factors(xp, x[rows], ones, eps, rooms, found)
+        found *= w
+        found += b
+    return out
+
+
+def _layer_gradient_forward(
+    xp: Namespace, g: Any, x: Any, w: Any, *, eps: float, out: Any = None, scratch: Any = None
+) -> Any:
+    """Return the gradients of x, weight and bias in one array."""
+    rooms = buffers_of(xp, _layer_gradient_scratch(g, x, w, eps=eps)) if scratch is None else scratch
+    width = x.shape[-1]
+    if out is None:
+        out = xp.empty(x.size + 2 * width, dtype=x.dtype)
+    dx, totals = out[: x.size].reshape(_rows(x)), out[x.size :].reshape(2, width)
+    if x.size:
+        (x, w), few = matrices(x, w), _alike(xp, g)
+        block = block_of(width)
+        native = xp.native_passes()
+        if native is None or not native.norm_gradient(few, x, w, eps, block, LAYER_GROUP * block, rooms, dx):
+            _write_layer_slopes(xp, matrices(g)[0], x, w, eps, rooms, dx)
+    xp.sum(rooms[2], axis=1, out=totals)
+    return out
+
+
+def _write_layer_slopes(xp: Namespace, g: Any, x: Any, w: Any, eps: float, rooms: Any, dx: Any) -> None:
+    """Write the gradient of x, and the sums over the rows of each group."""
+    width, done = x.shape[1], 0
+    ones, column = xp.ones((width, 1), dtype=x.dtype), w.reshape(width, 1)
+    for rows in _layer_parts(x):
+        given, c = g[rows], dx[rows]
+        products = rooms[0][: len(c)]
+        factors = _factors(xp, x[rows], ones, eps, rooms, c)
+        c *= factors
+        xp.multiply(given, c, out=products)
+        inner, shares = (
+            row_products(xp, v, column, rooms[1][2 + i]) for i, v in enumerate((given, products))
+        )
+        inner /= width
+        shares /= width
+        for i, of_rows in enumerate((products, given)):
+            _sums(xp, of_rows, rooms[2][i, done:])
+        done += LAYER_CHUNK
+        xp.multiply(given, w, out=products)
+        products -= inner
+        c *= shares
+        xp.subtract(products, c, out=c)
+        c *= factors
+
+
+# -- in differentiable operations -------------------------------------------------------------
+
+
+def _layer_normalized(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    centered = x - mean(x, -1, keepdims=True)
+    deviation = sqrt(mean(square(centered), -1, keepdims=True) + eps)
+    return centered / deviation, deviation
+
+
+def _layer_gradient_in_steps(g: Tensor, x: Tensor, w: Tensor, *, eps: float, lead: int = 0) -> Tensor:
+    """Return what `_layer_gradient_forward` does, for each index of so many leading axes."""
+    normal, deviation = _layer_normalized(x, eps)
+    products, inner = g * normal, g * w
+    dx = inner - mean(inner, -1, keepdims=True) - normal * mean(products * w, -1, keepdims=True)
+    over = tuple(range(lead - x.ndim, -1))
+    parts = dx / deviation, sum(products, over), sum(g, over)
+    flat = [reshape(part, (*g.shape[:lead], math.prod(part.shape[lead:]))) for part in parts]
+    return concat(flat, axis=-1)
+
+
+def _layer_gradient_vjp(gg: Tensor, _: Any, *operands: Tensor, eps: float) -> list[Tensor]:
+    with enable_grad():
+        g, x, w = (
+            Tensor(x.data, requires_grad=True) if x.node is None else reshape(x, x.shape) for x in operands
+        )
+        flat = _layer_gradient_in_steps(g, x, w, eps=eps)
+    return gradients(flat, [g, x, w], gg, create_graph=is_grad_enabled())
+
+
+def _layer_norm_vjp(g: Tensor, _: Any, x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> list[Tensor]:
+    flat, size = bind(_layer_gradient, (g, x, w), {"eps": eps}), math.prod(x.shape)
+    stops = size, size + x.shape[-1]
+    return [reshape(flat[: stops[0]], x.shape), flat[stops[0] : stops[1]], flat[stops[1] :]]
+
+
+def _layer_norm_shape(x: Any, w: Any, b: Any, eps: float) -> tuple[Shape, np.dtype[Any]]:
+    check_floating("layer_norm", x)
+    return x.shape, result_dtype(x, w, b)
+
+
+def _layer_gradient_shape(g: Any, x: Any, w: Any, eps: float) -> tuple[Shape, np.dtype[Any]]:
+    check_floating("layer_norm_gradient", x)
+    return (math.prod(x.shape) + 2 * x.shape[-1],), result_dtype(g, x, w)
+
+
+_layer_norm = Primitive("layer_norm").define(
+    forward=_layer_norm_forward,
+    shape=_layer_norm_shape,
+    params={"eps": kinds.NUMBER},
+    vjp=SharedRule(_layer_norm_vjp),
+    lays_out=True,
+    scratch=_layer_scratch,
+)
+_layer_gradient = Primitive("layer_norm_gradient").define(
+    forward=_layer_gradient_forward,
+    shape=_layer_gradient_shape,
+    params={"eps": kinds.NUMBER},
+    vjp=SharedRule(_layer_gradient_vjp),
+    lays_out=True,
+    scratch=_layer_gradient_scratch,
+)
+
+
+# -- stacks -----------------------------------------------------------------------------------
+
+
+def _stacked_operand(x: Any, is_mapped: bool, ndim: int, size: int) -> Any:
+    """Return an operand with the axis of the stack, and as many axes as the others."""
+    lead = (size,) if is_mapped else (1,)
+    own = x.shape[1:] if is_mapped else x.shape
+    return reshape(x, (*lead, *(1,) * (ndim - 1 - len(own)), *own))
+
+
+@batching("layer_norm")
+def _stacked_layer_norms(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> Tensor:
+    ndim = operands[0].ndim + (not mapped[0])
+    x, w, b = (_stacked_operand(v, m, ndim, size) for v, m in zip(operands, mapped, strict=True))
+    out: Tensor = _layer_normalized(x, **params)[0] * w + b
+    return out
+
+
+@batching("layer_norm_gradient")
+def _stacked_layer_gradients(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> Tensor:
+    ndim = operands[1].ndim + (not mapped[1])
+    g, x, w = (_stacked_operand(v, m, ndim, size) for v, m in zip(operands, mapped, strict=True))
+    return _layer_gradient_in_steps(broadcast_to(g, (size, *g.shape[1:])), x, w, lead=1, **params)
+
+
+# -- functions --------------------------------------------------------------------------------
+
+
 def _normalized(x: Tensor, axes: Shape, eps: float) -> Tensor:
-    centered, _, variance = moments(x, axes)
+    centered, _, variance = _moments_over(x, axes)
     return centered / sqrt(variance + eps)
 
 
@@ -102,11 +708,11 @@ def layer_norm(
     x, axes = _last_axes("layer_norm", x, normalized_shape)
     weight, bias = (None if v is None else as_tensor(v) for v in (weight, bias))
     lead = x.shape[: -len(axes)]
-    if is_at_once(x, weight, bias, len(lead)):
+    if can_fuse_layer_norm(x, weight, bias, len(lead)):
         if len(axes) == 1:
-            return at_once(x, weight, bias, eps)
+            return fused_layer_norm(x, weight, bias, eps)
         n = weight.size
-        flat = at_once(reshape(x, (*lead, n)), reshape(weight, (n,)), reshape(bias, (n,)), eps)
+        flat = fused_layer_norm(reshape(x, (*lead, n)), reshape(weight, (n,)), reshape(bias, (n,)), eps)
         return reshape(flat, x.shape)
     return _affine(_normalized(x, axes, eps), weight, bias)
 
@@ -260,7 +866,7 @@ def batch_norm(
     if (mean is None) != (variance is None):
         raise ValueError("batch_norm: mean and variance must be given together, or neither of them")
     if mean is None:
-        return _in_steps(x, weight, bias, eps)[0]
+        return _unfused_batch_norm(x, weight, bias, eps)[0]
     weight, bias = per_channel(weight, x), per_channel(bias, x)
     # One product and one sum over the batch: shift and scale are combined per channel.
     scale = (1.0 if weight is None else weight) / sqrt(per_channel(as_tensor(variance), x) + eps)
@@ -270,14 +876,14 @@ def batch_norm(
 
 def batch_norm_moments(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return x normalized by `batch_norm` with the batch's statistics and these: mean and biased variance."""
-    if is_in_few_passes(x, weight, bias):
-        normalized, found = in_few_passes(x, weight, bias, eps)
+    if can_fuse_batch_norm(x, weight, bias):
+        normalized, found = fused_batch_norm(x, weight, bias, eps)
         shape = (1, x.shape[1], *(1,) * (x.ndim - 2))
         return normalized, reshape(found[0], shape), reshape(found[1], shape)
-    return _in_steps(x, weight, bias, eps)
+    return _unfused_batch_norm(x, weight, bias, eps)
 
 
-def _in_steps(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    centered, center, variance = moments(x, (-x.ndim, *range(2 - x.ndim, 0)))
+def _unfused_batch_norm(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    centered, center, variance = _centered(x, x.ndim)
     normalized = centered / sqrt(variance + eps)
     return _affine(normalized, per_channel(weight, x), per_channel(bias, x)), center, variance

@@ -1,24 +1,493 @@
-"""Recurrent networks: what they are called with, and which record computes them."""
+"""Recurrent networks: the pass over a whole sequence is one primitive."""
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sknet._constraints import shown
-from sknet.core import Tensor, as_tensor, is_grad_enabled
-from sknet.device import backend, result_dtype
+from sknet.core import Primitive, Tensor, as_tensor, bind, enable_grad, gradients, is_grad_enabled
+from sknet.core.extend import param_kinds as kinds
+from sknet.device import Namespace, backend, result_dtype
 from sknet.exceptions import DtypeError, ShapeError
+from sknet.ops._convolution import Work
 from sknet.ops._elementwise import astype, less, where
-from sknet.ops._join import stack
-from sknet.ops._recurrent_cells import CELLS
-from sknet.ops._recurrent_outputs import outputs_alone
-from sknet.ops._recurrent_tape import with_tape
-from sknet.ops._rules import check_floating
-from sknet.ops._shape import expand_dims
+from sknet.ops._products import matmul
+from sknet.ops._recurrent_cells import CELLS, RECURS, Weights, back, order, run, tape_shapes
+from sknet.ops._rules import SharedRule, check_floating
+from sknet.ops._shape import concat, expand_dims, reshape, stack
+from sknet.ops._shares import Shares
+from sknet.ops._windows import shaped
 
 __all__ = ["gru", "lstm", "rnn"]
 
+
+# -- rows in shares ---------------------------------------------------------------------------
+#
+# Rows are independent, so a share goes through all its steps alone, forward or back: the products with the
+# input weights, and those of the steps. What lies between products is shared as well, and no thread waits for
+# another before the end. How rows are divided depends on sizes alone.
+
 Shape = tuple[int, ...]
+Arrays = list[tuple[Shape, Any]]
+
+GRAIN = 1 << 25  # multiplications that are worth a share
+FEWEST = 32, 16  # rows of a share, since weights are copied, or read, in every step
+MOST = 32  # rows at a time, if weights are read
+WEIGHTS = 1 << 20  # bytes of recurrent weights that stay in a core's cache
+SLAB = 256  # bytes of a row of weights that are multiplied at a time
+
+
+class Divided(NamedTuple):
+    """A recurrent network whose rows are divided."""
+
+    cell: str
+    rows: int
+    steps: int
+    features: int
+    size: int
+    slabs: tuple[int, int]
+    shares: Shares
+
+    @classmethod
+    def of(cls, xp: Namespace, x: Any, w: Any, lengths: Any, cell: str) -> "Divided":
+        """Divide the rows where native code makes all steps: between calls, Python lets one thread run."""
+        (rows, steps, features), (size, columns), itemsize = x.shape, w.shape, w.dtype.itemsize
+        n_bytes, slab = steps * columns * itemsize, SLAB // itemsize
+        at_once = CELLS[cell].whole is not None and not getattr(lengths, "shape", ()) and w.dtype.char in "fd"
+        wanted, most, slabs = 1, rows, (1, 1)
+        if xp.may_be_native() and at_once and columns * size * itemsize <= WEIGHTS:
+            fits = columns % slab == 0 and MOST * size * slab <= xp.small_products()
+            wanted = min(rows // FEWEST[fits], rows * steps * (features + size) * columns // GRAIN)
+            if wanted > 1 and fits:
+                most = MOST
+                fits = size % slab == 0 and MOST * columns * (slab // 2) <= xp.small_products()
+                slabs = columns // slab, 2 * size // slab if fits else 1
+        shares = Shares.of(rows, n_bytes, most * max(n_bytes, 1), wanted)
+        return cls(cell, rows, steps, features, size, slabs, shares)
+
+    @property
+    def columns(self) -> int:
+        """Of the weights."""
+        return CELLS[self.cell].gates * self.size
+
+    @property
+    def differ(self) -> bool:
+        """Tell whether the gradients of the two products differ; for most cells they are the same."""
+        return CELLS[self.cell].biases > CELLS[self.cell].gates
+
+    # -- forward ------------------------------------------------------------------------------
+
+    def scratch(self, dtype: Any, kept: bool = False) -> Arrays:
+        """Shape and dtype of the temporary arrays: the inputs' product, gates, states, and a product."""
+        return self._arrays(self._rooms(self.shares.part, kept), dtype)
+
+    def _rooms(self, n: int, kept: bool) -> list[Shape]:
+        """Return the shapes of these for so many rows; of what a tape keeps, there is nothing."""
+        kind, size, columns, alone = CELLS[self.cell], self.size, self.columns, int(not kept)
+        states = (2 * alone * (kind.states - 1), n, size), (2, n, size)
+        return [(n, self.steps, columns), (alone, n, kind.saved * size), *states, (n, columns)]
+
+    @property
+    def tape(self) -> list[Shape]:
+        """Shapes of outputs, with a step more for the last cell state, and of gates and cell states."""
+        return tape_shapes(self.cell, self.rows, self.steps, self.size)
+
+    def forward(
+        self, xp: Namespace, x: Any, w_ih: Any, w: Any, more: Any, reverse: bool, kept: Any, scratch: Any
+    ) -> None:
+        """Write the outputs, or the arrays of a tape; `more` are bias, first state and lengths."""
+        (b, state, lengths), (outputs, *tape) = more, kept
+        weights = Weights(_cut(xp, w, self.slabs[0]), self.shares.part)
+
+        def compute(rows: slice, rooms: Any) -> None:
+            n, columns = rows.stop - rows.start, self.columns
+            z, *states, hidden, product = map(shaped, rooms, self._rooms(n, bool(tape)))
+            if tape:
+                states = [array[:, rows] for array in tape]
+            for part in self._parts(rows):
+                place = z[part.start - rows.start : part.stop - rows.start]
+                xp.matmul(_flat(x[part]), w_ih, out=place.reshape(len(place) * self.steps, columns))
+            given = z, weights, b, state[:, rows], _lengths_of_rows(lengths, rows)
+            run(xp, self.cell, *given, reverse, (outputs[rows], *states, hidden, product))
+
+        self._in_shares(xp, w.dtype, compute, scratch, lambda n: self._rooms(n, bool(tape)))
+
+    # -- back ---------------------------------------------------------------------------------
+
+    def scratch_of_gradient(self, dtype: Any) -> Arrays:
+        """Shape and dtype of those of `backward`, see `back`."""
+        return self._arrays(self._rooms_of_gradient(self.shares.part), dtype)
+
+    def _rooms_of_gradient(self, n: int) -> list[Shape]:
+        size, columns, differ = self.size, self.columns, int(self.differ)
+        gates = (n, self.steps, columns), (n, differ * self.steps, columns)
+        totals = (n, columns), (differ * n, columns)
+        return [*gates, (n, self.steps, size), *totals, *totals, (n, size), (n, size)]
+
+    def backward(
+        self, xp: Namespace, g: Any, x: Any, w_ih: Any, w: Any, more: Any, reverse: bool, kept: Any,
+        results: Any, scratch: Any,
+    ) -> None:  # fmt: skip
+        """Write the gradients of inputs (if there is an array for them), weights, bias and first state."""
+        (b, state, lengths), (dx, dw_ih, dw, db, slopes) = more, results
+        columns, (outputs, *tape) = self.columns, kept
+        # Native code reads contiguous weights.
+        turned = w.T.copy() if self.slabs[1] == 1 < self.shares.n_shares else w.T
+        weights = Weights(_cut(xp, turned, self.slabs[1]), self.shares.part)
+        found: dict[int, list[Any]] = {}  # by share
+
+        def compute(rows: slice, rooms: Any) -> None:
+            dz, dr, hidden, *others = map(shaped, rooms, self._rooms_of_gradient(rows.stop - rows.start))
+            dr = dr if self.differ else dz
+            _fill_before(hidden, outputs[rows, : self.steps], state[0][rows], reverse)
+            given = g[rows], weights, _lengths_of_rows(lengths, rows), reverse, slopes[:, rows]
+            parts = outputs[rows], *[array[:, rows] for array in tape]
+            of_z, of_product = back(xp, self.cell, *given, parts, (dz, dr, hidden, *others))
+            for part in self._parts(rows):
+                at = slice(part.start - rows.start, part.stop - rows.start)
+                flat = _flat(dz[at])
+                if dx is not None:
+                    xp.matmul(flat, w_ih.T, out=_flat(dx[part]))
+                sums = [
+                    xp.matmul(_flat(x[part]).T, flat),
+                    xp.matmul(_flat(hidden[at]).T, _flat(dr[at])),
+                    of_z[at].sum(axis=0),
+                ]
+                if self.differ:
+                    sums.append(of_product[at, 2 * columns - b.shape[0] :].sum(axis=0))
+                _add(found, self._share_of(part), sums)
+
+        self._in_shares(xp, w.dtype, compute, scratch, self._rooms_of_gradient)
+        for share in range(1, len(found)):
+            _add(found, 0, found[share])
+        first = found[0]
+        dw_ih[...], dw[...], db[:columns] = first[:3]
+        if self.differ:
+            db[columns:] = first[3]
+
+    # -- shares -------------------------------------------------------------------------------
+
+    def _arrays(self, rooms: list[Shape], dtype: Any) -> Arrays:
+        return [((self.shares.n_rooms, math.prod(shape)), dtype) for shape in rooms]
+
+    def _parts(self, rows: slice) -> list[slice]:
+        """Return the rows that are multiplied at a time; one part of no rows."""
+        starts = range(rows.start, max(rows.stop, rows.start + 1), self.shares.part)
+        return [slice(start, min(start + self.shares.part, rows.stop)) for start in starts]
+
+    def _share_of(self, part: slice) -> int:
+        shares = range(self.shares.n_shares)
+        return next(i for i in reversed(shares) if part.start >= self.shares.samples(i).start)
+
+    def _in_shares(
+        self, xp: Namespace, dtype: Any, compute: Callable[[slice, Any], None], scratch: Any,
+        rooms: Callable[[int], list[Shape]],
+    ) -> None:  # fmt: skip
+        """Compute all rows: part by part in threads, or at once if Python makes the steps."""
+        every = slice(0, self.rows)
+        native = xp.native_passes()
+        if self.shares.n_shares == 1:
+            compute(every, self.shares.rooms(scratch)[0])
+        elif native is None or not native.has_steps(dtype):
+            large = [xp.empty(math.prod(shape), dtype=dtype) for shape in rooms(self.rows)]
+            xp.in_threads(lambda _, room: compute(every, room), 1, [large])
+        else:
+
+            def work(share: int, room: Any) -> None:
+                for rows in self.shares.parts(share):
+                    compute(rows, room)
+
+            xp.in_threads(work, self.shares.n_shares, self.shares.rooms(scratch))
+
+
+def _add(sums: dict[int, list[Any]], place: int, more: list[Any]) -> None:
+    if place not in sums:
+        sums[place] = more
+    else:
+        for total, each in zip(sums[place], more, strict=True):
+            total += each
+
+
+def _flat(x: Any) -> Any:
+    """Return sequences as a matrix."""
+    return x.reshape(x.shape[0] * x.shape[1], x.shape[2])
+
+
+def _buffers_of(xp: Namespace, given: Any, arrays: Arrays) -> Any:
+    """Return temporary arrays: those that are given, unless they are for the shares of another device."""
+    if given is not None and all(x.shape == shape for x, (shape, _) in zip(given, arrays, strict=True)):
+        return given
+    return [xp.empty(shape, dtype=dtype) for shape, dtype in arrays]
+
+
+def _lengths_of_rows(lengths: Any, rows: slice) -> Any:
+    return lengths[rows] if getattr(lengths, "shape", ()) else lengths
+
+
+def _cut(xp: Namespace, w: Any, count: int) -> Any:
+    """Return a matrix, or slabs of its columns, each contiguous."""
+    if count == 1:
+        return w
+    slabs = xp.empty((count, w.shape[0], w.shape[1] // count), dtype=w.dtype)
+    slabs[...] = w.reshape(w.shape[0], count, -1).transpose(1, 0, 2)
+    return slabs
+
+
+def _fill_before(hidden: Any, outputs: Any, first: Any, reverse: bool) -> None:
+    """Write the hidden state before every step, from those after."""
+    if reverse:
+        hidden[:, :-1], hidden[:, -1] = outputs[:, 1:], first
+    else:
+        hidden[:, 1:], hidden[:, 0] = outputs[:, :-1], first
+
+
+# -- passes without a gradient ----------------------------------------------------------------
+
+
+def _outputs_only_forward(
+    xp: Namespace, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any,
+    *, cell: str, reverse: bool, out: Any = None, scratch: Any = None,
+) -> Any:  # fmt: skip
+    check_floating("recurrence_outputs", x)
+    net = Divided.of(xp, x, w, lengths, cell)
+    scratch = _buffers_of(xp, scratch, net.scratch(w.dtype))
+    if out is None:
+        out = xp.empty(_outputs_only_shape(x, w_ih, w, b, state, lengths, cell, reverse)[0], dtype=w.dtype)
+    net.forward(xp, x, w_ih, w, (b, state, lengths), reverse, [out], scratch)
+    return out
+
+
+def _outputs_only_shape(
+    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, cell: str, reverse: bool
+) -> tuple[Shape, np.dtype[Any]]:
+    check_floating("recurrence_outputs", x)
+    return (x.shape[0], x.shape[1] + CELLS[cell].states - 1, w.shape[0]), w.dtype
+
+
+def _outputs_only_scratch(
+    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, *, cell: str, reverse: bool
+) -> Arrays:
+    """Plans for devices have memory of their own for it."""
+    return Divided.of(backend("cpu").xp, x, w, lengths, cell).scratch(w.dtype)
+
+
+_outputs_only = Primitive("recurrence_outputs").define(
+    forward=_outputs_only_forward,
+    shape=_outputs_only_shape,
+    params=RECURS,
+    vjp=None,
+    scratch=_outputs_only_scratch,
+)
+
+
+def without_tape(
+    x: Tensor, w_ih: Tensor, w: Tensor, b: Tensor, state: Tensor, lengths: Any, cell: str, reverse: bool
+) -> Tensor:
+    """Return the outputs and, as a last step, the last cell state if there is one."""
+    return bind(_outputs_only, (x, w_ih, w, b, state, lengths), {"cell": cell, "reverse": reverse})
+
+
+# -- passes that keep what gradients need -----------------------------------------------------
+#
+# Three records serve all cells. `recurrence_tape` runs the cell over the sequence and keeps what the backward
+# pass needs in one flat array: outputs, gates and cell states. `recurrence` is the part of the tape that
+# holds the outputs, as a function of the tape's operands; `recurrence_gradient`, its vjp, goes back over the
+# tape. The vjp of that one comes from the definition of the cell, step by step.
+
+# -- forward ----------------------------------------------------------------------------------
+
+
+def _of(xp: Namespace, x: Any, w: Any, lengths: Any, cell: str) -> Divided:
+    check_floating("recurrence_tape", x)
+    return Divided.of(xp, x, w, lengths, cell)
+
+
+def _host() -> Namespace:
+    """Plans for devices have memory of their own for temporary arrays."""
+    return backend("cpu").xp
+
+
+def _length(shapes: list[Shape]) -> int:
+    return sum(map(math.prod, shapes))
+
+
+def _tape_forward(
+    xp: Namespace, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any,
+    *, cell: str, reverse: bool, out: Any = None, scratch: Any = None,
+) -> Any:  # fmt: skip
+    net = _of(xp, x, w, lengths, cell)
+    tape = xp.empty(_length(net.tape), dtype=w.dtype) if out is None else out
+    scratch = _buffers_of(xp, scratch, net.scratch(w.dtype, kept=True))
+    net.forward(xp, x, w_ih, w, (b, state, lengths), reverse, _sections(tape, net.tape), scratch)
+    return tape
+
+
+def _tape_shape(
+    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, cell: str, reverse: bool
+) -> tuple[Shape, np.dtype[Any]]:
+    return (_length(_of(_host(), x, w, lengths, cell).tape),), w.dtype
+
+
+def _tape_scratch(
+    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, *, cell: str, reverse: bool
+) -> Arrays:
+    return _of(_host(), x, w, lengths, cell).scratch(w.dtype, kept=True)
+
+
+_tape = Primitive("recurrence_tape").define(
+    forward=_tape_forward, shape=_tape_shape, params=RECURS, vjp=None, scratch=_tape_scratch
+)
+
+
+# -- back -------------------------------------------------------------------------------------
+
+
+def _gradient_forward(
+    xp: Namespace, g: Any, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
+    *, cell: str, reverse: bool, of_input: bool, out: Any = None, scratch: Any = None,
+) -> Any:  # fmt: skip
+    net = _of(xp, x, w, lengths, cell)
+    shapes = [y.shape for y in ((x,) if of_input else ()) + (w_ih, w, b, state)]
+    flat = xp.empty(_length(shapes), dtype=w.dtype) if out is None else out
+    results = [None] * (not of_input) + _sections(flat, shapes)
+    scratch = _buffers_of(xp, scratch, net.scratch_of_gradient(w.dtype))
+    net.backward(xp, g, x, w_ih, w, (b, state, lengths), reverse, _sections(tape, net.tape), results, scratch)
+    return flat
+
+
+def _sections(flat: Any, shapes: list[Shape]) -> list[Any]:
+    """Cut a flat array or tensor into views of these shapes, one after the other."""
+    views, start = [], 0
+    for shape in shapes:
+        stop = start + math.prod(shape)
+        views.append(flat[start:stop].reshape(shape))
+        start = stop
+    return views
+
+
+def _gradient_shape(
+    g: Any, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
+    cell: str, reverse: bool, of_input: bool,
+) -> tuple[Shape, np.dtype[Any]]:  # fmt: skip
+    found = ((x,) if of_input else ()) + (w_ih, w, b, state)
+    return (_length([y.shape for y in found]),), w.dtype
+
+
+def _gradient_scratch(
+    g: Any, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
+    *, cell: str, reverse: bool, of_input: bool,
+) -> Arrays:  # fmt: skip
+    return _of(_host(), x, w, lengths, cell).scratch_of_gradient(w.dtype)
+
+
+def _gradient_vjp(
+    gg: Tensor, _: Any, g: Tensor, x: Tensor, w_ih: Tensor, w: Tensor, b: Tensor, state: Tensor, lengths: Any,
+    tape: Tensor, *, cell: str, reverse: bool, of_input: bool,
+) -> list[Tensor]:  # fmt: skip
+    """Differentiate what `recurrence_gradient` is equal to: the gradient of one step after the other."""
+    with enable_grad():
+        g, x, w_ih, w, b, state = points = [_recorded(y) for y in (g, x, w_ih, w, b, state)]
+        rows, steps, features = x.shape
+        z = reshape(matmul(reshape(x, (rows * steps, features)), w_ih), (rows, steps, w.shape[1]))
+        outputs = _by_steps(z, w, b, state, lengths, cell, reverse)
+        shares = gradients(outputs, points[1 if of_input else 2 :], g, create_graph=True)
+        flat = concat([reshape(y, (-1,)) for y in shares])
+    return gradients(flat, points, gg, create_graph=is_grad_enabled())
+
+
+def _recorded(x: Tensor) -> Tensor:
+    """Return x as a new point of the tape, with respect to which a gradient can be computed."""
+    return Tensor(x.data, requires_grad=True) if x.node is None else reshape(x, x.shape)
+
+
+def _by_steps(
+    z: Tensor, w: Tensor, b: Tensor, state: Tensor, lengths: Any, cell: str, reverse: bool
+) -> Tensor:
+    """Return what `recurrence` does, computed by differentiable operations."""
+    kind, steps = CELLS[cell], z.shape[1]
+    states = tuple([state[i] for i in range(kind.states)])
+    outputs: dict[int, Tensor] = {}
+    for k in order(steps, reverse):
+        after = kind.step(z[:, k], matmul(states[0], w), b, *states)
+        if isinstance(lengths, Tensor):
+            real = expand_dims(less(k, lengths), -1)
+            after = tuple([where(real, new, old) for new, old in zip(after, states, strict=True)])
+        outputs[k], *_ = states = after
+    return stack([*[outputs[k] for k in range(steps)], *states[1:]], axis=1)
+
+
+_gradient = Primitive("recurrence_gradient").define(
+    forward=_gradient_forward,
+    shape=_gradient_shape,
+    params={**RECURS, "of_input": kinds.FLAG},
+    vjp=SharedRule(_gradient_vjp),
+    scratch=_gradient_scratch,
+)
+
+
+# -- the outputs ------------------------------------------------------------------------------
+
+
+def _outputs_forward(
+    xp: Namespace, x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
+    *, cell: str, reverse: bool,
+) -> Any:  # fmt: skip
+    return _sections(tape, _of(xp, x, w, lengths, cell).tape[:1])[0]
+
+
+def _outputs_shape(
+    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any, cell: str, reverse: bool
+) -> tuple[Shape, np.dtype[Any]]:
+    return (x.shape[0], x.shape[1] + CELLS[cell].states - 1, w.shape[0]), w.dtype
+
+
+def _outputs_vjp(g: Tensor, _: Any, *operands: Any, **params: Any) -> list[Any]:
+    of_input = operands[0].requires_grad
+    flat = bind(_gradient, (g, *operands), params | {"of_input": of_input})
+    found = _sections(flat, [y.shape for y in operands[0 if of_input else 1 : 5]])
+    return [None] * (not of_input) + found
+
+
+_outputs = Primitive("recurrence").define(
+    forward=_outputs_forward,
+    shape=_outputs_shape,
+    params=RECURS,
+    vjp=SharedRule(_outputs_vjp),
+    writes_out=False,
+)
+
+
+INPUT_INDEX = {
+    "recurrence_outputs": 0,
+    "recurrence_tape": 0,
+    "recurrence_gradient": 1,
+}  # of inputs among operands
+
+
+def with_tape(
+    x: Tensor, w_ih: Tensor, w: Tensor, b: Tensor, state: Tensor, lengths: Any, cell: str, reverse: bool
+) -> Tensor:
+    """Return the outputs and, as a last step, the last cell state if there is one."""
+    operands, params = (x, w_ih, w, b, state, lengths), {"cell": cell, "reverse": reverse}
+    return bind(_outputs, (*operands, bind(_tape, operands, params)), params)
+
+
+def recurrence_work(equation: Any) -> Work | None:
+    """Return how many multiplications threads share in a recurrent network of a plan for the host."""
+    at = INPUT_INDEX.get(equation.primitive.name)
+    if at is None:
+        return None
+    x, w, lengths = (equation.operands[at + i] for i in (0, 2, 5))
+    net = Divided.of(_host(), x, w, lengths, equation.params["cell"])
+    if net.shares.n_rooms == 1:
+        return None
+    count = net.rows * net.steps * (net.features + net.size) * net.columns
+    return Work(in_threads=count * (1 + at))
+
+
+# -- functions --------------------------------------------------------------------------------
 
 
 def _recurrence(
@@ -45,7 +514,7 @@ def _recurrence(
     weights = astype(weight_ih, dtype), astype(weight_hh, dtype)
     operands = (astype(x, dtype), *weights, b, first, steps if lengths is None else lengths)
     kept = is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in operands)
-    found = (with_tape if kept else outputs_alone)(*operands, cell, reverse)
+    found = (with_tape if kept else without_tape)(*operands, cell, reverse)
     last = found[:, 0 if reverse else steps - 1]
     output = found if found.shape[1] == steps else found[:, :steps]
     final = [last] if count == 1 else [last, found[:, steps]]

@@ -12,9 +12,17 @@ from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError
 from sknet.ops._create import full, ones_like, zeros_like
 from sknet.ops._elementwise import abs, equal, maximum, not_equal, sqrt, square, where
-from sknet.ops._join import concat, flip, take_slice
 from sknet.ops._rules import EveryOperand, astype_like, broadcast, floating
-from sknet.ops._shape import broadcast_arrays, broadcast_to, expand_dims, moveaxis, reshape
+from sknet.ops._shape import (
+    broadcast_arrays,
+    broadcast_to,
+    concat,
+    expand_dims,
+    flip,
+    moveaxis,
+    reshape,
+    take_slice,
+)
 
 __all__ = [
     "all", "any", "argmax", "argmin", "cdist", "cosine_similarity", "count_nonzero", "cumulative_prod",

@@ -13,10 +13,9 @@ from sknet.device import Namespace, backend_of, device_of
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops._elementwise import isnan, lerp, where
 from sknet.ops._indexing import put_along_axis, take_along_axis
-from sknet.ops._join import flip, stack
 from sknet.ops._reduce import Axis, reduced
 from sknet.ops._rules import floating
-from sknet.ops._shape import moveaxis, reshape
+from sknet.ops._shape import flip, moveaxis, reshape, stack
 
 __all__ = ["argsort", "median", "nonzero", "quantile", "searchsorted", "sort", "topk", "unique_values"]
 

@@ -8,7 +8,7 @@ from sknet.compile import compile
 from sknet.core import gradients
 from sknet.device import MetaArray
 from sknet.exceptions import DtypeError, ShapeError
-from sknet.ops import _columns, _convolution, _shares
+from sknet.ops import _convolution, _convolution_algorithms, _shares
 
 RNG = np.random.default_rng(0)
 
@@ -36,13 +36,13 @@ def test_every_way_gives_the_same(x, w, options, grain, monkeypatch):
     """One sample at a time or all, separately or together, in whole rows or not, in one share or several."""
     x, w = RNG.normal(size=x), RNG.normal(size=w)
     expected = results(x, w, **options)
-    monkeypatch.setattr(_columns, "GRAIN", grain)
+    monkeypatch.setattr(_convolution_algorithms, "COLUMNS_GRAIN", grain)
     for large in (0, 10**9):
         for waste in (0, 10):
             for cache in (1, 3 * 9 * 9 * 8 * 8, 10**9):
-                monkeypatch.setattr(_columns, "LARGE", large)
-                monkeypatch.setattr(_columns, "WASTE", waste)
-                monkeypatch.setattr(_columns, "CACHE", cache)
+                monkeypatch.setattr(_convolution_algorithms, "LARGE_IMAGE", large)
+                monkeypatch.setattr(_convolution_algorithms, "COLUMNS_WASTE", waste)
+                monkeypatch.setattr(_convolution_algorithms, "COLUMNS_CACHE", cache)
                 for mine, other in zip(results(x, w, **options), expected, strict=True):
                     np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=1e-12, atol=1e-12)
 
@@ -63,7 +63,7 @@ def test_memory_does_not_grow_with_the_batch():
         sum(np.prod(shape) * 4 for shape, _ in _convolution._conv.scratch(x, w, **where))
         for x in (MetaArray((n, 64, 28, 28), "float32") for n in (16, 1024))
     ]
-    assert sizes[0] == sizes[1] < 2 * _columns.CACHE
+    assert sizes[0] == sizes[1] < 2 * _convolution_algorithms.COLUMNS_CACHE
 
 
 @pytest.mark.parametrize("kernel", [3, 5])

@@ -7,8 +7,8 @@ from threadpoolctl import threadpool_limits
 from sknet import Tensor, config_context, ops
 from sknet.compile import capture, compile
 from sknet.core import gradients
-from sknet.ops import _convolution, _shares, _winograd
-from sknet.ops._winograd import Winograd
+from sknet.ops import _convolution, _convolution_algorithms, _shares
+from sknet.ops._convolution_algorithms import Winograd
 from sknet.ops.extend import Windows, convolution_work
 
 torch = pytest.importorskip("torch", reason="the reference is PyTorch: install sknet[oracle]")
@@ -194,8 +194,8 @@ def test_no_samples():
 def test_any_parts_and_shares_give_the_same(cache, grain, most, monkeypatch):
     given = data(((21, 16, 14, 14), 18, 1, 1), "float64")
     expected = of_torch(*given)
-    monkeypatch.setattr(_winograd, "CACHE", cache)
-    monkeypatch.setattr(_winograd, "GRAIN", grain)
+    monkeypatch.setattr(_convolution_algorithms, "WINOGRAD_CACHE", cache)
+    monkeypatch.setattr(_convolution_algorithms, "WINOGRAD_GRAIN", grain)
     monkeypatch.setattr(_shares, "MOST", most)
     for native in ("never", "always"):
         with config_context(native=native):
@@ -220,7 +220,7 @@ def test_memory_does_not_grow_with_the_batch():
         for task in (Winograd.of((n, 64, 28, 28), 64, 1, windows, 4, of_weight=True) for n in (64, 1024))
     ]
     n_shares = Winograd.of((64, 64, 28, 28), 64, 1, windows, 4).shares.n_shares
-    assert sizes[0] == sizes[1] < 2 * n_shares * _winograd.CACHE
+    assert sizes[0] == sizes[1] < 2 * n_shares * _convolution_algorithms.WINOGRAD_CACHE
 
 
 @pytest.mark.parametrize(
