@@ -1,6 +1,6 @@
 /* Maps between images and tiles of type T, for convolutions with kernels of three by three.
  *
- * They are those of sknet/ops/_winograd.py, whose sums they make in the same order. */
+ * They are those of sknet/ops/_convolution_algorithms.py, whose sums they make in the same order. */
 
 enum { N(wide) = 64 / sizeof(T), N(narrow) = N(wide) / 2 }; /* tiles at a time */
 
