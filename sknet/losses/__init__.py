@@ -9,16 +9,29 @@ from typing import Any
 from sknet._hints import module_getattr as _module_getattr
 from sknet._params import resolve
 from sknet.losses._base import Loss
-from sknet.losses._classification import Focal, Hinge, LogLoss
+from sknet.losses._classification import (
+    NLL,
+    BinaryCrossEntropy,
+    Focal,
+    Hinge,
+    KLDivergence,
+    LogLoss,
+    MultiMargin,
+    Ordinal,
+)
 from sknet.losses._ctc import CTC
-from sknet.losses._likelihood import Gamma, GaussianNLL, Poisson, Tweedie
-from sknet.losses._margin import CosineEmbedding, MarginRanking, MultiMargin, TripletMargin
-from sknet.losses._ordinal import Ordinal
-from sknet.losses._other_names import CLASSES as _CLASSES
-from sknet.losses._other_names import SYNONYMS as _SYNONYMS
-from sknet.losses._probabilities import NLL, BinaryCrossEntropy, KLDivergence
-from sknet.losses._quantile import Quantile
-from sknet.losses._regression import AbsoluteError, Huber, LogCosh, SquaredError
+from sknet.losses._ranking import CosineEmbedding, MarginRanking, TripletMargin
+from sknet.losses._regression import (
+    AbsoluteError,
+    Gamma,
+    GaussianNLL,
+    Huber,
+    LogCosh,
+    Poisson,
+    Quantile,
+    SquaredError,
+    Tweedie,
+)
 
 __all__ = [
     "CTC",
@@ -72,10 +85,6 @@ LOSSES: dict[str, type[Loss]] = {
 }
 
 
-if not _typing.TYPE_CHECKING:
-    __getattr__ = _module_getattr("sknet.losses", __all__, _CLASSES)
-
-
 def check_loss(value: str | Loss, caller: str) -> Loss:
     """Turn a name or an object into a loss whose parameters are valid.
 
@@ -108,3 +117,49 @@ def check_loss(value: str | Loss, caller: str) -> Loss:
         value, LOSSES, Loss, parameter="loss", caller=caller, synonyms=_SYNONYMS, elsewhere=elsewhere
     )
     return loss  # type: ignore[no-any-return]
+
+
+def _renamed(ours: str, *others: str) -> dict[str, str]:
+    return dict.fromkeys(others, f"use {ours}")
+
+
+_SYNONYMS = {
+    **_renamed("'absolute_error'", "mae", "l1", "l1_loss", "mean_absolute_error", "absolute"),
+    **_renamed("'squared_error', which is half of it", "mse", "l2", "mse_loss", "mean_squared_error"),
+    **_renamed("'log_loss'", "cross_entropy", "crossentropy", "ce", "logistic", "deviance", "softmax"),
+    **_renamed("'log_loss'", "categorical_crossentropy", "sparse_categorical_crossentropy"),
+    **_renamed(
+        "'log_loss', from logits, or for a network that ends in a sigmoid 'binary_cross_entropy'",
+        "bce", "bce_loss", "bce_with_logits", "binary_crossentropy", "bce_logits",
+    ),
+    **_renamed("'log_loss', from logits, or for probabilities 'nll'", "nll_loss"),
+    **_renamed("'huber'", "smooth_l1", "huber_loss"),
+    **_renamed("'kl_divergence'", "kl", "kld", "kl_div", "kullback_leibler_divergence"),
+    **_renamed("'log_cosh'", "logcosh"),
+    **_renamed("'poisson'", "poisson_nll"),
+    **_renamed("'quantile'", "pinball"),
+    **_renamed("'hinge'", "svm", "max_margin"),
+    **_renamed("'triplet_margin'", "triplet"),
+    **_renamed("'cosine_embedding'", "cosine", "cosine_similarity"),
+    **_renamed("'margin_ranking'", "ranking"),
+    **_renamed("'focal'", "focal_loss"),
+}  # fmt: skip
+"""Names of losses in other libraries, and advice."""
+
+_CLASSES = {
+    **_renamed("LogLoss, from logits", "CrossEntropyLoss", "BCEWithLogitsLoss", "CrossEntropy"),
+    **_renamed("LogLoss, from logits, or NLL, from probabilities", "NLLLoss"),
+    **_renamed("BinaryCrossEntropy, or from logits LogLoss", "BCELoss", "BinaryCrossentropy"),
+    **_renamed("SquaredError, which is half of it", "MSELoss", "MeanSquaredError", "MSE"),
+    **_renamed("AbsoluteError", "L1Loss", "MeanAbsoluteError", "MAE"),
+    **_renamed("Huber", "HuberLoss", "SmoothL1Loss"),
+    **_renamed("KLDivergence, from logits", "KLDivLoss"),
+    **_renamed("Poisson", "PoissonNLLLoss"),
+    **_renamed("GaussianNLL", "GaussianNLLLoss"),
+    **_renamed("CTC, from logits", "CTCLoss"),
+}
+"""Classes of other libraries, and advice."""
+
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _module_getattr("sknet.losses", __all__, _CLASSES)

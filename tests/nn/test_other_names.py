@@ -9,8 +9,9 @@ import sknet.losses
 import sknet.optim
 from sknet import nn
 from sknet._params import InvalidParameterError
+from sknet.losses import _CLASSES as CLASSES
+from sknet.losses import _SYNONYMS as SYNONYMS
 from sknet.losses import LOSSES, check_loss
-from sknet.losses._other_names import CLASSES, SYNONYMS
 from sknet.nn._other_names import ATTRIBUTES, NAMES
 
 

@@ -1,7 +1,7 @@
-"""Losses with a margin: between classes, and between two or three outputs of one network.
+"""Losses of pairs and triplets of inputs: ranking and similarity.
 
-Those of two or three outputs expect them stacked along the second axis, as a network returns them for
-inputs that are stacked likewise: of shape (n_samples, 2, ...) or (n_samples, 3, ...).
+Outputs are stacked along the second axis, as a network returns them for inputs that are stacked likewise:
+of shape (n_samples, 2, ...) or (n_samples, 3, ...).
 """
 
 from numbers import Real
@@ -11,68 +11,8 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.losses._base import Loss, finite_numbers, reject, shape_error
-from sknet.losses._classes import check_classes, class_values, of_class
 
-__all__ = ["CosineEmbedding", "MarginRanking", "MultiMargin", "TripletMargin"]
-
-FINITE = [Interval(Real, None, None, closed="neither")]
-POSITIVE = [Interval(Real, 0, None, closed="neither")]
 TINY = 1e-12  # added to squared lengths
-
-
-class MultiMargin(Loss):
-    r"""Hinge loss summed over all classes that violate the margin.
-
-    Parameters
-    ----------
-    p : float, default=1.0
-        Power of each violation, 1 or more.
-    margin : float, default=1.0
-        How far the output of the true class should exceed the others.
-
-    See Also
-    --------
-    Hinge : Only the class that violates the margin most counts.
-
-    Notes
-    -----
-    For K classes [1]_
-
-    .. math:: \ell(z, y) = \frac{1}{K} \sum_{k \ne y} \max(0, m - z_y + z_k)^p.
-
-    Outputs are not logits: `predict` returns them unchanged. The same as PyTorch's ``multi_margin_loss``.
-
-    References
-    ----------
-    .. [1] J. Weston and C. Watkins, "Support Vector Machines for Multi-Class Pattern Recognition",
-       ESANN 1999.
-
-    Examples
-    --------
-    >>> from sknet.losses import MultiMargin
-    >>> MultiMargin().values([[2.0, 0.0, 1.5]], [0]).numpy()
-    array([0.1667])
-    """
-
-    tasks = ("multiclass",)
-    has_probabilities = False
-
-    _parameter_constraints = {"p": [Interval(Real, 1, None, closed="left")], "margin": FINITE}
-
-    def __init__(self, p: float = 1.0, margin: float = 1.0) -> None:
-        self.p = p
-        self.margin = margin
-
-    def values(self, output: Tensor, target: Tensor) -> Tensor:
-        return class_values(self, self._class_values, as_tensor(output), as_tensor(target))
-
-    def _class_values(self, z: Tensor, y: Tensor) -> Tensor:
-        others = 1.0 - ops.one_hot(ops.squeeze(y, -1), z.shape[-1], dtype=z.dtype)
-        short = ops.relu(z - ops.expand_dims(of_class(z, y), -1) + self.margin) * others
-        return ops.mean(short if self.p == 1 else short ** float(self.p), axis=-1)
-
-    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
-        check_classes(y, name, n_outputs)
 
 
 class _Signed(Loss):
@@ -111,7 +51,7 @@ class MarginRanking(_Signed):
     array([0.5, 1.5])
     """
 
-    _parameter_constraints = {"margin": FINITE}
+    _parameter_constraints = {"margin": [Interval(Real, None, None, closed="neither")]}
 
     def __init__(self, margin: float = 0.0) -> None:
         self.margin = margin
@@ -124,16 +64,6 @@ class MarginRanking(_Signed):
             )
         z = ops.reshape(z, z.shape[:2])
         return ops.relu(self.margin - ops.astype(y, z.dtype) * (z[:, 0] - z[:, 1]))
-
-
-def _side_by_side(loss: Loss, output: Tensor, target: Tensor, count: int) -> list[Tensor]:
-    """Return the vectors of each sample, of shape (n_samples, count, length), one after the other."""
-    z, y = as_tensor(output), as_tensor(target)
-    if z.ndim != 3 or z.shape[1] != count or y.shape != z.shape[:1]:
-        raise shape_error(
-            loss, z.shape, y.shape, expected=f"{z.shape[:1]}, and the output (n_samples, {count}, length)"
-        )
-    return [z[:, i] for i in range(count)]
 
 
 class CosineEmbedding(_Signed):
@@ -167,7 +97,7 @@ class CosineEmbedding(_Signed):
         self.margin = margin
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
-        a, b = _side_by_side(self, output, target, 2)
+        a, b = _embeddings(self, output, target, 2)
         squares = [ops.sum(ops.square(x), axis=-1) + TINY for x in (a, b)]
         cosine = ops.sum(a * b, axis=-1) / ops.sqrt(squares[0] * squares[1])
         together = ops.greater(as_tensor(target), 0)
@@ -216,7 +146,7 @@ class TripletMargin(Loss):
     has_probabilities = False
 
     _parameter_constraints = {
-        "margin": POSITIVE,
+        "margin": [Interval(Real, 0, None, closed="neither")],
         "p": [Interval(Real, 1, None, closed="left")],
         "eps": [Interval(Real, 0, None, closed="left")],
         "swap": ["boolean"],
@@ -229,7 +159,7 @@ class TripletMargin(Loss):
         self.swap = swap
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
-        anchor, positive, negative = _side_by_side(self, output, target, 3)
+        anchor, positive, negative = _embeddings(self, output, target, 3)
         near, far = self._distance(anchor, positive), self._distance(anchor, negative)
         if self.swap:
             far = ops.minimum(far, self._distance(positive, negative))
@@ -241,3 +171,13 @@ class TripletMargin(Loss):
             return ops.sum(difference, axis=-1)
         power = float(self.p)
         return ops.sum(difference**power, axis=-1) ** (1.0 / power)
+
+
+def _embeddings(loss: Loss, output: Tensor, target: Tensor, count: int) -> list[Tensor]:
+    """Return the vectors of each sample, of shape (n_samples, count, length), one after the other."""
+    z, y = as_tensor(output), as_tensor(target)
+    if z.ndim != 3 or z.shape[1] != count or y.shape != z.shape[:1]:
+        raise shape_error(
+            loss, z.shape, y.shape, expected=f"{z.shape[:1]}, and the output (n_samples, {count}, length)"
+        )
+    return [z[:, i] for i in range(count)]

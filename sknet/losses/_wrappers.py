@@ -1,21 +1,23 @@
-"""Losses that wrap another: for targets in other units, and for several columns of classes."""
+"""Losses made of other losses: of standardized targets, several columns, ensembles, frozen predictors."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import getattr_static
 from itertools import accumulate, pairwise
+from numbers import Integral, Real
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from sknet import ops
 from sknet._fields import POSITIVE, Each
-from sknet._params import StrOptions
+from sknet._params import Interval, InvalidParameterError, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import to_device
 from sknet.exceptions import DtypeError
 from sknet.losses._base import Loss, Scaling, shape_error
-
-__all__ = ["Columns", "Standardized"]
 
 MOST = 2.0**100
 
@@ -231,3 +233,203 @@ class Columns(Wrapping):
 
     def _of_each(self, link: Callable[[Tensor], Tensor], output: Tensor) -> Tensor:
         return ops.concat([link(part) for part in self.parts(as_tensor(output))], axis=-1)
+
+
+Link = Callable[[Tensor], Tensor]
+
+
+class Averaged(Wrapping):
+    r"""The losses of several networks whose outputs are side by side, and whose predictions are averaged."""
+
+    _parameter_constraints = {"losses": ["array-like"]}
+
+    def _check_stored(self) -> None:
+        kinds = {type(each) for each in self.losses}
+        if len(kinds) != 1 or not all(isinstance(each, Loss) for each in self.losses):
+            raise ValueError("it must have at least one loss, all of one class")
+
+    def __init__(self, losses: Sequence[Loss]) -> None:
+        self.losses = losses
+
+    @property
+    def loss(self) -> Loss:  # type: ignore[override]
+        """The loss of the first member."""
+        return self.losses[0]
+
+    @property
+    def reporting(self) -> Loss:
+        """The losses that are reported."""
+        return Averaged([loss.reporting for loss in self.losses])
+
+    def parts(self, output: Any) -> list[Any]:
+        """Return the outputs of each member."""
+        z = as_tensor(output)
+        width = z.shape[-1] // len(self.losses)
+        return [z[..., m * width : (m + 1) * width] for m in range(len(self.losses))]
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        return _mean(self._each(lambda loss, z: loss.values(z, target), output))
+
+    def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
+        return self.loss.counts(self.parts(output)[0], target)
+
+    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
+        self.loss.check_target(y, name=name, n_outputs=n_outputs)
+
+    # -- predictions ------------------------------------------------------------------------------
+
+    def predict(self, output: Tensor) -> Tensor:
+        return self._average("predict", output)
+
+    def log_predict(self, output: Tensor) -> Tensor:
+        """Return the logarithm of what `predict` returns, accurate also where that is nearly 0."""
+        logs = ops.stack(self._each(_calling("log_predict"), output), axis=0)
+        return ops.logsumexp(logs, axis=0) - math.log(len(self.losses))
+
+    def tempered(self, output: Tensor, temperature: Sequence[Any]) -> Tensor:
+        """Return outputs divided by the temperature of their member."""
+        parts = zip(self.losses, self.parts(output), temperature, strict=True)
+        return ops.concat([_any(loss).tempered(z, each) for loss, z, each in parts], axis=-1)
+
+    def predict_std(self, output: Tensor) -> Tensor:
+        """Return the standard deviation of the mixture of what members predict."""
+        means = self._each(_calling("predict"), output)
+        mean = _mean(means)
+        variance = _mean([ops.square(each - mean) for each in means])
+        if hasattr(self.loss, "predict_std"):
+            own = self._each(_calling("predict_std"), output)
+            variance = variance + _mean([ops.square(each) for each in own])
+        return ops.sqrt(variance)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("predict_quantiles", "predict_interval") or not hasattr(self.losses[0], name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self._average_quantiles if name == "predict_quantiles" else self._average_interval
+
+    def _average_quantiles(self, output: Tensor) -> Tensor:
+        return self._average("predict_quantiles", output)
+
+    def _average_interval(self, output: Tensor, coverage: float) -> Tensor:
+        return self._average("predict_interval", output, coverage)
+
+    # -- decisions --------------------------------------------------------------------------------
+
+    def deciding(self, task: str) -> Link:
+        """Return what decides between classes, from outputs: as certain as the mean probability is."""
+        if not self.loss.has_probabilities or self.loss.of_probabilities:
+            return self._mean_output
+        return self.log_predict if task == "multiclass" else self._log_odds
+
+    def _log_odds(self, output: Tensor) -> Tensor:
+        return self.log_predict(output) - self.log_predict(-as_tensor(output))
+
+    def _mean_output(self, output: Tensor) -> Tensor:
+        return _mean(self.parts(output))
+
+    def _average(self, name: str, output: Tensor, *args: Any) -> Tensor:
+        return _mean(self._each(_calling(name, *args), output))
+
+    def _each(self, function: Callable[[Any, Tensor], Tensor], output: Tensor) -> list[Tensor]:
+        return [function(loss, z) for loss, z in zip(self.losses, self.parts(output), strict=True)]
+
+
+def _any(loss: Any) -> Any:
+    return loss
+
+
+def _calling(name: str, *args: Any) -> Callable[[Any, Tensor], Tensor]:
+    def call(loss: Any, z: Tensor) -> Tensor:
+        found: Tensor = getattr(loss, name)(z, *args)
+        return found
+
+    return call
+
+
+def _mean(each: Sequence[Tensor]) -> Tensor:
+    """Return a mean as NumPy's over the first axis: one after the other is added."""
+    total = each[0]
+    for x in each[1:]:
+        total = total + x
+    return total / float(len(each))
+
+
+class FrozenLoss(Loss):
+    """Links of a loss, as graphs: what a predictor needs of it where the loss's class does not exist."""
+
+    _parameter_constraints = {
+        "name": [str],
+        "tasks": [list],
+        "heads": [dict],
+        "n_outputs": [Interval(Integral, 1, None, closed="left")],
+        "middle": [Interval(Real, None, None, closed="neither")],
+        "has_probabilities": ["boolean"],
+        "of_probabilities": ["boolean"],
+        "base": [Loss, None],
+        "scales": [list, None],
+    }
+
+    def __init__(
+        self,
+        name: str,
+        tasks: Sequence[str],
+        heads: Mapping[str, Any],
+        n_outputs: int = 1,
+        middle: float = 0.0,
+        has_probabilities: bool = True,
+        of_probabilities: bool = False,
+        base: Loss | None = None,
+        scales: Sequence[Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.tasks = tasks  # type: ignore[misc, assignment]
+        self.heads = heads
+        self.n_outputs = n_outputs
+        self.middle = middle
+        self.has_probabilities = has_probabilities  # type: ignore[misc]
+        self.of_probabilities = of_probabilities  # type: ignore[misc]
+        self.base = base
+        self.scales = scales
+
+    def _check_stored(self) -> None:
+        if not all(isinstance(task, str) for task in self.tasks):
+            raise ValueError("its tasks must be names")
+
+    def validate(self) -> None:
+        super().validate()
+        kinds = [bool, float, bool] if self.scales is None else [type(x) for x in self.scales]
+        if kinds != [bool, float, bool]:
+            raise InvalidParameterError(f"the scales of a FrozenLoss must be {Scaling._fields}, got {kinds}")
+        if "predict" not in self.heads or not all(callable(head) for head in self.heads.values()):
+            raise InvalidParameterError("the heads of a FrozenLoss must be functions, one called 'predict'")
+
+    @property
+    def outputs_per_target(self) -> int:
+        """Outputs of the network for each column of the targets."""
+        return self.n_outputs
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """The dependence of the loss on the unit of the targets."""
+        return None if self.scales is None else Scaling(*self.scales)
+
+    @property
+    def threshold(self) -> float:
+        """The output that separates two classes, where a single output stands for both."""
+        return self.middle
+
+    def __getattr__(self, name: str) -> Any:
+        heads, base = vars(self).get("heads", {}), vars(self).get("base")
+        if name in heads:
+            return heads[name]
+        if base is None or name.startswith("__") or not hasattr(base, name):
+            raise AttributeError(f"the loss {vars(self).get('name')!r} has no {name!r}")
+        method = getattr_static(type(base), name, None)
+        # Its methods ask for what the loss has in place of its own.
+        return MethodType(method, self) if isinstance(method, FunctionType) else getattr(base, name)
+
+    def predict(self, output: Tensor) -> Tensor:
+        found: Tensor = self.heads["predict"](as_tensor(output))
+        return found
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        raise TypeError(f"a frozen predictor only predicts: the values of {self.name} need its class")
