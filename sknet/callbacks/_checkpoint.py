@@ -1,4 +1,4 @@
-"""The state of a fit on disk, so that a fit that was killed can be resumed exactly."""
+"""Saved states of fits: checkpoints in files, states in memory, and the check of their fields."""
 
 import math
 import os
@@ -10,16 +10,16 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from sknet import persistence
 from sknet._constraints import shown
-from sknet._fields import COUNT
+from sknet._fields import ABSENT, COUNT, Arrays, Each, Fields, Items, Number
+from sknet._fields import shown as shown_field
 from sknet._params import Interval, InvalidParameterError, StrOptions
-from sknet.callbacks._callback import Callback
-from sknet.callbacks._fit_fields import checked_fit
-from sknet.callbacks._view import FitView
+from sknet._random import GENERATORS
+from sknet.callbacks._callback import Callback, FitView
 from sknet.exceptions import CallbackWarning, LoadError
-
-__all__ = ["Checkpoint", "SavedFit", "read_checkpoint", "saved_fit"]
 
 KIND = "checkpoint"
 LAST, PREVIOUS, BEST = "last.safetensors", "previous.safetensors", "best.safetensors"
@@ -276,3 +276,142 @@ def saved_fit(
         return read_checkpoint(resume_from)
     found = (callback.saved() for callback in callbacks if isinstance(callback, Checkpoint))
     return next((saved for saved in found if saved is not None), None)
+
+
+IN_MEMORY = "the kept state"  # instead of a path
+
+
+class KeepState(Callback):
+    """Keep the state that a fit has ended with, for ``fit(..., resume_from=...)``."""
+
+    order = 1
+    needs = "state"
+    may_warn = False
+    saved_: SavedFit | None = None
+
+    def on_fit_begin(self, fit: FitView) -> None:
+        self.saved_ = None
+
+    def on_block_end(self, fit: FitView) -> None:
+        # A break within an epoch truncates its numbers, so the state before is the one to resume from.
+        if fit.stopped_by is not None and fit.stopped_by.pauses:
+            self.saved_ = SavedFit(IN_MEMORY, fit.state())
+
+    def on_fit_end(self, fit: FitView) -> None:
+        if fit.exception is None and self.saved_ is None and fit.model.optimizer.goes_in_steps:
+            self.saved_ = SavedFit(IN_MEMORY, fit.state())
+
+
+VERSION = 2  # of the format
+ARRAYS = Items(str, np.ndarray)
+TWISTER = GENERATORS["MT19937"]
+
+
+class _Described:
+    """A description, as `sknet.persistence.describe` returns it, which holds no arrays."""
+
+    def is_satisfied_by(self, value: Any) -> bool:
+        if isinstance(value, dict):
+            return all(map(self.is_satisfied_by, value.values()))
+        if isinstance(value, list):
+            return all(map(self.is_satisfied_by, value))
+        return value is None or isinstance(value, (bool, int, float, str))
+
+    def __str__(self) -> str:
+        return "a description"
+
+
+DESCRIBED = _Described()
+PROGRESS = Fields.of(
+    "progress",
+    {
+        **dict.fromkeys(("step", "epoch", "samples", "reductions"), COUNT),
+        "total_steps": [COUNT, None],
+        "counts_epochs": bool,
+    },
+)
+MODEL = Fields.of(
+    "model",
+    {
+        **dict.fromkeys(("parameters", "frozen", "buffers"), ARRAYS),
+        **dict.fromkeys(("slots", "resting"), Items(str, ARRAYS)),
+        "progress": PROGRESS,
+        "key": Each(list, Number(Integral, 0, 2**64 - 1)),
+        "random_state": TWISTER,
+    },
+)
+INSIDE = Fields.of(
+    "inside",
+    {
+        "batch": COUNT,
+        "loss": float,
+        "rows": Each(list, COUNT),
+        "outputs": [np.ndarray, None],
+        "score": dict[str, Any],
+    },
+)
+LOOP = Fields.of(
+    "loop",
+    {
+        **dict.fromkeys(("n_iter", "epoch", "step", "max_epochs"), COUNT),
+        "inside": [INSIDE, None],
+        "history": Items(str, Arrays("fiu", "n_epochs")),
+        "record": Items(str, float),
+        "order": [Arrays("iu", "n_rows"), None, ABSENT],
+        "counts": [Each(list, COUNT), ABSENT],
+        "planned": [COUNT, None, ABSENT],
+        "latest": [DESCRIBED, ABSENT],
+    },
+)
+BEGAN = Fields.of(
+    "began",
+    {"random_state": TWISTER, "since": [COUNT, None], "start": [MODEL, ABSENT]},
+)
+CALLBACK = Fields.of("callback", {"class": str, "state": dict[str, Any]})
+FIT = Fields.of(
+    "fit",
+    {
+        "version": COUNT,
+        "environment": Items(str, DESCRIBED),
+        "parameters": Items(str, DESCRIBED),
+        "data": Items(str, DESCRIBED),
+        "began": [BEGAN, None],
+        "frozen": Each(list, str),
+        "model": MODEL,
+        "loop": LOOP,
+        "callbacks": Each(list, CALLBACK),
+        "stopped_by": [COUNT, None],
+    },
+)
+PARTS = {"model": MODEL, "loop": LOOP, "began": BEGAN}
+
+
+def checked_fit(path: Any, state: Any) -> dict[str, Any]:
+    """Return the state of a fit from a file, after checking its fields."""
+    version = state.get("version") if isinstance(state, dict) else None
+    if not COUNT.is_satisfied_by(version) or not isinstance(state.get("environment"), dict):
+        raise LoadError(f"{path} holds no state of a fit")
+    if version == VERSION:  # whoever resumes it says what is wrong with another one
+        for name, fields in PARTS.items():
+            if isinstance(state.get(name), dict):
+                check_state(path, fields, state[name])
+        check_state(path, FIT, state)
+        loop, stopped_by = state["loop"], state["stopped_by"]
+        inside = loop["inside"]
+        if stopped_by is not None and stopped_by >= len(state["callbacks"]):
+            raise LoadError(f"{path} is damaged: it was stopped by callback {stopped_by}, which is not there")
+        if len(state["model"]["key"]) != 2 or len({*map(len, loop["history"].values())}) > 1:
+            raise LoadError(f"{path} is damaged: its key is no pair, or its history no table")
+        if inside is not None and (len(inside["rows"]) != 2 or inside["rows"][0] > inside["rows"][1]):
+            raise LoadError(f"{path} is damaged: its numbers of rows are {inside['rows']}")
+    return dict(state)
+
+
+def check_state(path: Any, fields: Fields, state: Any) -> None:
+    """Raise a LoadError unless a part of a saved fit has the fields that it should have."""
+    try:
+        if not isinstance(state, dict):
+            raise ValueError(f"its {fields.holder} is {shown_field(state)}")
+        fields.check(state)
+    except ValueError as error:
+        raise LoadError(f"{path} is damaged: {error}") from None

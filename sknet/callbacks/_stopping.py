@@ -1,23 +1,97 @@
-"""Ending a fit that does not improve."""
+"""Callbacks that end a fit: early stopping, pruning of trials, and a time limit."""
 
 import math
+import time
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from sknet._fields import ABSENT, COUNT, Arrays, Each, Fields, Items
+from sknet._constraints import shown
+from sknet._fields import ABSENT, COUNT, FINITE, Arrays, Each, Fields, Items, Number
+from sknet._hints import suggestion
 from sknet._params import Interval, Options
-from sknet.callbacks._callback import Answer, Callback
-from sknet.callbacks._monitored import check_monitored
-from sknet.callbacks._plateau import Plateau
-from sknet.callbacks._view import FitView
+from sknet.callbacks._callback import Answer, Callback, FitView, optional
 from sknet.device import to_device, to_host
 from sknet.exceptions import StateError
 from sknet.optim.schedules import Schedule
 
-__all__ = ["EarlyStopping"]
+
+class Plateau:
+    """Counts the epochs without an improvement, as scikit-learn's networks do."""
+
+    _stored_fields = {
+        "patience": Number(Real, 0, math.inf),
+        "tol": FINITE,
+        "higher_is_better": bool,
+        "best": float,
+        "count": COUNT,
+        "waited": COUNT,
+        "cooling": COUNT,
+        "is_best": bool,
+        "_cools_count": bool,
+    }
+
+    def __init__(self, patience: float, tol: float, higher_is_better: bool) -> None:
+        self.patience, self.tol, self.higher_is_better = patience, tol, higher_is_better
+        self.best = -math.inf if higher_is_better else math.inf
+        self.count = self.waited = self.cooling = 0
+        self.is_best = self._cools_count = False
+
+    def observe(self, value: float) -> bool:
+        """Record the value of an epoch, and return whether patience is exhausted."""
+        if self.higher_is_better:
+            missed = value < self.best + self.tol
+            self.is_best = value > self.best
+        else:
+            missed = value > self.best - self.tol
+            self.is_best = value < self.best
+        self.count, self.waited = (self.count + 1, self.waited + 1) if missed else (0, 0)
+        if self.cooling:
+            self.cooling -= 1
+            self.waited = 0
+            self.count = 0 if self._cools_count else self.count
+        if self.is_best:
+            self.best = value
+        return self.count > self.patience
+
+    def state(self) -> dict[str, float]:
+        """Return all that changes from epoch to epoch."""
+        return {
+            "higher_is_better": self.higher_is_better,
+            "best": self.best,
+            "count": self.count,
+            "waited": self.waited,
+            "cooling": self.cooling,
+            "cools_count": self._cools_count,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state, if it is of the same kind of value."""
+        if state["higher_is_better"] == self.higher_is_better:
+            self.best, self.count = float(state["best"]), int(state["count"])
+            self.waited, self.cooling = int(state["waited"]), int(state["cooling"])
+            self._cools_count = bool(state["cools_count"])
+
+    def restart(self, also_count: bool = True, cooldown: int = 0) -> None:
+        """Restart the patience, as after a reduction of the rate; the best value is kept."""
+        self.waited = 0
+        self.cooling = cooldown
+        self._cools_count = also_count
+        if also_count:
+            self.count = 0
+
+
+def check_monitored(who: str, name: str, fit: FitView) -> None:
+    """Check the name of a number that is missing in this epoch; other epochs may have it."""
+    if name not in fit.history and name not in fit.directions:
+        known = sorted(fit.record)
+        raise ValueError(
+            f"{who}(monitor={name!r}): this fit has no such number, but {', '.join(known)}"
+            f"{suggestion(name, known)}"
+        )
+
 
 MANY = 1 << 20  # epochs
 SPOKEN = {
@@ -288,3 +362,130 @@ def _weights_of(model: Any, saved: Mapping[str, Any] | None) -> Any:
         buffers=placed(saved["buffers"]),
         slots=placed(saved["slots"]),
     )
+
+
+class Pruning(Callback):
+    """Report every epoch to an Optuna trial, and end the fit if the trial is pruned.
+
+    A pruned fit raises ``optuna.TrialPruned``, which the study handles, and leaves the estimator unchanged.
+    It needs Optuna: ``pip install 'sknet[optuna]'``.
+
+    Parameters
+    ----------
+    trial : optuna.Trial
+        The argument of the objective function that fits the estimator.
+    monitor : str or None, default=None
+        Name of the number to report; None is that of `FitView.monitor`: of the validation, if there is
+        one. Whether higher is better must be the same for the number and for the study.
+    every : int, default=1
+        Number of epochs between reports.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MLPClassifier
+    >>> from sknet.callbacks import Pruning
+    >>> X, y = load_iris(return_X_y=True)
+    >>> def objective(trial):
+    ...     width = trial.suggest_int("width", 8, 64)
+    ...     clf = MLPClassifier(width, early_stopping=True, callbacks=[Pruning(trial)])
+    ...     return clf.fit(X, y).best_validation_score_
+    """
+
+    order = 1
+    of_one_fit = (
+        "reports one fit to its trial: report a score of the ensemble after the fit, or set n_members=1"
+    )
+    _parameter_constraints: dict[str, Any] = {
+        "trial": "no_validation",
+        "monitor": [str, None],
+        "every": [Interval(Integral, 1, None, closed="left")],
+    }
+    _stored_fields = {
+        "_name": str,
+    }
+
+    def __init__(self, trial: Any, monitor: str | None = None, *, every: int = 1) -> None:
+        self.trial = trial
+        self.monitor = monitor
+        self.every = every
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(self.trial, self.monitor, every=self.every)  # trials cannot be copied
+
+    def on_fit_begin(self, fit: FitView) -> None:
+        for method in ("report", "should_prune"):
+            if not callable(getattr(self.trial, method, None)):
+                raise TypeError(
+                    "Pruning(trial) needs a trial of Optuna, with report and should_prune, "
+                    f"got {shown(self.trial)}"
+                )
+        self._pruned = optional("optuna", "Pruning", "optuna").TrialPruned
+        self._name = self.monitor or fit.monitor
+        self._check_direction(fit)
+
+    def on_epoch_end(self, fit: FitView) -> None:
+        if self._name not in fit.record:
+            check_monitored("Pruning", self._name, fit)
+        elif fit.epoch % self.every == 0:
+            value = fit.record[self._name]
+            self.trial.report(value, fit.epoch)
+            if self.trial.should_prune():
+                raise self._pruned(f"pruned after epoch {fit.epoch}, with {self._name} = {value:g}")
+
+    def on_fit_end(self, fit: FitView) -> None:
+        self.__dict__.pop("_pruned", None)
+
+    def _check_direction(self, fit: FitView) -> None:
+        """Raise a ValueError if the study optimizes in the other direction."""
+        directions: Any = getattr(getattr(self.trial, "study", None), "directions", ())
+        higher = fit.directions.get(self._name)
+        if len(directions) != 1 or higher is None:
+            return
+        study, mine = directions[0].name.lower(), "maximize" if higher else "minimize"
+        if study != mine:
+            raise ValueError(
+                f"Pruning reports {self._name!r}, which is to {mine}, to a study that is to {study}: create "
+                f"the study with direction={mine!r}, or give another monitor"
+            )
+
+
+class TimeLimit(Callback):
+    """End a fit normally after some seconds, even in the middle of an epoch.
+
+    Parameters
+    ----------
+    seconds : float
+        The time limit of one call of `fit` or `partial_fit`. The current block of steps, which takes about a
+        twentieth of a second, is finished, and the callbacks of the epoch are called. A fit that is resumed
+        from a `Checkpoint` has the same time again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import MLPRegressor
+    >>> from sknet.callbacks import TimeLimit
+    >>> X = np.random.default_rng(0).normal(size=(1000, 5))
+    >>> net = MLPRegressor(max_iter=10**6, n_iter_no_change=np.inf, callbacks=[TimeLimit(0.2)])
+    >>> 0 < net.fit(X, X[:, 0]).n_iter_ < 10**6
+    True
+    """
+
+    may_warn = False
+    pauses = True
+    _parameter_constraints = {"seconds": [Interval(Real, 0, None, closed="left")]}
+    _stored_fields = {
+        "_end": float,
+    }
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def on_fit_begin(self, fit: FitView) -> None:
+        self._end = time.monotonic() + self.seconds
+
+    def on_block_end(self, fit: FitView) -> Answer:
+        return "stop" if time.monotonic() >= self._end else None
+
+    def on_epoch_end(self, fit: FitView) -> Answer:
+        return self.on_block_end(fit)  # validation and other callbacks take time too

@@ -10,13 +10,9 @@ import numpy as np
 from sknet._constraints import shown
 from sknet._fields import Arrays
 from sknet._params import Interval
-from sknet.callbacks._callback import Answer, Callback
-from sknet.callbacks._optional import optional
-from sknet.callbacks._view import FitView
+from sknet.callbacks._callback import Answer, Callback, FitView, optional
 from sknet.exceptions import NonFiniteError
 from sknet.optim.schedules import Exponential
-
-__all__ = ["LearningRateFinder"]
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 MEMORY = 0.9  # weight of earlier losses in the running mean
