@@ -189,8 +189,8 @@ def test_every_other_name_of_an_estimators_parameter_has_advice():
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        (optim, optim._names.OPTIMIZERS),
-        (schedules, optim._names.SCHEDULES),
+        (optim, optim._FOREIGN),
+        (schedules, schedules._FOREIGN),
         (sknet.ops.linalg, sknet.ops.linalg._NAMES),
     ],
     ids=["optim", "schedules", "linalg"],

@@ -10,29 +10,16 @@ from collections.abc import Mapping as _Mapping
 from sknet._hints import module_getattr as _module_getattr
 from sknet._late import Names as _Names
 from sknet._params import resolve
-from sknet.optim import _names, schedules
-from sknet.optim._adam import Adam, AdamW
-from sknet.optim._base import Optimizer, OptimizerState
-from sknet.optim._root import BaseOptimizer, MinimizeResult
+from sknet.optim import schedules
+from sknet.optim._adam import Adam, Adamax, AdamW, NAdam, RAdam, ScheduleFreeAdamW
+from sknet.optim._base import BaseOptimizer, MinimizeResult, Optimizer, OptimizerState
 
 if _typing.TYPE_CHECKING:
-    from sknet.optim._accumulate import Accumulate
-    from sknet.optim._adagrad import Adadelta, Adagrad
-    from sknet.optim._adam_kin import Adamax, NAdam, RAdam
-    from sknet.optim._average import EMA, SWA
-    from sknet.optim._clip import ClipNorm, ClipValue
-    from sknet.optim._combinator import Combinator
-    from sknet.optim._decay import WeightDecay
-    from sknet.optim._groups import Groups
+    from sknet.optim._combinators import EMA, SWA, Accumulate, ClipNorm, ClipValue, Combinator, Lookahead
     from sknet.optim._lbfgs import LBFGS
-    from sknet.optim._lion import Lion
-    from sknet.optim._lookahead import Lookahead
     from sknet.optim._muon import Muon
-    from sknet.optim._rate_factors import RateFactors
-    from sknet.optim._rmsprop import RMSprop
-    from sknet.optim._rprop import Rprop
-    from sknet.optim._schedule_free import ScheduleFreeAdamW
-    from sknet.optim._sgd import SGD
+    from sknet.optim._parameter_groups import Groups, RateFactors, WeightDecay
+    from sknet.optim._sgd import SGD, Adadelta, Adagrad, Lion, RMSprop, Rprop
 
 __all__ = [
     "EMA",
@@ -70,15 +57,23 @@ __all__ = [
 
 OPTIMIZERS: _Mapping[str, type[BaseOptimizer]] = _Names(
     {
-        "sknet.optim._sgd": {"sgd": "SGD"},
-        "sknet.optim._adam": {"adam": "Adam", "adamw": "AdamW"},
-        "sknet.optim._adam_kin": {"adamax": "Adamax", "nadam": "NAdam", "radam": "RAdam"},
-        "sknet.optim._rmsprop": {"rmsprop": "RMSprop"},
-        "sknet.optim._rprop": {"rprop": "Rprop"},
-        "sknet.optim._adagrad": {"adagrad": "Adagrad", "adadelta": "Adadelta"},
-        "sknet.optim._lion": {"lion": "Lion"},
+        "sknet.optim._sgd": {
+            "sgd": "SGD",
+            "rmsprop": "RMSprop",
+            "rprop": "Rprop",
+            "adagrad": "Adagrad",
+            "adadelta": "Adadelta",
+            "lion": "Lion",
+        },
+        "sknet.optim._adam": {
+            "adam": "Adam",
+            "adamw": "AdamW",
+            "adamax": "Adamax",
+            "nadam": "NAdam",
+            "radam": "RAdam",
+            "schedule_free_adamw": "ScheduleFreeAdamW",
+        },
         "sknet.optim._muon": {"muon": "Muon"},
-        "sknet.optim._schedule_free": {"schedule_free_adamw": "ScheduleFreeAdamW"},
         "sknet.optim._lbfgs": {"lbfgs": "LBFGS"},
     }
 )
@@ -114,25 +109,38 @@ def check_optimizer(value: str | BaseOptimizer, caller: str) -> BaseOptimizer:
     return found
 
 
+_FOREIGN = {
+    "lr_scheduler": "the schedules are in sknet.optim.schedules, and are given as an optimizer's lr",
+    "swa_utils": "use SWA or EMA around an optimizer",
+    "ASGD": "use SWA(SGD(...))",
+    "AveragedModel": "use SWA or EMA around an optimizer",
+    "Rmsprop": "use RMSprop",
+    "Nadam": "use NAdam",
+    "ScheduleFreeAdam": "use ScheduleFreeAdamW",
+    "AdamWScheduleFree": "use ScheduleFreeAdamW",
+    "chain": "combinators wrap one another, EMA(ClipNorm(Adam(...)))",
+    **dict.fromkeys(("clip_grad_norm_", "clip_by_global_norm"), "use ClipNorm around an optimizer"),
+    **dict.fromkeys(("clip_grad_value_", "clip"), "use ClipValue around an optimizer"),
+    **dict.fromkeys(("MultiSteps", "apply_every"), "use Accumulate around an optimizer"),
+    **dict.fromkeys(("multi_transform", "partition"), "use Groups, with patterns of parameter names"),
+}
+"""Names in other libraries, and advice."""
+
 if not _typing.TYPE_CHECKING:
     __getattr__ = _Names(
         {
-            "sknet.optim._accumulate": ("Accumulate",),
-            "sknet.optim._adagrad": ("Adadelta", "Adagrad"),
-            "sknet.optim._adam_kin": ("Adamax", "NAdam", "RAdam"),
-            "sknet.optim._average": ("EMA", "SWA"),
-            "sknet.optim._clip": ("ClipNorm", "ClipValue"),
-            "sknet.optim._combinator": ("Combinator",),
-            "sknet.optim._decay": ("WeightDecay",),
-            "sknet.optim._groups": ("Groups",),
+            "sknet.optim._combinators": (
+                "Accumulate",
+                "ClipNorm",
+                "ClipValue",
+                "Combinator",
+                "EMA",
+                "Lookahead",
+                "SWA",
+            ),
             "sknet.optim._lbfgs": ("LBFGS",),
-            "sknet.optim._lion": ("Lion",),
-            "sknet.optim._lookahead": ("Lookahead",),
             "sknet.optim._muon": ("Muon",),
-            "sknet.optim._rate_factors": ("RateFactors",),
-            "sknet.optim._rmsprop": ("RMSprop",),
-            "sknet.optim._rprop": ("Rprop",),
-            "sknet.optim._schedule_free": ("ScheduleFreeAdamW",),
-            "sknet.optim._sgd": ("SGD",),
+            "sknet.optim._parameter_groups": ("Groups", "RateFactors", "WeightDecay"),
+            "sknet.optim._sgd": ("SGD", "Adadelta", "Adagrad", "Lion", "RMSprop", "Rprop"),
         }
-    ).into(globals(), _module_getattr("sknet.optim", __all__, _names.OPTIMIZERS))
+    ).into(globals(), _module_getattr("sknet.optim", __all__, _FOREIGN))

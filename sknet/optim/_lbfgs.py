@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet._params import Interval
 from sknet.exceptions import NonFiniteError, ShapeError
-from sknet.optim._root import BaseOptimizer, MinimizeResult, Vector
+from sknet.optim._base import BaseOptimizer, MinimizeResult, Vector
 
 
 class LBFGS(BaseOptimizer):

@@ -8,9 +8,8 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._adam import AdamW
-from sknet.optim._base import Hyper, Hypers, Optimizer, Updated, moving_average
-from sknet.optim._combinator import inside
-from sknet.optim._root import Named, Shapes, Slots
+from sknet.optim._base import Hyper, Hypers, Named, Optimizer, Shapes, Slots, Updated, moving_average
+from sknet.optim._combinators import inside
 from sknet.optim.schedules import Progress, Schedule
 from sknet.optim.schedules._base import RATE, Rate
 

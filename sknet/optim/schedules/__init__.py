@@ -8,15 +8,21 @@ import typing as _typing
 
 from sknet._hints import module_getattr as _module_getattr
 from sknet._late import Names as _Names
-from sknet.optim import _names
 from sknet.optim.schedules._base import Constant, InverseScaling, Progress, Schedule
 from sknet.optim.schedules._steps import Adaptive, Exponential, MultiStep, Step
 
 if _typing.TYPE_CHECKING:
     from sknet.optim.schedules._compose import Joined, Product, WarmUp
-    from sknet.optim.schedules._cosine import Cosine, CosineRestarts, CosLog, FlatThenCosine, OneCycle
-    from sknet.optim.schedules._cyclic import Cyclic
-    from sknet.optim.schedules._lines import Linear, Polynomial
+    from sknet.optim.schedules._curves import (
+        Cosine,
+        CosineRestarts,
+        CosLog,
+        Cyclic,
+        FlatThenCosine,
+        Linear,
+        OneCycle,
+        Polynomial,
+    )
 
 __all__ = [
     "Adaptive",
@@ -41,18 +47,40 @@ __all__ = [
 ]
 
 
+_FOREIGN = {
+    **dict.fromkeys(("CosineAnnealingLR", "CosineDecay", "cosine_decay_schedule"), "use Cosine"),
+    **dict.fromkeys(("CosineAnnealingWarmRestarts", "CosineDecayRestarts"), "use CosineRestarts"),
+    **dict.fromkeys(("coslog4", "CosLog4"), "use CosLog"),
+    **dict.fromkeys(("flat_cos", "FlatCosine", "FlatCos"), "use FlatThenCosine"),
+    "StepLR": "use Step",
+    **dict.fromkeys(("MultiStepLR", "PiecewiseConstantDecay"), "use MultiStep"),
+    **dict.fromkeys(("ExponentialLR", "ExponentialDecay"), "use Exponential"),
+    "LinearLR": "use Linear, or WarmUp for a rise",
+    **dict.fromkeys(("PolynomialLR", "PolynomialDecay"), "use Polynomial"),
+    "ConstantLR": "use Constant",
+    "InverseTimeDecay": "use InverseScaling",
+    "OneCycleLR": "use OneCycle",
+    "CyclicLR": "use Cyclic",
+    "ReduceLROnPlateau": "use Adaptive, with a patience",
+    "SequentialLR": "use Joined",
+    **dict.fromkeys(("ChainedScheduler", "MultiplicativeLR"), "use Product"),
+    **dict.fromkeys(("LambdaLR", "LearningRateScheduler"), "any function of a Progress is a schedule"),
+}
+"""Names in other libraries, and advice."""
+
 if not _typing.TYPE_CHECKING:
     __getattr__ = _Names(
         {
             "sknet.optim.schedules._compose": ("Joined", "Product", "WarmUp"),
-            "sknet.optim.schedules._cosine": (
+            "sknet.optim.schedules._curves": (
+                "CosLog",
                 "Cosine",
                 "CosineRestarts",
-                "CosLog",
+                "Cyclic",
                 "FlatThenCosine",
+                "Linear",
                 "OneCycle",
+                "Polynomial",
             ),
-            "sknet.optim.schedules._cyclic": ("Cyclic",),
-            "sknet.optim.schedules._lines": ("Linear", "Polynomial"),
         }
-    ).into(globals(), _module_getattr("sknet.optim.schedules", __all__, _names.SCHEDULES))
+    ).into(globals(), _module_getattr("sknet.optim.schedules", __all__, _FOREIGN))

@@ -8,26 +8,6 @@ from typing import Any, NamedTuple, TypeAlias
 from sknet._constraints import shown
 from sknet._params import Interval, InvalidParameterError, ParameterObject, StrOptions
 
-__all__ = [
-    "COUNT",
-    "DECAY",
-    "POSITIVE",
-    "RATE",
-    "SHARE",
-    "UNIT",
-    "Called",
-    "Constant",
-    "InverseScaling",
-    "Progress",
-    "Rate",
-    "Schedule",
-    "as_schedule",
-    "check_not_above",
-    "length_of",
-    "rate_of",
-    "scheduled",
-]
-
 POSITIVE = Interval(Real, 0, None, closed="neither")
 SHARE = Interval(Real, 0, None, closed="left")
 COUNT = Interval(Integral, 1, None, closed="left")

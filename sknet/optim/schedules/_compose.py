@@ -10,8 +10,6 @@ from sknet._params import Composite, InvalidParameterError
 from sknet.optim.schedules._base import COUNT, POSITIVE, RATE, Progress, Rate, Schedule, rate_of
 from sknet.optim.schedules._steps import check_rising
 
-__all__ = ["Joined", "Product", "WarmUp"]
-
 
 class Composed(Schedule):
     """Base of the schedules composed of others, whose patience and cooldown it takes over."""
@@ -72,8 +70,8 @@ class WarmUp(Composed):
         return [self.lr]
 
 
-class Several(Composite, Composed):
-    """Base of the schedules that hold a list of others, each reached by its number."""
+class ScheduleList(Composite, Composed):
+    """Base of the schedules composed of a list of schedules, each reached by its number."""
 
     container = "schedules"
     schedules: Sequence[Rate]
@@ -94,7 +92,7 @@ class Several(Composite, Composed):
                 )
 
 
-class Joined(Several):
+class Joined(ScheduleList):
     """Several schedules in sequence.
 
     Parameters
@@ -145,7 +143,7 @@ class Joined(Several):
         return isinstance(schedule, Schedule) and schedule.can_reduce(now)
 
 
-class Product(Several):
+class Product(ScheduleList):
     """The product of several schedules.
 
     Parameters

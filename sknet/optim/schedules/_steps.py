@@ -20,8 +20,6 @@ from sknet.optim.schedules._base import (
     rate_of,
 )
 
-__all__ = ["Adaptive", "Exponential", "MultiStep", "Step"]
-
 
 def _done(schedule: "Step | MultiStep | Exponential", progress: Progress) -> int:
     if schedule.unit == "step":

@@ -1,20 +1,95 @@
-"""Cosine schedules: decay, also with restarts, late, or in ever longer cycles, and one cycle."""
+"""Schedules along curves: lines, powers, cosines and cycles."""
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
 
-from sknet._params import Interval
-from sknet.optim.schedules._base import (
-    COUNT,
-    POSITIVE,
-    SHARE,
-    Progress,
-    Schedule,
-    check_not_above,
-    length_of,
-)
+from sknet._params import Interval, StrOptions
+from sknet.optim.schedules._base import COUNT, POSITIVE, SHARE, Progress, Schedule, check_not_above, length_of
 
-__all__ = ["CosLog", "Cosine", "CosineRestarts", "FlatThenCosine", "OneCycle"]
+
+class Linear(Schedule):
+    """A rate that changes linearly, up or down.
+
+    Parameters
+    ----------
+    lr : float
+        The initial rate.
+    end_lr : float, default=0.0
+        The final rate.
+    n_steps : int or None, default=None
+        Number of updates until the rate reaches `end_lr`, where it stays. None takes the whole fit.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import Linear, Progress
+    >>> [round(Linear(0.1, n_steps=4)(Progress(step=step)), 4) for step in range(6)]
+    [0.1, 0.075, 0.05, 0.025, 0.0, 0.0]
+    """
+
+    _parameter_constraints = {"lr": [POSITIVE], "end_lr": [SHARE], "n_steps": [COUNT, None]}
+
+    def __init__(self, lr: float, end_lr: float = 0.0, n_steps: int | None = None) -> None:
+        self.lr = lr
+        self.end_lr = end_lr
+        self.n_steps = n_steps
+
+    def __call__(self, progress: Progress) -> float:
+        n_steps = length_of(self, self.n_steps, progress)
+        if progress.step >= n_steps:
+            return float(self.end_lr)
+        return float(self.lr + (self.end_lr - self.lr) * (progress.step / n_steps))
+
+
+class Polynomial(Schedule):
+    r"""A rate that decays as a power of the remaining time.
+
+    Parameters
+    ----------
+    lr : float
+        The initial rate.
+    power : float, default=2.0
+        The exponent; 1 is the same as `Linear`.
+    min_lr : float, default=0.0
+        The final rate, at most `lr`.
+    n_steps : int or None, default=None
+        Number of updates until the rate reaches `min_lr`, where it stays. None takes the whole fit.
+
+    Notes
+    -----
+    At update t of n, counted from 0, :math:`\mathrm{min\_lr} + (\mathrm{lr} - \mathrm{min\_lr})
+    (1 - t / n)^\mathrm{power}`.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import Polynomial, Progress
+    >>> [Polynomial(1.6, n_steps=4)(Progress(step=step)) for step in range(6)]
+    [1.6, 0.9, 0.4, 0.1, 0.0, 0.0]
+    """
+
+    _parameter_constraints = {
+        "lr": [POSITIVE],
+        "power": [POSITIVE],
+        "min_lr": [SHARE],
+        "n_steps": [COUNT, None],
+    }
+
+    def __init__(
+        self, lr: float, power: float = 2.0, min_lr: float = 0.0, n_steps: int | None = None
+    ) -> None:
+        self.lr = lr
+        self.power = power
+        self.min_lr = min_lr
+        self.n_steps = n_steps
+
+    def validate(self) -> None:
+        super().validate()
+        check_not_above(self, "min_lr", self.min_lr, self.lr)
+
+    def __call__(self, progress: Progress) -> float:
+        n_steps = length_of(self, self.n_steps, progress)
+        left = max(0.0, 1.0 - progress.step / n_steps) if n_steps else 0.0
+        return float(self.min_lr + (self.lr - self.min_lr) * left**self.power)
 
 
 class Cosine(Schedule):
@@ -311,3 +386,80 @@ class OneCycle(Schedule):
 
 def _along_cosine(start: float, end: float, part: float) -> float:
     return float(end + (start - end) * (0.5 * (1.0 + math.cos(math.pi * part))))
+
+
+# Factor of a cycle's height, from the number of the cycle, that of the update (both from 0) and `factor`.
+SHAPES: dict[str, Callable[[int, int, float], float]] = {
+    "triangular": lambda cycle, step, factor: 1.0,
+    "triangular2": lambda cycle, step, factor: 0.5**cycle,
+    "exp_range": lambda cycle, step, factor: factor**step,
+}
+
+
+class Cyclic(Schedule):
+    r"""A rate that rises and falls linearly in cycles.
+
+    Parameters
+    ----------
+    lr : float
+        The rate at the beginning and end of each cycle.
+    peak_lr : float
+        The highest rate of the first cycle.
+    n_steps_up : int, default=2000
+        Number of updates from the lowest to the highest rate.
+    n_steps_down : int or None, default=None
+        Number of updates back; None takes as many.
+    mode : {"triangular", "triangular2", "exp_range"}, default="triangular"
+        Whether the height of the cycles is constant, halves from cycle to cycle, or decays by `factor` at
+        each update.
+    factor : float, default=1.0
+        Decay per update in mode "exp_range".
+
+    Notes
+    -----
+    The policies of [1]_; PyTorch's ``CyclicLR`` without its changes of momentum.
+
+    References
+    ----------
+    .. [1] L. N. Smith, "Cyclical Learning Rates for Training Neural Networks", WACV 2017.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import Cyclic, Progress
+    >>> schedule = Cyclic(0.1, 0.5, n_steps_up=2, mode="triangular2")
+    >>> [round(schedule(Progress(step=step)), 4) for step in range(8)]
+    [0.1, 0.3, 0.5, 0.3, 0.1, 0.2, 0.3, 0.2]
+    """
+
+    _parameter_constraints = {
+        "lr": [POSITIVE],
+        "peak_lr": [POSITIVE],
+        "n_steps_up": [COUNT],
+        "n_steps_down": [COUNT, None],
+        "mode": [StrOptions(set(SHAPES))],
+        "factor": [POSITIVE],
+    }
+
+    def __init__(
+        self,
+        lr: float,
+        peak_lr: float,
+        n_steps_up: int = 2000,
+        n_steps_down: int | None = None,
+        mode: str = "triangular",
+        factor: float = 1.0,
+    ) -> None:
+        self.lr = lr
+        self.peak_lr = peak_lr
+        self.n_steps_up = n_steps_up
+        self.n_steps_down = n_steps_down
+        self.mode = mode
+        self.factor = factor
+
+    def __call__(self, progress: Progress) -> float:
+        up = self.n_steps_up
+        down = up if self.n_steps_down is None else self.n_steps_down
+        cycle, step = divmod(progress.step, up + down)
+        part = step / up if step <= up else (up + down - step) / down
+        height = SHAPES[self.mode](cycle, progress.step, self.factor)
+        return float(self.lr + (self.peak_lr - self.lr) * part * height)
