@@ -10,10 +10,6 @@ from sknet._hints import module_getattr as _module_getattr
 from sknet._late import Names as _Names
 from sknet.core import HookHandle as HookHandle
 from sknet.nn import init as init
-from sknet.nn._collections import ModuleDict as ModuleDict
-from sknet.nn._collections import ModuleList as ModuleList
-from sknet.nn._collections import ParameterDict as ParameterDict
-from sknet.nn._collections import ParameterList as ParameterList
 from sknet.nn._factory import ModuleFactory as ModuleFactory
 from sknet.nn._footprint import largest_activation as largest_activation
 from sknet.nn._functional_call import bindings as bindings
@@ -36,28 +32,20 @@ from sknet.nn._state_dict import Keys as Keys
 from sknet.nn._state_dict import StateDict as StateDict
 
 # -- layers, one file for each family
-from sknet.nn.layers._activation import *  # noqa: F403
-from sknet.nn.layers._attention import *  # noqa: F403
-from sknet.nn.layers._category_embeddings import *  # noqa: F403
+from sknet.nn.layers._activation import *  # noqa: F403  # noqa: F403
+from sknet.nn.layers._attention import *  # noqa: F403  # noqa: F403
 from sknet.nn.layers._container import *  # noqa: F403
+from sknet.nn.layers._container import ModuleDict as ModuleDict
+from sknet.nn.layers._container import ModuleList as ModuleList
+from sknet.nn.layers._container import ParameterDict as ParameterDict
+from sknet.nn.layers._container import ParameterList as ParameterList
 from sknet.nn.layers._conv import *  # noqa: F403
 from sknet.nn.layers._dropout import *  # noqa: F403
-from sknet.nn.layers._embedding import *  # noqa: F403
-from sknet.nn.layers._embedding_bag import *  # noqa: F403
-from sknet.nn.layers._ensemble import *  # noqa: F403
-from sknet.nn.layers._flatten import *  # noqa: F403
-from sknet.nn.layers._linear import *  # noqa: F403
-from sknet.nn.layers._norm import *  # noqa: F403
-from sknet.nn.layers._numeric_embedding import *  # noqa: F403
-from sknet.nn.layers._pad import *  # noqa: F403
-from sknet.nn.layers._parametric_activation import *  # noqa: F403
-from sknet.nn.layers._pool import *  # noqa: F403
-from sknet.nn.layers._recurrent import *  # noqa: F403
-from sknet.nn.layers._recurrent_cells import *  # noqa: F403
-from sknet.nn.layers._resize import *  # noqa: F403
-from sknet.nn.layers._running_norm import *  # noqa: F403
-from sknet.nn.layers._scale import *  # noqa: F403
-from sknet.nn.layers._transformer import *  # noqa: F403
+from sknet.nn.layers._embedding import *  # noqa: F403  # noqa: F403  # noqa: F403  # noqa: F403
+from sknet.nn.layers._linear import *  # noqa: F403  # noqa: F403  # noqa: F403
+from sknet.nn.layers._norm import *  # noqa: F403  # noqa: F403
+from sknet.nn.layers._recurrent import *  # noqa: F403  # noqa: F403
+from sknet.nn.layers._spatial import *  # noqa: F403  # noqa: F403  # noqa: F403  # noqa: F403
 
 _LATE = _Names(
     {"sknet.nn._summary": ("Summary", "SummaryRow", "summary"), "sknet.nn._torch": ("from_torch", "to_torch")}

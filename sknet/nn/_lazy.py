@@ -18,7 +18,7 @@ from sknet.nn._shape_pass import shadows, shape_pass
 from sknet.nn.layers._arguments import check_arguments
 from sknet.nn.layers._conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from sknet.nn.layers._linear import Linear
-from sknet.nn.layers._running_norm import BatchNorm
+from sknet.nn.layers._norm import BatchNorm
 
 __all__ = [
     "Lazy",

@@ -10,12 +10,10 @@ from sknet.exceptions import StateError
 from sknet.nn._module import Module
 from sknet.nn._registry import join, nearest
 from sknet.nn.layers._activation import PReLU
-from sknet.nn.layers._attention import MultiheadAttention
+from sknet.nn.layers._attention import MultiheadAttention, TransformerDecoderLayer, TransformerEncoderLayer
 from sknet.nn.layers._linear import Linear
-from sknet.nn.layers._recurrent import GRU, LSTM, RNN
-from sknet.nn.layers._recurrent_cells import GRUCell, LSTMCell, RNNCell
-from sknet.nn.layers._running_norm import BatchNorm, InstanceNorm
-from sknet.nn.layers._transformer import TransformerDecoderLayer, TransformerEncoderLayer
+from sknet.nn.layers._norm import BatchNorm, InstanceNorm
+from sknet.nn.layers._recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = ["from_torch", "to_torch"]
 

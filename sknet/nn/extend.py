@@ -14,10 +14,9 @@ from sknet.nn._lazy import materialize_for
 from sknet.nn._module import copy_with
 from sknet.nn._parameter import convert
 from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
-from sknet.nn.layers._embedding import draw_embedding
-from sknet.nn.layers._ensemble import draw_ones, draw_signs, draw_standard
-from sknet.nn.layers._numeric_embedding import draw_frequencies
-from sknet.nn.layers._recurrent_cells import draw_gates
+from sknet.nn.layers._embedding import draw_embedding, draw_frequencies
+from sknet.nn.layers._linear import draw_ones, draw_signs, draw_standard
+from sknet.nn.layers._recurrent import draw_gates
 
 if TYPE_CHECKING:
     from sknet.nn._taps import RECORDED, Call, Calls, Recorded, run_to

@@ -1,21 +1,31 @@
-"""Multi-head attention."""
+"""Attention, and the layers of transformers."""
 
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 from sknet._fields import ABSENT, Named
-from sknet._params import Interval
+from sknet._params import Interval, resolve
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._module import Module
 from sknet.nn.init import Initializer, scheme
+from sknet.nn.layers._activation import ACTIVATIONS
 from sknet.nn.layers._arguments import check_arguments
+from sknet.nn.layers._container import Sequential
 from sknet.nn.layers._dropout import Dropout
 from sknet.nn.layers._linear import Linear
+from sknet.nn.layers._norm import LayerNorm
 from sknet.ops import attention_weights, matmul, multiply, permute_dims, reshape, where
 
-__all__ = ["MultiheadAttention"]
+__all__ = [
+    "MultiheadAttention",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
+
 
 COUNT = [Interval(Integral, 1, None, closed="left")]
 SHARE = [Interval(Real, 0, 1, closed="both")]
@@ -196,3 +206,358 @@ class MultiheadAttention(Module):
     def extra_repr(self) -> str:
         """Return the length of the vectors, and how many heads there are."""
         return f"{self.embed_dim}, {self.num_heads}"
+
+
+OPTIONS = {
+    "embed_dim": COUNT,
+    "num_heads": COUNT,
+    "feedforward_dim": [*COUNT, None],
+    "dropout": SHARE,
+    "norm_first": ["boolean"],
+    "eps": [Interval(Real, 0, None, closed="left")],
+}
+
+
+class _Layer(Module):
+    """What layers of encoders and decoders share: self-attention, a feed-forward network, and norms."""
+
+    _parameter_constraints = OPTIONS
+
+    norms: ClassVar[int]
+    _stored_fields = {
+        "embed_dim": [ABSENT],
+        "num_heads": [ABSENT],
+        "feedforward_dim": [ABSENT],
+        "eps": [ABSENT],
+        "attention": Named("MultiheadAttention"),
+        "cross_attention": [Named("MultiheadAttention"), ABSENT],
+        "feedforward": Named("Sequential"),
+        "norm1": Named("LayerNorm"),
+        "norm2": Named("LayerNorm"),
+        "norm3": [Named("LayerNorm"), ABSENT],
+        "dropout": Named("Dropout"),
+    }
+
+    def _check_stored(self) -> None:
+        norms = [f"norm{i + 1}" for i in range(self.norms)]
+        crossed = ["cross_attention"] if self.norms == 3 else []
+        if sorted(self._children) != sorted([*norms, *crossed, "attention", "feedforward", "dropout"]):
+            raise ValueError(f"{type(self).__name__} has the parts {list(self._children)}")
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        feedforward_dim: int | None = None,
+        dropout: float = 0.1,
+        activation: "str | Module" = "gelu",
+        norm_first: bool = True,
+        eps: float = 1e-5,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        name = type(self).__name__
+        check_arguments(
+            self,
+            embed_dim=embed_dim,
+            num_heads=num_heads,
+            feedforward_dim=feedforward_dim,
+            dropout=dropout,
+            norm_first=norm_first,
+            eps=eps,
+        )
+        width = 4 * embed_dim if feedforward_dim is None else feedforward_dim
+        self.norm_first = norm_first
+        self._make_attention(embed_dim, num_heads, dropout, init=init, device=device)
+        self.feedforward = Sequential(
+            Linear(embed_dim, width, init=init, device=device),
+            resolve(activation, ACTIVATIONS, Module, parameter="activation", caller=name),
+            Dropout(dropout),
+            Linear(width, embed_dim, init=init, device=device),
+        )
+        for i in range(self.norms):
+            self.register_module(f"norm{i + 1}", LayerNorm(embed_dim, eps, device=device))
+        self.dropout = Dropout(dropout)
+
+    def _make_attention(self, *arguments: Any, **options: Any) -> None:
+        self.attention = MultiheadAttention(*arguments, **options)
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and a feed-forward network, each with a norm and added to its input.
+
+    Parameters
+    ----------
+    embed_dim : int
+        Size of the vectors.
+    num_heads : int
+        Heads of the attention.
+    feedforward_dim : int, default=None
+        Width of the feed-forward network; None is four times `embed_dim`.
+    dropout : float, default=0.1
+        Dropout probability of attention weights, inside the feed-forward network, and of what both
+        add.
+    activation : str or Module, default="gelu"
+        Of the feed-forward network.
+    norm_first : bool, default=True
+        Whether norms come before attention and feed-forward network, which trains stably without a
+        warm-up (R. Xiong et al., "On layer normalization in the transformer architecture", ICML
+        2020); or after the sums, as in the original paper and by default in PyTorch.
+    eps : float, default=1e-5
+        That of the norms.
+    init : Initializer or str, default=None
+        Scheme of all projections; None is that of `init.version` for attention and for `Linear`.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Notes
+    -----
+    Call it as ``layer(x, mask, key_mask, is_causal)``, with masks as for `MultiheadAttention` (A. Vaswani
+    et al., NeurIPS 2017, section 3.1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.TransformerEncoderLayer(8, 2)
+    >>> layer(np.ones((5, 3, 8), np.float32)).shape
+    (5, 3, 8)
+    """
+
+    norms = 2
+
+    def forward(self, x: Any, mask: Any = None, key_mask: Any = None, is_causal: bool = False) -> Any:
+        options = {"mask": mask, "key_mask": key_mask, "is_causal": is_causal}
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), **options))
+            return x + self.dropout(self.feedforward(self.norm2(x)))
+        x = self.norm1(x + self.dropout(self.attention(x, **options)))
+        return self.norm2(x + self.dropout(self.feedforward(x)))
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to a memory and a feed-forward network, with norms, each added to its input.
+
+    Parameters
+    ----------
+    embed_dim : int
+        Size of the vectors.
+    num_heads : int
+        Heads of both attentions.
+    feedforward_dim : int, default=None
+        Width of the feed-forward network; None is four times `embed_dim`.
+    dropout : float, default=0.1
+        Dropout probability of attention weights, inside the feed-forward network, and of what all
+        three add.
+    activation : str or Module, default="gelu"
+        Of the feed-forward network.
+    norm_first : bool, default=True
+        Whether norms come before what is added or after the sums, as for `TransformerEncoderLayer`.
+    eps : float, default=1e-5
+        That of the norms.
+    init : Initializer or str, default=None
+        Scheme of all projections; None is that of `init.version` for attention and for `Linear`.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Notes
+    -----
+    Call it as ``layer(x, memory, mask, key_mask, is_causal, memory_mask, memory_key_mask)``: `x` is of shape
+    (n, length, embed_dim), `memory`, such as the output of an encoder, of shape (n, n_keys, embed_dim).
+    Masks are those of `MultiheadAttention`, the last two for the attention to the memory (A. Vaswani et
+    al., NeurIPS 2017, section 3.1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.TransformerDecoderLayer(8, 2)
+    >>> x, memory = np.ones((5, 3, 8), np.float32), np.ones((5, 7, 8), np.float32)
+    >>> layer(x, memory, is_causal=True).shape
+    (5, 3, 8)
+    """
+
+    norms = 3
+
+    def _make_attention(self, *arguments: Any, **options: Any) -> None:
+        super()._make_attention(*arguments, **options)
+        self.cross_attention = MultiheadAttention(*arguments, **options)
+
+    def forward(
+        self,
+        x: Any,
+        memory: Any,
+        mask: Any = None,
+        key_mask: Any = None,
+        is_causal: bool = False,
+        memory_mask: Any = None,
+        memory_key_mask: Any = None,
+    ) -> Any:
+        own = {"mask": mask, "key_mask": key_mask, "is_causal": is_causal}
+        other = {"mask": memory_mask, "key_mask": memory_key_mask}
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), **own))
+            x = x + self.dropout(self.cross_attention(self.norm2(x), memory, **other))
+            return x + self.dropout(self.feedforward(self.norm3(x)))
+        x = self.norm1(x + self.dropout(self.attention(x, **own)))
+        x = self.norm2(x + self.dropout(self.cross_attention(x, memory, **other)))
+        return self.norm3(x + self.dropout(self.feedforward(x)))
+
+
+class _Stack(Module):
+    """What encoders and decoders share: layers one after the other, and a norm at the end."""
+
+    _parameter_constraints = {**OPTIONS, "num_layers": [Interval(Integral, 1, None, closed="left")]}
+
+    layer: ClassVar[type[_Layer]]
+    _stored_fields = {
+        "num_layers": [ABSENT],
+        "embed_dim": [ABSENT],
+        "num_heads": [ABSENT],
+        "feedforward_dim": [ABSENT],
+        "eps": [ABSENT],
+        "dropout": [ABSENT],
+        "norm_first": [ABSENT],
+        "layers": Named("Sequential"),
+        "norm": [Named("LayerNorm"), None],
+    }
+
+    def __init__(
+        self,
+        num_layers: int,
+        embed_dim: int,
+        num_heads: int,
+        feedforward_dim: int | None = None,
+        dropout: float = 0.1,
+        activation: "str | Module" = "gelu",
+        norm_first: bool = True,
+        eps: float = 1e-5,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        check_arguments(self, num_layers=num_layers)
+        arguments = (embed_dim, num_heads, feedforward_dim, dropout, activation, norm_first, eps)
+        self.layers = Sequential(
+            *[self.layer(*arguments, init=init, device=device) for _ in range(num_layers)]
+        )
+        self.norm = LayerNorm(embed_dim, eps, device=device) if norm_first else None
+
+
+class TransformerEncoder(_Stack):
+    """A stack of `TransformerEncoderLayer`, each with weights of its own.
+
+    Parameters
+    ----------
+    num_layers : int
+        Number of layers.
+    embed_dim : int
+        Size of the vectors.
+    num_heads : int
+        Heads of the attention.
+    feedforward_dim : int, default=None
+        Width of the feed-forward networks; None is four times `embed_dim`.
+    dropout : float, default=0.1
+        As for a layer.
+    activation : str or Module, default="gelu"
+        As for a layer.
+    norm_first : bool, default=True
+        As for a layer; if true, the stack ends with a norm.
+    eps : float, default=1e-5
+        That of the norms.
+    init : Initializer or str, default=None
+        As for a layer.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Notes
+    -----
+    Call it as ``encoder(x, mask, key_mask, is_causal)``, with masks as for `MultiheadAttention`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> encoder = nn.TransformerEncoder(2, 8, 2)
+    >>> encoder(np.ones((5, 3, 8), np.float32), is_causal=True).shape
+    (5, 3, 8)
+    """
+
+    layer = TransformerEncoderLayer
+
+    def forward(self, x: Any, mask: Any = None, key_mask: Any = None, is_causal: bool = False) -> Any:
+        for layer in self.layers:
+            x = layer(x, mask, key_mask, is_causal)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoder(_Stack):
+    """A stack of `TransformerDecoderLayer`, each with weights of its own.
+
+    Parameters
+    ----------
+    num_layers : int
+        Number of layers.
+    embed_dim : int
+        Size of the vectors.
+    num_heads : int
+        Heads of the attentions.
+    feedforward_dim : int, default=None
+        Width of the feed-forward networks; None is four times `embed_dim`.
+    dropout : float, default=0.1
+        As for a layer.
+    activation : str or Module, default="gelu"
+        As for a layer.
+    norm_first : bool, default=True
+        As for a layer; if true, the stack ends with a norm.
+    eps : float, default=1e-5
+        That of the norms.
+    init : Initializer or str, default=None
+        As for a layer.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Notes
+    -----
+    Call it as ``decoder(x, memory, mask, key_mask, is_causal, memory_mask, memory_key_mask)``, as a layer.
+
+    Examples
+    --------
+    An encoder reads one sequence; the decoder reads what comes before each position of another, and the
+    encoder's output, to say what comes next.
+
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> class Translator(nn.Module):
+    ...     def __init__(self, n_words, n_others, width=8):
+    ...         self.words, self.others = nn.Embedding(n_words, width), nn.Embedding(n_others, width)
+    ...         self.positions = nn.PositionalEncoding()
+    ...         self.encoder = nn.TransformerEncoder(2, width, 2)
+    ...         self.decoder = nn.TransformerDecoder(2, width, 2)
+    ...         self.head = nn.Linear(width, n_others)
+    ...
+    ...     def forward(self, x, y, key_mask=None):
+    ...         memory = self.encoder(self.positions(self.words(x)), key_mask=key_mask)
+    ...         after = self.positions(self.others(y))
+    ...         return self.head(self.decoder(after, memory, is_causal=True, memory_key_mask=key_mask))
+    >>> translator = Translator(20, 30).initialize(0)
+    >>> translator(np.ones((5, 7), int), np.ones((5, 4), int)).shape
+    (5, 4, 30)
+    """
+
+    layer = TransformerDecoderLayer
+
+    def forward(
+        self,
+        x: Any,
+        memory: Any,
+        mask: Any = None,
+        key_mask: Any = None,
+        is_causal: bool = False,
+        memory_mask: Any = None,
+        memory_key_mask: Any = None,
+    ) -> Any:
+        for layer in self.layers:
+            x = layer(x, memory, mask, key_mask, is_causal, memory_mask, memory_key_mask)
+        return x if self.norm is None else self.norm(x)

@@ -1,4 +1,4 @@
-"""Linear: the layer of a multi-layer perceptron."""
+"""Linear layers, scales, and linear layers of many networks at once."""
 
 from functools import partial
 from numbers import Integral
@@ -9,19 +9,19 @@ from numpy.random import RandomState
 
 from sknet._fields import ABSENT, Named, Params
 from sknet._params import Interval, StrOptions
-from sknet.core import Tensor
+from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_host
 from sknet.exceptions import ShapeError
 from sknet.nn._from_data import FromData, rows_of, write
 from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._module import Module
-from sknet.nn._parameter import Parameter
+from sknet.nn._parameter import Parameter, ones, zeros
 from sknet.nn._scope import Registered
 from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._arguments import check_arguments
-from sknet.ops import matmul
+from sknet.ops import broadcast_to, expand_dims, matmul, mean, moveaxis, reshape
 
-__all__ = ["Linear"]
+__all__ = ["BatchEnsembleLinear", "EnsembleLinear", "EnsembleView", "Linear", "Scale"]
 
 
 class Linear(Module):
@@ -170,3 +170,366 @@ class Linear(Module):
         bias = ", bias=False" if self.bias is None else ""
         form = "" if self.parametrization == "standard" else f", parametrization={self.parametrization!r}"
         return f"{self.in_features}, {self.out_features}{bias}{form}"
+
+
+class Scale(Module):
+    """Multiply every column by a learned factor: ``x * weight``.
+
+    Parameters
+    ----------
+    n_features : int
+        Length of the input's last axis.
+    init : Initializer or str, default=None
+        Scheme of the factors, an object or its name; None is that of `init.version`, ones.
+    device : str or Device, default=None
+        Where the parameter lives; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (n_features,)
+        The factors.
+
+    Notes
+    -----
+    In front of a network it learns which columns matter: with a higher rate than the other layers
+    (``lr_factors={"0.weight": 6.0}`` of an optimizer) it is a soft selection of features
+    (D. Holzmüller, L. Grinsztajn and I. Steinwart, "Better by Default: Strong Pre-Tuned MLPs and
+    Boosted Trees on Tabular Data", NeurIPS 2024, section 3).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.Scale(3)
+    >>> layer.weight.data = np.array([0.0, 1.0, 2.0], np.float32)
+    >>> layer(np.ones((1, 3), np.float32))
+    Tensor([[0., 1., 2.]], dtype=float32, requires_grad=True)
+    """
+
+    weight: Any = Registered()
+
+    _parameter_constraints = {"n_features": [Interval(Integral, 1, None, closed="left")]}
+    _stored_fields = {
+        "weight": Params("n_features"),
+    }
+
+    def __init__(
+        self,
+        n_features: int,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        check_arguments(self, n_features=n_features)
+        self.n_features = int(n_features)
+        shape = (self.n_features,)
+        draw = partial(draw_weight, scheme(init, self, "scale"), shape=shape, fan_in=1, fan_out=1)
+        self.weight = Parameter(shape=shape, draw=draw, device=device)
+
+    def forward(self, x: Any) -> Tensor:
+        x = as_tensor(x)
+        if x.ndim == 0 or x.shape[-1] != self.n_features:
+            raise ShapeError(
+                f"{self!r}: expected an input of shape (..., {self.n_features}), got {np.shape(x)}"
+            )
+        scaled: Tensor = x * self.weight
+        return scaled
+
+    def extra_repr(self) -> str:
+        """Return the number of columns."""
+        return f"{self.n_features}"
+
+
+COUNT = [Interval(Integral, 1, None, closed="left")]
+
+
+class EnsembleView(Module):
+    """Show every row to each member of an ensemble.
+
+    Parameters
+    ----------
+    n_members : int, default=32
+        Number of members.
+
+    Notes
+    -----
+    The input is of shape (..., n_features), the output of shape (..., n_members, n_features).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.EnsembleView(4)(np.ones((5, 3))).shape
+    (5, 4, 3)
+    """
+
+    _parameter_constraints = {"n_members": COUNT}
+
+    def __init__(self, n_members: int = 32) -> None:
+        check_arguments(self, n_members=n_members)
+        self.n_members = int(n_members)
+
+    def forward(self, x: Any) -> Tensor:
+        x = as_tensor(x)
+        if x.ndim == 0:
+            raise ShapeError(f"{self!r}: expected an input of shape (..., n_features), got ()")
+        return broadcast_to(expand_dims(x, -2), (*x.shape[:-1], self.n_members, x.shape[-1]))
+
+    def extra_repr(self) -> str:
+        """Return the number of members."""
+        return f"{self.n_members}"
+
+
+class BatchEnsembleLinear(Module):
+    r"""Linear layers of several members that share one weight, each with factors of its own.
+
+    Parameters
+    ----------
+    in_features : int
+        Length of the input's last axis.
+    out_features : int
+        Length of the output's last axis.
+    n_members : int, default=32
+        Number of members.
+    factors : {"ones", "signs", "normal"}, default="ones"
+        How the factors of the inputs begin: as ones, random signs, or standard normal. Members only become
+        different where they begin differently: "signs" is for the first layer of a network, "ones" for
+        the others. Those of the outputs begin as ones.
+    bias : bool, default=True
+        Whether each member adds a bias.
+    init : Initializer or str, default=None
+        Scheme of the weight, as of `Linear`.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (in_features, out_features)
+        Of all members.
+    in_factors : Parameter of shape (n_members, in_features)
+        Of each member.
+    out_factors : Parameter of shape (n_members, out_features)
+        Of each member.
+    bias : Parameter of shape (n_members, out_features), or None
+        Of each member.
+
+    Notes
+    -----
+    The input is of shape (..., n_members, in_features), as `EnsembleView` returns it. Member k computes
+
+    .. math:: s_k \odot ((r_k \odot x_k) W) + b_k
+
+    (Y. Wen, D. Tran and J. Ba, "BatchEnsemble: An Alternative Approach to Efficient Ensemble and Lifelong
+    Learning", ICLR 2020). Perceptrons of it are TabM: Y. Gorishniy, A. Kotelnikov and A. Babenko, "TabM:
+    Advancing Tabular Deep Learning with Parameter-Efficient Ensembling", ICLR 2025 (arXiv:2410.24210).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> net = nn.Sequential(
+    ...     nn.EnsembleView(4),
+    ...     nn.BatchEnsembleLinear(3, 8, 4, "signs"),
+    ...     nn.ReLU(),
+    ...     nn.EnsembleLinear(8, 1, 4),
+    ... ).initialize(0)
+    >>> net(np.ones((5, 3), np.float32)).shape
+    (5, 1)
+    """
+
+    weight: Any = Registered()
+    in_factors: Any = Registered()
+    out_factors: Any = Registered()
+    bias: Any = Registered()
+
+    _parameter_constraints = {
+        "in_features": COUNT,
+        "out_features": COUNT,
+        "n_members": COUNT,
+        "factors": [StrOptions({"ones", "signs", "normal"})],
+        "bias": ["boolean"],
+    }
+    _stored_fields = {
+        "weight": Params("in_features", "out_features"),
+        "in_factors": Params("n_members", "in_features"),
+        "out_factors": Params("n_members", "out_features"),
+        "bias": [Params("n_members", "out_features"), None],
+    }
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        n_members: int = 32,
+        factors: str = "ones",
+        bias: bool = True,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        check_arguments(
+            self,
+            in_features=in_features,
+            out_features=out_features,
+            n_members=n_members,
+            factors=factors,
+            bias=bias,
+        )
+        self.in_features, self.out_features = int(in_features), int(out_features)
+        self.n_members, self.factors = int(n_members), factors
+        shape = (self.in_features, self.out_features)
+        fans: Any = {"fan_in": shape[0], "fan_out": shape[1]}
+        draw = partial(scheme(init, self, "linear").draw, shape=shape, **fans)
+        self.weight = Parameter(shape=shape, draw=draw, device=device)
+        of_inputs = (self.n_members, self.in_features)
+        of_outputs = (self.n_members, self.out_features)
+        first = partial(FACTORS[factors], of_inputs)
+        self.in_factors = Parameter(shape=of_inputs, draw=first, device=device)
+        self.out_factors = Parameter(ones(of_outputs, device))
+        self.bias = Parameter(zeros(of_outputs, device)) if bias else None
+
+    def forward(self, x: Any) -> Tensor:
+        x = _checked(self, x, self.n_members, self.in_features)
+        scaled = reshape(x * self.in_factors, (-1, self.in_features))  # one product for all members
+        product = reshape(matmul(scaled, self.weight), (*x.shape[:-1], self.out_features))
+        out: Tensor = product * self.out_factors
+        return out if self.bias is None else out + self.bias
+
+    def extra_repr(self) -> str:
+        """Return the lengths and the number of members."""
+        bias = ", bias=False" if self.bias is None else ""
+        return f"{self.in_features}, {self.out_features}, {self.n_members}, factors={self.factors!r}{bias}"
+
+
+class EnsembleLinear(Module):
+    """A linear layer for each member of an ensemble, and their mean: the head of one.
+
+    Parameters
+    ----------
+    in_features : int
+        Length of the input's last axis.
+    out_features : int
+        Length of the output's last axis.
+    n_members : int, default=32
+        Number of members.
+    reduce : {"mean"} or None, default="mean"
+        Whether to return the mean over members; None returns what each computes.
+    bias : bool, default=True
+        Whether each member adds a bias.
+    init : Initializer or str, default=None
+        Scheme of each member's weight, as of `Linear`.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (n_members, in_features, out_features)
+        Of each member.
+    bias : Parameter of shape (n_members, out_features), or None
+        Of each member.
+
+    Notes
+    -----
+    The input is of shape (..., n_members, in_features); the output of shape (..., out_features), or (...,
+    n_members, out_features) without reduction. The mean is one of raw outputs, such as logits, also in
+    training; TabM's own recipe trains each member by a loss of its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.EnsembleLinear(3, 2, 4).initialize(0)(np.ones((5, 4, 3), np.float32)).shape
+    (5, 2)
+    """
+
+    weight: Any = Registered()
+    bias: Any = Registered()
+
+    _parameter_constraints = {
+        "in_features": COUNT,
+        "out_features": COUNT,
+        "n_members": COUNT,
+        "reduce": [StrOptions({"mean"}), None],
+        "bias": ["boolean"],
+    }
+    _stored_fields = {
+        "weight": Params("n_members", "in_features", "out_features"),
+        "bias": [Params("n_members", "out_features"), None],
+    }
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        n_members: int = 32,
+        reduce: str | None = "mean",
+        bias: bool = True,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        check_arguments(
+            self,
+            in_features=in_features,
+            out_features=out_features,
+            n_members=n_members,
+            reduce=reduce,
+            bias=bias,
+        )
+        self.in_features, self.out_features = int(in_features), int(out_features)
+        self.n_members, self.reduce = int(n_members), reduce
+        shape = (self.n_members, self.in_features, self.out_features)
+        fans: Any = {"fan_in": shape[1], "fan_out": shape[2]}
+        draw = partial(scheme(init, self, "linear").draw, shape=shape, **fans)
+        self.weight = Parameter(shape=shape, draw=draw, device=device)
+        self.bias = Parameter(zeros((shape[0], shape[2]), device)) if bias else None
+
+    def forward(self, x: Any) -> Tensor:
+        x, weight = _checked(self, x, self.n_members, self.in_features), self.weight
+        if self.reduce is None:
+            by_member = matmul(moveaxis(x, -2, 0), _between(weight, x.ndim))
+            out: Tensor = moveaxis(by_member, 0, -2)
+            return out if self.bias is None else out + self.bias
+        # The mean of products is one product of longer rows.
+        length = self.n_members * self.in_features
+        rows = reshape(x, (*x.shape[:-2], length))
+        joined: Tensor = matmul(rows, reshape(weight, (length, self.out_features))) * (1.0 / self.n_members)
+        return joined if self.bias is None else joined + mean(self.bias, axis=0)
+
+    def extra_repr(self) -> str:
+        """Return the lengths and the number of members."""
+        bias = ", bias=False" if self.bias is None else ""
+        reduce = "" if self.reduce == "mean" else f", reduce={self.reduce}"
+        return f"{self.in_features}, {self.out_features}, {self.n_members}{reduce}{bias}"
+
+
+def _between(weight: Tensor, ndim: int) -> Tensor:
+    """Return a weight for each member with axes of length 1 for the axes before the rows."""
+    if ndim <= 3:
+        return weight
+    return reshape(weight, (weight.shape[0], *(1,) * (ndim - 3), *weight.shape[1:]))
+
+
+def _checked(layer: Module, x: Any, n_members: int, n_features: int) -> Tensor:
+    found: Tensor = as_tensor(x)
+    if found.shape[-2:] != (n_members, n_features):
+        raise ShapeError(
+            f"{layer!r}: expected an input of shape (..., {n_members}, {n_features}), got {found.shape}; "
+            f"nn.EnsembleView({n_members}) shows rows to the members"
+        )
+    return found
+
+
+def draw_ones(shape: tuple[int, ...], random_state: RandomState) -> Any:
+    return np.ones(shape)
+
+
+def draw_signs(shape: tuple[int, ...], random_state: RandomState) -> Any:
+    return 2.0 * random_state.randint(2, size=shape) - 1.0
+
+
+def draw_standard(shape: tuple[int, ...], random_state: RandomState) -> Any:
+    return random_state.normal(size=shape)
+
+
+FACTORS = {"ones": draw_ones, "signs": draw_signs, "normal": draw_standard}
