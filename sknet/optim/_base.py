@@ -88,7 +88,7 @@ class BaseOptimizer(ParameterObject, ABC):
 
     @property
     def kind(self) -> Any:
-        """What two optimizers must have in common for one to continue from the state of the other."""
+        """Key that two optimizers share if one can continue from the state of the other."""
         return type(self)
 
     def in_steps(self) -> "Optimizer":
@@ -192,7 +192,7 @@ Updated = tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]
 
 
 class OptimizerState(NamedTuple):
-    """What an optimizer carries from one update to the next; whoever owns the parameters keeps it.
+    """State of an optimizer between updates; whoever owns the parameters keeps it.
 
     Attributes
     ----------

@@ -8,20 +8,30 @@ import typing as _typing
 
 from sknet._hints import module_getattr as _module_getattr
 from sknet._late import Names as _Names
-from sknet.optim.schedules._base import Constant, InverseScaling, Progress, Schedule
-from sknet.optim.schedules._steps import Adaptive, Exponential, MultiStep, Step
+from sknet.optim.schedules._base import (
+    Adaptive,
+    Constant,
+    Exponential,
+    InverseScaling,
+    MultiStep,
+    Progress,
+    Schedule,
+    Step,
+)
 
 if _typing.TYPE_CHECKING:
-    from sknet.optim.schedules._compose import Joined, Product, WarmUp
     from sknet.optim.schedules._curves import (
         Cosine,
         CosineRestarts,
         CosLog,
         Cyclic,
         FlatThenCosine,
+        Joined,
         Linear,
         OneCycle,
         Polynomial,
+        Product,
+        WarmUp,
     )
 
 __all__ = [
@@ -71,16 +81,18 @@ _FOREIGN = {
 if not _typing.TYPE_CHECKING:
     __getattr__ = _Names(
         {
-            "sknet.optim.schedules._compose": ("Joined", "Product", "WarmUp"),
             "sknet.optim.schedules._curves": (
                 "CosLog",
                 "Cosine",
                 "CosineRestarts",
                 "Cyclic",
                 "FlatThenCosine",
+                "Joined",
                 "Linear",
                 "OneCycle",
                 "Polynomial",
+                "Product",
+                "WarmUp",
             ),
         }
     ).into(globals(), _module_getattr("sknet.optim.schedules", __all__, _FOREIGN))
