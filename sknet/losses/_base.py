@@ -15,7 +15,7 @@ TASKS = ("binary", "multiclass", "multilabel", "ordinal", "regression")
 
 
 class Scaling(NamedTuple):
-    """How a loss changes with the unit of its targets."""
+    """Dependence of a loss on the unit of its targets."""
 
     shifts: bool
     power: float
@@ -79,7 +79,7 @@ class Loss(ParameterObject, ABC):
 
     @property
     def unit(self) -> float:
-        """How much a loss of 1 is in what is reported."""
+        """The reported value of a loss of 1."""
         return 1.0
 
     @abstractmethod

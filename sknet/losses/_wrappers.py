@@ -133,7 +133,7 @@ class Standardized(Wrapping):
 
     @property
     def unit(self) -> float:
-        """How much a loss of 1 is in the original units, on average over the columns."""
+        """The value of a loss of 1 in the original units, on average over the columns."""
         return float(np.mean([s**self._scaling.power for s in self.scale]))
 
     @property

@@ -1,4 +1,4 @@
-"""What estimators make of losses; users of losses do not need it."""
+"""Losses that estimators make of losses; users do not need them."""
 
 from sknet.losses._base import Scaling
 from sknet.losses._classification import ClippedLogLoss

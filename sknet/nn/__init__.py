@@ -10,10 +10,7 @@ from sknet._hints import module_getattr as _module_getattr
 from sknet._late import Names as _Names
 from sknet.core import HookHandle as HookHandle
 from sknet.nn import init as init
-from sknet.nn._factory import ModuleFactory as ModuleFactory
-from sknet.nn._footprint import largest_activation as largest_activation
-from sknet.nn._functional_call import bindings as bindings
-from sknet.nn._functional_call import functional_call as functional_call
+from sknet.nn._foreign_names import NAMES as _NAMES
 from sknet.nn._lazy import Lazy as Lazy
 from sknet.nn._lazy import LazyBatchNorm as LazyBatchNorm
 from sknet.nn._lazy import LazyConv1d as LazyConv1d
@@ -21,31 +18,30 @@ from sknet.nn._lazy import LazyConv2d as LazyConv2d
 from sknet.nn._lazy import LazyConvTranspose1d as LazyConvTranspose1d
 from sknet.nn._lazy import LazyConvTranspose2d as LazyConvTranspose2d
 from sknet.nn._lazy import LazyLinear as LazyLinear
+from sknet.nn._lazy import ModuleFactory as ModuleFactory
 from sknet.nn._lazy import is_lazy as is_lazy
 from sknet.nn._lazy import materialize as materialize
+from sknet.nn._module import Keys as Keys
 from sknet.nn._module import Module as Module
-from sknet.nn._other_names import NAMES as _NAMES
+from sknet.nn._module import StateDict as StateDict
+from sknet.nn._module import bindings as bindings
+from sknet.nn._module import functional_call as functional_call
 from sknet.nn._parameter import Parameter as Parameter
 from sknet.nn._scope import Scope as Scope
 from sknet.nn._scope import run as run
-from sknet.nn._state_dict import Keys as Keys
-from sknet.nn._state_dict import StateDict as StateDict
+from sknet.nn._shape_pass import largest_activation as largest_activation
 
 # -- layers, one file for each family
-from sknet.nn.layers._activation import *  # noqa: F403  # noqa: F403
-from sknet.nn.layers._attention import *  # noqa: F403  # noqa: F403
+from sknet.nn.layers._activation import *  # noqa: F403
+from sknet.nn.layers._attention import *  # noqa: F403
 from sknet.nn.layers._container import *  # noqa: F403
-from sknet.nn.layers._container import ModuleDict as ModuleDict
-from sknet.nn.layers._container import ModuleList as ModuleList
-from sknet.nn.layers._container import ParameterDict as ParameterDict
-from sknet.nn.layers._container import ParameterList as ParameterList
 from sknet.nn.layers._conv import *  # noqa: F403
 from sknet.nn.layers._dropout import *  # noqa: F403
-from sknet.nn.layers._embedding import *  # noqa: F403  # noqa: F403  # noqa: F403  # noqa: F403
-from sknet.nn.layers._linear import *  # noqa: F403  # noqa: F403  # noqa: F403
-from sknet.nn.layers._norm import *  # noqa: F403  # noqa: F403
-from sknet.nn.layers._recurrent import *  # noqa: F403  # noqa: F403
-from sknet.nn.layers._spatial import *  # noqa: F403  # noqa: F403  # noqa: F403  # noqa: F403
+from sknet.nn.layers._embedding import *  # noqa: F403
+from sknet.nn.layers._linear import *  # noqa: F403
+from sknet.nn.layers._norm import *  # noqa: F403
+from sknet.nn.layers._recurrent import *  # noqa: F403
+from sknet.nn.layers._spatial import *  # noqa: F403
 
 _LATE = _Names(
     {"sknet.nn._summary": ("Summary", "SummaryRow", "summary"), "sknet.nn._torch": ("from_torch", "to_torch")}

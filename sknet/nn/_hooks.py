@@ -6,13 +6,12 @@ A module without hooks has no `_hooks` of its own, and its call costs one more c
 import itertools
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from sknet._constraints import shown
 from sknet.core import HookHandle, is_capturing, is_grad_enabled
 from sknet.exceptions import CaptureError
-from sknet.nn._changes import note_hooks
-from sknet.nn._protocols import Forward
+from sknet.nn._parameter import note_hooks
 
 __all__ = ["Hooks", "register"]
 
@@ -20,6 +19,13 @@ Hook = Callable[..., Any]
 KINDS = ("forward_pre", "forward", "backward_pre", "backward")
 
 _numbers = itertools.count(1)
+
+
+class Forward(Protocol):
+    """An object that computes in a `forward`."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the output."""
 
 
 class Hooks:
@@ -56,11 +62,14 @@ class Hooks:
             args, kwargs = _input_after(module, hook, with_kwargs, args, kwargs)
         if not (is_grad_enabled() and self.backward):
             return self._after(module, args, kwargs)
-        from sknet.nn._way_back import WayBack, watched  # few networks have hooks of the backward pass
+        from sknet.nn._backward_hooks import (  # few networks have hooks of the backward pass
+            BackwardHooks,
+            watched,
+        )
 
-        way_back = WayBack(module, self, args)
-        args = watched(args, way_back.at_inputs)
-        return watched(self._after(module, args, kwargs), way_back.at_outputs)
+        backward = BackwardHooks(module, self.of, args)
+        args = watched(args, backward.at_inputs)
+        return watched(self._after(module, args, kwargs), backward.at_outputs)
 
     def _after(self, module: Forward, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the forward pass, and the hooks after it."""

@@ -1,35 +1,473 @@
-"""Module: a tree of parameters and buffers with a forward pass."""
+"""Module: a tree of parameters, buffers and children, with a forward pass."""
 
-from collections.abc import Callable, Mapping
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, Self, TypeVar
+from functools import wraps
+from inspect import Parameter as Argument
+from inspect import signature
+from itertools import islice
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
 
-from sknet._constraints import PLAIN
+from sknet._constraints import PLAIN, plain, shown
 from sknet._fields import ABSENT, COUNT
+from sknet._hints import suggestion
 from sknet._late import above
+from sknet._params import check_values
 from sknet._random import check_random_state
-from sknet.core import HookHandle
-from sknet.device import Device, available, check_float_dtype
-from sknet.nn import _hooks, _repr, _state_dict
-from sknet.nn._constructors import explained
-from sknet.nn._functional_call import as_pure
-from sknet.nn._held import hold_statistics
+from sknet.core import HookHandle, Tensor, as_tensor
+from sknet.device import Device, available, check_float_dtype, is_array, to_device, to_host
+from sknet.exceptions import CaptureError, ShapeError, StateError
+from sknet.nn import _hooks
+from sknet.nn._foreign_names import ARGUMENTS, ATTRIBUTES, MODULE, RENAMED
 from sknet.nn._hooks import Hooks
-from sknet.nn._parameter import Parameter, convert
-from sknet.nn._registry import Registry
-from sknet.nn._scope import current_scope
-from sknet.nn._state_dict import Keys, StateDict
-
-__all__ = ["Module", "copy_with"]
+from sknet.nn._parameter import Parameter, convert, note_setting, note_structure
+from sknet.nn._scope import (
+    Binding,
+    Key,
+    Registered,
+    Scope,
+    bound_buffer,
+    bound_parameter,
+    current_scope,
+    remember_buffer,
+    run,
+)
 
 M = TypeVar("M", bound="Module")
 
 LAYERS = ("sknet.nn.layers", "sknet.nn._lazy")  # modules with constructors that explain their arguments
 REGISTRIES = ("_parameters", "_buffers", "_children")
+# Attributes in which a module keeps its own state.
+OWN = frozenset({"_parameters", "_buffers", "_transient", "_children", "_training", "_held", "_hooks"})
+
+
+class Registry:
+    """The parameters, buffers and children of a module by name, and those below by path."""
+
+    _parameters: dict[str, Parameter]
+    _buffers: dict[str, Tensor]
+    _transient: set[str]  # names of the buffers that no state contains
+    _children: dict[str, "Module"]  # also in __dict__, where they are read fastest
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make the registries; the arguments are `__init__`'s."""
+        module = super().__new__(cls)
+        vars(module).update(_parameters={}, _buffers={}, _transient=set(), _children={})
+        return module
+
+    # -- registering ----------------------------------------------------------------------------
+
+    def register_parameter(self, name: str, parameter: Parameter) -> None:
+        """Add a parameter; assigning it as an attribute does the same.
+
+        Parameters
+        ----------
+        name : str
+            Its attribute, and its part of the path.
+        parameter : Parameter
+            May belong to other modules too: it is then shared.
+
+        Raises
+        ------
+        TypeError
+            If it is not a Parameter.
+        ValueError
+            If the name has a dot, is empty, or is taken by a method.
+        """
+        if not isinstance(parameter, Parameter):
+            raise TypeError(
+                f"{self._place(name)} must be a Parameter, got {_article(parameter)}: use nn.Parameter(...)"
+            )
+        self._claim(name, self._parameters)
+        self._parameters[name] = parameter
+        note_structure()
+
+    def register_module(self, name: str, module: Any) -> None:
+        """Add a module as a child; assigning it as an attribute does the same.
+
+        Parameters
+        ----------
+        name : str
+            Its attribute, and its part of the path.
+        module : Module
+            May be registered several times: it then computes several times with the same parameters.
+
+        Raises
+        ------
+        TypeError
+            If it is not a Module.
+        ValueError
+            If the name has a dot, is empty, or is taken by a method.
+        """
+        if not isinstance(module, Registry):
+            hint = f": pass an instance, {module.__name__}(...)" if isinstance(module, type) else ""
+            raise TypeError(f"{self._place(name)} must be a Module, got {_article(module)}{hint}")
+        self._claim(name, self._children)
+        children: dict[str, Any] = self._children
+        children[name] = vars(self)[name] = module
+        note_structure()
+
+    def register_buffer(
+        self, name: str, value: Any, persistent: bool = True, *, device: "str | Device | None" = None
+    ) -> None:
+        """Add a tensor that is state but not learned, such as a running mean.
+
+        Parameters
+        ----------
+        name : str
+            Its attribute, and its part of the path.
+        value : Tensor or array-like
+            Its first value; shape and dtype stay.
+        persistent : bool, default=True
+            Whether it is part of `state_dict`.
+        device : str or Device, default=None
+            Where it lives; None leaves the value where it is.
+
+        Raises
+        ------
+        ValueError
+            If the name has a dot, is empty, or is taken by a method.
+        """
+        self._claim(name, self._buffers)
+        self._buffers[name] = Tensor(value, device=device)
+        (self._transient.discard if persistent else self._transient.add)(name)
+        note_structure()
+
+    def set_buffer(self, name: str, value: Any) -> None:
+        """Set the value of a buffer, as a forward pass does with its running statistics.
+
+        Inside `functional_call` the value goes to the buffers that the call returns, and the
+        module stays as it was. Assigning the attribute does the same.
+
+        Parameters
+        ----------
+        name : str
+            A registered buffer.
+        value : Tensor or array-like
+            It is detached, and converted to the buffer's dtype.
+
+        Raises
+        ------
+        AttributeError
+            If there is no such buffer.
+        ShapeError
+            If the shape is not the buffer's.
+        """
+        own = self._buffers.get(name)
+        if own is None:
+            raise AttributeError(f"{self._place(name)} is not a buffer: register_buffer adds one")
+        value = as_tensor(value).detach()
+        if value.shape != own.shape:
+            raise ShapeError(f"{self._place(name)} is a buffer of shape {own.shape}, got {value.shape}")
+        if value.dtype != own.dtype:
+            value = value.astype(own.dtype)
+        scope = current_scope()
+        if scope is None:
+            remember_buffer(self, name)
+            self._buffers[name] = value
+        else:
+            scope.updates[id(self), name] = value
+
+    def _claim(self, name: str, registry: Mapping[str, Any]) -> None:
+        """Free a name for `registry`, so that it is in one place only."""
+        if not isinstance(name, str) or not name or "." in name:
+            raise ValueError(
+                f"a name in {type(self).__name__} must be a non-empty str without dots, got {shown(name)}"
+            )
+        self._refuse_own(name)
+        if self._is_reserved(name):
+            raise ValueError(
+                f"{self._place(name)} cannot be registered: the class has an attribute of this name"
+            )
+        if name not in registry:
+            self._forget(name)
+
+    @classmethod
+    def _is_reserved(cls, name: str) -> bool:
+        """Tell whether the class has an attribute of this name."""
+        return hasattr(cls, name) and not isinstance(getattr(cls, name), Registered)
+
+    def _refuse_own(self, name: str) -> None:
+        if name in OWN:
+            raise ValueError(
+                f"{self._place(name)} cannot be set: modules keep state of their own under this name, choose "
+                "another"
+            )
+
+    def _forget(self, name: str) -> bool:
+        vars_, found = vars(self), False
+        for registry in (vars_, self._parameters, self._buffers, self._children):
+            found = registry.pop(name, registry) is not registry or found
+        self._transient.discard(name)
+        if found:
+            note_structure()
+        return found
+
+    def _place(self, name: str) -> str:
+        return f"{type(self).__name__}.{name}"
+
+    # -- attributes -----------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Parameter):
+            self.register_parameter(name, value)
+        elif isinstance(value, Registry):
+            self.register_module(name, value)
+        elif value is not None and name in self._buffers:
+            self.set_buffer(name, value)
+        elif value is not None and (name in self._parameters or name in self._children):
+            kind = "Parameter" if name in self._parameters else "Module"
+            raise TypeError(
+                f"{self._place(name)} is a {kind}, and {_article(value)} cannot take its place: "
+                f"assign a {kind}, or None to remove it"
+            )
+        elif isinstance(value, (list, tuple, dict)) and _holds_state(value):
+            raise TypeError(
+                f"{self._place(name)}: modules or parameters inside a {type(value).__name__} are not found; "
+                "keep them in nn.ModuleList, nn.ModuleDict, nn.ParameterList or nn.ParameterDict"
+            )
+        else:
+            if name in self._parameters or name in self._buffers or name in self._children:
+                self._forget(name)
+            self._refuse_own(name)
+            super().__setattr__(name, value)
+            note_setting()
+
+    def __getattr__(self, name: str) -> Any:
+        state = vars(self)
+        if name in state["_parameters"]:
+            return bound_parameter(state["_parameters"][name])
+        if name in state["_buffers"]:
+            return bound_buffer(self, name)
+        # Names with an underscore are looked up by protocols, often, and never by mistake.
+        hint = "" if name.startswith("_") else suggestion(name, dir(self), ATTRIBUTES).removesuffix(".")
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self
+        )
+
+    def __delattr__(self, name: str) -> None:
+        if not self._forget(name):
+            super().__delattr__(name)
+            note_setting()
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._parameters, *self._buffers})
+
+    # -- looking around -------------------------------------------------------------------------
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
+        """Yield path and module for this one and all below, parents first; `prefix` begins every path.
+
+        A module that is registered several times comes once, under its first path.
+        """
+        return _walk(self, prefix, set())
+
+    def modules(self) -> Iterator["Module"]:
+        """Yield this module and all below, each once, parents before children."""
+        return (module for _, module in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, "Module"]]:
+        """Yield name and module for the modules registered here."""
+        return iter(list(self._children.items()))
+
+    def children(self) -> Iterator["Module"]:
+        """Yield the modules registered here."""
+        return iter(list(self._children.values()))
+
+    def get_submodule(self, path: str) -> "Module":
+        """Return the module at a dotted path; this one itself for "".
+
+        Parameters
+        ----------
+        path : str
+            As `named_modules` gives it; any path to a shared module will do.
+
+        Returns
+        -------
+        Module
+            The module.
+
+        Raises
+        ------
+        AttributeError
+            Names the part of the path that does not exist, and the modules there are.
+        """
+        module: Any = self
+        for part in path.split(".") if path else ():
+            if part not in module._children:
+                raise AttributeError(
+                    f"{type(self).__name__} has no module {path!r}: {type(module).__name__} has no {part!r}"
+                    f"{nearest(part, module._children) or f', only {list(module._children)}'}"
+                )
+            module = module._children[part]
+        return module  # type: ignore[no-any-return]
+
+    def get_parameter(self, path: str) -> Parameter:
+        """Return the parameter at a dotted path, as the module's attribute would give it.
+
+        Parameters
+        ----------
+        path : str
+            As `named_parameters` gives it; any path to a shared parameter will do.
+
+        Returns
+        -------
+        Parameter
+            The parameter.
+
+        Raises
+        ------
+        AttributeError
+            If there is none.
+        """
+        owner, name = self._owner_of(path, "_parameters", "parameter")
+        return bound_parameter(owner._parameters[name])  # type: ignore[return-value]
+
+    def get_buffer(self, path: str) -> Tensor:
+        """Return the value of the buffer at a dotted path.
+
+        Parameters
+        ----------
+        path : str
+            As `named_buffers` gives it.
+
+        Returns
+        -------
+        Tensor
+            The value.
+
+        Raises
+        ------
+        AttributeError
+            If there is none.
+        """
+        return bound_buffer(*self._owner_of(path, "_buffers", "buffer"))
+
+    def _check_shapes(self) -> None:
+        """Raise a StateError if this is a lazy module, whose parameters are not made yet."""
+
+    def _owner_of(self, path: str, registry: str, kind: str) -> tuple["Module", str]:
+        parent, _, name = path.rpartition(".")
+        owner = self.get_submodule(parent)
+        known = getattr(owner, registry)
+        if name not in known:
+            raise AttributeError(
+                f"{type(self).__name__} has no {kind} {path!r}: {type(owner).__name__} has no {name!r}"
+                f"{nearest(name, known) or f', only {list(known)}'}"
+            )
+        return owner, name
+
+    def own_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+        """Yield what `named_parameters` does outside `functional_call`; `prefix` begins every path."""
+        seen: set[int] = set()
+        for path, module in self.named_modules(prefix):
+            module._check_shapes()
+            for name, parameter in module._parameters.items():
+                if id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    yield join(path, name), parameter
+
+    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+        """Yield path and parameter: a module's own, then its children's; `prefix` begins every path.
+
+        A shared one comes once, under its first path. Inside `functional_call`, the values that it
+        was given stand in for parameters.
+        """
+        for path, parameter in self.own_parameters(prefix):
+            yield path, bound_parameter(parameter)  # type: ignore[misc]
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield the parameters of this module and all below, in the order of `named_parameters`."""
+        return (parameter for _, parameter in self.named_parameters())
+
+    def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+        """Yield path and value of the buffers of this module and all below; `prefix` begins every path."""
+        for path, module in self.named_modules(prefix):
+            for name in module._buffers:
+                yield join(path, name), bound_buffer(module, name)
+
+    def buffers(self) -> Iterator[Tensor]:
+        """Yield the values of the buffers of this module and all below."""
+        return (buffer for _, buffer in self.named_buffers())
+
+
+class StateDict(dict[str, "np.ndarray[Any, Any]"]):
+    """The state of a module: a dict of host arrays by path, and what they mean.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        The arrays by path.
+    metadata : dict
+        Dicts, strings and numbers, as JSON writes them.
+
+    Notes
+    -----
+    ``metadata["versions"]`` maps the paths of modules to the `_version` of their class, where it is
+    not 1, and ``metadata["init_versions"]`` to the version of the initial weights. A state without
+    metadata, such as a plain dict, is assumed to have the current versions.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> state = nn.Sequential(nn.Linear(2, 1)).state_dict()
+    >>> list(state), state.metadata
+    (['0.weight', '0.bias'], {'versions': {}, 'init_versions': {'0': 2}})
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], metadata: dict[str, Any]) -> None:
+        super().__init__(arrays)
+        self.metadata = metadata
+
+    def __reduce__(self) -> Any:
+        return StateDict, (dict(self), self.metadata)
+
+
+class Keys(NamedTuple):
+    """Where a state and a module differ.
+
+    Attributes
+    ----------
+    missing_keys : list of str
+        Paths of the module that the state does not have.
+    unexpected_keys : list of str
+        Paths of the state that the module does not have.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Linear(2, 1).load_state_dict({"weight": [[1.0], [2.0]], "scale": 1.0}, strict=False)
+    Keys(missing_keys=['bias'], unexpected_keys=['scale'])
+    """
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+def explained(init: Callable[..., None]) -> Callable[..., None]:
+    """Return a layer's constructor that reads NumPy's numbers, and explains arguments that do not fit."""
+
+    @wraps(init)
+    def told(self: Any, *args: Any, **kwargs: Any) -> None:
+        args, kwargs = plain(args), {name: plain(value) for name, value in kwargs.items()}
+        try:
+            init(self, *args, **kwargs)
+        except TypeError as error:
+            if type(self).__init__ is not told:  # called by the constructor of a subclass
+                raise
+            signature = inspect.signature(type(self)) if hasattr(self, "__signature__") else _of(init)
+            message = _mismatch(type(self), signature, args, kwargs)
+            if message is None:
+                raise
+            raise type(error)(message) from None
+
+    return told
 
 
 class Module(Registry):
@@ -335,10 +773,10 @@ class Module(Registry):
 
     def extra_repr(self) -> str:
         """Return what `repr` shows in the parentheses: the arguments that differ from their defaults."""
-        return _repr.arguments(self)
+        return repr_arguments(self)
 
     def __repr__(self) -> str:
-        return _repr.tree(self)
+        return repr_tree(self)
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -385,7 +823,7 @@ class Module(Registry):
         StateDict
             A dict of host arrays by path. What two modules share appears under its first path.
         """
-        return _state_dict.state_dict(self)
+        return state_dict(self)
 
     def _migrate_state(self, state: dict[str, Any], prefix: str, version: int) -> None:
         """Change this module's entries in a state that was written by an older `_version` of its class."""
@@ -415,7 +853,7 @@ class Module(Registry):
         A class that changes its parameters increments its `_version`, and rewrites the entries of
         older states in `_migrate_state`.
         """
-        return _state_dict.load_state_dict(self, state, strict)
+        return load_state_dict(self, state, strict)
 
     def to(self, dtype: DTypeLike | None = None, device: "str | Device | None" = None) -> Self:
         """Convert the floating parameters and buffers to a dtype, and move all of them to a device.
@@ -488,10 +926,6 @@ class Module(Registry):
         vars(self).update(state)
 
 
-def _deep_copies(values: Mapping[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
-    return {name: value if type(value) in PLAIN else deepcopy(value, memo) for name, value in values.items()}
-
-
 def _apply(module: Module, function: Callable[[Module], Any], seen: set[int]) -> None:
     if id(module) not in seen:
         seen.add(id(module))
@@ -524,3 +958,368 @@ def _copy(module: Module, done: dict[int, Any]) -> Any:
     if module._hooks is not None:
         vars(clone)["_hooks"] = Hooks(module._hooks)
     return clone
+
+
+def _deep_copies(values: Mapping[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
+    return {name: value if type(value) in PLAIN else deepcopy(value, memo) for name, value in values.items()}
+
+
+def state_dict(module: Module) -> StateDict:
+    """Return copies of the parameters and persistent buffers by path, on the host."""
+    versions = {path: each._version for path, each in module.named_modules() if each._version != 1}
+    metadata = {"versions": versions, "init_versions": module.init_versions()}
+    return StateDict({path: np.array(to_host(tensor.data)) for path, tensor in _state(module)}, metadata)
+
+
+def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool = True) -> Keys:
+    """Copy a state into a module, after checking that all of it fits."""
+    own, metadata = dict(_state(module)), getattr(state, "metadata", None)
+    if metadata is not None:
+        state = _migrated(module, state, metadata["versions"])
+    keys = Keys([path for path in own if path not in state], [path for path in state if path not in own])
+    problems = _differences(keys) if strict else []
+    arrays = {path: _host(state[path]) for path in own if path in state}
+    problems += [complaint for path, array in arrays.items() for complaint in _misfit(path, own[path], array)]
+    if problems:
+        raise StateError(
+            f"this state does not fit {type(module).__name__}; nothing was loaded:\n  "
+            + "\n  ".join(problems)
+        )
+    for path, array in arrays.items():
+        target = own[path]
+        target.data = to_device(np.array(array, dtype=target.dtype), target.device)
+    if metadata is not None:
+        for path, each in module.named_modules():
+            vars(each)["_init_version"] = metadata["init_versions"].get(path)
+    return keys
+
+
+def _migrated(module: Module, state: Mapping[str, Any], versions: Mapping[str, int]) -> dict[str, Any]:
+    """Return a state as the current classes would have written it."""
+    changed = dict(state)
+    for path, each in module.named_modules():
+        version = versions.get(path, 1)
+        if version > each._version:
+            raise StateError(
+                f"the state of {path or type(each).__name__!r} was written by version {version} of "
+                f"{type(each).__name__}, this release knows versions up to {each._version}: "
+                "install a later one"
+            )
+        if version < each._version:
+            each._migrate_state(changed, f"{path}." if path else "", version)
+    return changed
+
+
+def _state(module: Module) -> Iterator[tuple[str, Tensor]]:
+    yield from module.own_parameters()
+    for path, owner in module.named_modules():
+        for name, buffer in owner._buffers.items():
+            if name not in owner._transient:
+                yield join(path, name), buffer
+
+
+def _host(value: Any) -> np.ndarray[Any, Any]:
+    value = value.data if isinstance(value, Tensor) else value
+    return np.asarray(to_host(value) if is_array(value) else value)
+
+
+def _differences(keys: Keys) -> list[str]:
+    missing, unexpected = keys
+    problems = []
+    if missing:
+        problems.append(f"missing: {', '.join(map(repr, missing))}")
+    if unexpected:
+        problems.append(
+            f"unexpected: {', '.join(repr(path) + nearest(path, missing) for path in unexpected)}"
+        )
+    if problems:
+        problems.append("strict=False loads what is common to both")
+    return problems
+
+
+def _misfit(path: str, target: Tensor, array: np.ndarray[Any, Any]) -> list[str]:
+    if array.shape != target.shape:
+        return [f"{path!r}: expected shape {target.shape}, got {array.shape}"]
+    if array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, target.dtype, "same_kind"):
+        return [f"{path!r}: expected a dtype that converts to {target.dtype}, got {array.dtype}"]
+    return []
+
+
+def hold_statistics(module: Module, mode: bool) -> None:
+    """Let a module, without those below it, compute as in prediction even in training, or no longer."""
+    if module._held == mode:
+        return
+    if mode:
+        vars(module)["_held"] = True
+    else:
+        del vars(module)["_held"]
+    note_setting()
+
+
+def is_held(module: Module) -> bool:
+    """Tell whether a module's statistics are held."""
+    return module._held
+
+
+def with_statistics(module: Module) -> list[tuple[Module, set[str], list[str]]]:
+    """Return the modules that keep statistics, with the paths of their own parameters and buffers."""
+    first, found = {id(parameter): path for path, parameter in module.own_parameters()}, []
+    for path, each in module.named_modules():
+        buffers = [join(path, name) for name in each._buffers if name not in each._transient]
+        if buffers:
+            found.append((each, {first[id(parameter)] for parameter in each._parameters.values()}, buffers))
+    return found
+
+
+def held_buffers(module: Module) -> set[str]:
+    """Return the paths of the buffers of all modules, this one and those below, whose statistics are held."""
+    return {join(path, name) for path, each in module.named_modules() if each._held for name in each._buffers}
+
+
+def held_of(module: Module) -> Callable[[], None]:
+    """Return a function that lets each module, this one and those below, be held or not as it is now."""
+    found = [(each, each._held) for each in module.modules() if each._buffers]
+
+    def restore() -> None:
+        for each, held in found:
+            hold_statistics(each, held)
+
+    return restore
+
+
+def bindings(module: Module) -> dict[str, Binding]:
+    """Return what a `Scope` calls the parameters and buffers of a module.
+
+    To run a module many times, look the bindings up once, and fill ``Scope.values``.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+
+    Returns
+    -------
+    dict of str to binding
+        A key for every path, parameters first. It holds while the module keeps its parameters.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> list(nn.bindings(nn.Sequential(nn.Linear(3, 2), nn.ReLU())))
+    ['0.weight', '0.bias']
+    """
+    found: dict[str, Binding] = {path: id(parameter) for path, parameter in module.own_parameters()}
+    for path, owner in module.named_modules():
+        found.update({join(path, name): (id(owner), name) for name in owner._buffers})
+    return found
+
+
+def functional_call(
+    module: Module,
+    values: Mapping[str, Any],
+    args: Any,
+    *,
+    training: bool = True,
+    key: Key | None = None,
+    step: int = 0,
+) -> tuple[Any, dict[str, Tensor]]:
+    """Run a module with other parameters and buffers than its own; nothing is changed.
+
+    Parameters
+    ----------
+    module : Module
+        What to run.
+    values : mapping of str to Tensor or array
+        Parameters and buffers by their path. The module's own are used for those that are missing.
+    args : tuple or object
+        Arguments of the forward pass; anything but a tuple is the only argument.
+    training : bool, default=True
+        Mode of every module during this pass, whatever `train` and `eval` have set.
+    key : tuple of two int, default=None
+        Stream of the random numbers that layers such as `Dropout` draw.
+    step : int, default=0
+        Which step of the stream: the same key and step draw the same numbers.
+
+    Returns
+    -------
+    output : object
+        What the forward pass returns.
+    buffers : dict of str to Tensor
+        The buffers that the pass has set, by path, such as running means.
+
+    Raises
+    ------
+    StateError
+        For a path that the module does not have, or if a layer draws random numbers without `key`.
+
+    Notes
+    -----
+    Inside another `functional_call`, what the outer one has replaced stays replaced. Mode and
+    random stream are this call's, and updates are returned, not handed to the outer pass.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> net = nn.Sequential(nn.Linear(2, 1))
+    >>> values = {"0.weight": [[1.0], [2.0]], "0.bias": [3.0]}
+    >>> output, buffers = nn.functional_call(net, values, [[10.0, 100.0]])
+    >>> output.numpy()
+    array([[213.]])
+    """
+    known = bindings(module)
+    unknown = [path for path in values if path not in known]
+    if unknown:
+        raise StateError(
+            f"functional_call: {type(module).__name__} has no parameter or buffer "
+            f"{', '.join(repr(path) + nearest(path, known) for path in unknown)}"
+        )
+    bound = {known[path]: as_tensor(value) for path, value in values.items()}
+    outer = current_scope()
+    if outer is not None:
+        bound = {**outer.values, **outer.updates, **bound}
+    scope = Scope(bound, training, key, step)
+    output = run(module, scope, args if isinstance(args, tuple) else (args,))
+    return output, {path: scope.updates[slot] for path, slot in known.items() if slot in scope.updates}
+
+
+def as_pure(
+    module: Module, function: Callable[..., Any]
+) -> tuple[dict[str, np.ndarray[Any, Any]], list[Argument], Callable[..., Any]]:
+    """Return a module, or a method of it, as a function of what it holds, in evaluation mode."""
+    known = bindings(module)
+    arrays = {path: parameter.data for path, parameter in module.own_parameters()}
+    arrays |= {path: buffer.data for path, buffer in module.named_buffers()}
+    values = {path: np.array(to_host(array)) for path, array in arrays.items()}
+    for value in values.values():
+        value.flags.writeable = False
+
+    def call(values: Mapping[str, Any], *args: Any) -> Any:
+        scope = Scope({known[path]: as_tensor(value) for path, value in values.items()}, training=False)
+        result = run(function, scope, args)
+        changed = [path for path, slot in known.items() if slot in scope.updates]
+        if changed:
+            raise CaptureError(
+                f"{type(module).__name__} sets its buffer {changed[0]!r} in evaluation mode, and a graph "
+                "changes nothing: capture nn.functional_call, which returns new buffers"
+            )
+        return result
+
+    takes = signature(module.forward if function is module else function).parameters
+    return values, list(takes.values()), call
+
+
+MOST_LINES, MOST_LEVELS = 1000, 100  # a shared module is shown wherever it is: a tree may be endless
+
+
+def repr_arguments(module: Module, leave_out: tuple[str, ...] = ()) -> str:
+    """Return the constructor's arguments that the module keeps under their own names."""
+    kept = vars(module)
+    return ", ".join(
+        f"{name}={kept[name]!r}"
+        for name, parameter in inspect.signature(type(module)).parameters.items()
+        if name in kept
+        and name not in leave_out
+        and name not in module._children
+        and repr(kept[name]) != repr(parameter.default)
+    )
+
+
+def repr_tree(module: Module) -> str:
+    """Return the module on one line, or its children on a line each, up to a limit."""
+    lines = list(islice(_lines(module, 0), MOST_LINES + 1))
+    return "\n".join(lines if len(lines) <= MOST_LINES else [*lines[:MOST_LINES], "..."])
+
+
+def _lines(module: Module, level: int) -> Iterator[str]:
+    opening = f"{type(module).__name__}({module.extra_repr()}"
+    if not module._children:
+        yield from f"{opening})".split("\n")
+    elif level == MOST_LEVELS:
+        yield f"{opening}...)"
+    else:
+        yield from opening.split("\n")
+        for name, child in module._children.items():
+            own: Any = type(child).__repr__
+            is_tree = own is type(module).__repr__
+            inside = _lines(child, level + 1) if is_tree else iter(repr(child).split("\n"))
+            yield f"  ({name}): {next(inside)}"
+            yield from (f"  {line}" for line in inside)
+        yield ")"
+
+
+def check_arguments(layer: object, **arguments: Any) -> None:
+    """Check arguments against the layer's `_parameter_constraints`, which have scikit-learn's format."""
+    constraints = {name: layer._parameter_constraints[name] for name in arguments}  # type: ignore[attr-defined]
+    check_values(layer, constraints, arguments)
+
+
+def _of(init: Callable[..., None]) -> inspect.Signature:
+    signature = inspect.signature(init)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _mismatch(
+    cls: type, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> str | None:
+    """Return what to say of arguments that do not fit a constructor; None if they do."""
+    name, names = cls.__name__, [name for name in signature.parameters if name != "self"]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    its = f"Its parameters are {', '.join(names)}." if names else "It has none."
+    bases = [base.__name__ for base in cls.__mro__]
+    if any(isinstance(value, Registry) for value in args[:1]):
+        hint = next((MODULE[base] for base in bases if base in MODULE), None)
+        if hint is not None:
+            return f"{name} takes no layer: {hint.format(name)}. {its}"
+    unknown = [] if takes_any else [each for each in kwargs if each not in names]
+    if unknown:
+        return f"{name} has no parameter {unknown[0]!r}{_hint(cls, unknown[0], names)} {its}"
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return f"{name}: {error}. {its}"
+    return None
+
+
+def _hint(cls: type, name: str, names: list[str]) -> str:
+    """Return the end of a message about an unknown parameter."""
+    ours = [other for other in RENAMED.get(name, ()) if other in names]
+    advice: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        advice.update(ARGUMENTS.get(base.__name__, {}))
+    text = f"use {ours[0]}" if ours else advice.get(name, "").format(cls.__name__)
+    return suggestion(name, names, {name: text} if text else None)
+
+
+def join(path: str, name: str) -> str:
+    """Return the dotted path of `name` inside the module at `path`."""
+    return f"{path}.{name}" if path else name
+
+
+def nearest(path: str, known: Iterable[str]) -> str:
+    """Return a hint at the known path that was probably meant, or nothing."""
+    found = difflib.get_close_matches(path, list(known), n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def _walk(module: Registry, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield path, module
+    for name, child in module._children.items():
+        yield from _walk(child, join(path, name), seen)
+
+
+def _holds_state(values: Any) -> bool:
+    return any(
+        isinstance(value, (Registry, Parameter))
+        for value in (values.values() if isinstance(values, dict) else values)
+    )
+
+
+def _article(value: Any) -> str:
+    return (
+        f"the class {value.__name__}"
+        if isinstance(value, type)
+        else f"an object of type {type(value).__name__}"
+    )

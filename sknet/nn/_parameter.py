@@ -1,4 +1,4 @@
-"""Parameter: a tensor that a module learns, which may wait to be drawn."""
+"""Parameters, which may wait to be drawn, and marks of the latest changes to modules."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -26,9 +26,56 @@ from sknet.device import (
     to_host,
 )
 from sknet.exceptions import ShapeError
-from sknet.nn._changes import note_structure
 
-__all__ = ["Draw", "Home", "Parameter", "convert", "ones", "zeros"]
+__all__ = [
+    "Draw",
+    "Home",
+    "Parameter",
+    "convert",
+    "latest",
+    "note_hooks",
+    "note_setting",
+    "note_structure",
+    "ones",
+    "zeros",
+]
+
+
+# A mark is an object of its own, replaced after every change of its kind to any module: a mark that was read
+# before is still the current one as long as nothing has changed. An object that is referenced is never
+# mistaken for another, and replacing it is atomic, so threads need no lock.
+
+
+class Marks:
+    """The marks of the latest changes, so that results derived from modules can be cached."""
+
+    __slots__ = ("hooks", "settings", "structure")
+
+    def __init__(self) -> None:
+        self.structure: object = object()
+        self.settings: object = object()
+        self.hooks: object = object()
+
+
+latest = Marks()
+
+
+def note_structure() -> None:
+    """Note that parameters, buffers or modules were added, removed, frozen or unfrozen."""
+    latest.structure = object()
+    latest.settings = object()
+
+
+def note_setting() -> None:
+    """Note that an attribute of a module has changed."""
+    latest.settings = object()
+
+
+def note_hooks() -> None:
+    """Note that a hook was added or removed."""
+    latest.hooks = object()
+    latest.settings = object()
+
 
 Draw = Callable[[RandomState], np.ndarray[Any, Any]]
 
@@ -51,7 +98,7 @@ class Home(Protocol):
 
 
 class Undrawn(MetaArray):
-    """What is known about a parameter before it is drawn: shape, dtype, device, and how to draw it."""
+    """Description of a parameter before it is drawn: shape, dtype, device, and the function that draws it."""
 
     __slots__ = ("device", "draw")
 

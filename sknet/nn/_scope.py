@@ -1,4 +1,4 @@
-"""What one forward pass sees in place of its modules' own state.
+"""State of one forward pass, which replaces that of its modules.
 
 A scope is active for one thread (or asynchronous task) at a time, so that several threads can run
 one module at once, each with its own parameters, mode and random numbers; nothing is written to
@@ -9,12 +9,11 @@ import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from sknet.core import Tensor
 from sknet.core.extend import repeatable
 from sknet.exceptions import StateError
-from sknet.nn._protocols import Holder
 
 __all__ = ["Binding", "Registered", "Scope", "current_scope", "next_draw", "run"]
 
@@ -23,8 +22,18 @@ Key = tuple[int, int]
 T = TypeVar("T", bound=Tensor)
 
 
+class Holder(Protocol):
+    """An object with parameters and buffers of its own, by name."""
+
+    @property
+    def _parameters(self) -> Mapping[str, Any]: ...
+
+    @property
+    def _buffers(self) -> Mapping[str, Tensor]: ...
+
+
 class Scope:
-    """What one forward pass sees: values for parameters and buffers, the mode, the random stream.
+    """View of one forward pass: values for parameters and buffers, the mode, the random stream.
 
     Parameters
     ----------
@@ -76,9 +85,9 @@ class Scope:
 
     def copy(self) -> "Scope":
         """Return an independent scope that continues from this one's state."""
-        twin = Scope(self.values, self.training, self.key, self.step)
-        twin.updates, twin.site = dict(self.updates), self.site
-        return twin
+        copied = Scope(self.values, self.training, self.key, self.step)
+        copied.updates, copied.site = dict(self.updates), self.site
+        return copied
 
     __copy__ = copy
 

@@ -111,7 +111,7 @@ class SummaryRow(NamedTuple):
 
 
 class Summary:
-    """What `summary` returns: a row for every module, and sums; its text is a table.
+    """Result of `summary`: a row for every module, and sums; its text is a table.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def _size(count: float) -> str:
 
 
 class _Ledger:
-    """Which modules are running in the pass, and what each of them did."""
+    """Modules that are running in the pass, and the record of each."""
 
     def __init__(self) -> None:
         self.flops: dict[int, int] = {}
@@ -286,15 +286,15 @@ def summary(module: Module, *inputs: Any, dtype: DTypeLike = "float32", training
     FLOPs: 10,176,640 (multiply-add = 2)
     memory: 310.6 KiB parameters and buffers, 196 KiB input, 52.5 KiB outputs of layers
     """
-    twin, ledger = copy_for_shapes(module), _Ledger()  # a copy, for the hooks and for what is lazy
-    for each in twin.modules():
+    copy, ledger = copy_for_shapes(module), _Ledger()  # a copy, for the hooks and for what is lazy
+    for each in copy.modules():
         hooks = vars(each).setdefault("_hooks", Hooks())
         hooks.add("forward_pre", ledger.enter)
         hooks.add("forward", ledger.leave)
     given = tuple([shadows(x, dtype, ledger.seen) for x in inputs])
     input_bytes = ledger.new_bytes(given)  # a module that returns its input has made nothing
-    shape_pass(twin, given, training, ledger.seen)
-    return Summary(list(_rows(twin, ledger)), input_bytes)
+    shape_pass(copy, given, training, ledger.seen)
+    return Summary(list(_rows(copy, ledger)), input_bytes)
 
 
 def _rows(module: Module, ledger: _Ledger) -> Iterator[SummaryRow]:

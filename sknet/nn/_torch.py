@@ -7,8 +7,7 @@ import numpy as np
 
 from sknet.device import to_host
 from sknet.exceptions import StateError
-from sknet.nn._module import Module
-from sknet.nn._registry import join, nearest
+from sknet.nn._module import Module, join, nearest
 from sknet.nn.layers._activation import PReLU
 from sknet.nn.layers._attention import MultiheadAttention, TransformerDecoderLayer, TransformerEncoderLayer
 from sknet.nn.layers._linear import Linear
@@ -23,7 +22,7 @@ Place = Callable[[str], str]
 
 
 class Layout(NamedTuple):
-    """How PyTorch stores one of our values: under which names, and how they are converted."""
+    """Storage of a value in PyTorch: the names, and the conversions to and from it."""
 
     names: tuple[str, ...]
     load: Callable[..., Array]
@@ -31,7 +30,7 @@ class Layout(NamedTuple):
 
 
 class Counterpart(NamedTuple):
-    """What PyTorch calls differently: parameters and buffers by name, and what is inside children."""
+    """Differences of a layer in PyTorch: names of parameters and buffers, and those inside of children."""
 
     values: Mapping[str, Layout] = {}
     children: Mapping[str, Place] = {}

@@ -1,4 +1,4 @@
-"""What code that owns, runs and watches modules is built on; networks are written without it.
+"""Functions for code that owns, runs and watches modules; networks are written without them.
 
 `sknet.engine` is written with these names. They change with it, and more often than `sknet.nn`.
 """
@@ -6,32 +6,38 @@
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
-from sknet.nn._changes import latest, note_structure
-from sknet.nn._from_data import SeesData, rows_of, rows_to_see, see_data, takes_data, waits_for_data
-from sknet.nn._held import held_buffers, held_of, hold_statistics, is_held, with_statistics
-from sknet.nn._initializer import draw_bias, draw_weight
+from sknet.nn._initializer import (
+    DataDependentInit,
+    draw_bias,
+    draw_weight,
+    rows_of,
+    rows_to_see,
+    see_data,
+    takes_data,
+    waits_for_data,
+)
 from sknet.nn._lazy import materialize_for
-from sknet.nn._module import copy_with
-from sknet.nn._parameter import convert
+from sknet.nn._module import copy_with, held_buffers, held_of, hold_statistics, is_held, with_statistics
+from sknet.nn._parameter import convert, latest, note_structure
 from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
 from sknet.nn.layers._embedding import draw_embedding, draw_frequencies
 from sknet.nn.layers._linear import draw_ones, draw_signs, draw_standard
 from sknet.nn.layers._recurrent import draw_gates
 
 if TYPE_CHECKING:
-    from sknet.nn._taps import RECORDED, Call, Calls, Recorded, run_to
+    from sknet.nn._layer_outputs import RECORDED, Call, Calls, Recorded, run_to
 else:
-    __getattr__ = _Names({"sknet.nn._taps": ("RECORDED", "Call", "Calls", "Recorded", "run_to")}).into(
-        globals()
-    )
+    __getattr__ = _Names(
+        {"sknet.nn._layer_outputs": ("RECORDED", "Call", "Calls", "Recorded", "run_to")}
+    ).into(globals())
 
 __all__ = [
     "PARTS",
     "RECORDED",
     "Call",
     "Calls",
+    "DataDependentInit",
     "Recorded",
-    "SeesData",
     "convert",
     "copy_for_shapes",
     "copy_with",

@@ -20,8 +20,7 @@ from numpy.random import RandomState
 from sknet._constraints import shown
 from sknet._params import Interval, InvalidParameterError, resolve
 from sknet.exceptions import ShapeError
-from sknet.nn._from_data import FromData, from_data, takes_data
-from sknet.nn._initializer import Array, Initializer, Shape
+from sknet.nn._initializer import Array, FromData, Initializer, Shape, from_data, takes_data
 
 __all__ = [
     "INITIALIZERS",

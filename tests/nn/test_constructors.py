@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from sknet import nn
-from sknet.nn._other_names import ARGUMENTS, RENAMED
+from sknet.nn._foreign_names import ARGUMENTS, RENAMED
 
 LAYERS = {name: getattr(nn, name) for name in nn.__all__}
 LAYERS = {n: c for n, c in LAYERS.items() if isinstance(c, type) and issubclass(c, nn.Module)}

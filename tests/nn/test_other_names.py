@@ -12,7 +12,7 @@ from sknet._params import InvalidParameterError
 from sknet.losses import _CLASSES as CLASSES
 from sknet.losses import _SYNONYMS as SYNONYMS
 from sknet.losses import LOSSES, check_loss
-from sknet.nn._other_names import ATTRIBUTES, NAMES
+from sknet.nn._foreign_names import ATTRIBUTES, NAMES
 
 
 def assert_answered(where, name, message):

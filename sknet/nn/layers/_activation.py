@@ -11,10 +11,9 @@ from sknet._params import Interval, StrOptions, resolve
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
-from sknet.nn._module import Module
+from sknet.nn._module import Module, check_arguments
 from sknet.nn._parameter import DEFAULT_DTYPE, Parameter, ones
 from sknet.nn._scope import Registered
-from sknet.nn.layers._arguments import check_arguments
 
 __all__ = [
     "ACTIVATIONS",

@@ -8,10 +8,9 @@ from sknet._params import Interval, resolve
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
-from sknet.nn._module import Module
+from sknet.nn._module import Module, check_arguments
 from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._activation import ACTIVATIONS
-from sknet.nn.layers._arguments import check_arguments
 from sknet.nn.layers._container import Sequential
 from sknet.nn.layers._dropout import Dropout
 from sknet.nn.layers._linear import Linear
@@ -219,7 +218,7 @@ OPTIONS = {
 
 
 class _Layer(Module):
-    """What layers of encoders and decoders share: self-attention, a feed-forward network, and norms."""
+    """Base of the layers of encoders and decoders: self-attention, a feed-forward network, and norms."""
 
     _parameter_constraints = OPTIONS
 
@@ -406,7 +405,7 @@ class TransformerDecoderLayer(_Layer):
 
 
 class _Stack(Module):
-    """What encoders and decoders share: layers one after the other, and a norm at the end."""
+    """Base of encoders and decoders: layers one after the other, and a norm at the end."""
 
     _parameter_constraints = {**OPTIONS, "num_layers": [Interval(Integral, 1, None, closed="left")]}
 

@@ -11,11 +11,9 @@ from sknet._fields import Named
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
-from sknet.nn._changes import note_structure
-from sknet.nn._module import Module
-from sknet.nn._parameter import Parameter
+from sknet.nn._module import Module, check_arguments
+from sknet.nn._parameter import Parameter, note_structure
 from sknet.nn._scope import bound_parameter
-from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import concat, stack
 
 __all__ = [

@@ -13,11 +13,10 @@ from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._initializer import draw_bias, draw_weight
-from sknet.nn._module import Module
+from sknet.nn._module import Module, check_arguments
 from sknet.nn._parameter import Parameter
 from sknet.nn._scope import Registered
 from sknet.nn.init import Initializer, scheme
-from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import conv1d, conv2d, conv_transpose1d, conv_transpose2d, pad
 
 __all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
@@ -31,7 +30,7 @@ AXES = {1: "length", 2: "height, width"}
 
 
 class _Convolution(Module):
-    """What all four share: a weight with a kernel for every pair of channels, and a bias."""
+    """Base of the convolutions: a weight with a kernel for every pair of channels, and a bias."""
 
     weight: Any = Registered()
     bias: Any = Registered()

@@ -9,9 +9,8 @@ import numpy as np
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError, StateError
-from sknet.nn._module import Module
+from sknet.nn._module import Module, check_arguments
 from sknet.nn._scope import next_draw
-from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import dropout, dropout_mask
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d"]
@@ -20,7 +19,7 @@ SELU_LIMIT = -1.7580993408473766  # what SELU approaches for low inputs
 
 
 class _Scheduled(Module):
-    """What dropouts have in common: a probability, or a function of a fit's progress that returns one."""
+    """Base of the dropouts: a probability, or a function of a fit's progress that returns one."""
 
     rate: Any
 
@@ -92,7 +91,7 @@ def _mask(x: Tensor, shape: tuple[int, ...], p: float | Tensor) -> Tensor:
 
 
 class _ChannelDropout(_Scheduled):
-    """What both have: one draw for every channel of every sample."""
+    """Base of the channel dropouts: one draw for every channel of every sample."""
 
     rank: int
 

@@ -16,12 +16,11 @@ from sknet._params import Interval, InvalidParameterError, StrOptions, resolve
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_device
 from sknet.exceptions import DtypeError, ShapeError
-from sknet.nn._module import Module
+from sknet.nn._module import Module, check_arguments
 from sknet.nn._parameter import Parameter, zeros
 from sknet.nn._scope import Registered
 from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._activation import ACTIVATIONS
-from sknet.nn.layers._arguments import check_arguments
 from sknet.nn.layers._container import ModuleList
 from sknet.nn.layers._dropout import Dropout
 from sknet.ops import (
@@ -436,10 +435,10 @@ class CategoryEmbeddings(Module):
                 f"{self._shown}: expected an input of shape (..., {len(self.cardinalities)}), got {x.shape}"
             )
         parts = []
-        for column, (count, embedding) in enumerate(zip(self.cardinalities, self.embeddings, strict=True)):
+        for column, (count, table) in enumerate(zip(self.cardinalities, self.embeddings, strict=True)):
             level = x[..., column]
             is_known = logical_and(greater_equal(level, 0), less(level, count))
-            parts.append(embedding(where(is_known, level, count)))
+            parts.append(table(where(is_known, level, count)))
         return concat(parts, axis=-1)
 
     @property

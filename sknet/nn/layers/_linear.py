@@ -12,13 +12,11 @@ from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_host
 from sknet.exceptions import ShapeError
-from sknet.nn._from_data import FromData, rows_of, write
-from sknet.nn._initializer import draw_bias, draw_weight
-from sknet.nn._module import Module
+from sknet.nn._initializer import FromData, draw_bias, draw_weight, rows_of, write
+from sknet.nn._module import Module, check_arguments
 from sknet.nn._parameter import Parameter, ones, zeros
 from sknet.nn._scope import Registered
 from sknet.nn.init import Initializer, scheme
-from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import broadcast_to, expand_dims, matmul, mean, moveaxis, reshape
 
 __all__ = ["BatchEnsembleLinear", "EnsembleLinear", "EnsembleView", "Linear", "Scale"]

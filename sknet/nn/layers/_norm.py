@@ -11,11 +11,9 @@ from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
-from sknet.nn._module import Module
+from sknet.nn._module import Module, check_arguments, repr_arguments
 from sknet.nn._parameter import Parameter, ones, zeros
-from sknet.nn._repr import arguments
 from sknet.nn._scope import Registered
-from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import batch_norm, group_norm, instance_norm, layer_norm, mean, reshape, rms_norm, square
 from sknet.ops.extend import batch_norm_moments
 
@@ -44,7 +42,7 @@ class Affine(Module):
 
     def extra_repr(self) -> str:
         """Return the arguments that differ from their defaults."""
-        kept = arguments(self, leave_out=("bias",))
+        kept = repr_arguments(self, leave_out=("bias",))
         return kept + (", bias=False" if self.affine and self.bias is None else "")
 
 
@@ -167,7 +165,7 @@ class RMSNorm(Affine):
 
     def extra_repr(self) -> str:
         """Return the arguments that differ from their defaults."""
-        return arguments(self)
+        return repr_arguments(self)
 
     def forward(self, x: Any) -> Any:
         return _over_last_axes(self, x, rms_norm, self.weight, self.eps)

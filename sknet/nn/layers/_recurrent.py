@@ -14,11 +14,10 @@ from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
-from sknet.nn._module import Module
+from sknet.nn._module import Module, check_arguments
 from sknet.nn._parameter import DEFAULT_DTYPE, Parameter
 from sknet.nn._scope import Registered
 from sknet.nn.init import Initializer, scheme
-from sknet.nn.layers._arguments import check_arguments
 from sknet.nn.layers._dropout import Dropout
 from sknet.ops import concat, expand_dims, gru, lstm, rnn, stack
 
@@ -30,7 +29,7 @@ Scheme = Initializer | str | None
 
 
 class _Cell(Module, ABC):
-    """What the cells share: their parameters, and one step as a sequence of one."""
+    """Base of the cells: their parameters, and one step as a sequence of one."""
 
     weight_ih: Any = Registered()
     weight_hh: Any = Registered()
@@ -335,7 +334,7 @@ class GRUCell(_Cell):
 
 
 class _Recurrent(Module, ABC):
-    """What the layers share: cells in layers and directions, run over sequences."""
+    """Base of the layers: cells in layers and directions, run over sequences."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "num_layers": LENGTH,

@@ -12,8 +12,7 @@ from sknet._fields import ABSENT, Either
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
-from sknet.nn._module import Module
-from sknet.nn.layers._arguments import check_arguments
+from sknet.nn._module import Module, check_arguments
 from sknet.ops import interpolate, pad, permute_dims, reshape
 
 __all__ = [
@@ -45,7 +44,7 @@ AXES = {1: "length", 2: "height, width", 3: "depth, height, width"}
 
 
 class _Pad(Module):
-    """What all three have: widths at both ends of the last axes, and what they are filled with."""
+    """Base of the paddings: widths at both ends of the last axes, and the values there."""
 
     _parameter_constraints = {
         "padding": EDGE,
@@ -178,7 +177,7 @@ STEPS = [Interval(Integral, 1, None, closed="left"), tuple]
 
 
 class _Pool(Module):
-    """What all have: a function of `sknet.ops`, and arguments for it."""
+    """Base of the pooling layers: a function of `sknet.ops`, and arguments for it."""
 
     function: Callable[..., Tensor]
 

@@ -196,7 +196,9 @@ def call(layer, x, training=True, values=None):
 def test_every_layer_has_a_row():
     public = [value for value in vars(nn).values() if isinstance(value, type)]
     layers = {kind for kind in public if kind.__module__.startswith("sknet.nn.layers.")}
-    layers = {kind for kind in layers if issubclass(kind, nn.Module)}
+    layers = {
+        kind for kind in layers if issubclass(kind, nn.Module) and kind.forward is not nn.Module.forward
+    }
     assert layers <= {kind for make, _ in ROWS.values() for kind in type(make()).__mro__}
 
 

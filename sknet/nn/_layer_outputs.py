@@ -1,6 +1,6 @@
 """Outputs of the layers inside a network: which layers there are, and passes that end at one of them.
 
-Nothing is registered at the network itself, which other threads may be running: a pass runs a twin, made
+Nothing is registered at the network itself, which other threads may be running: a pass runs a copy, made
 of the same parameters, buffers and attributes, whose calls are watched.
 """
 
@@ -18,8 +18,7 @@ from sknet._tree import leaves
 from sknet.core import Tensor
 from sknet.exceptions import StateError
 from sknet.nn._hooks import Hooks
-from sknet.nn._module import Module
-from sknet.nn._registry import join, nearest
+from sknet.nn._module import Module, join, nearest
 from sknet.nn._scope import Scope, run
 from sknet.nn.layers._container import Sequential
 
@@ -54,7 +53,7 @@ class Calls:
         top = _Visit(module, Call(""))
         paths = {id(each): path for path, each in module.named_modules()}
         recorder = _Recorder(paths, top, {} if seen is None else seen)
-        compute(_twin(module, {id(each): _Recording(each, recorder) for each in module.modules()}, {}))
+        compute(_with_taps(module, {id(each): _Recording(each, recorder) for each in module.modules()}, {}))
         self._name, self._known = type(module).__name__, dict(_known(module, "", paths))
         self._counts = recorder.counts
         self.shapes = recorder.shapes
@@ -149,14 +148,14 @@ def run_to(module: Module, call: Call, scope: Scope, args: tuple[Any, ...]) -> A
     if recorded is not None:
         return run(lambda: recorded.output(module, call, args), scope, ())
     ending = _Ending(module.get_submodule(call.path), call.number)
-    twins: dict[int, Module] = {}
-    twin = _twin(module, {id(ending.module): ending}, twins)
+    copies: dict[int, Module] = {}
+    copy = _with_taps(module, {id(ending.module): ending}, copies)
     values = dict(scope.values)
     for each in module.modules():  # a buffer is bound by its module
         slots = [(name, scope.values.get((id(each), name))) for name in each._buffers]
-        values.update({(id(twins[id(each)]), name): value for name, value in slots if value is not None})
+        values.update({(id(copies[id(each)]), name): value for name, value in slots if value is not None})
     try:
-        run(twin, Scope(values, scope.training, scope.key, scope.step), args)
+        run(copy, Scope(values, scope.training, scope.key, scope.step), args)
     except _Reached as reached:
         return reached.output
     raise StateError(
@@ -165,26 +164,26 @@ def run_to(module: Module, call: Call, scope: Scope, args: tuple[Any, ...]) -> A
     )
 
 
-# -- twins ------------------------------------------------------------------------------------------
+# -- copies with taps ----------------------------------------------------------------------------------
 
 
-def _twin(module: Module, taps: "Mapping[int, _Tap]", twins: dict[int, Module]) -> Module:
+def _with_taps(module: Module, taps: "Mapping[int, _Tap]", copies: dict[int, Module]) -> Module:
     """Return a module that computes what `module` does, in which some modules have taps."""
-    if id(module) in twins:
-        return twins[id(module)]
-    children = {name: _twin(child, taps, twins) for name, child in module._children.items()}
-    twin = module
+    if id(module) in copies:
+        return copies[id(module)]
+    children = {name: _with_taps(child, taps, copies) for name, child in module._children.items()}
+    copy = module
     if id(module) in taps or any(child is not module._children[name] for name, child in children.items()):
-        twin = type(module).__new__(type(module))
-        vars(twin).update(vars(module) | children, _children=children)
+        copy = type(module).__new__(type(module))
+        vars(copy).update(vars(module) | children, _children=children)
         if id(module) in taps:
-            vars(twin)["_hooks"] = taps[id(module)]
-    twins[id(module)] = twin
-    return twin
+            vars(copy)["_hooks"] = taps[id(module)]
+    copies[id(module)] = copy
+    return copy
 
 
 class _Tap(Hooks):
-    """Replaces a module's hooks in a twin: it runs them, and sees the output."""
+    """Replaces a module's hooks in a copy: it runs them, and sees the output."""
 
     def __init__(self, module: Module) -> None:
         self.module, self._hooks = module, module._hooks

@@ -1,27 +1,23 @@
-"""The way back through a module with hooks, which see the gradients of its outputs, then of its inputs."""
+"""Hooks of the backward pass, which see the gradients of a module's outputs, then of its inputs."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sknet._tree import leaves, rebuild
 from sknet.autograd import Function
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
 from sknet.nn._parameter import zeros
-from sknet.nn._protocols import Forward
 
-if TYPE_CHECKING:
-    from sknet.nn._hooks import Hooks
-
-__all__ = ["WayBack", "watched"]
+__all__ = ["BackwardHooks", "watched"]
 
 Gradients = tuple[Tensor | None, ...]
 
 
-class WayBack:
+class BackwardHooks:
     """The backward pass of one call: it passes the module's outputs first, then its inputs."""
 
-    def __init__(self, module: Forward, hooks: "Hooks", args: tuple[Any, ...]) -> None:
+    def __init__(self, module: object, hooks: Callable[[str], list[Any]], args: tuple[Any, ...]) -> None:
         inputs = leaves(args)
         self._module, self._hooks = module, hooks
         self._ends_here = not any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
@@ -29,7 +25,7 @@ class WayBack:
         self._of_outputs: Gradients | None = None
 
     def at_outputs(self, found: Gradients) -> Gradients:
-        for hook, _ in self._hooks.of("backward_pre"):
+        for hook, _ in self._hooks("backward_pre"):
             found = self._after("backward pre-hook", hook(self._module, found), found)
         self._of_outputs = found
         if self._ends_here:  # the inputs need no gradient, and the hooks are to see the outputs'
@@ -40,7 +36,7 @@ class WayBack:
         given, self._of_outputs = self._of_outputs, None
         if given is None:  # a gradient of a gradient, from within the module: it has not passed the outputs
             return found
-        for hook, _ in self._hooks.of("backward"):
+        for hook, _ in self._hooks("backward"):
             found = self._after("backward hook", hook(self._module, found, given), found)
         return found
 
