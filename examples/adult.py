@@ -9,7 +9,7 @@ The task is to predict who earns more than 50000 dollars a year, from 14 columns
 takes the data frame without preprocessing, with ``encoder="table"``. PATH is either the folder with the two
 published files, or one ``.parquet`` file. Without ``--data`` the script says where to get them and what they
 must contain, and exits with status 2. It needs pandas, and pyarrow for parquet:
-``python -m pip install "sknet[data]"``.
+``python -m pip install "scikit-neural[data]"``.
 
 It prints
 
@@ -57,7 +57,7 @@ where income is "<=50K" or ">50K". Then
     python examples/adult.py --data PATH"""
 NEEDS_PANDAS = """\
 This example reads tables with pandas, and parquet files with pyarrow; {missing} is not installed:
-    python -m pip install "sknet[data]\""""
+    python -m pip install "scikit-neural[data]\""""
 
 
 def load(path: Path) -> "tuple[pd.DataFrame, pd.DataFrame]":

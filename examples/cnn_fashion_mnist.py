@@ -101,7 +101,7 @@ def plot(history: History, path: Path) -> None:
     try:
         import matplotlib
     except ImportError:
-        print('no plot: matplotlib is not installed (pip install "sknet[plot]")')
+        print('no plot: matplotlib is not installed (pip install "scikit-neural[plot]")')
         return
     matplotlib.use("agg")
     from matplotlib import pyplot

@@ -1,6 +1,6 @@
 """One fit over the processes of a Dask cluster, and the same fit in this process.
 
-    pip install "sknet[dask]"
+    pip install "scikit-neural[dask]"
     python examples/dask_fit.py [--workers 2]
 
 prints, for example,

@@ -1,6 +1,6 @@
 """Serve a frozen pipeline or predictor: rows as JSON in, labels and probabilities out.
 
-    pip install "sknet[serve]"
+    pip install "scikit-neural[serve]"
     python examples/serve.py digits.safetensors --port 8000
     curl localhost:8000/predict -H "content-type: application/json" -d '{"rows": [[0, 0.5, 1]]}'
 
@@ -35,7 +35,7 @@ try:
     from starlette.requests import ClientDisconnect
 except ImportError as error:
     raise SystemExit(
-        f'{error.name} is not installed, which the service needs: pip install "sknet[serve]"'
+        f'{error.name} is not installed, which the service needs: pip install "scikit-neural[serve]"'
     ) from None
 
 MOST_ROWS = 64

@@ -12,7 +12,7 @@ within a week. It prints
 - the weights of the kinds of members;
 - predictions for a flat of unknown size in a new district.
 
-It needs pandas: ``python -m pip install "sknet[data]"``.
+It needs pandas: ``python -m pip install "scikit-neural[data]"``.
 """
 
 import argparse

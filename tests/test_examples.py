@@ -260,7 +260,7 @@ def test_adult_without_optional_packages(missing, tmp_path, refused, monkeypatch
     (tmp_path / "adult.parquet").touch()
     _, error = refused("adult.py", "--data", tmp_path / "adult.parquet")
     assert f"{missing} is not installed" in error
-    assert 'pip install "sknet[data]"' in error
+    assert 'pip install "scikit-neural[data]"' in error
 
 
 @pytest.fixture
@@ -293,4 +293,7 @@ def test_texts_are_read_from_archives(text, part_of, tmp_path):
 def test_without_matplotlib_there_is_no_plot(script, part_of, monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     part_of(script, "plot")([], tmp_path / "loss.png")
-    assert capsys.readouterr().out == 'no plot: matplotlib is not installed (pip install "sknet[plot]")\n'
+    assert (
+        capsys.readouterr().out
+        == 'no plot: matplotlib is not installed (pip install "scikit-neural[plot]")\n'
+    )

@@ -159,7 +159,7 @@ def test_work_is_that_of_a_calculation_by_hand():
 
 @pytest.mark.parametrize("dtype", _stages.TIMED)
 def test_pytorchs_step_trains(dtype):
-    torch = pytest.importorskip("torch", reason="compares with PyTorch: install sknet[oracle]")
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: install scikit-neural[oracle]")
     rival = _torch.Rival(torch, (4, 8, 3), 16, 2, "cpu", dtype)
     rival.eager()
     first = rival.loss.item()
@@ -170,7 +170,7 @@ def test_pytorchs_step_trains(dtype):
 
 
 def test_pytorchs_precision_is_that_of_the_fit():
-    torch = pytest.importorskip("torch", reason="compares with PyTorch: install sknet[oracle]")
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: install scikit-neural[oracle]")
     before = torch.get_float32_matmul_precision()
     for dtype, name in (("float32", "highest"), ("tf32", "high")):
         with _torch.products_in(torch, dtype):
@@ -389,5 +389,5 @@ def test_without_cupy_it_says_what_is_missing_and_loses_nothing(tmp_path, path):
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     assert "nothing is checked: device 'cuda' needs CuPy" in done.stderr
-    assert "sknet[cuda12]" in done.stderr
+    assert "scikit-neural[cuda12]" in done.stderr
     assert path.read_text() == '{"stages": {}}'

@@ -393,4 +393,7 @@ def test_a_missing_package_is_named_with_its_extra(package, tmp_path):
     command = [sys.executable, str(ROOT / "examples" / "serve.py"), "x"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
     assert done.returncode == 1
-    assert f'{package} is not installed, which the service needs: pip install "sknet[serve]"' in done.stderr
+    assert (
+        f'{package} is not installed, which the service needs: pip install "scikit-neural[serve]"'
+        in done.stderr
+    )

@@ -7,7 +7,7 @@ the process at the peak of the fit exceeds that before it, the frame included; a
 
     python examples/benchmarks/large_tables.py [--rows 10000 100000] [--json PATH]
 
-It needs pandas: ``python -m pip install "sknet[data]"``.
+It needs pandas: ``python -m pip install "scikit-neural[data]"``.
 """
 
 import json

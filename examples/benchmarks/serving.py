@@ -86,7 +86,9 @@ def onnx_session(clf: Any) -> Predict | None:
 
         model = onnx.export(clf).SerializeToString()
     except ImportError as error:
-        print(f'{error.name} is not installed: pip install "sknet[onnx,onnxruntime]"', file=sys.stderr)
+        print(
+            f'{error.name} is not installed: pip install "scikit-neural[onnx,onnxruntime]"', file=sys.stderr
+        )
         return None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -136,7 +138,7 @@ def latencies(known: dict[str, Predict], row: np.ndarray, calls: int, rounds: in
 def of_frames() -> dict[str, Callable[[], Any]]:
     """Return predictions for a row of mixed columns in several containers, and reading by pandas alone."""
     if importlib.util.find_spec("pandas") is None:
-        print('pandas is not installed: pip install "sknet[data]"', file=sys.stderr)
+        print('pandas is not installed: pip install "scikit-neural[data]"', file=sys.stderr)
         return {}
     import pandas as pd
 
@@ -312,7 +314,7 @@ def over_http(
 ) -> dict[str, list[float]]:
     """Return requests per second, p50 and p99 in microseconds of each service, medians of some rounds."""
     if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("uvicorn") is None:
-        print('fastapi or uvicorn is not installed: pip install "sknet[serve]"', file=sys.stderr)
+        print('fastapi or uvicorn is not installed: pip install "scikit-neural[serve]"', file=sys.stderr)
         return {}
     found: dict[str, list[Any]] = {}
     models = services(X, y)

@@ -10,7 +10,7 @@ classes, accuracy for more, R2 for regression. Both estimators use their default
 line for each set and seed has the scores, the log loss of classifiers, the out-of-fold score, and the seconds
 of both fits. With ``--out-of-fold``, no test rows are looked at: a line has the losses of the out-of-fold
 predictions of sknet with other parameters, by which settings are chosen. It needs pandas and pyarrow:
-``python -m pip install "sknet[data]"``.
+``python -m pip install "scikit-neural[data]"``.
 """
 
 import ast

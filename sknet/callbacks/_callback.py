@@ -1,7 +1,6 @@
 """The base class of callbacks, and their view of a fit."""
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from sknet._constraints import shown
@@ -457,12 +456,3 @@ def fresh_callbacks(callbacks: Sequence[Callback], before: Sequence[Callback] = 
         if type(new) is type(old):
             new.load_state(old.state())
     return clones
-
-
-def optional(module: str, who: str, extra: str) -> Any:
-    """Return a module of an optional package."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise ImportError(f"{who} needs {package}: pip install 'sknet[{extra}]'") from error

@@ -8,8 +8,9 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
+from sknet._installed import optional
 from sknet._params import Interval
-from sknet.callbacks._callback import Callback, FitView, optional
+from sknet.callbacks._callback import Callback, FitView
 
 FORMATS = {"loss": "loss = {:.8f}", "score": "score = {:.4f}", "validation_loss": "validation loss = {:.8f}"}
 LAST = {"lr": "learning rate = {:g}", "time": "time = {:.3f} s"}
@@ -131,8 +132,8 @@ def _shown(value: float) -> Any:
 class TensorBoardLog(Callback):
     """Write the numbers of every epoch for TensorBoard.
 
-    It needs tensorboardX (``pip install 'sknet[tensorboard]'``), or a writer. If writing fails during the
-    fit, the fit ends with a warning, and its result is kept.
+    It needs tensorboardX (``pip install "scikit-neural[tensorboard]"``), or a writer. If writing fails during
+    the fit, the fit ends with a warning, and its result is kept.
 
     Parameters
     ----------
@@ -198,8 +199,8 @@ NOT_SHOWN = ("lr", "time")
 class ProgressBar(Callback):
     """Show epochs, loss, scores and the remaining time: a line in a terminal, a widget in a notebook.
 
-    ``verbose="bar"`` is this bar. It needs tqdm: ``pip install 'sknet[progress]'``. In joblib workers, for
-    example in a search with ``n_jobs=2``, it is silent.
+    ``verbose="bar"`` is this bar. It needs tqdm: ``pip install "scikit-neural[progress]"``. In joblib
+    workers, for example in a search with ``n_jobs=2``, it is silent.
 
     Parameters
     ----------

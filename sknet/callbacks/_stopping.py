@@ -11,8 +11,9 @@ import numpy as np
 from sknet._constraints import shown
 from sknet._fields import ABSENT, COUNT, FINITE, Arrays, Each, Fields, Items, Number
 from sknet._hints import suggestion
+from sknet._installed import optional
 from sknet._params import Interval, Options
-from sknet.callbacks._callback import Answer, Callback, FitView, optional
+from sknet.callbacks._callback import Answer, Callback, FitView
 from sknet.device import to_device, to_host
 from sknet.exceptions import StateError
 from sknet.optim.schedules import Schedule
@@ -368,7 +369,7 @@ class Pruning(Callback):
     """Report every epoch to an Optuna trial, and end the fit if the trial is pruned.
 
     A pruned fit raises ``optuna.TrialPruned``, which the study handles, and leaves the estimator unchanged.
-    It needs Optuna: ``pip install 'sknet[optuna]'``.
+    It needs Optuna: ``pip install "scikit-neural[optuna]"``.
 
     Parameters
     ----------

@@ -1,14 +1,18 @@
 """One fit over many workers, on Dask.
 
 Estimators take Dask arrays and data frames in `fit`, `partial_fit` and `predict` as they take others; here
-is what only such fits need. Importing it needs the extra ``sknet[dask]``.
+is what only such fits need. Importing it needs the extra ``scikit-neural[dask]``.
 """
+
+from sknet._installed import installing
 
 try:
     import dask  # noqa: F401  the library, not this package
     import distributed  # noqa: F401
 except ImportError as error:
-    raise ImportError(f"sknet.dask needs {error.name}: pip install 'sknet[dask]'") from error
+    raise ImportError(
+        f"sknet.dask needs {error.name}, which is not installed: {installing('dask')}"
+    ) from error
 
 from sknet.dask._exchange import Exchange, ExchangeError, MPIExchange, NCCLExchange, WorkerExchange
 from sknet.dask._fit import fit

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from sknet._installed import installing
 from sknet._scipy import SPECIAL_FUNCTIONS, SpecialFunction, issparse
 from sknet.device._backend import Backend, Kernel, register
 from sknet.device._cublaslt import Library, Products, library, multiplied
@@ -23,7 +24,7 @@ from sknet.exceptions import DeviceError, DeviceMemoryError
 __all__ = ["CupyBackend"]
 
 OLDEST = 14  # the major version of CuPy; CuPy 13 refuses `matmul` of vectors with `out=`
-INSTALL = "install CuPy with pip install 'sknet[cuda12]' or 'sknet[cuda13]', or use device='cpu'"
+INSTALL = f"install CuPy with {installing('cuda12')} or {installing('cuda13')}, or use device='cpu'"
 
 FORKED = (
     "this process was forked from one that has used CUDA, which a fork cannot go on with: start processes by "

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable
-from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._installed import optional
 from sknet.callbacks import Callback
 from sknet.estimators.extend import BaseNet
 
@@ -26,13 +26,7 @@ class Display:
     def _axes(self, ax: Any) -> Any:
         """Return axes to draw into, those of a new figure if there are none, and keep them."""
         if ax is None:
-            try:
-                pyplot = import_module("matplotlib.pyplot")
-            except ImportError as error:
-                raise ImportError(
-                    f"{type(self).__name__}.plot needs matplotlib: pip install 'sknet[plot]'"
-                ) from error
-            ax = pyplot.subplots()[1]
+            ax = optional("matplotlib.pyplot", f"{type(self).__name__}.plot", "plot").subplots()[1]
         self.ax_, self.figure_ = ax, ax.figure
         return ax
 

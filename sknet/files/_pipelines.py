@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch
 
+from sknet._installed import optional
 from sknet.exceptions import LoadError
 from sknet.files._registry import full_name, is_ours, splitters
 from sknet.persistence import needed
@@ -191,11 +192,4 @@ def _found_in(x: Any, wanted: Callable[[Any], bool]) -> Iterator[Any]:
 
 
 def _skops() -> Any:
-    try:
-        import skops.io
-    except ImportError as error:
-        raise ImportError(
-            "estimators of other libraries that contain sknet's are stored by skops, which is not installed: "
-            'pip install "sknet[skops]"'
-        ) from error
-    return skops.io
+    return optional("skops.io", "a file of an estimator of another library that contains sknet's", "skops")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._installed import optional
 from sknet.compile.extend import Length
 from sknet.onnx._writer import Node, Value, Writer
 
@@ -18,14 +19,7 @@ ML_OPERATORS = frozenset({"LabelEncoder"})
 
 def required() -> Any:
     """Return the library onnx; if it is missing, raise an ImportError that names the extra."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise ImportError(
-            "sknet.onnx writes and reads files with the library onnx, which is not installed: "
-            'python -m pip install "sknet[onnx]"'
-        ) from error
-    return onnx
+    return optional("onnx", "sknet.onnx", "onnx")
 
 
 def model_of(

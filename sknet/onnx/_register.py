@@ -6,6 +6,7 @@ import numpy as np
 
 from sknet import neural_network
 from sknet._constraints import shown
+from sknet._installed import optional
 from sknet.compile.extend import Length
 from sknet.estimators import (
     Autoencoder,
@@ -99,14 +100,7 @@ def register(*classes: type) -> None:
 
 
 def _required() -> Any:
-    try:
-        import skl2onnx
-    except ImportError as error:
-        raise ImportError(
-            "sknet.onnx.register needs the library skl2onnx, which is not installed: "
-            'python -m pip install "sknet[onnx]"'
-        ) from error
-    return skl2onnx
+    return optional("skl2onnx", "sknet.onnx.register", "onnx")
 
 
 def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:

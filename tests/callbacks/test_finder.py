@@ -106,7 +106,10 @@ def test_plotting_before_a_fit_raises(monkeypatch):
         LearningRateFinder().plot()
     finder = found()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"\.plot needs matplotlib: pip install 'sknet\[plot\]'"):
+    with pytest.raises(
+        ImportError,
+        match=r'\.plot needs matplotlib, which is not installed: pip install "scikit-neural\[plot\]"',
+    ):
         finder.plot()
 
 

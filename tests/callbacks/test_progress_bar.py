@@ -131,7 +131,10 @@ def test_a_single_job_is_not_a_worker(bars):
 def test_without_tqdm_it_says_what_to_install(monkeypatch):
     for module in ("tqdm", "tqdm.auto"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r"ProgressBar needs tqdm: pip install 'sknet\[progress\]'"):
+    with pytest.raises(
+        ImportError,
+        match=r'ProgressBar needs tqdm, which is not installed: pip install "scikit-neural\[progress\]"',
+    ):
         fitted(ProgressBar())
 
 

@@ -106,7 +106,10 @@ def test_invalid_trials_and_monitors():
 
 def test_without_optuna_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ImportError, match=r"Pruning needs optuna: pip install 'sknet\[optuna\]'"):
+    with pytest.raises(
+        ImportError,
+        match=r'Pruning needs optuna, which is not installed: pip install "scikit-neural\[optuna\]"',
+    ):
         fitted(Pruning(Trial()))
 
 

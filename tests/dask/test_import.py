@@ -25,4 +25,5 @@ def test_the_extra_is_named(missing):
     done = subprocess.run(
         [sys.executable, "-c", CODE.format(missing=missing)], capture_output=True, text=True
     )
-    assert done.stdout == f"sknet.dask needs {missing}: pip install 'sknet[dask]'\n", done.stderr
+    install = 'pip install "scikit-neural[dask]"'
+    assert done.stdout == f"sknet.dask needs {missing}, which is not installed: {install}\n", done.stderr

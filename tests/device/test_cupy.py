@@ -172,7 +172,7 @@ def test_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(
         DeviceError,
-        match=r"needs CuPy, which cannot be imported .*: install CuPy with pip install 'sknet\[cuda12\]'",
+        match=r"needs CuPy, which cannot be imported .*: install CuPy with pip install .*\[cuda12\]",
     ):
         CupyBackend()
 
@@ -188,7 +188,7 @@ def test_older_versions_are_refused(count, monkeypatch, version):
     monkeypatch.setattr(sys.modules["cupy"], "__version__", version)
     message = (
         rf"device 'cuda' needs CuPy 14 or later, and CuPy {version} is installed: install CuPy with pip "
-        r"install 'sknet\[cuda12\]' or 'sknet\[cuda13\]', or use device='cpu'"
+        r"install .scikit-neural\[cuda12\]. or pip install .scikit-neural\[cuda13\]., or use device='cpu'"
     )
     with pytest.raises(DeviceError, match=message):
         CupyBackend()

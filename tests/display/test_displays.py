@@ -140,7 +140,9 @@ def test_without_matplotlib_the_error_names_the_extra():
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "LossCurveDisplay.plot needs matplotlib: pip install 'sknet[plot]'\n"
+    assert done.stdout == (
+        'LossCurveDisplay.plot needs matplotlib, which is not installed: pip install "scikit-neural[plot]"\n'
+    )
 
 
 # -- losses --------------------------------------------------------------------------------------------

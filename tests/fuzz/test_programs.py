@@ -8,7 +8,7 @@ from sknet._native import core
 from tests.fuzz.command import HARMLESS
 from tests.fuzz.programs import checked, draw
 
-pytest.importorskip("torch", reason="the measure of these tests is PyTorch: install sknet[oracle]")
+pytest.importorskip("torch", reason="the measure of these tests is PyTorch: install scikit-neural[oracle]")
 
 SEEDS = range(200)
 EACH = 50  # in one test

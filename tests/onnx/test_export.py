@@ -99,5 +99,5 @@ def test_export_errors_give_the_reason(module, example, error, message):
 
 def test_without_the_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(ImportError, match=r'pip install "sknet\[onnx\]"'):
+    with pytest.raises(ImportError, match=r'pip install "scikit-neural\[onnx\]"'):
         onnx.export(nn.Linear(2, 1), example=np.ones((1, 2)))

@@ -260,5 +260,5 @@ def test_mistakes_are_named(monkeypatch):
     with pytest.raises(ValueError, match="an array with 3 axes, which cannot be turned into dicts"):
         to_onnx(clf, X[:1])
     monkeypatch.setitem(sys.modules, "skl2onnx", None)
-    with pytest.raises(ImportError, match=r'pip install "sknet\[onnx\]"'):
+    with pytest.raises(ImportError, match=r'pip install "scikit-neural\[onnx\]"'):
         onnx.register()

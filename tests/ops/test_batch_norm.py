@@ -8,7 +8,7 @@ from sknet.compile import capture, compile
 from sknet.core import gradients
 from sknet.ops.extend import batch_norm_moments
 
-torch = pytest.importorskip("torch", reason="the reference is PyTorch: install sknet[oracle]")
+torch = pytest.importorskip("torch", reason="the reference is PyTorch: install scikit-neural[oracle]")
 
 SHAPES = [
     (32, 32, 28, 28),

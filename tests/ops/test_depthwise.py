@@ -7,7 +7,7 @@ from sknet import Tensor, config_context, ops
 from sknet.compile import compile
 from sknet.core import gradients
 
-torch = pytest.importorskip("torch", reason="the reference is PyTorch: install sknet[oracle]")
+torch = pytest.importorskip("torch", reason="the reference is PyTorch: install scikit-neural[oracle]")
 
 # Shape of the images, rows and columns of a kernel, stride, padding, dilation.
 CASES = [

@@ -7,7 +7,7 @@ from sknet import NetClassifier, Tensor, config_context, nn, ops, vmap
 from sknet.compile import capture, compile
 from sknet.core import gradients
 
-torch = pytest.importorskip("torch", reason="the reference is PyTorch: install sknet[oracle]")
+torch = pytest.importorskip("torch", reason="the reference is PyTorch: install scikit-neural[oracle]")
 
 # Shape of x, and how many of its axes are normalized.
 CASES = [

@@ -11,7 +11,7 @@ from sknet.ops import _convolution, _convolution_algorithms, _shares
 from sknet.ops._convolution_algorithms import Winograd
 from sknet.ops.extend import Windows, convolution_work
 
-torch = pytest.importorskip("torch", reason="the reference is PyTorch: install sknet[oracle]")
+torch = pytest.importorskip("torch", reason="the reference is PyTorch: install scikit-neural[oracle]")
 pytest.importorskip("sknet._native._core", reason="native code was not built")
 
 # Shape of the images, filters, groups, padding.
