@@ -208,11 +208,6 @@ class Combinator(Optimizer, ABC):
         return self.optimizer.averages(params, inside(slots))
 
 
-def inside(named: Mapping[str, T], prefix: str = PREFIX) -> dict[str, T]:
-    """Return what is `named` for the wrapped optimizer, without the `prefix`."""
-    return {name.removeprefix(prefix): x for name, x in named.items() if name.startswith(prefix)}
-
-
 class Accumulate(Combinator):
     r"""Gradient accumulation: one update from the mean gradient of several batches.
 
@@ -286,13 +281,6 @@ class Accumulate(Combinator):
 
     def kept(self, old: Tensor, new: Tensor, hyper: Hyper) -> Tensor:
         return _chosen(hyper, new, old)
-
-
-def _chosen(hyper: Hyper, if_due: Tensor, otherwise: Tensor) -> Tensor:
-    due = hyper["due"]
-    if not isinstance(due, Tensor):
-        return if_due if due > 0 else otherwise
-    return ops.where(ops.greater(due, 0.0), if_due, otherwise)
 
 
 class Lookahead(Combinator):
@@ -492,15 +480,6 @@ class SWA(Combinator):
         return _ahead(params, slots)
 
 
-def _follow(delta: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
-    # average <- keep * average + (1 - keep) * (param + delta), for lag = average - param
-    return delta, (hyper["keep"] * (own[0] - delta),)
-
-
-def _ahead(params: Named, slots: Slots) -> dict[str, Tensor]:
-    return {path: param + slots["lag"][path] for path, param in params.items()}
-
-
 class ClipNorm(Combinator):
     r"""Clips the gradient by its norm over all parameters before an optimizer sees it.
 
@@ -584,3 +563,24 @@ class ClipValue(Combinator):
 
     def before(self, gradient: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
         return ops.clip(gradient, -float(self.max_value), float(self.max_value)), own
+
+
+def inside(named: Mapping[str, T], prefix: str = PREFIX) -> dict[str, T]:
+    """Return what is `named` for the wrapped optimizer, without the `prefix`."""
+    return {name.removeprefix(prefix): x for name, x in named.items() if name.startswith(prefix)}
+
+
+def _chosen(hyper: Hyper, if_due: Tensor, otherwise: Tensor) -> Tensor:
+    due = hyper["due"]
+    if not isinstance(due, Tensor):
+        return if_due if due > 0 else otherwise
+    return ops.where(ops.greater(due, 0.0), if_due, otherwise)
+
+
+def _follow(delta: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
+    # average <- keep * average + (1 - keep) * (param + delta), for lag = average - param
+    return delta, (hyper["keep"] * (own[0] - delta),)
+
+
+def _ahead(params: Named, slots: Slots) -> dict[str, Tensor]:
+    return {path: param + slots["lag"][path] for path, param in params.items()}

@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 
+LONGEST = 600  # length of vectors of categories, at most, whatever the number of levels
 COUNT = [Interval(Integral, 1, None, closed="left")]
 
 
@@ -191,14 +192,6 @@ class PositionalEncoding(Module):
         return self.dropout(x + Tensor(to_device(waves, x.device)))
 
 
-@lru_cache(maxsize=16)
-def _waves(length: int, dim: int, base: float) -> np.ndarray[Any, Any]:
-    angles = np.arange(length)[:, None] / base ** (np.arange(0, dim, 2) / dim)
-    waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, -1)[:, :dim]
-    waves.flags.writeable = False
-    return waves
-
-
 class EmbeddingBag(Embedding):
     """The sum, mean or maximum of several learned vectors, such as those of a bag of words.
 
@@ -318,9 +311,6 @@ class EmbeddingBag(Embedding):
         return self._divided(
             ops.scatter_add(empty, bags, vectors), ops.scatter_add(none, bags, real.astype("int64"))
         )
-
-
-MOST = 600  # no vector is longer, whatever the number of levels
 
 
 class CategoryEmbeddings(Module):
@@ -448,20 +438,6 @@ class CategoryEmbeddings(Module):
     def extra_repr(self) -> str:
         """Return the numbers of levels."""
         return f"{list(self.cardinalities)}"
-
-
-def _counts(values: Any, name: str) -> tuple[int, ...]:
-    found: list[Any] = list(values) if np.ndim(values) else []
-    if not found or not all(isinstance(x, Integral) and 0 < int(x) < WHOLE for x in found):
-        raise InvalidParameterError(
-            f"The {name!r} parameter of CategoryEmbeddings must be a sequence of ints from 1, at least one. "
-            f"Got {shown(values)}."
-        )
-    return tuple(int(x) for x in found)
-
-
-def _length(n_levels: int) -> int:
-    return min(MOST, round(1.6 * math.pow(n_levels, 0.56)))
 
 
 class PeriodicEmbedding(Module):
@@ -721,3 +697,25 @@ def _checked_edges(edges: Sequence[Any]) -> list[Any]:
                 "twice (np.unique), and constant features"
             )
     return found
+
+
+def _counts(values: Any, name: str) -> tuple[int, ...]:
+    found: list[Any] = list(values) if np.ndim(values) else []
+    if not found or not all(isinstance(x, Integral) and 0 < int(x) < WHOLE for x in found):
+        raise InvalidParameterError(
+            f"The {name!r} parameter of CategoryEmbeddings must be a sequence of ints from 1, at least one. "
+            f"Got {shown(values)}."
+        )
+    return tuple(int(x) for x in found)
+
+
+def _length(n_levels: int) -> int:
+    return min(LONGEST, round(1.6 * math.pow(n_levels, 0.56)))
+
+
+@lru_cache(maxsize=16)
+def _waves(length: int, dim: int, base: float) -> np.ndarray[Any, Any]:
+    angles = np.arange(length)[:, None] / base ** (np.arange(0, dim, 2) / dim)
+    waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, -1)[:, :dim]
+    waves.flags.writeable = False
+    return waves

@@ -250,28 +250,6 @@ class GroupNorm(Affine):
         return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
-def _lengths(layer: Module, shape: int | Sequence[int], **others: Any) -> tuple[int, ...]:
-    """Check the arguments of a norm over the last axes, and return their shape."""
-    lengths = shape if isinstance(shape, (tuple, list)) else (shape,)
-    for length in lengths or (None,):
-        check_arguments(layer, normalized_shape=length, **others)
-    return tuple(int(length) for length in lengths)
-
-
-def _check_affine(layer: Any) -> None:
-    """Raise a ValueError if a scale or a shift has another shape than the axes."""
-    for parameter in (layer.weight, layer.bias):
-        if parameter is not None and parameter.shape != layer.normalized_shape:
-            raise ValueError(f"{layer!r} has a parameter of shape {parameter.shape}")
-
-
-def _over_last_axes(layer: Any, x: Any, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    x, shape = as_tensor(x), layer.normalized_shape
-    if x.shape[-len(shape) :] != shape:
-        raise ShapeError(f"{layer!r}: expected an input of shape (..., {str(shape)[1:-1]}), got {x.shape}")
-    return function(x, shape, *arguments)
-
-
 class _RunningNorm(Affine, ABC):
     """Abstract base of the norms that may predict with statistics from training."""
 
@@ -512,3 +490,25 @@ class InstanceNorm(_RunningNorm):
         center = mean(x, axes, keepdims=True)
         variance = mean(square(x - center), axes)
         self._update(mean(reshape(center, x.shape[:2]), -2), mean(variance, -2) * (count / (count - 1)))
+
+
+def _lengths(layer: Module, shape: int | Sequence[int], **others: Any) -> tuple[int, ...]:
+    """Check the arguments of a norm over the last axes, and return their shape."""
+    lengths = shape if isinstance(shape, (tuple, list)) else (shape,)
+    for length in lengths or (None,):
+        check_arguments(layer, normalized_shape=length, **others)
+    return tuple(int(length) for length in lengths)
+
+
+def _check_affine(layer: Any) -> None:
+    """Raise a ValueError if a scale or a shift has another shape than the axes."""
+    for parameter in (layer.weight, layer.bias):
+        if parameter is not None and parameter.shape != layer.normalized_shape:
+            raise ValueError(f"{layer!r} has a parameter of shape {parameter.shape}")
+
+
+def _over_last_axes(layer: Any, x: Any, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    x, shape = as_tensor(x), layer.normalized_shape
+    if x.shape[-len(shape) :] != shape:
+        raise ShapeError(f"{layer!r}: expected an input of shape (..., {str(shape)[1:-1]}), got {x.shape}")
+    return function(x, shape, *arguments)
