@@ -20,7 +20,7 @@ from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
 from sknet.dask._order import held_out_rows
 from sknet.dask._rank import Plan, Rank, Rows
 from sknet.engine import Model
-from sknet.estimators.extend import Given, read_part
+from sknet.estimators.extend import FitArguments, read_part
 
 __all__ = ["Cluster", "MakeExchange", "assigned", "outside_of_tasks", "run_here", "waiting_client"]
 
@@ -271,7 +271,7 @@ def run_here(
 
 def _rows(plan: Plan, model: Model, number: int, part: Part) -> Rows:
     try:
-        whole = read_part(plan.estimator, plan.recipe, Given(*part), model.dtype, plan.dtypes)
+        whole = read_part(plan.estimator, plan.recipe, FitArguments(*part), model.dtype, plan.dtypes)
     except (TypeError, ValueError) as error:
         raise type(error)(f"partition {plan.places[number]}: {error}") from error
     n_rows = whole.n_samples

@@ -19,7 +19,7 @@ from sknet.dask._rank import Block, Plan, Scored, merged, new_score
 from sknet.device import Device
 from sknet.engine import Batches, Model, Score
 from sknet.engine.extend import Outcome, StepsElsewhere, Validation, show_rows, train_elsewhere
-from sknet.estimators.extend import DataSet, Given, Trainer, fit_network
+from sknet.estimators.extend import DataSet, FitArguments, Trainer, fit_network
 
 if TYPE_CHECKING:
     import distributed
@@ -103,13 +103,13 @@ def fit(
     options = {"sync_every": sync_every, "client": client, "exchange": exchange}
     if hasattr(estimator, "_target"):  # of a transformer: X itself, or y
         y = estimator._target(X, y)
-    return estimator._fit_collections(Given(X, y, sample_weight), callbacks=callbacks, **options)
+    return estimator._fit_collections(FitArguments(X, y, sample_weight), callbacks=callbacks, **options)
 
 
 @outside_of_tasks()
 def fit_collections(
     estimator: Any,
-    given: Given,
+    given: FitArguments,
     *,
     incremental: bool = False,
     classes: Any = None,
@@ -139,7 +139,7 @@ def fit_collections(
     try:
         fit_network(
             estimator,
-            Given(X, y),
+            FitArguments(X, y),
             incremental=incremental,
             classes=classes,
             callbacks=callbacks,
@@ -150,7 +150,7 @@ def fit_collections(
         cluster.end()
 
 
-def _refuse(estimator: Any, given: Given, resume_from: Any) -> None:
+def _refuse(estimator: Any, given: FitArguments, resume_from: Any) -> None:
     """Raise a ValueError for what cannot be done over workers."""
     name = type(estimator).__name__
     params = estimator.get_params(deep=False)
@@ -224,7 +224,7 @@ class WorkersTrainer(Trainer):
         self,
         cluster: Cluster,
         facts: Sequence[Facts],
-        given: Given,
+        given: FitArguments,
         sync_every: int,
         places: Sequence[int],
     ) -> None:

@@ -9,9 +9,8 @@ if TYPE_CHECKING:
     from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor, FrozenTransformer
     from sknet.estimators._layers import LayerOutput
     from sknet.estimators._mlp import MLPClassifier, MLPRegressor
-    from sknet.estimators._net import NetClassifier, NetRegressor
+    from sknet.estimators._net import NetClassifier, NetRegressor, NetTransformer
     from sknet.estimators._summary import EstimatorSummary, LayerRow
-    from sknet.estimators._transformer import NetTransformer
 
 __all__ = [
     "Autoencoder",
@@ -35,8 +34,7 @@ if not TYPE_CHECKING:
             "sknet.estimators._frozen": ("FrozenClassifier", "FrozenRegressor", "FrozenTransformer"),
             "sknet.estimators._layers": ("LayerOutput",),
             "sknet.estimators._mlp": ("MLPClassifier", "MLPRegressor"),
-            "sknet.estimators._net": ("NetClassifier", "NetRegressor"),
+            "sknet.estimators._net": ("NetClassifier", "NetRegressor", "NetTransformer"),
             "sknet.estimators._summary": ("EstimatorSummary", "LayerRow"),
-            "sknet.estimators._transformer": ("NetTransformer",),
         }
     ).into(globals())

@@ -1,15 +1,19 @@
-"""What a network is built from: the part of an estimator's parameters that a continued fit cannot change."""
+"""Architectures: what the networks of estimators are built from."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sknet import nn
-from sknet._fields import POSITIVE, SHARE, Each
+from sknet import nn, ops
+from sknet._constraints import shown
+from sknet._fields import POSITIVE, SHARE, Each, Named
+from sknet.core import as_tensor
+from sknet.engine import Model
+from sknet.estimators._inputs import Forward, forward_of
 from sknet.exceptions import DeviceError, ShapeError
 
-__all__ = ["Architecture", "Perceptron"]
+__all__ = ["Architecture", "Built", "Joined", "Members", "Perceptron", "Ready", "architecture_of"]
 
 
 class Architecture(ABC):
@@ -98,3 +102,153 @@ def _width_after(activation: nn.Module, width: int) -> int:
             f"shape {shape} for inputs of shape {(n_rows, width)}"
         )
     return int(shape[1])
+
+
+class Members(nn.Parallel):
+    """The networks of an ensemble: their outputs are side by side."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs of all members for the same inputs."""
+        outputs = [as_tensor(member(*args, **kwargs)) for member in self._children.values()]
+        return ops.concat(outputs, axis=-1)
+
+
+class Joined(Architecture):
+    """What the members of an ensemble are built from."""
+
+    _stored_fields = {
+        "member": Named("Architecture"),
+        "n_members": POSITIVE,
+    }
+
+    def __init__(self, member: Architecture, n_members: int) -> None:
+        self.member, self.n_members = member, n_members
+
+    @property
+    def linear_layers(self) -> list[str]:
+        """Paths of the linear layers of a member that is a perceptron."""
+        member: Any = self.member
+        found: list[str] = member.linear_layers
+        return found
+
+    def build(self, inputs: Any, n_outputs: int) -> nn.Module:
+        return Members(*[self.member.build(inputs, n_outputs) for _ in range(self.n_members)])
+
+    def parameters(self) -> dict[str, Any]:
+        return self.member.parameters()
+
+    def label(self, network: nn.Module) -> str:
+        first: Any = next(iter(network.children()))
+        return f"{self.n_members} times {self.member.label(first)}"
+
+
+def architecture_of(module: Any, caller: str) -> Architecture:
+    """Return what the parameter `module` of an estimator describes."""
+    if isinstance(module, nn.Module):
+        return Ready(module)
+    if isinstance(module, nn.ModuleFactory):
+        return Built(module.__sklearn_clone__())
+    hint = next((text for fits, text in NO_NETWORKS if fits(module)), "")
+    if callable(module) and not hint:
+        return Built(nn.ModuleFactory(module))
+    raise TypeError(
+        f"The 'module' parameter of {caller} must be a class of modules, nn.ModuleFactory(MyNet, ...), or a "
+        f"module that is built already. Got {shown(module)} instead.{hint}"
+    )
+
+
+def _is_torchs(module: Any) -> bool:
+    kind = module if isinstance(module, type) else type(module)
+    return any(base.__module__.startswith("torch.") for base in kind.__mro__)
+
+
+def _is_kind(kind: type) -> Callable[[Any], bool]:
+    return lambda module: isinstance(module, kind) or (isinstance(module, type) and issubclass(module, kind))
+
+
+def _is_estimator(module: Any) -> bool:
+    from sklearn.base import BaseEstimator  # predictors load this module without scikit-learn
+
+    return _is_kind(BaseEstimator)(module)
+
+
+# What is given instead of a network: a test, and what to say.
+NO_NETWORKS: list[tuple[Callable[[Any], bool], str]] = [
+    (_is_torchs, " PyTorch modules are not sknet modules: sknet.nn has layers of the same names."),
+    (_is_kind(Model), " A Model owns a network: give that, model.module, or its class."),
+    (_is_estimator, " An estimator is not a network; one that is fitted has one, model_.module."),
+    (
+        lambda module: isinstance(module, (int, tuple, list)),
+        " Sizes of layers are for MLPClassifier and MLPRegressor; layers are joined by nn.Sequential(...).",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Ready(Architecture):
+    """A module that is there already: every fit begins with a copy, weights included."""
+
+    module: nn.Module
+
+    @property
+    def forward(self) -> Forward | None:
+        return forward_of(self.module)
+
+    def build(self, inputs: Any, n_outputs: int) -> nn.Module:
+        return self.module.copy()
+
+    def parameters(self) -> dict[str, Any]:
+        return {"module": self.module}
+
+    def label(self, network: nn.Module) -> str:
+        return type(network).__name__
+
+
+@dataclass(frozen=True)
+class Built(Architecture):
+    """A factory of modules, given what it asks for of the data."""
+
+    factory: nn.ModuleFactory
+
+    @property
+    def forward(self) -> Forward | None:
+        return forward_of(self.factory.factory) if isinstance(self.factory.factory, type) else None
+
+    def build(self, inputs: Any, n_outputs: int) -> nn.Module:
+        known = {
+            name: find(self.factory.name, inputs, n_outputs)
+            for name, find in FROM_DATA.items()
+            if self.factory.needs(name)
+        }
+        return self.factory.build(**known)
+
+    def parameters(self) -> dict[str, Any]:
+        arguments = self.factory.get_params(deep=False)
+        return {"module": self.factory.factory, **{f"module__{name}": x for name, x in arguments.items()}}
+
+    def label(self, network: nn.Module) -> str:
+        return type(network).__name__
+
+
+def _n_features(name: str, inputs: Any, n_outputs: int) -> int:
+    shape = None if isinstance(inputs, dict) else inputs.shape
+    if shape is None or len(shape) != 2:
+        got = f"inputs by the names {list(inputs)}" if shape is None else f"X of shape {tuple(shape)}"
+        raise ShapeError(
+            f"{name} takes n_features, the number of columns of a table, and got {got}: let it take "
+            "input_shape, or use lazy layers"
+        )
+    return int(shape[1])
+
+
+def _input_shape(name: str, inputs: Any, n_outputs: int) -> Any:
+    if isinstance(inputs, dict):
+        return {key: tuple(array.shape[1:]) for key, array in inputs.items()}
+    return tuple(inputs.shape[1:])
+
+
+FROM_DATA: dict[str, Callable[[str, Any, int], Any]] = {
+    "n_features": _n_features,
+    "n_outputs": lambda name, inputs, n_outputs: n_outputs,
+    "input_shape": _input_shape,
+}

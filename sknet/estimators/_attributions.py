@@ -13,8 +13,7 @@ from sknet.device import is_array, to_host
 from sknet.engine import Model
 from sknet.engine import extend as engine
 from sknet.engine.extend import Head, Pass
-from sknet.estimators._namespace import follows_namespace, on_host
-from sknet.estimators._reading import is_by_name
+from sknet.estimators._inputs import follows_namespace, is_by_name, on_host
 from sknet.nn import run
 
 __all__ = ["Attributions", "chosen_classes", "chosen_predictions", "numbered"]

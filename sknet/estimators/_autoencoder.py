@@ -13,9 +13,9 @@ from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.core import Tensor
 from sknet.estimators._architecture import Architecture
-from sknet.estimators._coding import BaseTransformer
+from sknet.estimators._fit import layer_sizes
 from sknet.estimators._options import CONSTRAINTS
-from sknet.estimators._recipe import layer_sizes
+from sknet.estimators._transformer import BaseTransformer
 from sknet.losses import Loss
 from sknet.nn.extend import draw_bias
 from sknet.optim import BaseOptimizer

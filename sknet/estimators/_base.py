@@ -1,19 +1,29 @@
-"""What all estimators share: fitting, continuing a fit, predicting."""
+"""The base of all estimators: fitting, continuing a fit, predicting."""
 
 import math
+import pickle
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from copy import deepcopy
 from inspect import signature
 from os import PathLike
-from typing import Any, Self, SupportsIndex
+from typing import Any, Self, SupportsIndex, cast
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._frames import is_collection
 from sknet._late import above
-from sknet._params import explained, explained_call, unknown_parameter
+from sknet._params import (
+    ParameterObject,
+    PlainNumbers,
+    explained,
+    explained_call,
+    names_of,
+    unknown_parameter,
+)
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.device import device_of, to_device
@@ -22,23 +32,166 @@ from sknet.engine import extend as engine
 from sknet.engine.extend import Head, first_input, predict_rows, warn_of_overflow
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions
-from sknet.estimators._encoded import Encoded
-from sknet.estimators._fitting import Fit, fit_network
-from sknet.estimators._input import check_X
-from sknet.estimators._inputs import Inputs
+from sknet.estimators._checks import check_X
+from sknet.estimators._fit import Compared, Fit, FitArguments, Recipe
+from sknet.estimators._fitting import fit_network
+from sknet.estimators._inputs import Encoded, Inputs
 from sknet.estimators._layers import HiddenLayers
-from sknet.estimators._lists import HoldsLists
 from sknet.estimators._members import are_several, fit_members
-from sknet.estimators._packed import packed
-from sknet.estimators._recipe import Recipe
 from sknet.estimators._stored import ESTIMATOR, check_estimator
 from sknet.estimators._summary import Summarized
 from sknet.estimators._tasks import SupportsCallbacks, fit_as_task
-from sknet.estimators._validation import Compared, Given
 from sknet.losses import LOSSES, Loss
 from sknet.losses.extend import Averaged
 
 __all__ = ["BaseNet", "goes_in_steps"]
+
+
+class HoldsLists(PlainNumbers, BaseEstimator):
+    """Mixin of estimators with parameters that are lists of objects, each reached by its number."""
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return list(names_of(cast(Hashable, cls)))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether also those of objects among them, as ``optimizer__lr`` or ``callbacks__0__patience``.
+
+        Returns
+        -------
+        dict
+            Values by name.
+        """
+        found: dict[str, Any] = super().get_params(deep)
+        if deep:
+            for name in self._get_param_names():
+                for number, item in _objects_in(found[name]):
+                    found[f"{name}__{number}"] = item
+                    found.update({f"{name}__{number}__{k}": v for k, v in item.get_params().items()})
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones such as ``optimizer__lr`` or ``callbacks__0__patience``.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by the names that `get_params` returns.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of such a name.
+        """
+        inside: dict[str, dict[str, Any]] = {}
+        for name in list(params):
+            own, _, rest = name.partition("__")
+            if rest and isinstance(params.get(own, getattr(self, own, None)), (list, tuple)):
+                inside.setdefault(own, {})[rest] = params.pop(name)
+        nested: list[tuple[Any, dict[str, Any]]] = []
+        for own, values in inside.items():
+            params[own], within = _with(self, own, params.get(own, getattr(self, own)), values)
+            nested += within
+        super().set_params(**params)
+        for item, values in nested:
+            item.set_params(**values)
+        return self
+
+
+def _objects_in(held: Any) -> list[tuple[int, Any]]:
+    """Return the objects with parameters that a list or tuple holds, with their numbers."""
+    if not isinstance(held, (list, tuple)):
+        return []
+    return [(i, x) for i, x in enumerate(held) if hasattr(x, "get_params") and not isinstance(x, type)]
+
+
+def _with(
+    estimator: Any, name: str, held: Any, params: Mapping[str, Any]
+) -> tuple[Any, list[tuple[Any, dict[str, Any]]]]:
+    """Return a list with objects replaced, and objects in it with the values of their parameters."""
+    new = list(held)
+    inner: dict[int, dict[str, Any]] = {}
+    for key, value in params.items():
+        number, _, rest = key.partition("__")
+        if not (number.isdecimal() and int(number) < len(new)):
+            numbers = f"from {name}__0 to {name}__{len(new) - 1}" if new else "none, as it is empty"
+            raise ValueError(
+                f"Invalid parameter '{name}__{key}' for estimator {type(estimator).__name__}: the objects in "
+                f"{name!r} are reached by number, {numbers}."
+            )
+        if rest:
+            inner.setdefault(int(number), {})[rest] = value
+        else:
+            new[int(number)] = value
+    is_replaced = any("__" not in key for key in params)
+    found = new if is_replaced and isinstance(held, list) else type(held)(new) if is_replaced else held
+    nested = [(new[number], values) for number, values in inner.items()]
+    for item, values in nested:
+        if not hasattr(item, "set_params") or isinstance(item, type):
+            raise ValueError(f"{item!r} in {name!r} has no parameters of its own: {sorted(values)}")
+        if isinstance(item, ParameterObject):
+            item._resolved(values)
+    return found, nested
+
+
+# What such pickles have in common. They can be opened with this text alone, so it never changes.
+WORDS = (
+    b"sknet.estimators._mlp MLPRegressor MLPClassifier hidden_layer_sizes activation relu encoder "
+    b"dropout loss squared_error log_loss optimizer adam alpha batch_size auto max_iter shuffle "
+    b"class_weight calibrate early_stopping validation_fraction validation_split scoring monitor "
+    b"refit_on_all n_iter_no_change tol frozen warm_start verbose callbacks device dtype random_state "
+    b"n_features_in_ _targets sknet.estimators._targets RealTargets "
+    b"sknet.estimators._targets ClassTargets classes numpy._core.multiarray _reconstruct numpy "
+    b"ndarray task multiclass regression n_outputs _architecture sknet.estimators._architecture "
+    b"Perceptron _lasting scale_target _inputs _frozen _batch sknet.engine.step._signature Batch "
+    b"sknet.device._meta MetaArray classes_ model_ sknet.engine._model Model _hyper "
+    b"sknet.engine.state._hyper Hyper sknet.optim._adam Adam lr beta1 beta2 eps sknet.losses._regression "
+    b"SquaredError sknet.losses._classification LogLoss multilabel label_smoothing pos_weight "
+    b"ignore_index compile progress sknet.optim.schedules._base Progress _epoch "
+    b"sknet.engine.state._epoch Epoch _stepper sknet.engine.step._stepper Stepper _predictors "
+    b"sknet.engine.predict._predictors Predictors _kept_steps _store sknet.engine.state._memory Memory "
+    b"module sknet.nn.layers._container Sequential _parameters _buffers _transient _children "
+    b"sknet.nn.layers._linear Linear weight sknet.nn._parameter Parameter undrawn data "
+    b"numpy._core.numeric _frombuffer requires_grad bias in_features out_features parametrization "
+    b"standard sknet.nn.layers._activation ReLU sknet.device._device Device cpu key slots mu nu _resting "
+    b"layout sknet.engine.state._layout Layout shapes 0.weight 0.bias 2.weight 2.bias slices builtins "
+    b"slice size _flat _buffer_names has_buffers _seed history_ sknet.engine.loop._history History "
+    b"callbacks_ _stopping n_iter_ t_ n_outputs_ out_activation_ identity logistic softmax loss_curve_ "
+    b"loss_ best_loss_ monitor_ stopped_early_ refit_history_ _compared best_epoch_ validation_scores_ "
+    b"best_validation_score_ n_layers_ _is_slim"
+)
+
+
+def packed(estimator: Any) -> tuple[Any, ...] | None:
+    """Return what `__reduce_ex__` returns for a slim estimator, or None."""
+    buffers: list[Any] = []
+    try:
+        state = pickle.dumps(estimator.__getstate__(), protocol=5, buffer_callback=buffers.append)
+    except (AttributeError, TypeError, pickle.PicklingError):
+        return None
+    if b"__main__" in state:
+        return None
+    code = zlib.compressobj(9, zdict=WORDS)
+    text = code.compress(state) + code.flush()
+    return unpacked, (type(estimator), text, [bytearray(each.raw()) for each in buffers])
+
+
+def unpacked(cls: Any, text: bytes, buffers: list[bytearray]) -> Any:
+    """Return the estimator."""
+    state = pickle.loads(zlib.decompressobj(zdict=WORDS).decompress(text), buffers=buffers)
+    estimator = cls.__new__(cls)
+    estimator.__setstate__(state)
+    return estimator
 
 
 def goes_in_steps(estimator: "BaseNet") -> bool:
@@ -119,7 +272,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         """Return the sample weights multiplied by the class weights; rows `like` these may decide them."""
         return weight
 
-    def _counted(self, given: Given) -> Given:
+    def _counted(self, given: FitArguments) -> FitArguments:
         """Return the arguments of a fit without rows that count nothing."""
         return given
 
@@ -189,13 +342,13 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
             else:
                 fit_network(self, given, callbacks=callbacks, resume_from=resume_from, beside=beside)
 
-        given = self._counted(Given(X, y, sample_weight, X_val, y_val, sample_weight_val, groups))
+        given = self._counted(FitArguments(X, y, sample_weight, X_val, y_val, sample_weight_val, groups))
         if is_collection(X):
             return self._fit_collections(given, callbacks=callbacks, resume_from=resume_from)
         fit_as_task(self, given.rows, fit)
         return self
 
-    def _fit_collections(self, given: Given, *, incremental: bool = False, **options: Any) -> Self:
+    def _fit_collections(self, given: FitArguments, *, incremental: bool = False, **options: Any) -> Self:
         """Fit on Dask collections, by the workers that have their partitions."""
 
         def fit(beside: list[Callback]) -> None:
@@ -204,7 +357,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         fit_as_task(self, given.rows, fit, is_part=incremental)
         return self
 
-    def _fit_part(self, given: Given, classes: Any = None) -> Self:
+    def _fit_part(self, given: FitArguments, classes: Any = None) -> Self:
         """Train for one epoch, continuing the previous fit if there is one."""
         given = self._counted(given)
         if is_collection(given.X):

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._available import available_if
+from sknet._constraints import NUMBERS, shown
 from sknet._fields import ABOVE_ZERO, ABSENT, Arrays, Each
 from sknet._frames import is_collection
 from sknet.device import active, device_of, to_device, to_host
@@ -16,13 +18,10 @@ from sknet.engine import Batches, Model, Score
 from sknet.engine import extend as engine
 from sknet.estimators._attributions import chosen_classes
 from sknet.estimators._base import BaseNet, goes_in_steps
-from sknet.estimators._class_weights import class_weighted
-from sknet.estimators._fitting import Fit
+from sknet.estimators._checks import ignored_label, lengths_of, step_weights, without_ignored
+from sknet.estimators._fit import Fit, FitArguments, Recipe
 from sknet.estimators._heads import gives_probabilities, probability_head
-from sknet.estimators._ignored import ignored_label, without_ignored
-from sknet.estimators._namespace import as_host, follows_namespace, on_host
-from sknet.estimators._padding import lengths_of, step_weights
-from sknet.estimators._recipe import Recipe
+from sknet.estimators._inputs import as_host, follows_namespace, on_host
 from sknet.estimators._targets import (
     ClassEncoder,
     ClassTargets,
@@ -30,14 +29,59 @@ from sknet.estimators._targets import (
     OrderedTargets,
     PositionTargets,
     counted_labels,
+    label_weights,
     refuse_ignored,
 )
-from sknet.estimators._validation import Given
 
 if TYPE_CHECKING:
     from sknet.estimators._frozen import FrozenClassifier
 
-__all__ = ["BaseClassifier"]
+__all__ = ["BaseClassifier", "class_weighted"]
+
+
+MOST = float(np.finfo(np.float64).max)  # an int may be larger than any float of NumPy
+
+
+def class_weighted(class_weight: Any, targets: ClassEncoder, y: Any, weight: Any, like: Any = None) -> Any:
+    """Return the weights of rows multiplied by those of their classes."""
+    of_class = _of_classes(class_weight, targets, y, y if like is None else like)
+    found = of_class if weight is None else (weight * of_class).astype(weight.dtype)
+    if not found.any():
+        raise ValueError("class_weight: at least one sample must have a positive weight, got zeros only")
+    return found
+
+
+def _of_classes(class_weight: Any, targets: ClassEncoder, y: Any, like: Any) -> Any:
+    """Return the weight of each row's class; "balanced" counts the classes of `like`."""
+    _check_class_weight(class_weight)
+    if isinstance(class_weight, str) and getattr(targets, "ignored", None) is not None:
+        raise ValueError(
+            "class_weight='balanced' counts labels of rows, and the loss ignores some positions: pass the "
+            "weights of the classes as a dict"
+        )
+    if isinstance(class_weight, str) and like is not y:
+        both = np.concatenate([like, y])
+        return compute_sample_weight(class_weight, both, indices=np.arange(len(like)))[len(like) :]
+    one_label = targets.task != "multilabel" and not isinstance(targets, ColumnTargets)
+    if not (isinstance(class_weight, dict) and one_label):
+        return compute_sample_weight(class_weight, y)
+    weights = np.array(label_weights(class_weight, targets.classes), dtype=np.float64)
+    # A label that is ignored is no class, and its weight counts nothing.
+    return weights.take(np.searchsorted(targets.classes, y), mode="clip")
+
+
+def _check_class_weight(class_weight: Any) -> None:
+    """Check the weights in a dict, or in a list of dicts."""
+    for part in class_weight if isinstance(class_weight, list) else [class_weight]:
+        if isinstance(class_weight, list) and not isinstance(part, dict):
+            raise ValueError(
+                f"class_weight as a list must hold one dict for each label of y, got {shown(part)} in it"
+            )
+        for label, value in part.items() if isinstance(part, dict) else ():
+            if not (isinstance(value, NUMBERS) and 0 <= value <= MOST):
+                raise ValueError(
+                    f"class_weight[{shown(label)}] must be a finite number >= 0, got {shown(value)}"
+                )
 
 
 class BaseClassifier(ClassifierMixin, BaseNet):
@@ -74,7 +118,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             targets.check_several(type(self).__name__)
         return targets
 
-    def _counted(self, given: Given) -> Given:
+    def _counted(self, given: FitArguments) -> FitArguments:
         if ignored_label(self) is None:
             return given
         if is_collection(given.X):
@@ -146,7 +190,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         if ignored_label(self) is not None and classes is not None and not _has_columns(classes):
             classes = np.asarray(classes)[counted_labels(classes, ignored_label(self))]
         self._check_classes(classes)
-        given = Given(X, y, sample_weight, X_val, y_val, sample_weight_val)
+        given = FitArguments(X, y, sample_weight, X_val, y_val, sample_weight_val)
         return self._fit_part(given, classes)
 
     @follows_namespace

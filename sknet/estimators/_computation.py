@@ -11,9 +11,9 @@ from sknet import ops
 from sknet.core import Tensor
 from sknet.engine.extend import Head, Pass
 from sknet.estimators._base import BaseNet
-from sknet.estimators._encoded import Encoded
 from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor, FrozenTransformer
 from sknet.estimators._heads import probability_head
+from sknet.estimators._inputs import Encoded
 from sknet.estimators._layers import LayerOutput
 from sknet.nn import Identity, Module, run
 from sknet.preprocessing import TableEncoder

@@ -1,6 +1,6 @@
 """A first fit on a table that an encoder reads: it is fitted on the rows that are trained on."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -9,22 +9,18 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from sknet._random import RandomSnapshot
-from sknet.estimators._encoded import check_table
-from sknet.estimators._input import check_y
-from sknet.estimators._namespace import note_namespace
+from sknet.estimators._checks import check_y
+from sknet.estimators._fit import Fit
+from sknet.estimators._inputs import check_one_input, check_table, note_namespace
 from sknet.estimators._network import reconstructed
-from sknet.estimators._reading import check_one_input
 from sknet.estimators._validation import split_rows
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
 
-if TYPE_CHECKING:
-    from sknet.estimators._fitting import Fit
-
 __all__ = ["encode_rows"]
 
 
-def encode_rows(fit: "Fit") -> Any:
+def encode_rows(fit: Fit) -> Any:
     """Hold rows out, fit the encoder on the others, and encode all of them."""
     estimator, recipe, given = fit.estimator, fit.recipe, fit.given
     check_one_input(recipe.architecture.forward)
@@ -43,7 +39,7 @@ def encode_rows(fit: "Fit") -> Any:
     return _dense(reconstructed(estimator, fit.X)) if is_reconstructed else labels
 
 
-def _decided(fit: "Fit") -> TableEncoder:
+def _decided(fit: Fit) -> TableEncoder:
     """Return the encoder with what is known here: the kind of the targets, and the network's precision."""
     encoder: TableEncoder = clone(fit.recipe.encoder)
     if encoder.target_type == "auto":
@@ -55,7 +51,7 @@ def _decided(fit: "Fit") -> TableEncoder:
     return encoder
 
 
-def _labels(fit: "Fit", n_rows: int) -> Any:
+def _labels(fit: Fit, n_rows: int) -> Any:
     estimator = fit.estimator
     return check_y(
         estimator,
@@ -66,7 +62,7 @@ def _labels(fit: "Fit", n_rows: int) -> Any:
     )
 
 
-def _random_state(fit: "Fit") -> RandomState:
+def _random_state(fit: Fit) -> RandomState:
     """Return what draws the split, the encoder and the weights; as the fit began that is resumed."""
     if fit.saved is None:
         found: RandomState = check_random_state(fit.recipe.random_state)
@@ -76,7 +72,7 @@ def _random_state(fit: "Fit") -> RandomState:
     return found
 
 
-def _split(fit: "Fit", table: Table, labels: Any, random_state: RandomState) -> tuple[Any, Any]:
+def _split(fit: Fit, table: Table, labels: Any, random_state: RandomState) -> tuple[Any, Any]:
     """Return the rows to train on and those held out; None where all are trained on."""
 
     def binary() -> Any:

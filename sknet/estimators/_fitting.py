@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,41 +11,35 @@ from sklearn.exceptions import ConvergenceWarning
 from sknet._random import RandomSnapshot
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping, PrintLog, ProgressBar
-from sknet.callbacks.extend import SavedFit, check_callbacks, fresh_callbacks, saved_fit
+from sknet.callbacks.extend import check_callbacks, fresh_callbacks, saved_fit
 from sknet.device import to_host
-from sknet.engine import Batches, History, Model
+from sknet.engine import Model
 from sknet.engine import extend as engine
 from sknet.engine.extend import (
     Outcome,
-    Settings,
-    Validation,
     first_input,
     n_rows,
 )
-from sknet.estimators._calibration import check_calibration, temperature_of
-from sknet.estimators._company import companions_of, counts_of, start_of
-from sknet.estimators._input import check_weights, drawn_weights
+from sknet.estimators._checks import check_weights, drawn_weights
+from sknet.estimators._fit import Compared, DataSet, Fit, FitArguments, Recipe, fit_extras, recipe_of
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
-from sknet.estimators._recipe import Recipe, recipe_of
-from sknet.estimators._refit import SecondTraining
-from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring
-from sknet.estimators._source import FitSource
-from sknet.estimators._stopping import StoppingInParts
-from sknet.estimators._trainer import Trainer
-from sknet.estimators._units import standardize
-from sknet.estimators._validation import (
-    Compared,
-    DataSet,
-    Given,
-    check_given,
+from sknet.estimators._scoring import HELD_OUT, LOSS
+from sknet.estimators._training import (
+    FitSource,
+    SecondTraining,
+    StoppingInParts,
+    Trainer,
+    check_calibration,
+    standardize,
+    temperature_of,
 )
+from sknet.estimators._validation import check_given
 from sknet.exceptions import LoadError, NonFiniteError
-from sknet.losses import Loss
 
 if TYPE_CHECKING:
-    from sknet.preprocessing import TableEncoder
+    pass
 
-__all__ = ["Fit", "fit_network", "read_part"]
+__all__ = ["fit_network", "read_part"]
 
 NOT_FINITE = (
     "Solver produced non-finite parameter weights. The input data may contain large values and need to be "
@@ -54,91 +47,9 @@ NOT_FINITE = (
 )
 
 
-@dataclass(eq=False, repr=False)
-class Fit:
-    """One call of `fit` or `partial_fit`: what it was given, and what it has come to so far."""
-
-    estimator: Any
-    recipe: Recipe
-    incremental: bool
-    continuing: bool
-    given: Given
-    X: Any = None
-    dtypes: Any = None
-    y: Any = None
-    weight: Any = None
-    labels: Any = None
-    classes: Any = None
-    sample_weight: Any = None
-    undrawn_weight: Any = None
-    loss: Loss = field(init=False)
-    model: Model = field(init=False)
-    scoring: Scoring = DEFAULT_SCORING
-    monitor: str = LOSS
-    training: DataSet = field(init=False)
-    held_out: DataSet | None = None
-    batches: Batches = field(init=False)
-    validation: Validation | None = None
-    compared: Compared | None = None
-    history: History = field(default_factory=History)
-    callbacks: list[Callback] = field(default_factory=list)
-    beside: Sequence[Callback] = ()
-    stopping: EarlyStopping = field(init=False)
-    stopped_early: bool = False
-    refit_history: History | None = None
-    temperature: Any = None
-    n_iter: int = 0
-    saved: SavedFit | None = None
-    began: Any = None
-    start: Any = None
-    encoder: "TableEncoder | None" = None
-    split: tuple[Any, Any] = (None, None)
-    random_state: Any = None
-
-    @property
-    def dtype(self) -> Any:
-        """Of the arrays that it computes with."""
-        if self.recipe.dtype != "auto":
-            return self.recipe.array_dtype
-        inputs = self.X.values() if isinstance(self.X, dict) else [self.X]
-        real = [x.dtype for x in inputs if x.dtype.kind == "f"]
-        return _joint_dtype(*real) if real else np.dtype(self.recipe.other_dtype)
-
-    @property
-    def settings(self) -> Settings:
-        """Of the loop."""
-        settings = self.recipe.settings
-        return _of_a_part(settings) if self.incremental else settings
-
-    @property
-    def best_epoch(self) -> int | None:
-        """With early stopping, the epoch of the history, from 1, with the best weights."""
-        return None if self.compared is None else self.compared.best_epoch(self.history)
-
-    @property
-    def validation_scores(self) -> list[float] | None:
-        """The column of the history that holds the score of the validation rows."""
-        if self.validation is None:
-            return None
-        scores = [name for name in self.scoring.directions if name != LOSS]
-        monitored = self.monitor.removeprefix(HELD_OUT)
-        shown = [monitored] if monitored in scores else scores[:1]
-        return self.history.get(HELD_OUT + shown[0], []) if shown else None
-
-
-@lru_cache(maxsize=8)
-def _joint_dtype(*dtypes: Any) -> Any:
-    return np.result_type(*dtypes)
-
-
-@lru_cache(maxsize=8)
-def _of_a_part(settings: Settings) -> Settings:
-    return settings._replace(max_iter=1, is_part=True)
-
-
 def fit_network(
     estimator: Any,
-    given: Given,
+    given: FitArguments,
     *,
     incremental: bool = False,
     classes: Any = None,
@@ -154,11 +65,12 @@ def fit_network(
     check_given(fit)
     asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
     fit.callbacks = fresh_callbacks(asked, estimator.callbacks_ if continuing else ())
-    fit.beside = [*beside, *companions_of(estimator)]
+    fit.beside = [*beside, *fit_extras(estimator).callbacks]
     if incremental:
         _refuse_checkpoints(fit)
     else:
-        fit.saved = saved_fit(fit.callbacks, start_of(estimator) if resume_from is None else resume_from)
+        resumed = fit_extras(estimator).start if resume_from is None else resume_from
+        fit.saved = saved_fit(fit.callbacks, resumed)
         if fit.saved is not None and fit.saved.state["began"] is None:
             raise LoadError(f"{fit.saved.path} is of a fit of a Model, not of an estimator")
     _check_rows(fit)
@@ -191,7 +103,7 @@ def _check_rows(fit: Fit) -> None:
         fit.X, y = checked_inputs(fit, given.X, given.y)
     rows, dtype = first_input(fit.X), fit.dtype
     fit.labels, fit.undrawn_weight = y, check_weights(given.sample_weight, rows, dtype)
-    drawn = drawn_weights(counts_of(estimator), given.sample_weight)
+    drawn = drawn_weights(fit_extras(estimator).counts, given.sample_weight)
     fit.sample_weight = check_weights(drawn, rows, dtype)
     if not fit.continuing:
         estimator._targets = estimator._new_targets(recipe, y, fit.classes)
@@ -200,7 +112,7 @@ def _check_rows(fit: Fit) -> None:
     encode_targets(fit)
 
 
-def read_part(estimator: Any, recipe: Recipe, given: Given, dtype: Any, dtypes: Any = None) -> DataSet:
+def read_part(estimator: Any, recipe: Recipe, given: FitArguments, dtype: Any, dtypes: Any = None) -> DataSet:
     """Return a part of the rows of a fit, checked and encoded as the fit has learned to."""
     fit = Fit(estimator, recipe, incremental=False, continuing=True, given=given, dtypes=dtypes)
     fit.X, fit.labels = checked_inputs(fit, given.X, given.y)
@@ -243,7 +155,8 @@ def _fit_in_steps(fit: Fit, trainer: Trainer) -> None:
         _check_finite_parameters(fit.model)
     fit.estimator._batch = fit.batches.like()
     fit.estimator._take(fit)
-    if not (fit.incremental or outcome.stopped_by or outcome.interrupted or companions_of(fit.estimator)):
+    is_inner = bool(fit_extras(fit.estimator).callbacks)
+    if not (fit.incremental or outcome.stopped_by or outcome.interrupted or is_inner):
         warn_caller(
             f"Stochastic Optimizer: Maximum iterations ({fit.settings.max_iter}) reached and the "
             "optimization hasn't converged yet.",

@@ -1,35 +1,425 @@
-"""Frozen classifiers, regressors and transformers: what they predict with a frozen network."""
+"""Frozen predictors: the part of a fitted estimator that prediction needs."""
 
-from typing import TYPE_CHECKING, Any
+import copy
+import copyreg
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from sknet import ops
 from sknet._available import available_if
-from sknet._fields import ABOVE_ZERO, ABSENT, Each, Named
-from sknet.core import no_grad
-from sknet.engine.extend import Head, Part
-from sknet.estimators._decoding import DECODER, checked_codes, has_decoder
-from sknet.estimators._encoded import Encoded
-from sknet.estimators._frozen_network import Frozen
+from sknet._cached import cached_property
+from sknet._fields import ABOVE_ZERO, ABSENT, COUNT, Dtypes, Each, Named
+from sknet._frames import is_frame, read_frame, refuse_collection, with_columns
+from sknet._single_rows import RowReader
+from sknet.core import Tensor, no_grad
+from sknet.device import Device
+from sknet.engine.extend import (
+    MOST_ROWS,
+    Head,
+    Layer,
+    Layout,
+    Part,
+    Pass,
+    Predictor,
+    apply_head,
+    are_arrays,
+    arguments,
+    computed_dtype,
+    detached,
+    each_input,
+    find_layer,
+    flattened,
+    in_chunks,
+    n_rows,
+    row_shapes,
+    rows_at_once,
+    rows_of_a_part,
+    warn_of_overflow,
+)
 from sknet.estimators._heads import (
+    DECODER,
     check_deviations,
+    checked_codes,
     gives_deviations,
     gives_intervals,
     gives_probabilities,
     gives_quantiles,
+    has_decoder,
     interval_head,
     probability_head,
 )
-from sknet.estimators._inputs import Inputs
-from sknet.estimators._reading import forward_of, with_lengths
+from sknet.estimators._inputs import Encoded, Inputs, Sequences, forward_of, with_lengths
+from sknet.estimators._portable import as_captured, pack, portable_loss, portable_module, unpack
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
-from sknet.nn import Module, Scope
+from sknet.exceptions import CaptureError, GraphError
+from sknet.graphs import GraphModule
+from sknet.losses import Loss
+from sknet.nn import Module, Scope, run
+from sknet.persistence import write_atomically
 
 if TYPE_CHECKING:
     from sknet.engine import Model
     from sknet.estimators._layers import LayerOutput
 
 __all__ = ["FrozenClassifier", "FrozenRegressor", "FrozenTransformer"]
+
+
+HOST = Device("cpu")
+MOST_REPEATED = 4  # numbers of rows that have a program because they come again and again
+
+
+class Passes:
+    """A network in evaluation mode, and a compiled pass for each kind of prediction."""
+
+    def __init__(self, module: Module, layout: Layout, flat: np.ndarray) -> None:
+        self._module, self._layout, self._flat = module, layout, flat
+        self._predictors: dict[str, Predictor | None] = {}
+        self._rows: dict[Any, int] = {}
+        self._latest = 0
+        self._repeated: tuple[int, ...] = ()
+
+    def of_row(self, X: np.ndarray, name: str) -> Any:
+        """Return the result for the only row of a table of numbers; None where more has to be done for it."""
+        known = self._predictors.get(name)
+        return None if known is None else known.of_row(X)
+
+    def compute(self, X: Any, name: str, head: Head | None, by: Pass = run, part: str = "") -> Any:
+        """Return the result for inputs of any number of rows."""
+        known = self._predictors.get(name)
+        if known is not None and type(X) is np.ndarray and X.shape[0] == 1 and known.is_for(self._flat, head):
+            return known.at_once(X)
+        rows = self.rows_at_once(X, part)
+        of_layer = by is not run and type(X) is np.ndarray  # an estimator computes these in parts, too
+        if of_layer or (are_arrays(X) and self._has_program(X, min(rows, MOST_ROWS))):
+            try:
+                predictor = self._predictor(name, head, by, rows)
+                if predictor is not None:
+                    return predictor(X) if of_layer else predictor.at_once(X)
+            except (CaptureError, GraphError):
+                self._predictors[name] = None  # computed one operation after the other
+        return in_chunks(
+            lambda chunk: apply_head(head, self._raw(chunk, by)), X, rows, self._flat.dtype, HOST
+        )
+
+    def _has_program(self, X: Any, most: int) -> bool:
+        """Tell whether a program computes all rows, to the same bits as the estimator does."""
+        n = X.shape[0] if type(X) is np.ndarray else n_rows(X)
+        if n == 1:
+            return True
+        arrays = X.values() if isinstance(X, dict) else (X,)
+        if n > most or not all(x.flags.c_contiguous for x in arrays):
+            return False
+        before, self._latest = self._latest, n
+        if n == rows_of_a_part(n) or n in self._repeated:
+            return True
+        if n != before or len(self._repeated) == MOST_REPEATED:
+            return False
+        self._repeated = (*self._repeated, n)  # batches of one size are worth a program
+        return True
+
+    def rows_at_once(self, X: Any, part: str = "") -> int:
+        """Return how many rows are computed at once, in bounded memory."""
+        shapes = tuple([(name, x.shape[1:]) for name, x in X.items()]) if isinstance(X, dict) else X.shape[1:]
+        key = (part, shapes)
+        rows = self._rows.get(key)
+        if rows is None:
+            dtype = self._flat.dtype
+            kinds = each_input(lambda x: computed_dtype(x, dtype), X)
+            module = self._module.get_submodule(part) if part else self._module
+            rows = self._rows[key] = rows_at_once(module, row_shapes(X), kinds)
+        return rows
+
+    def _predictor(self, name: str, head: Head | None, by: Pass, rows: int) -> Predictor | None:
+        if name in self._predictors:
+            known = self._predictors[name]
+            if known is None or known.is_for(self._flat, head):
+                return known
+        most = min(MOST_ROWS, rows)
+        found = Predictor(self._module, self._layout, self._flat, head, most, by, is_fixed=True)
+        self._predictors[name] = found
+        return found
+
+    def _raw(self, X: Any, by: Pass) -> Any:
+        with no_grad():
+            given = each_input(lambda x: x if ops.is_sparse(x) else Tensor(x), X)
+            return by(self._module, Scope({}), arguments(given)).data
+
+
+KEPT = tuple(map(np.dtype, ("float32", "float64")))  # anything else becomes the dtype of the network
+Targets = ClassEncoder | RealTargets | ArrayTargets
+
+
+class Frozen:
+    """A network in evaluation mode, and a compiled pass for each kind of prediction."""
+
+    _kind: str
+    _stored: ClassVar[tuple[str, ...]] = (
+        "_loss",
+        "_targets",
+        "_inputs",
+        "_label",
+        "_dtype",
+        "_module",
+        "_names",
+    )
+    _names: "tuple[str, ...] | None" = None  # predictors of earlier versions have none
+    _stored_fields = {
+        "_loss": Loss,
+        "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
+        "_inputs": [COUNT, Named("Inputs", "Encoded")],
+        "_label": str,
+        "_dtype": Dtypes("f"),
+        "_module": Named("Module"),
+        "_names": [Each((tuple,), str), None, ABSENT],
+    }
+
+    def _check_stored(self) -> None:
+        from sknet.estimators._stored import check_network  # predictions do without
+
+        targets, loss, n_columns = self._targets, self._loss, getattr(self, "n_features_in_", None)
+        if self._names is not None and len(self._names) != n_columns:
+            raise ValueError(f"{n_columns} columns have {len(self._names)} names")
+        n_outputs = targets.n_outputs * loss.outputs_per_target * len(getattr(loss, "losses", [loss]))
+        check_network(self._module, self._inputs, self._dtype, targets, n_outputs)
+
+    def __init__(
+        self,
+        model: "Model",
+        targets: Targets,
+        inputs: "int | Inputs | Encoded",
+        label: str,
+        *,
+        names: Any = None,
+    ) -> None:
+        self._dtype = model.dtype
+        self._names = None if names is None else tuple(names)
+        self._loss: Any = model.loss_function  # which heads it has, depends on its class
+        self._targets = targets
+        self._inputs, self._label = inputs.frozen() if isinstance(inputs, Encoded) else inputs, label
+        self._own(detached(model))
+
+    def _own(self, module: Module) -> None:
+        """Take over a module: its parameters become views of one array, an input of the programs."""
+        self._module = module
+        self._layout, self._flat = flattened(module, self._dtype)
+        self._passes = Passes(module, self._layout, self._flat)
+        # Of a single row that needs no conversion; None where inputs are no table.
+        self._row_shape = (1, self._inputs) if isinstance(self._inputs, int) else None
+
+    @cached_property
+    def _read_row(self) -> RowReader | None:
+        return None if self._names is None else RowReader(self._names)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of X; networks with other inputs have no such attribute."""
+        if isinstance(self._inputs, Encoded):
+            return self._inputs.n_features
+        if not isinstance(self._inputs, int):
+            raise AttributeError(
+                f"the inputs of this {type(self).__name__} are not a table: it has no columns"
+            )
+        return self._inputs
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """Names of the columns of X, if the fit has seen some."""
+        if self._names is None:
+            raise AttributeError("X had no column names in the fit")
+        return np.array(self._names, dtype=object)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of parameters and buffers."""
+        buffers = [buffer.data.nbytes for _, buffer in self._module.named_buffers()]
+        return int(self._flat.nbytes + sum(buffers))
+
+    def _of_row(self, X: Any, name: str) -> Any:
+        """Return a prediction whose name determines its head for a row; None where it takes `_predicted`."""
+        if type(X) is np.ndarray and X.shape == self._row_shape:
+            return self._passes.of_row(X, name)
+        return None
+
+    def _predicted(self, X: Any, name: str, head: Head | None = None, by: Pass = run) -> Any:
+        with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
+            X = self._checked(X)
+            result = self._passes.compute(X, name, head, by)
+            warn_of_overflow(result, X, type(self).__name__)
+        return result
+
+    def _checked(self, X: Any) -> Any:
+        """Return the input as a 2-D array or CSR matrix of finite numbers, or the inputs that it takes."""
+        if type(X) is not np.ndarray:
+            refuse_collection(X, type(self).__name__)
+        if not isinstance(self._inputs, int):
+            X = self._inputs.read(None, X, [np.float32, np.float64])
+            if isinstance(self._module, GraphModule) and isinstance(self._inputs, Inputs):
+                X = as_captured(self._module, X)
+            return X
+        if isinstance(X, Sequences):
+            raise TypeError(f"lengths= are for sequences, and this {type(self).__name__} takes a table")
+        if type(X) is not np.ndarray:
+            X = self._opened(X)
+        if X.ndim != 2 or X.shape[1] != self._inputs or X.dtype.kind not in "biufO":
+            raise ValueError(
+                f"expected a 2-D array of numbers with {self.n_features_in_} columns, got {X.dtype} of shape "
+                f"{X.shape}"
+            )
+        if X.dtype not in KEPT:
+            X = X.astype(self._dtype)
+        if not X.shape[0]:
+            raise ValueError("expected at least one row, got none")
+        values = X if type(X) is np.ndarray else X.data
+        if not math.isfinite(np.add.reduce(values, axis=None)) and not np.isfinite(values).all():
+            raise ValueError("Input X contains NaN or infinity: impute or drop such rows first")
+        return X
+
+    def _opened(self, X: Any) -> Any:
+        if hasattr(X, "tocsr"):
+            return X.tocsr()
+        if not is_frame(X):
+            return np.asarray(X)
+        row = None if self._read_row is None else self._read_row(X)
+        if row is not None and all(type(value) is float for value in row):
+            return np.array([row])
+        X = read_frame(X, self._names, self.n_features_in_)
+        try:
+            return X.array((self._dtype, *(dtype for dtype in KEPT if dtype != self._dtype)))
+        except (ValueError, TypeError) as error:
+            raise with_columns(error, X) from None
+
+    # -- hidden activations ---------------------------------------------------------------------
+
+    def transform(self, X: Any, layer: int | str = -2, *, lengths: Any = None) -> Any:
+        """Return the output of a layer, as the estimator's method does for X and its `lengths`."""
+        found = self._layer(layer)
+        return self._predicted(with_lengths(X, lengths), found.name, by=found)
+
+    def layer(self, layer: int | str = -2) -> "LayerOutput":
+        """Return a transformer whose output is that of a layer, as the estimator's method does."""
+        from sknet.estimators._layers import LayerOutput  # an estimator of scikit-learn
+
+        return LayerOutput(self, layer).fit()
+
+    def _layer(self, layer: int | str) -> Layer:
+        inputs = self._inputs
+        row = np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
+
+        def compute(by: Pass) -> Any:
+            return by(self._module, Scope({}), self._example())
+
+        return find_layer(layer, self._module, self, row, self._dtype, compute)
+
+    def _example(self) -> Any:
+        """Return arguments of the network: a row of zeros."""
+        inputs = self._inputs
+        row = np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
+        return arguments(each_input(lambda x: Tensor(x.astype(computed_dtype(x, self._dtype))), row))
+
+    def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
+        return self._layer(layer).shape
+
+    # -- as Python ------------------------------------------------------------------------------
+
+    def to_python(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        layer: int | str | None = None,
+        coverage: float | None = None,
+    ) -> None:
+        """Write one Python file with functions that do what the methods do, and that need NumPy alone.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write: a module with `predict`, `predict_proba`, ..., which holds all parameters.
+        layer : int or str, default=None
+            The layer whose output the file's `transform` returns; None for that of a transformer's code, and
+            for none of other predictors.
+        coverage : float, default=None
+            Of the intervals that the file's `predict_interval` returns; None for 0.8, or for no such
+            function where the loss has learned quantiles of another one.
+
+        Raises
+        ------
+        CaptureError
+            If the network computes something that depends on values, or that NumPy alone cannot.
+        ValueError
+            If the loss has learned no interval of this coverage.
+        TypeError, ValueError
+            If there is no such layer.
+
+        Notes
+        -----
+        The functions of NumPy are called on as many rows, and in the same order, as this predictor calls
+        them, so results are the same to the bit, except where SciPy's functions are replaced (`erf` and
+        `erfc`, thus "gelu"), where BLAS adds a multiple in one pass, and where large products are split:
+        these differ in the last digits.
+        Inputs have the lengths of the fit along all axes but the first.
+        """
+        write_atomically(Path(path), [self.as_python(layer, coverage).encode()])
+
+    def as_python(self, layer: Any = None, coverage: float | None = None, table: Any = None) -> str:
+        """Return the text of the file that `to_python` writes; `table` writes what is done before."""
+        from sknet.estimators._python import python_file  # predictions do without
+
+        return python_file(self, layer, coverage, table)
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether X is a table of any kinds of columns."""
+        return isinstance(self._inputs, Encoded)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, without classes of users as far as graphs replace them."""
+        return self._portable()
+
+    def _attributes(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._stored}
+
+    def _portable(self) -> dict[str, Any]:
+        """Return the attributes, without classes of users as far as graphs replace them."""
+        example = self._example()
+        module = portable_module(self._module, example, self._parts)
+        loss = portable_loss(self._loss, lambda: run(self._module, Scope({}), example))
+        return {**self._attributes(), "_module": module, "_loss": loss}
+
+    def _parts(self) -> dict[str, tuple[Module, Any]]:
+        """Return modules that are called on their own, with examples of their arguments, by path."""
+        return {}
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        state = self._portable()
+        if state["_module"] is self._module and state["_loss"] is self._loss:
+            return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
+        return _restored, (type(self), state, pack(self._module, self._loss, state["_module"]))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Frozen":
+        made: Frozen = type(self).__new__(type(self))
+        made.__setstate__(copy.deepcopy(self._attributes(), memo))
+        return made
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        module = state.pop("_module")
+        self.__dict__.update(state)
+        self._own(module)  # into an array of its own: joblib may hand out read-only maps of a file
+
+    def __repr__(self) -> str:
+        loss = type(getattr(self._loss, "loss", self._loss)).__name__  # the one inside of a wrapping loss
+        return f"{type(self).__name__}({self._label}, {loss}, {self._dtype})"
+
+
+def _restored(cls: type[Frozen], state: dict[str, Any], packed: bytes | None) -> Frozen:
+    """Return a predictor from a pickle: with the user's classes where they are, else with graphs."""
+    made = cls.__new__(cls)
+    module, loss = unpack(packed, state["_module"], state["_loss"])
+    made.__setstate__({**state, "_module": module, "_loss": loss})
+    return made
 
 
 class FrozenClassifier(Frozen):

@@ -1,26 +1,349 @@
-"""The inputs of a fitted network: their shapes, and which of them are integers.
+"""Inputs of networks: tables, arrays with any number of axes, sequences, and several inputs by name.
 
-Real numbers share one dtype. Integers are converted to real numbers if the network takes those, and stay
-integers if it does not, as for an embedding.
+Networks compute with NumPy or on a device of sknet's own. An array of any other namespace of the array API
+standard becomes a NumPy array at the door, and what is computed from it goes back to where it came from.
 """
 
+import inspect
 import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from sknet import nn
-from sknet._fields import ABSENT, COUNT, Each, Items
-from sknet.device import MetaArray
-from sknet.engine.extend import arguments, each_input
-from sknet.estimators._reading import read_inputs, required_names
+from sknet._fields import ABSENT, COUNT, Each, Items, Named
+from sknet._frames import as_array, is_collection
+from sknet._hints import suggestion
+from sknet._late import above
+from sknet.device import MetaArray, device_of, is_array, to_host
+from sknet.engine.extend import arguments, each_input, first_input
 from sknet.exceptions import DeviceError, DtypeError
+from sknet.graphs import GraphModule
 from sknet.nn.extend import materialize_for, shadows, shape_pass
 
-__all__ = ["Inputs"]
+if TYPE_CHECKING:
+    from sknet.preprocessing import TableEncoder
+    from sknet.preprocessing.extend import FittedEncoder
+
+__all__ = [
+    "Encoded",
+    "Forward",
+    "Inputs",
+    "Sequences",
+    "are_inputs",
+    "as_host",
+    "check_one_input",
+    "check_table",
+    "follows_namespace",
+    "forward_of",
+    "integers_as_array",
+    "is_by_name",
+    "is_on_device",
+    "note_namespace",
+    "on_host",
+    "read_inputs",
+    "with_checked_lengths",
+    "with_lengths",
+]
+
+
+# Whether a method is called by another, with what that has converted.
+_is_converted: ContextVar[bool] = ContextVar("sknet.estimators.is_converted", default=False)
+
+
+def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method of an estimator return arrays of the namespace, and on the device, of its X."""
+
+    @wraps(method)
+    def called(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if "_namespace" in self.__dict__ and not _is_converted.get():
+            _check_namespace(self, X, method.__name__)
+        if type(X) is np.ndarray:
+            return method(self, X, *args, **kwargs)
+        if is_collection(X):
+            return above("map_blocks")(called, self, X, *args, **kwargs)
+        if not _is_foreign(X):
+            return method(self, X, *args, **kwargs)
+        from sklearn.utils._array_api import get_namespace_and_device  # loads what NumPy does not need
+
+        xp, _, device = get_namespace_and_device(X)
+
+        def like(result: Any) -> Any:
+            if isinstance(result, (list, tuple)):
+                return type(result)(like(part) for part in result)
+            if isinstance(result, dict):
+                return {name: like(part) for name, part in result.items()}
+            is_number = isinstance(result, np.ndarray) and result.dtype.kind in "biuf"
+            return xp.asarray(result, device=device) if is_number else result
+
+        given = {name: as_host(value) for name, value in kwargs.items()}
+        token = _is_converted.set(True)
+        try:
+            return like(method(self, as_host(X), *map(as_host, args), **given))
+        finally:
+            _is_converted.reset(token)
+
+    return called
+
+
+def note_namespace(estimator: Any, X: Any) -> None:
+    """Remember the namespace and device of the inputs of a fit, if they are not NumPy's or sknet's own."""
+    vars(estimator).pop("_namespace", None)
+    if type(X) is not np.ndarray and _is_foreign(X):
+        estimator._namespace = _place_of(X)
+
+
+def _check_namespace(estimator: Any, X: Any, method: str) -> None:
+    """Raise what scikit-learn asks of an estimator that was fitted in another namespace than X's."""
+    if _dispatches() and _place_of(X) != estimator._namespace:
+        name, (fitted, there), (given, here) = type(estimator).__name__, estimator._namespace, _place_of(X)
+        raise ValueError(
+            f"Inputs passed to {name}.{method}() must use the same namespace and the same device as those "
+            f"passed to fit(): fitted with {fitted} on device {there}, got {given} on device {here}. Convert "
+            "X, or turn array_api_dispatch off."
+        )
+
+
+def _place_of(X: Any) -> tuple[str, str]:
+    from sklearn.utils._array_api import get_namespace_and_device
+
+    xp, _, device = get_namespace_and_device(X)
+    return xp.__name__.rpartition("array_api_compat.")[2], str(device)
+
+
+def as_host(x: Any) -> Any:
+    """Return an array of another namespace as a NumPy array, and anything else as it is."""
+    if type(x) is np.ndarray or not _is_foreign(x):
+        return x
+    from sklearn.utils._array_api import _convert_to_numpy, get_namespace
+
+    return _convert_to_numpy(x, get_namespace(x)[0])
+
+
+def on_host(x: Any) -> Any:
+    """Return an array of another namespace, of a device or of Dask as a NumPy array and all else as it is."""
+    x = as_host(x.compute() if is_collection(x) else x)
+    return to_host(x) if type(x) is not np.ndarray and is_array(x) else x
+
+
+def _is_foreign(x: Any) -> bool:
+    """Tell whether x is of a namespace that is not ours, and scikit-learn has been told to dispatch on it."""
+    kind = type(x)
+    has_namespace = hasattr(kind, "__array_namespace__") or kind.__module__ == "torch"
+    return has_namespace and not is_array(x) and _dispatches()
+
+
+def _dispatches() -> bool:
+    """Tell whether scikit-learn has been told to; a predictor does without it."""
+    sklearn: Any = sys.modules.get("sklearn")
+    return sklearn is not None and bool(sklearn.get_config()["array_api_dispatch"])
+
+
+def is_on_device(X: Any) -> bool:
+    """Tell whether X is an array of a device that scikit-learn's own checks cannot read."""
+    return not isinstance(X, np.ndarray) and is_array(X) and device_of(X).kind != "cpu"
+
+
+Forward = Mapping[str, bool]
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """X with the lengths of its sequences, as passed to `fit` and `predict`."""
+
+    X: Any
+    lengths: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of X."""
+        return tuple(np.shape(first_input(self.X)))
+
+
+def with_lengths(X: Any, lengths: Any) -> Any:
+    """Return X together with the lengths of its sequences; None for X alone."""
+    return X if lengths is None else Sequences(X, lengths)
+
+
+def forward_of(module: Any) -> dict[str, bool] | None:
+    """Return the arguments of a module's `forward`: whether each is required."""
+    if isinstance(module, GraphModule):
+        return dict.fromkeys(module.input_names, True)
+    kind = module if isinstance(module, type) else type(module)
+    if not issubclass(kind, nn.Module):
+        return None
+    found = {}
+    for name, p in list(inspect.signature(kind.forward).parameters.items())[1:]:
+        if p.kind is p.VAR_KEYWORD:
+            found["**"] = False
+        elif p.kind is not p.VAR_POSITIONAL:
+            found[name] = p.default is p.empty
+    return found
+
+
+def are_inputs(X: Any, forward: Forward | None) -> bool:
+    """Tell whether X is anything else than the table that a perceptron takes."""
+    return isinstance(X, Sequences) or is_by_name(X, forward) or _rank(X) > 2
+
+
+def is_by_name(X: Any, forward: Forward | None) -> bool:
+    """Tell whether X says which inputs of a network its parts are: a dict, or a frame for several."""
+    if isinstance(X, Sequences):
+        return _is_named(X.X)
+    return _is_named(X) or (hasattr(X, "columns") and len(required_names(forward)) > 1)
+
+
+def _is_named(X: Any) -> bool:
+    return isinstance(X, dict) and not hasattr(X, "tocsr")  # some of which are dicts
+
+
+def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[type], *, reset: bool) -> Any:
+    """Return checked inputs, integers as they are."""
+    X, lengths = (X.X, X.lengths) if isinstance(X, Sequences) else (X, None)
+    X = as_host(X)
+    names = required_names(forward)
+    if lengths is not None:
+        X = with_checked_lengths(X, lengths, forward)
+    elif len(names) > 1 and hasattr(X, "columns"):
+        if estimator is not None:
+            from sklearn.utils.validation import validate_data  # of an estimator, which has loaded it
+
+            validate_data(estimator, X, skip_check_array=True, reset=reset)
+        X = _by_columns(X, forward or {})
+    if not _is_named(X):
+        return _array(X, "X", dtypes)
+    _check_names(X, forward)
+    found = {name: _array(x, name, dtypes) for name, x in X.items()}
+    counts = {name: int(x.shape[0]) for name, x in found.items()}
+    if len(set(counts.values())) > 1:
+        raise ValueError(
+            f"Found inputs with inconsistent numbers of samples: {counts}. Each needs one row a sample"
+        )
+    return found
+
+
+def integers_as_array(X: Any) -> Any:
+    """Return a table of integers in any container as an array of them, and anything else as it is."""
+    is_elsewhere = (is_array(X) and not isinstance(X, np.ndarray)) or as_host(X) is not X
+    if hasattr(X, "tocsr") or is_elsewhere:
+        return X
+    try:
+        found = as_array(X)
+    except ValueError:  # ragged, which the checks say better
+        return X
+    return found if found.dtype.kind in "biu" else X
+
+
+def check_one_input(forward: Forward | None) -> None:
+    """Raise a ValueError if one array is no input of a network that needs several."""
+    names = required_names(forward)
+    if len(names) > 1:
+        raise ValueError(
+            f"the network needs the inputs {names}, and X is one array: give a dict of arrays by these "
+            f"names, or a data frame whose columns begin with them, as in {names[0]}__0"
+        )
+
+
+def required_names(forward: Forward | None) -> list[str]:
+    """Return the names of the arguments of `forward` without defaults."""
+    return [name for name, required in (forward or {}).items() if required]
+
+
+def _rank(X: Any) -> int:
+    """Return the number of axes of an array, or of nested lists."""
+    depth = 0
+    while isinstance(X, (list, tuple)) and len(X):
+        X, depth = X[0], depth + 1
+    return depth + len(getattr(X, "shape", ()))
+
+
+def _array(x: Any, name: str, dtypes: list[type]) -> Any:
+    """Return an input of any rank as an array of finite numbers."""
+    if hasattr(x, "tocsr"):
+        from sklearn.utils.validation import check_array  # it takes long to load
+
+        return check_array(x, accept_sparse="csr", dtype=dtypes, input_name=name)
+    if is_array(x) and not isinstance(x, np.ndarray):
+        return x
+    x = as_array(x)
+    if x.dtype.kind not in "biuf":
+        raise ValueError(f"input {name!r} must be an array of numbers, got dtype {x.dtype}")
+    if not x.ndim or not x.shape[0]:
+        raise ValueError(f"input {name!r} must have at least one row, got shape {x.shape}")
+    if x.dtype.kind == "f":
+        if x.dtype not in dtypes:
+            x = x.astype(dtypes[0])
+        if not np.isfinite(x).all():
+            raise ValueError(f"input {name!r} contains NaN or infinity: impute or drop such rows first")
+    return x
+
+
+def with_checked_lengths(
+    X: Any, lengths: Any, forward: Forward | None, *, has_steps: bool = True
+) -> dict[str, Any]:
+    """Return inputs and lengths by the names of the network's arguments."""
+    if forward is None:
+        raise TypeError(
+            "lengths= needs the names of the network's arguments, which are not known before it is built: "
+            "give its class, or all inputs by name, X={'x': X, 'lengths': lengths}"
+        )
+    if "lengths" not in forward:
+        raise TypeError(
+            f"lengths= needs a network whose forward takes `lengths`; the arguments are {list(forward)}"
+        )
+    lengths = as_array(to_host(lengths) if is_array(lengths) else lengths)
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths.size and lengths.min() < 0):
+        raise ValueError(
+            "lengths must be an integer for each row, none negative, got "
+            f"{lengths.dtype} of shape {lengths.shape}"
+        )
+    found = dict(X) if _is_named(X) else {next(iter(forward)): X}
+    first = next(iter(found.values()))
+    longest = np.shape(first)[1] if len(np.shape(first)) > 1 else 0
+    if has_steps and lengths.size and lengths.max() > longest:
+        raise ValueError(f"lengths must be at most {longest}, as X has so many steps, got {lengths.max()}")
+    return {**found, "lengths": lengths.astype(np.int64)}
+
+
+def _by_columns(X: Any, forward: Forward) -> dict[str, Any]:
+    """Return the columns of a frame by the arguments of a network that their names begin with."""
+    columns = {str(column): str(column).split("__")[0] for column in X.columns}
+    unknown = [column for column, name in columns.items() if name not in forward]
+    if unknown:
+        raise ValueError(
+            f"column {unknown[0]!r} belongs to no argument of the network{suggestion(unknown[0], forward)} "
+            f"The arguments of forward are {list(forward)}, and a column is called like one, or name__column"
+        )
+    missing = [name for name in required_names(forward) if name not in columns.values()]
+    if missing:
+        raise ValueError(
+            f"no column is for argument {missing[0]!r} of the network: call it {missing[0]}__column"
+        )
+    names = list(dict.fromkeys(columns.values()))
+    return {name: as_array(X[[c for c in X.columns if columns[str(c)] == name]]) for name in names}
+
+
+def _check_names(X: Mapping[str, Any], forward: Forward | None) -> None:
+    if not X:
+        raise ValueError("X has no inputs: expected a dict of arrays by the names of the network's arguments")
+    if forward is None or "**" in forward:
+        return
+    for name in X:
+        if name not in forward:
+            raise ValueError(
+                f"the network has no input {name!r}{suggestion(str(name), forward)} "
+                f"Its inputs are {list(forward)}."
+            )
+    missing = [name for name in required_names(forward) if name not in X]
+    if missing:
+        raise ValueError(f"X has no input {missing[0]!r}, which the network needs: got {list(X)}")
+
 
 ROWS = 2  # of a shape pass; not 1, so that the axis of the rows can be told from others
 
@@ -187,3 +510,47 @@ def _output_shape(network: nn.Module, example: Any, dtype: Any) -> tuple[int, ..
     found = shape_pass(network.copy(), shadows(inputs, dtype))
     shape = getattr(found, "shape", None)
     return None if shape is None or not shape or shape[0] != ROWS else tuple(shape[1:])
+
+
+def check_table(X: Any) -> Any:
+    """Return what a user gave as a table, on the host."""
+    if isinstance(X, Sequences):
+        raise TypeError("lengths= are for sequences, and an encoder reads a table: set encoder=None")
+    if isinstance(X, dict) and not hasattr(X, "tocsr"):
+        raise TypeError(
+            f"an encoder reads one table, and X is a dict of {list(X)}: make a data frame of it, or set "
+            "encoder=None for a network that takes several inputs"
+        )
+    return on_host(X)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What the inputs of a fitted network are that reads encoded tables; stands where `Inputs` may."""
+
+    encoder: "TableEncoder | FittedEncoder"
+    forward: ClassVar[None] = None
+    _stored_fields = {
+        "encoder": Named("TableEncoder", "FittedEncoder"),
+    }
+
+    @property
+    def n_features(self) -> int:
+        """Columns of a table."""
+        return int(self.encoder.n_features_in_)
+
+    @property
+    def example(self) -> np.ndarray:
+        """An encoded row of zeros."""
+        return np.zeros((1, self.encoder.n_features_out_))
+
+    def frozen(self) -> "Encoded":
+        """Return the same without what only a fit needs."""
+        from sknet.preprocessing.extend import FittedEncoder
+
+        return Encoded(FittedEncoder(self.encoder))
+
+    def read(self, estimator: Any, X: Any, dtypes: list[type]) -> Any:
+        """Return the rows of a table like that of the fit, encoded."""
+        encoder = self.encoder
+        return encoder.encode(encoder.read(check_table(X)))

@@ -14,12 +14,9 @@ from sknet._params import PlainNumbers
 from sknet.device import arrays_in, device_of, is_array, to_device, to_host
 from sknet.engine import Model
 from sknet.engine import extend as engine
-from sknet.estimators._encoded import Encoded
-from sknet.estimators._inputs import Inputs
-from sknet.estimators._namespace import follows_namespace
-from sknet.estimators._reading import Sequences, with_lengths
+from sknet.estimators._inputs import Encoded, Inputs, Sequences, follows_namespace, with_lengths
 
-__all__ = ["HiddenLayers", "LayerOutput", "feature_names"]
+__all__ = ["HiddenLayers", "LayerOutput"]
 
 
 def feature_names(owner: Any, shape: tuple[int, ...], layer: Any) -> Any:

@@ -19,9 +19,8 @@ from sknet.callbacks.extend import check_callbacks
 from sknet.device import device_of, is_array
 from sknet.engine import History, Model
 from sknet.engine import extend as engine
-from sknet.estimators._company import accompany
-from sknet.estimators._joined import Joined, Members
-from sknet.estimators._validation import Given
+from sknet.estimators._architecture import Joined, Members
+from sknet.estimators._fit import FitArguments, attach_fit_extras
 from sknet.losses.extend import Averaged
 
 __all__ = ["MEMBERS", "are_several", "fit_members", "may_stack"]
@@ -32,7 +31,7 @@ MEMBERS: dict[str, Any] = {
 }
 SEEDS = np.iinfo(np.int32).max
 # Results that are of one fit, and thus of none of several.
-OF_ONE = ("_batch", "_company", "best_epoch_", "refit_history_", "temperature_", "_is_slim")
+OF_ONE = ("_batch", "_fit_extras", "best_epoch_", "refit_history_", "temperature_", "_is_slim")
 
 
 def are_several(estimator: Any) -> bool:
@@ -42,7 +41,7 @@ def are_several(estimator: Any) -> bool:
     return is_number and int(count) > 1  # anything else is an invalid parameter
 
 
-def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) -> None:
+def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from: Any) -> None:
     """Fit the members of an ensemble, each as an estimator of its own, and join them."""
     validate_parameters(estimator)
     _refuse(estimator, callbacks, resume_from)
@@ -107,11 +106,11 @@ def _member(estimator: Any, seed: int, counts: Any) -> Any:
     """Return a member before its fit."""
     member = clone(estimator).set_params(n_members=1, bootstrap=False, random_state=seed)
     vars(member).pop("_skl_callbacks", None)  # those of scikit-learn see a single fit, without its epochs
-    accompany(member, Callback(), counts=counts)  # so that it does not warn on its own
+    attach_fit_extras(member, Callback(), counts=counts)  # so that it does not warn on its own
     return member
 
 
-def _counts(estimator: Any, given: Given, random_state: Any) -> list[Any]:
+def _counts(estimator: Any, given: FitArguments, random_state: Any) -> list[Any]:
     """Return how often each member draws each row; None without `bootstrap`."""
     if not estimator.bootstrap or given.y is None:  # a missing y is what the first fit says
         return [None] * estimator.n_members

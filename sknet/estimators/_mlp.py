@@ -1,25 +1,32 @@
 """MLPClassifier and MLPRegressor: loss and optimizer are hyperparameters."""
 
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
+
+import numpy as np
 
 from sknet import nn
 from sknet._params import resolve
 from sknet._validation import Interval
 from sknet.callbacks import Callback
-from sknet.estimators._architecture import Perceptron
-from sknet.estimators._encoders import ENCODER, WithEncoder
+from sknet.device import to_host
+from sknet.engine import Model
+from sknet.estimators._architecture import Members, Perceptron
+from sknet.estimators._base import BaseNet
+from sknet.estimators._fit import Fit, layer_sizes
 from sknet.estimators._members import MEMBERS
 from sknet.estimators._options import (
     CALIBRATE,
     CLASS_WEIGHT,
     CONSTRAINTS,
+    ENCODER,
     SCALE_TARGET,
     Decisions,
     NamedOptions,
+    WithEncoder,
 )
-from sknet.estimators._perceptron import PerceptronLayers
-from sknet.estimators._recipe import layer_sizes
 from sknet.estimators._regressor import UncertainRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
@@ -27,7 +34,130 @@ from sknet.optim import BaseOptimizer
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
 
-__all__ = ["MLPClassifier", "MLPRegressor"]
+__all__ = ["MLPClassifier", "MLPRegressor", "PerceptronLayers"]
+
+
+class LayerArrays(list[Any]):
+    """A list of arrays, one a layer, whose items can be replaced: the network has the new ones then."""
+
+    def __init__(self, arrays: Iterable[Any], write: Callable[[list[Any]], None], name: str) -> None:
+        super().__init__(arrays)
+        self._write, self._name = write, name
+
+    def __setitem__(self, index: "SupportsIndex | slice", value: Any) -> None:
+        changed = list(self)
+        changed[index] = value
+        self._write(changed)
+        super().__setitem__(index, value)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"{self._name} has one array for each of {len(self)} layers, so none can be added, removed or "
+            f"moved: assign to an item, {self._name}[0] = array, or to all of them, {self._name} = arrays"
+        )
+
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+    __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+
+def read_only(array: Any) -> Any:
+    """Return a view of an array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def write_arrays(model: Model, paths: list[str], values: Iterable[Any], name: str) -> None:
+    """Write new values to some parameters of a model: all of them, or after an error none."""
+    if model.optimizer.averaging:
+        raise ValueError(
+            f"{name} are averages that {model.optimizer!r} makes of the trained parameters, and cannot be "
+            "set: write to the parameters of model_.module"
+        )
+    arrays = [np.asarray(to_host(value)) for value in values]
+    parameters = dict(model.module.named_parameters())
+    if len(arrays) != len(paths):
+        raise ValueError(f"{name} must have an array for each of {len(paths)} layers, got {len(arrays)}")
+    for i, (path, array) in enumerate(zip(paths, arrays, strict=True)):
+        if array.shape != parameters[path].shape or array.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{name}[{i}] must be an array of real numbers of shape {parameters[path].shape}, got "
+                f"{array.dtype} of shape {array.shape}"
+            )
+    for path, array in zip(paths, arrays, strict=True):
+        parameters[path].data = array
+
+
+class PerceptronLayers(BaseNet):
+    """Shows the linear layers of an estimator whose network is a `Perceptron`."""
+
+    _architecture: Perceptron
+
+    def _take(self, fit: Fit) -> None:
+        super()._take(fit)
+        self.n_layers_ = len(self._architecture.linear_layers) + 1
+
+    def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
+        """Return the shape of a layer's output; for the last hidden one that of the weights behind it."""
+        if isinstance(self.model_.module, Members):
+            return super()._layer_shape(layer)
+        hidden, last = self._architecture.linear_layers[:-1], self._architecture.linear_layers[-1]
+        if layer == -2 and hidden:
+            return (int(self.model_.evaluation_parameters[f"{last}.weight"].shape[0]),)
+        return super()._layer_shape(layer)
+
+    def _output_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of all layers, which follow from those of the weights."""
+        if isinstance(self.model_.module, Members):
+            return super()._output_shapes()
+        parameters, shapes = self.model_.evaluation_parameters, {}
+        linear = self._architecture.linear_layers
+        for path, after in pairwise(linear):
+            shapes[path] = (int(parameters[f"{path}.weight"].shape[1]),)
+            width = (int(parameters[f"{after}.weight"].shape[0]),)
+            shapes |= {str(place): width for place in range(int(path) + 1, int(after))}
+        return {**shapes, linear[-1]: (int(parameters[f"{linear[-1]}.weight"].shape[1]),)}
+
+    @property
+    def coefs_(self) -> list[Any]:
+        """Weight matrices of shape (n_in, n_out), one a layer; the list or an item of it can be set."""
+        return self._of_linear_layers("weight", "coefs_")
+
+    @coefs_.setter
+    def coefs_(self, values: Iterable[Any]) -> None:
+        self._of_linear_layers("weight", "coefs_")[:] = values
+
+    @property
+    def intercepts_(self) -> list[Any]:
+        """Bias vectors of shape (n_out,), one a layer; the list or an item of it can be set."""
+        return self._of_linear_layers("bias", "intercepts_")
+
+    @intercepts_.setter
+    def intercepts_(self, values: Iterable[Any]) -> None:
+        self._of_linear_layers("bias", "intercepts_")[:] = values
+
+    def _of_linear_layers(self, parameter: str, name: str) -> LayerArrays:
+        if "model_" not in self.__dict__:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        if isinstance(self.model_.module, Members):
+            n_members = len(self.model_.module)
+            raise AttributeError(
+                f"the {n_members} members of this {type(self).__name__} have {name} of their own: see "
+                "model_.module[0], model_.module[1], ..."
+            )
+        model, arrays = self.model_, self.model_.evaluation_parameters
+        paths = [f"{path}.{parameter}" for path in self._architecture.linear_layers]
+        found = [to_host(arrays[path]) for path in paths]
+        if model.optimizer.averaging:  # what is written into averages would be lost
+            found = [read_only(array) for array in found]
+        return LayerArrays(found, lambda values: write_arrays(model, paths, values, name), name)
+
 
 PERCEPTRON: dict[str, Any] = {
     "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],

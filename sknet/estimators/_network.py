@@ -1,25 +1,39 @@
-"""What a fit begins with: checked inputs, and the network that takes them, new or taken up."""
+"""The network of a fit, new or taken up, and the inputs and targets that it is checked against."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 from sklearn.utils.validation import _check_feature_names
 
-from sknet import nn
-from sknet._params import same
-from sknet.device import arrays_in, device_of
+from sknet import nn, ops
+from sknet._constraints import shown
+from sknet._hints import suggestion
+from sknet._params import InvalidParameterError, same
+from sknet.device import active, arrays_in, device_of, to_device
 from sknet.engine import Model
-from sknet.engine.extend import any_sparse, first_input, minimises_alike, n_rows
-from sknet.estimators._encoded import Encoded
-from sknet.estimators._freezing import freeze
-from sknet.estimators._input import INTEGERS, check_X, check_X_y, check_y
-from sknet.estimators._inputs import Inputs
-from sknet.estimators._namespace import as_host
-from sknet.estimators._outputs import check_outputs
-from sknet.estimators._padding import without_padding
-from sknet.estimators._reading import are_inputs, check_one_input, integers_as_array, read_inputs
-from sknet.estimators._sparse_inputs import check_sparse_inputs
+from sknet.engine.extend import (
+    any_sparse,
+    each_input,
+    first_input,
+    last_layer,
+    minimises_alike,
+    n_rows,
+    predict_raw,
+)
+from sknet.estimators._checks import INTEGERS, check_X, check_X_y, check_y, without_padding
+from sknet.estimators._fit import Fit
+from sknet.estimators._inputs import (
+    Encoded,
+    Inputs,
+    are_inputs,
+    as_host,
+    check_one_input,
+    integers_as_array,
+    read_inputs,
+)
 from sknet.estimators._targets import (
     ArrayTargets,
     ClassEncoder,
@@ -27,14 +41,13 @@ from sknet.estimators._targets import (
     PositionTargets,
     check_columns,
 )
+from sknet.exceptions import ShapeError
+from sknet.nn.extend import hold_statistics, with_statistics
 
-if TYPE_CHECKING:
-    from sknet.estimators._fitting import Fit
-
-__all__ = ["checked_inputs", "encode_targets", "reconstructed", "take_model"]
+__all__ = ["check_patterns", "checked_inputs", "encode_targets", "reconstructed", "take_model"]
 
 
-def checked_inputs(fit: "Fit", X: Any, y: Any, *, reset: bool | None = None) -> tuple[Any, Any]:
+def checked_inputs(fit: Fit, X: Any, y: Any, *, reset: bool | None = None) -> tuple[Any, Any]:
     """Return checked inputs and targets: a table, or the inputs of a custom network."""
     estimator, architecture = fit.estimator, fit.recipe.architecture
     dtypes, numeric = fit.recipe.accepted_dtypes(), estimator._numeric_targets
@@ -79,7 +92,7 @@ def reconstructed(estimator: Any, X: Any) -> Any:
     return X[inputs[0]]
 
 
-def take_model(fit: "Fit") -> None:
+def take_model(fit: Fit) -> None:
     """Build a new model, or take up the fitted one."""
     estimator, recipe = fit.estimator, fit.recipe
     if fit.continuing:
@@ -112,7 +125,7 @@ def take_model(fit: "Fit") -> None:
         check_sparse_inputs(fit.model.materialize(fit.X), fit.X, fit.dtypes)
 
 
-def _new_network(fit: "Fit") -> nn.Module:
+def _new_network(fit: Fit) -> nn.Module:
     """Return the network, which has as many outputs as the targets need."""
     recipe, estimator = fit.recipe, fit.estimator
     architecture = recipe.architecture
@@ -143,12 +156,12 @@ def _new_network(fit: "Fit") -> nn.Module:
     return network
 
 
-def _n_outputs(fit: "Fit") -> int:
+def _n_outputs(fit: Fit) -> int:
     n_outputs: int = fit.estimator._targets.n_outputs * fit.loss.outputs_per_target
     return n_outputs
 
 
-def _has_an_output_for_each_class(fit: "Fit", shape: tuple[int, ...] | None) -> bool:
+def _has_an_output_for_each_class(fit: Fit, shape: tuple[int, ...] | None) -> bool:
     """Tell whether a network has two outputs for two classes, or outputs for each position of a sequence."""
     targets = fit.estimator._targets
     if shape is None or not isinstance(targets, ClassEncoder) or targets.task == "ordinal":
@@ -158,7 +171,7 @@ def _has_an_output_for_each_class(fit: "Fit", shape: tuple[int, ...] | None) -> 
     return len(shape) == 2 and shape[:1] == fit.labels.shape[1:]
 
 
-def encode_targets(fit: "Fit") -> None:
+def encode_targets(fit: Fit) -> None:
     """Set the targets as the loss reads them, that loss, and the weights of rows."""
     targets, recipe = fit.estimator._targets, fit.recipe
     fit.y = targets.encode(fit.labels)
@@ -168,7 +181,7 @@ def encode_targets(fit: "Fit") -> None:
     fit.weight = without_padding(targets, fit.X, fit.y, weight, fit.dtype)
 
 
-def _check_network(fit: "Fit") -> None:
+def _check_network(fit: Fit) -> None:
     """Raise a ValueError if a continued fit asks for another network than the fitted one."""
     n_outputs = fit.estimator._targets.n_outputs * fit.loss.outputs_per_target
     if n_outputs != fit.estimator.n_outputs_:
@@ -189,3 +202,94 @@ def _check_network(fit: "Fit") -> None:
                 f"{name} was {before!r} when this network was fitted and is {now!r} now: a fit that "
                 "continues cannot change it. Set warm_start=False and call fit for a new network."
             )
+
+
+def check_outputs(
+    network: nn.Module, shape: tuple[int, ...] | None, n_outputs: int, needs: str, is_class: bool
+) -> None:
+    """Raise a ShapeError if a network returns another number of outputs than needed."""
+    found = None if shape is None else shape[-1] if shape else 1
+    if found is None or found == n_outputs:
+        return
+    path, last = last_layer(network)
+    where = f"; its last layer is {path!r}: {last!r}" if path else ""
+    of_two = "Only binary classification is supported. " if found == 1 and is_class else ""
+    raise ShapeError(
+        f"{of_two}{type(network).__name__} returns {found} output(s) for each row, and {needs} need "
+        f"{n_outputs}{where}. Let the constructor take n_outputs, or give the layer that number"
+    )
+
+
+def check_patterns(frozen: Any, caller: str) -> tuple[str, ...]:
+    """Return the patterns of the parameter `frozen` of an estimator."""
+    if frozen is None:
+        return ()
+    patterns = [frozen] if isinstance(frozen, str) else frozen
+    if not isinstance(patterns, (list, tuple)) or not all(isinstance(each, str) for each in patterns):
+        raise InvalidParameterError(
+            f"The 'frozen' parameter of {caller} must be a pattern of names of parameters, such as "
+            f"'body.*', or a list of those. Got {shown(frozen)} instead."
+        )
+    return tuple(patterns)
+
+
+def freeze(network: nn.Module, patterns: Sequence[str], before: Iterable[str] = ()) -> tuple[str, ...]:
+    """Freeze the parameters whose names match a pattern, and thaw those that did before."""
+    before = frozenset(before)
+    if not patterns and not before:
+        return ()  # a lazy layer has no names of parameters yet
+    known, statistics = dict(network.own_parameters()), with_statistics(network)
+    chosen: dict[str, None] = {}
+    for pattern in patterns:
+        names = [*known, *(name for _, _, buffers in statistics for name in buffers)]
+        found = [name for name in names if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
+        if not found:
+            places = [path for path, _ in network.named_modules() if path]
+            raise InvalidParameterError(
+                f"frozen={shown(pattern)} matches no parameter of the network"
+                f"{suggestion(pattern, [*places, *known])} Its parameters are {list(known)}."
+            )
+        chosen.update(dict.fromkeys(found))
+    trained = {name for name, p in known.items() if p.requires_grad or name in before}
+    if chosen and not trained.difference(chosen):
+        raise InvalidParameterError(
+            f"frozen={shown(list(patterns))} leaves no parameter to train, of {list(known)}"
+        )
+    for name, parameter in known.items():
+        if name in chosen or name in before:
+            parameter.requires_grad = name not in chosen
+    for module, own, buffers in statistics:
+        is_frozen = (bool(own) and own <= chosen.keys()) or not chosen.keys().isdisjoint(buffers)
+        if is_frozen or not before.isdisjoint((*own, *buffers)):
+            hold_statistics(module, is_frozen)
+    return tuple(chosen)
+
+
+def check_sparse_inputs(model: Model, X: Any, dtypes: Any) -> None:
+    """Raise a TypeError that names an input which the network reads as an array only."""
+
+    def placed(x: Any, dtype: Any) -> Any:
+        return to_device(x[:1].astype(dtype), model.device)
+
+    row = each_input(placed, X, dtypes)
+    named = row if isinstance(row, dict) else {"X": row}
+    dense = {
+        name: to_device(x.toarray(), model.device) if ops.is_sparse(x) else x for name, x in named.items()
+    }
+    for name in filter(lambda name: ops.is_sparse(named[name]), named):
+        error = _error(model, {**dense, name: named[name]}, row)
+        if error is not None and _error(model, dense, row) is None:
+            raise TypeError(
+                f"the network cannot read input {name!r} as a sparse matrix: {error}. Only a product, as in "
+                f"nn.Linear, reads one; give {name!r} as an array, .toarray()"
+            ) from error
+
+
+def _error(model: Model, named: dict[str, Any], row: Any) -> Exception | None:
+    """Return what the network says of some inputs."""
+    try:
+        with active(model.device, model.precision):
+            predict_raw(model, named if isinstance(row, dict) else named["X"])
+    except Exception as error:
+        return error
+    return None

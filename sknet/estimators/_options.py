@@ -1,28 +1,92 @@
-"""What sknet's own estimators share: loss and optimizer as hyperparameters, whatever the network."""
+"""Parameters that sknet's own estimators share, and what they stand for."""
 
 from abc import abstractmethod
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.base import clone
 
+from sknet._constraints import shown
+from sknet._params import InvalidParameterError, resolve
 from sknet._validation import Interval, Options, StrOptions
 from sknet.callbacks.extend import check_callbacks
 from sknet.device import PRECISIONS, active, device_of
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
-from sknet.estimators._encoders import ENCODERS, check_encoder
-from sknet.estimators._freezing import check_patterns
-from sknet.estimators._namespace import follows_namespace
-from sknet.estimators._recipe import Recipe, settings_of
+from sknet.estimators._fit import Recipe, settings_of
+from sknet.estimators._inputs import Encoded, Inputs, follows_namespace
+from sknet.estimators._network import check_patterns
 from sknet.losses import LOSSES, Loss, check_loss
 from sknet.optim import OPTIMIZERS, check_optimizer
 
+if TYPE_CHECKING:
+    from sknet.preprocessing import TableEncoder
+
 __all__ = [
-    *("CALIBRATE", "CLASS_WEIGHT", "CONSTRAINTS", "SCALE_TARGET", "Decisions", "NamedOptions"),
+    "CALIBRATE",
+    "CLASS_WEIGHT",
+    "CONSTRAINTS",
+    "ENCODER",
+    "SCALE_TARGET",
+    "Decisions",
+    "NamedOptions",
+    "WithEncoder",
     "check_loss_of_logits",
 ]
+
+
+ENCODER: dict[str, Any] = {"encoder": "no_validation"}  # told better by `check_encoder`
+
+
+def _table_encoder() -> "TableEncoder":
+    from sknet.preprocessing import TableEncoder  # most estimators do without
+
+    return TableEncoder()
+
+
+ENCODERS: dict[str, Any] = {"table": _table_encoder}
+
+
+def check_encoder(encoder: Any, caller: str) -> "TableEncoder | None":
+    """Return the encoder that a parameter `encoder` asks for."""
+    if encoder is None:
+        return None
+    from sknet.preprocessing import TableEncoder
+
+    if hasattr(encoder, "transform") and not isinstance(encoder, (TableEncoder, type)):
+        raise InvalidParameterError(
+            f"The 'encoder' parameter of {caller} must be 'table', a TableEncoder or None. "
+            f"Got {shown(encoder)} "
+            f"instead. Put other transformers before {caller} in a Pipeline."
+        )
+    found = resolve(encoder, ENCODERS, TableEncoder, parameter="encoder", caller=caller)
+    return clone(found)  # type: ignore[no-any-return]
+
+
+class WithEncoder:
+    """What estimators with a parameter `encoder` have besides."""
+
+    encoder: Any
+    _inputs: "Inputs | Encoded | None"
+
+    @property
+    def encoder_(self) -> "TableEncoder":
+        """The fitted encoder; there is none without `encoder`."""
+        if not isinstance(self._inputs, Encoded):
+            why = "call fit first" if "model_" not in vars(self) else "it was fitted with encoder=None"
+            raise AttributeError(f"this {type(self).__name__} has no encoder_: {why}")
+        encoder: Any = self._inputs.encoder  # not frozen yet
+        return encoder  # type: ignore[no-any-return]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        if self.encoder is not None:
+            tags.input_tags.categorical = tags.input_tags.allow_nan = True
+            tags.transformer_tags.preserves_dtype = []
+        return tags
+
 
 SCALE_TARGET: dict[str, Any] = {"scale_target": ["boolean"]}
 CALIBRATE: dict[str, Any] = {"calibrate": [StrOptions({"temperature"}), None]}

@@ -12,6 +12,7 @@ from sknet.engine import Batches, Model, Score
 from sknet.engine import extend as engine
 from sknet.estimators._attributions import chosen_predictions
 from sknet.estimators._base import BaseNet, goes_in_steps
+from sknet.estimators._fit import FitArguments, Recipe
 from sknet.estimators._heads import (
     check_deviations,
     gives_deviations,
@@ -19,10 +20,8 @@ from sknet.estimators._heads import (
     gives_quantiles,
     interval_head,
 )
-from sknet.estimators._namespace import follows_namespace, on_host
-from sknet.estimators._recipe import Recipe
+from sknet.estimators._inputs import follows_namespace, on_host
 from sknet.estimators._targets import RealTargets
-from sknet.estimators._validation import Given
 
 if TYPE_CHECKING:
     from sknet.estimators._frozen import FrozenRegressor
@@ -59,7 +58,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         sample_weight_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
-        return self._fit_part(Given(X, y, sample_weight, X_val, y_val, sample_weight_val))
+        return self._fit_part(FitArguments(X, y, sample_weight, X_val, y_val, sample_weight_val))
 
     @follows_namespace
     def predict(self, X: Any) -> Any:

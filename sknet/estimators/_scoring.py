@@ -12,7 +12,7 @@ from sknet._hints import suggestion
 from sknet._params import InvalidParameterError
 from sknet.callbacks.extend import direction_of
 
-__all__ = ["DEFAULT_SCORING", "HELD_OUT", "LOSS", "SCORE", "Scorer", "Scoring", "check_scoring", "evaluated"]
+__all__ = ["DEFAULT_SCORING", "HELD_OUT", "LOSS", "SCORE", "Scoring", "check_scoring", "evaluated"]
 
 LOSS = "loss"
 SCORE = "score"  # the estimator's own: accuracy or R2

@@ -1,6 +1,7 @@
-"""Fields of fitted estimators and predictors in files, and what they must have in common."""
+"""Checks of fitted estimators and predictors that are read from files."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,78 @@ import numpy as np
 from sknet._fields import ABSENT, COUNT, POSITIVE, Arrays, Each, Fields, Named
 from sknet._params import StrOptions, may_be_same
 from sknet.callbacks import Callback, EarlyStopping
-from sknet.device import PRECISIONS
+from sknet.device import PRECISIONS, MetaArray
 from sknet.engine import History, Model
-from sknet.engine.extend import Batch
-from sknet.estimators._stored_network import check_labels_of, check_network
+from sknet.engine.extend import Batch, arguments
+from sknet.estimators._inputs import ROWS, Encoded, Inputs
+from sknet.exceptions import DeviceError
+from sknet.nn import Module, is_lazy
+from sknet.nn.extend import shadows, shape_pass
 
-__all__ = ["ESTIMATOR", "check_estimator"]
+__all__ = ["ESTIMATOR", "check_estimator", "check_labels_of", "check_network"]
+
+
+MOST_ELEMENTS = 1 << 18  # of a value: layers compute constants, such as waves for positions, of its shape
+
+
+def check_labels_of(estimator: Any) -> None:
+    """Raise a ValueError if a classifier's `classes_` are not those of its targets."""
+    if "classes_" not in vars(estimator):
+        return
+    mine, known = estimator.classes_, estimator._targets.classes
+    is_same = type(mine) is type(known) and len(mine) == len(known)
+    pairs: Iterable[Any] = zip(mine, known, strict=True) if isinstance(known, list) else [(mine, known)]
+    if not is_same or not all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs):
+        raise ValueError("classes_ are not those of its targets")
+
+
+def check_network(
+    network: Module, inputs: "int | Inputs | Encoded", dtype: Any, targets: Any, n_outputs: int
+) -> None:
+    """Raise a ValueError if a network does not return what its targets need, by a pass without data."""
+    if is_lazy(network):
+        raise ValueError(f"the layers of a fitted {type(network).__name__} must have shapes")
+    if not all(type(part).__module__.startswith("sknet.") for part in network.modules()):
+        return
+    example = _example(inputs, np.dtype(dtype))
+    try:
+        for each in example.values() if isinstance(example, dict) else [example]:
+            _check_size(None, [], each)
+        given = shadows(arguments(example), dtype, _check_size)
+        found = getattr(shape_pass(network, given, seen=_check_size), "shape", None)
+    except (DeviceError, _LargeError):  # what it returns depends on values, or is not worth a file's memory
+        return
+    if found is None or found[:1] != (ROWS,) or hasattr(targets, "meet"):
+        return
+    width = found[-1] if len(found) > 1 else 1
+    if width != n_outputs:
+        raise ValueError(f"its network returns {width} outputs, and its targets and loss need {n_outputs}")
+
+
+class _LargeError(Exception):
+    """A value is so large that a pass without data ends."""
+
+
+def _check_size(primitive: Any, operands: list[Any], result: Any) -> None:
+    """Raise a _LargeError for a large result."""
+    if math.prod(result.shape) > ROWS * MOST_ELEMENTS:
+        raise _LargeError
+
+
+def _example(inputs: Any, dtype: Any) -> Any:
+    """Return inputs without data."""
+    if isinstance(inputs, Inputs):
+        if not isinstance(inputs.shapes, dict):
+            return MetaArray((ROWS, *inputs.shapes), _kind("X", inputs.integers, inputs, dtype))
+        kinds = {name: _kind(name, is_whole, inputs, dtype) for name, is_whole in inputs.integers.items()}
+        return {name: MetaArray((ROWS, *shape), kinds[name]) for name, shape in inputs.shapes.items()}
+    n_features = inputs.encoder.n_features_out_ if isinstance(inputs, Encoded) else inputs
+    return MetaArray((ROWS, n_features), dtype)
+
+
+def _kind(name: str, is_whole: bool, inputs: Inputs, dtype: Any) -> Any:
+    return np.dtype(bool) if name in inputs.masks else np.dtype("i8") if is_whole else dtype
+
 
 LASTING = Fields.of(
     "_lasting",

@@ -1,203 +1,283 @@
-"""NetTransformer: networks of one's own that are trained for what they make of X."""
+"""What transformers add: a code, the way back to X, and a score that is the loss."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from os import PathLike
+from typing import Any, Self
 
-from sknet._validation import StrOptions
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from sknet._available import available_if
 from sknet.callbacks import Callback
-from sknet.estimators._net import MODULE, NetOptions
-from sknet.estimators._options import CONSTRAINTS
-from sknet.estimators._sequence_transformer import SequenceTransformer
-from sknet.losses import Loss
-from sknet.optim import BaseOptimizer
+from sknet.callbacks.extend import SavedFit
+from sknet.device import active, device_of, to_device
+from sknet.engine import Batches, Model, Score
+from sknet.engine.extend import Chosen, first_input, mean_loss, model_layer, part_rows
+from sknet.estimators._attributions import numbered
+from sknet.estimators._base import goes_in_steps
+from sknet.estimators._checks import without_padding
+from sknet.estimators._fit import FitArguments, Recipe
+from sknet.estimators._frozen import FrozenTransformer
+from sknet.estimators._heads import DECODER, checked_codes, has_decoder
+from sknet.estimators._inputs import as_host, follows_namespace, on_host
+from sknet.estimators._layers import HiddenLayers, LayerOutput
+from sknet.estimators._network import reconstructed
+from sknet.estimators._options import NamedOptions
+from sknet.estimators._targets import ArrayTargets, RealTargets
 
-if TYPE_CHECKING:
-    from sknet.preprocessing import TableEncoder
-
-__all__ = ["NetTransformer"]
+__all__ = ["BaseTransformer"]
 
 
-class NetTransformer(NetOptions, SequenceTransformer):
-    """A transformer that is any network; module, loss and optimizer are hyperparameters.
+ENCODER = "encoder"
 
-    It learns to return X, whatever its rank: tables, sequences, images, or ids, for which the network returns
-    logits and ``loss="log_loss"`` is given. Its code is the output of the module's part that is called
-    ``encoder``, and a part that is called ``decoder`` is the way back.
 
-    Parameters
-    ----------
-    module : ModuleFactory, type of Module, callable or Module
-        The network. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a bare class builds it when the
-        data are known: arguments of its constructor are reached as ``module__hidden``, and of those called
-        ``n_features``, ``n_outputs`` and ``input_shape`` it is given the ones that it takes and you have
-        not set. A module that is there already is copied at each fit, with the weights it has.
-    encoder : "table", TableEncoder or None, default=None
-        What reads tables as they are, data frames with categories, dates and missing values among them:
-        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
-        the network, on the rows that are trained on. None is for X that holds numbers only.
-    code : int, str or None, default=None
-        The layer whose output `transform` returns, by number or path; None is the part that is called
-        ``encoder``, or without one the last hidden layer, -2.
-    target : {"X", "y"}, default="X"
-        What the network learns to return: X itself, whatever y is, or the numbers in y.
-    loss : str or Loss, default="squared_error"
-        What is minimized: "squared_error", "absolute_error", "huber", "poisson" or an object of
-        `sknet.losses`.
-    optimizer : str or Optimizer, default="adam"
-        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
-        there.
-    alpha : float, default=1e-4
-        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
-    batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
-    max_iter : int, default=200
-        Epochs at most; for L-BFGS iterations.
-    shuffle : bool, default=True
-        Draw a new order of the rows in each epoch.
-    early_stopping : bool, default=False
-        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
-        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`.
-    validation_fraction : float in (0, 1), default=0.1
-        Share of rows to hold out; of groups, if `fit` gets them.
-    validation_split : splitter of scikit-learn, pair of arrays or None, default=None
-        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
-        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
-    scoring : callable, list, dict or None, default=None
-        What is measured in each epoch besides the loss: scorers ``(estimator, X, y)``; in a dict by the
-        names of their columns in `history_`. None is nothing.
-    monitor : str or None, default=None
-        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
-        any the loss.
-    refit_on_all : bool, default=False
-        After early stopping, train anew on all rows, those of the validation too, from the same initial
-        weights and for as many updates as were best.
-    n_iter_no_change : int or inf, default=10
-        Epochs without improvement before stopping.
-    tol : float, default=1e-4
-        By how much the loss (or the held-out score) must be better to count; for L-BFGS the largest
-        component of the gradient at which to stop.
-    frozen : str, list of str, or None, default=None
-        Patterns of names of parameters, such as ``"encoder.*"``, or of modules: these are not trained,
-        decayed or penalized, and norms among them use and keep the running statistics they have.
-    warm_start : bool, default=False
-        Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool, int or "bar", default=False
-        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
-    callbacks : list of Callback or None, default=None
-        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
-        ``callbacks__0__patience``.
-    device : str, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
-        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
-        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
-    random_state : int, RandomState instance or None, default=None
-        Decides initial weights, held-out rows, order of rows and noise.
+class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
+    """`HiddenLayers` with a layer of one's own as the default: the code."""
 
-    Attributes
-    ----------
-    model_ : Model
-        The owner of parameters, optimizer state and random state.
-    encoder_ : TableEncoder
-        With `encoder`: fitted.
-    history_ : History
-        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
-        scores, as "validation_loss", ...
-    refit_history_ : History or None
-        Of the second training, with `refit_on_all`.
-    monitor_ : str
-        The column of `history_` that decided when to stop.
-    best_epoch_ : int or None
-        The epoch of `history_`, from 1, whose weights were restored; None without early stopping.
-    stopped_early_ : bool
-        Whether the validation rows ended the training.
-    loss_, loss_curve_, best_loss_ : float, list of float, float or None
-        Training loss: last, of every epoch, smallest (None with early stopping).
-    validation_scores_, best_validation_score_ : list of float, float, or None
-        Score of the validation rows in every epoch, and in the best; None without.
-    callbacks_ : list of Callback
-        Clones of the callbacks, with what they learned in the last fit.
-    n_iter_, t_ : int
-        Epochs of the last fit, and training samples seen in all.
-    n_outputs_, out_activation_ : int, str
-        Outputs of the network, and what turns them into reconstructions.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
+    code: int | str | None = None
 
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sknet import NetTransformer, nn
-    >>> class Net(nn.Module):
-    ...     def __init__(self, n_features, n_outputs, n_code=2):
-    ...         self.encoder = nn.Sequential(nn.Linear(n_features, 16), nn.Tanh(), nn.Linear(16, n_code))
-    ...         self.decoder = nn.Sequential(nn.Linear(n_code, 16), nn.Tanh(), nn.Linear(16, n_outputs))
-    ...
-    ...     def forward(self, x):
-    ...         return self.decoder(self.encoder(x))
-    >>> X, _ = load_iris(return_X_y=True)
-    >>> coder = NetTransformer(nn.ModuleFactory(Net, n_code=2), tol=0.1, random_state=0).fit(X)
-    >>> coder.transform(X).shape, coder.inverse_transform(coder.transform(X)).shape
-    ((150, 2), (150, 4))
-    """
+    def _layer_of_code(self) -> int | str:
+        """Return the layer whose output is the code."""
+        if self.code is not None:
+            return self.code
+        return ENCODER if ENCODER in dict(self.model_.module.named_children()) else -2
 
-    _parameter_constraints = (
-        CONSTRAINTS | MODULE | {"code": [int, str, None], "target": [StrOptions({"X", "y"})]}
-    )
+    def _meant(self, layer: int | str | None) -> int | str:
+        check_is_fitted(self)
+        return self._layer_of_code() if layer is None else layer
 
-    def __init__(
+    @follows_namespace
+    def transform(self, X: Any, layer: int | str | None = None) -> Any:
+        """Return the code of X, or the output of another layer.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        layer : int, str or None, default=None
+            The number or the path of another layer, as for the `transform` of classifiers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns. As `set_output` asks for it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such layer; the message names those there are.
+        """
+        return super().transform(X, self._meant(layer))
+
+    def get_feature_names_out(self, input_features: Any = None, layer: int | str | None = None) -> Any:
+        """Return names for the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Only compared with the names and the number of features of the fit.
+        layer : int, str or None, default=None
+            As for `transform`.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out,)
+            The class in small letters, with numbers.
+        """
+        return super().get_feature_names_out(input_features, self._meant(layer))
+
+    def layer(self, layer: int | str | None = None) -> LayerOutput:
+        """Return a transformer whose output is the code or that of another layer, with a copy of the network.
+
+        Parameters
+        ----------
+        layer : int, str or None, default=None
+            As for `transform`.
+
+        Returns
+        -------
+        LayerOutput
+            Fitted already.
+        """
+        return super().layer(self._meant(layer))
+
+
+class BaseTransformer(Coding, NamedOptions):
+    """Abstract base of the estimators that are transformers first."""
+
+    _numeric_targets = _targets_of_any_rank = True
+    target: str = "X"
+
+    def _network(self) -> Any:
+        """Return the fitted network, or what the user gave as one."""
+        return self.model_.module if self.__sklearn_is_fitted__() else getattr(self, "module", None)
+
+    def _recipe(self) -> Recipe:
+        recipe = super()._recipe()
+        measures = recipe.scoring is not None or self._is_full_batch()
+        return recipe if measures else recipe._replace(scoring="loss")
+
+    def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> RealTargets | ArrayTargets:
+        may_be_ids = recipe.architecture.is_foreign and y.dtype.kind in "iu"
+        if y.ndim <= 2 and "regression" in recipe.loss.tasks and not may_be_ids:
+            return RealTargets(y)
+        return ArrayTargets(y, recipe.loss, may_be_ids)
+
+    def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
+        score: Callable[[], Score] = self._targets.new_score(batches, model.loss_function)
+        return score
+
+    def _target(self, X: Any, y: Any) -> Any:
+        """Return what the network learns."""
+        if not (isinstance(self.target, str) and self.target == "y"):
+            return X
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__}(target='y') requires y to be passed, but the target y is None: pass "
+                "y, or set target='X' to reconstruct X"
+            )
+        return y
+
+    def fit(
         self,
-        module: Any,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
         *,
-        encoder: "str | TableEncoder | None" = None,
-        code: int | str | None = None,
-        target: str = "X",
-        loss: str | Loss = "squared_error",
-        optimizer: str | BaseOptimizer = "adam",
-        alpha: float = 1e-4,
-        batch_size: int | str = "auto",
-        max_iter: int = 200,
-        shuffle: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        validation_split: Any = None,
-        scoring: Any = None,
-        monitor: str | None = None,
-        refit_on_all: bool = False,
-        n_iter_no_change: float = 10,
-        tol: float = 1e-4,
-        frozen: "str | list[str] | None" = None,
-        warm_start: bool = False,
-        verbose: bool | int | str = False,
-        callbacks: list[Callback] | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.module = module
-        self.encoder = encoder
-        self.code = code
-        self.target = target
-        self.loss = loss
-        self.optimizer = optimizer
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.validation_split = validation_split
-        self.scoring = scoring
-        self.monitor = monitor
-        self.refit_on_all = refit_on_all
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.frozen = frozen
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        groups: Any = None,
+        callbacks: "list[Callback] | None" = None,
+        resume_from: "str | PathLike[str] | SavedFit | None" = None,
+    ) -> Self:
+        """Fit the network.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs, and what the network learns to return.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Not looked at, unless ``target="y"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights; None weights all alike.
+        X_val, y_val, sample_weight_val : array-like, default=None
+            Rows to validate on, instead of rows held out of X; y_val as y.
+        groups : array-like of shape (n_samples,), default=None
+            Groups that the rows of X belong to: those held out are whole groups.
+        callbacks : list of Callback, default=None
+            Called during this fit, after those of the estimator.
+        resume_from : str, PathLike or SavedFit, default=None
+            What a `sknet.callbacks.Checkpoint` has written, to resume from.
+
+        Returns
+        -------
+        self
+            Fitted. If the fit fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError
+            For parameters or inputs that cannot be used, and for a fit that diverges (`NonFiniteError`).
+        """
+        return super().fit(
+            X,
+            self._target(X, y),
+            sample_weight,
+            X_val=X_val,
+            y_val=y_val if X_val is None else self._target(X_val, y_val),
+            sample_weight_val=sample_weight_val,
+            groups=groups,
+            callbacks=callbacks,
+            resume_from=resume_from,
+        )
+
+    @available_if(goes_in_steps)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+    ) -> Self:
+        """Train for one epoch on a part of the data, continuing from the current state."""
+        y_val = y_val if X_val is None else self._target(X_val, y_val)
+        return self._fit_part(
+            FitArguments(X, self._target(X, y), sample_weight, X_val, y_val, sample_weight_val)
+        )
+
+    @available_if(has_decoder)
+    @follows_namespace
+    def inverse_transform(self, X: Any) -> Any:
+        """Return what the decoder makes of codes."""
+        check_is_fitted(self)
+        model, targets = self.model_, self._targets
+        codes = checked_codes(
+            self, X, self._layer_shape(self._layer_of_code()), has_steps=self._inputs is not None
+        )
+        with np.errstate(all="ignore"):
+            found = part_rows(model, codes, DECODER, targets.head(model.loss_function))
+        with active(model.device, model.precision):
+            return to_device(targets.restore(found), device_of(first_input(codes)))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return minus the mean loss: the larger, the better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Not looked at, unless ``target="y"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            Of reconstructing X (for the squared error half of the mean square), or of y.
+        """
+        check_is_fitted(self)
+        model, targets = self.model_, self._targets
+        output = to_device(self._predicted(as_host(X)), model.device)
+        y = targets.encode(self._learned(X, y))
+        weight = without_padding(targets, X, y, on_host(sample_weight), model.dtype)
+        with active(model.device, model.precision):
+            loss, _ = mean_loss(model, output, y, weight)
+        return -loss
+
+    def _learned(self, X: Any, y: Any) -> Any:
+        """Return what the network has learned to return, as an array on the host."""
+        found = self._target(X, y)
+        if found is X and self._inputs is not None:
+            found = reconstructed(self, self._inputs.read(self, X, [self.model_.dtype.type]))
+        found = on_host(found)
+        is_real = self._targets.task == "regression"
+        found = found.toarray() if hasattr(found, "toarray") else found
+        return np.asarray(found, self.model_.dtype if is_real else None)
+
+    def freeze(self) -> FrozenTransformer:
+        """Return a transformer without any training state: small, picklable, fast for single rows.
+
+        Returns
+        -------
+        FrozenTransformer
+            With the parameters as they are now.
+        """
+        code = self._meant(None)
+        label = self._architecture.label(self.model_.module)
+        inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
+        return FrozenTransformer(self.model_, self._targets, inputs, label, code, names=names)
+
+    def _chosen(self, X: Any, target: Any) -> Chosen:
+        meant = model_layer(self.model_, self._example(), self._layer_of_code())
+        n_outputs = meant.shape[0] if len(meant.shape) == 1 else 0
+        return numbered(self, X, target, n_outputs, None, meant)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = isinstance(self.target, str) and self.target == "y"
+        return tags

@@ -1,129 +1,48 @@
-"""The validation of a fit: on which rows, what is measured there, and what decides when to stop."""
+"""The validation of a fit: which rows are held out, what is measured there, and what decides when to stop."""
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 from sklearn.utils.validation import check_consistent_length
 
-from sknet.callbacks.extend import Rows, naming_classes
-from sknet.device import active, device_of
-from sknet.engine import Batches, History, Model, Score
-from sknet.engine.extend import Gathered, each_input, first_input, take_rows
-from sknet.estimators._company import counts_of
-from sknet.estimators._in_training import in_training
-from sknet.estimators._input import check_weights
+from sknet._constraints import shown
+from sknet._params import InvalidParameterError
+from sknet.callbacks.extend import naming_classes
+from sknet.device import to_host
+from sknet.engine import Batches, Model, Score
+from sknet.engine.extend import Gathered, Head, apply_head, first_input
+from sknet.estimators._checks import check_weights, without_padding
+from sknet.estimators._fit import DataSet, Fit, fit_extras
+from sknet.estimators._inputs import Encoded
 from sknet.estimators._network import checked_inputs
-from sknet.estimators._padding import without_padding
 from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, evaluated
-from sknet.estimators._splitting import check_validation_split, given_split, held_out_fraction
 from sknet.losses import SquaredError
-from sknet.persistence import digest
-
-if TYPE_CHECKING:
-    from sknet.estimators._fitting import Fit
 
 __all__ = [
-    "Compared",
-    "DataSet",
-    "Given",
     "check_given",
+    "check_validation_split",
     "data_sets",
+    "given_split",
+    "held_out_fraction",
     "monitored",
     "new_score_of",
     "split_rows",
 ]
 
+
+Split = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 FEWEST = 2  # rows of a validation: R2 of a single one is not defined
-
-
-class Given(NamedTuple):
-    """The arguments of `fit`, as they came in."""
-
-    X: Any
-    y: Any
-    sample_weight: Any = None
-    X_val: Any = None
-    y_val: Any = None
-    sample_weight_val: Any = None
-    groups: Any = None
-
-    @property
-    def rows(self) -> Rows:
-        """X, y and their weights."""
-        return Rows(self.X, self.y, self.sample_weight)
-
-    @property
-    def validation_rows(self) -> Rows:
-        """X_val, y_val and their weights."""
-        return Rows(self.X_val, self.y_val, self.sample_weight_val)
-
-
-class DataSet(NamedTuple):
-    """Rows, as a user gave them and as a loss reads them."""
-
-    X: Any
-    labels: Any
-    sample_weight: Any
-    y: Any
-    weight: Any
-    rows: Any = None
-    dtypes: Any = None
-
-    @property
-    def n_samples(self) -> int:
-        """How many rows count."""
-        return len(self.y) if self.rows is None else len(self.rows)
-
-    def batches(self, model: Model, size: int) -> Batches:
-        """Return the rows in batches of this `size`, ready for a model."""
-        return Batches(self.X, self.y, self.weight, size, model.dtype, model.device, self.rows, self.dtypes)
-
-    def chosen(self, array: Any, among: Any = None) -> Any:
-        """Return the rows of an array that count, or some `among` them; None stays None."""
-        rows = self.rows if among is None else among if self.rows is None else self.rows[among]
-        if array is None or rows is None:
-            return array
-
-        def taken(each: Any) -> Any:
-            with active(device_of(each)):
-                return take_rows(each, rows)
-
-        return each_input(taken, array)
-
-    def digests(self) -> list[Any]:
-        """Return digests of inputs, targets and weights."""
-        chosen = [self.chosen(array) for array in (self.X, self.y, self.weight)]
-        return [None if array is None else each_input(digest, array) for array in chosen]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Since when the epochs of a history can be compared: they have one monitor and one validation."""
-
-    monitor: str
-    higher_is_better: bool
-    digests: list[Any]
-    since: int
-
-    def is_like(self, other: "Compared") -> bool:
-        """Tell whether another fit compares by the same number on the same rows."""
-        return replace(self, since=other.since) == other
-
-    def best_epoch(self, history: History) -> int | None:
-        """Return the epoch of a history, from 1, that was best; None if no number is finite."""
-        values = np.array(history.get(self.monitor, [])[self.since :])
-        values = np.where(np.isfinite(values), values if self.higher_is_better else -values, -np.inf)
-        return self.since + 1 + int(values.argmax()) if np.isfinite(values).any() else None
 
 
 # -- arguments -------------------------------------------------------------------------------------------
 
 
-def check_given(fit: "Fit") -> None:
+def check_given(fit: Fit) -> None:
     """Raise a ValueError for arguments and parameters that contradict each other."""
     given, recipe, caller = fit.given, fit.recipe, type(fit.estimator).__name__
     check_validation_split(recipe.validation_split, caller)
@@ -145,7 +64,7 @@ def check_given(fit: "Fit") -> None:
         _check_part(fit)
 
 
-def _check_groups(fit: "Fit") -> None:
+def _check_groups(fit: Fit) -> None:
     given, recipe = fit.given, fit.recipe
     if given.X_val is not None:
         raise ValueError("groups decide nothing where X_val is given: leave them out")
@@ -155,7 +74,7 @@ def _check_groups(fit: "Fit") -> None:
         )
 
 
-def _check_part(fit: "Fit") -> None:
+def _check_part(fit: Fit) -> None:
     """Raise a ValueError for what needs all rows at once, where a part is seen."""
     recipe = fit.recipe
     if recipe.early_stopping and fit.given.X_val is None:
@@ -178,7 +97,7 @@ def _check_part(fit: "Fit") -> None:
 # -- rows ------------------------------------------------------------------------------------------------
 
 
-def data_sets(fit: "Fit", rows: Any, held_out_rows: Any) -> tuple[DataSet, DataSet | None]:
+def data_sets(fit: Fit, rows: Any, held_out_rows: Any) -> tuple[DataSet, DataSet | None]:
     """Return the rows to train on, and those to validate on, if there are any."""
     whole = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
     if rows is None:
@@ -194,9 +113,9 @@ def data_sets(fit: "Fit", rows: Any, held_out_rows: Any) -> tuple[DataSet, DataS
     return training, held_out
 
 
-def _undrawn(fit: "Fit", whole: DataSet) -> DataSet:
+def _undrawn(fit: Fit, whole: DataSet) -> DataSet:
     """Return all rows, with the weights that they have where they are held out."""
-    if counts_of(fit.estimator) is None:
+    if fit_extras(fit.estimator).counts is None:
         return whole
     weight = fit.estimator._weighted(fit.recipe, fit.labels, fit.undrawn_weight, fit.incremental)
     weight = without_padding(fit.estimator._targets, fit.X, fit.y, weight, fit.dtype)
@@ -204,7 +123,7 @@ def _undrawn(fit: "Fit", whole: DataSet) -> DataSet:
 
 
 def split_rows(
-    fit: "Fit", X: Any, y: Any, binary: Callable[[], Any], random_state: RandomState
+    fit: Fit, X: Any, y: Any, binary: Callable[[], Any], random_state: RandomState
 ) -> tuple[Any, Any]:
     """Return the numbers of the training and the held-out rows; None where all are trained on."""
     recipe, groups = fit.recipe, fit.given.groups
@@ -232,7 +151,7 @@ def split_rows(
     return pair
 
 
-def _given_rows(fit: "Fit") -> DataSet:
+def _given_rows(fit: Fit) -> DataSet:
     """Return the rows of X_val, checked as those of X are."""
     estimator, recipe, given, targets = fit.estimator, fit.recipe, fit.given, fit.estimator._targets
     with naming("X_val and y_val do not fit X and y"):
@@ -276,10 +195,139 @@ def naming(what: str) -> Iterator[None]:
         raise type(error)(f"{what}: {error}") from error
 
 
+def check_validation_split(validation_split: Any, caller: str) -> None:
+    """Raise an InvalidParameterError unless it is None, a splitter, or a pair."""
+    is_pair = isinstance(validation_split, (tuple, list)) and len(validation_split) == 2
+    is_splitter = hasattr(validation_split, "split") and not isinstance(
+        validation_split, (str, bytes, type, ModuleType)
+    )
+    if validation_split is None or is_pair or is_splitter:
+        return
+    hint = ""
+    if isinstance(validation_split, float):
+        hint = f" A share of the rows is validation_fraction={validation_split!r}."
+    elif isinstance(validation_split, type) and hasattr(validation_split, "split"):
+        hint = f" Pass an object, {validation_split.__name__}(...)."
+    raise InvalidParameterError(
+        f"The 'validation_split' parameter of {caller} must be a splitter of scikit-learn, such as "
+        "ShuffleSplit(1), or a pair (training, validation) of arrays of row numbers, or None. Got "
+        f"{shown(validation_split)} instead.{hint}"
+    )
+
+
+def held_out_fraction(
+    n_samples: int,
+    fraction: float,
+    random_state: Any,
+    *,
+    stratify: Any = None,
+    groups: Any = None,
+    labels: Any = None,
+) -> Split:
+    """Return training and validation rows drawn at random."""
+    from sklearn.model_selection import GroupShuffleSplit, train_test_split  # they load half of scikit-learn
+
+    rows = np.arange(n_samples)
+    if groups is not None:
+        splitter = GroupShuffleSplit(1, test_size=fraction, random_state=random_state)
+        training, held_out = next(splitter.split(rows, groups=groups))
+        return training, held_out
+    try:
+        training, held_out = train_test_split(
+            rows, random_state=random_state, test_size=fraction, stratify=stratify
+        )
+    except ValueError as error:
+        raise ValueError(
+            "The validation set is too small. Increase 'validation_fraction' or the size of your dataset: of "
+            f"{n_samples} rows the share {fraction:g} cannot be held out. {error}"
+        ) from error
+    if labels is None or _have_every_class(labels, training, held_out):
+        return training, held_out
+    return _split_by_class(labels, len(held_out), random_state)
+
+
+def _have_every_class(labels: Any, *parts: Any) -> bool:
+    """Tell whether each part has a row of each class that has at least two."""
+    codes, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
+    found = [np.bincount(codes[part], minlength=len(counts))[counts > 1] for part in parts]
+    return all(np.all(each) for each in found)
+
+
+def _split_by_class(labels: Any, n_held_out: int, random_state: Any) -> Split:
+    """Return training and validation rows with each class in both, unless it has a single row."""
+    rows = random_state.permutation(len(labels))
+    codes, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
+    least, most = np.minimum(counts - 1, 1), counts - 1
+    taken = np.clip(np.round(n_held_out / len(rows) * counts).astype(int), least, most)
+    # As many as without regard to classes, since members of an ensemble train together if alike in size.
+    n_held_out = int(np.clip(n_held_out, least.sum(), most.sum()))
+    while (left := n_held_out - taken.sum()) != 0:
+        taken[np.argmax(most - taken if left > 0 else taken - least)] += np.sign(left)
+    is_held_out = np.zeros(len(rows), bool)
+    for code, n in enumerate(taken):
+        is_held_out[np.flatnonzero(codes[rows] == code)[:n]] = True
+    return rows[~is_held_out], rows[is_held_out]
+
+
+def given_split(validation_split: Any, X: Any, y: Any, groups: Any, random_state: Any) -> Split:
+    """Return the training and validation rows that a user's split asks for."""
+    if hasattr(validation_split, "split"):
+        seeded = _seeded(validation_split, random_state)
+        pair = next(iter(seeded.split(X, y, groups)), None)
+        if pair is None:
+            raise ValueError(f"validation_split={shown(validation_split)} gives no split")
+        source = f"the first split of validation_split={shown(validation_split)}"
+    else:
+        pair, source = validation_split, "validation_split"
+        if groups is not None:
+            raise ValueError(
+                "groups decide nothing where validation_split is a pair of arrays: give a splitter that "
+                "reads them, such as GroupShuffleSplit(1), or no groups"
+            )
+    n_samples = len(y)
+    training, held_out = (
+        _row_numbers(rows, n_samples, f"{what} rows of {source}")
+        for rows, what in zip(pair, ("training", "validation"), strict=True)
+    )
+    both = np.intersect1d(training, held_out)
+    if len(both):
+        raise ValueError(
+            f"{len(both)} row(s) are both training and validation rows of {source}, the first is {both[0]}: "
+            "what is trained on validates nothing"
+        )
+    return training, held_out
+
+
+def _seeded(splitter: Any, random_state: Any) -> Any:
+    """Return the splitter, or a copy that draws from `random_state` if it would draw from NumPy's."""
+    if getattr(splitter, "random_state", 0) is not None or not getattr(splitter, "shuffle", True):
+        return splitter
+    splitter = copy.copy(splitter)
+    splitter.random_state = random_state
+    return splitter
+
+
+def _row_numbers(given: Any, n_samples: int, what: str) -> "np.ndarray[Any, Any]":
+    rows = np.asarray(given)
+    if rows.dtype == bool and rows.shape == (n_samples,):
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or not len(rows) or rows.dtype.kind not in "iu":
+        raise ValueError(
+            f"the {what} must be row numbers, an array of ints of shape (n_rows,) with at least one, "
+            f"or a mask of shape ({n_samples},); got dtype {rows.dtype} and shape {rows.shape}"
+        )
+    wrong = rows[(rows < 0) | (rows >= n_samples)]
+    if len(wrong):
+        raise ValueError(
+            f"the {what} must be from 0 to {n_samples - 1}, for X has {n_samples} rows; got {wrong[0]}"
+        )
+    return rows.astype(np.intp)
+
+
 # -- scores ----------------------------------------------------------------------------------------------
 
 
-def monitored(fit: "Fit") -> str:
+def monitored(fit: Fit) -> str:
     """Return the column of the history that decides when to stop: by default the training loss."""
     monitor, caller = fit.recipe.monitor, type(fit.estimator).__name__
     if not fit.recipe.early_stopping:
@@ -292,7 +340,7 @@ def monitored(fit: "Fit") -> str:
     return HELD_OUT + fit.scoring.monitored(monitor, default, caller)[0]
 
 
-def new_score_of(fit: "Fit", part: DataSet, batches: Batches) -> Callable[[], Score]:
+def new_score_of(fit: Fit, part: DataSet, batches: Batches) -> Callable[[], Score]:
     """Return a function that creates empty scores for some rows."""
     if fit.scoring.scorers is None:
         return fit.estimator._score_of(batches, fit.model)  # type: ignore[no-any-return]
@@ -315,3 +363,26 @@ def new_score_of(fit: "Fit", part: DataSet, batches: Batches) -> Callable[[], Sc
         return found
 
     return lambda: Gathered(batches.n_samples, compute, [scorer.name for scorer in scorers])
+
+
+def in_training(estimator: Any, model: Model, inputs: Any, outputs: Any) -> Any:
+    """Return an estimator that predicts as if the fit ended now."""
+    view = object.__new__(type(estimator))
+    view.__dict__.update(estimator.__dict__)
+    view.__dict__.pop("temperature_", None)  # of the fit before
+    view.__dict__.pop("feature_names_in_", None)  # scorers get arrays, of columns that have been checked
+    if isinstance(view._inputs, Encoded):  # and of encoded rows
+        view._inputs, view.n_features_in_ = None, view._inputs.encoder.n_features_out_
+    view.model_ = model
+    view._take_targets()
+    known: dict[tuple[str, Head | None], Any] = {}
+
+    def predicted(X: Any, name: str = "raw", head: Head | None = None) -> Any:
+        if X is not inputs:
+            return type(view)._predicted(view, X, name, head)
+        if (name, head) not in known:
+            known[name, head] = to_host(apply_head(head, outputs))
+        return known[name, head]
+
+    view._predicted = predicted
+    return view

@@ -7,11 +7,17 @@ from sknet._late import Names as _Names
 if TYPE_CHECKING:
     from sknet.estimators._architecture import Architecture, Perceptron
     from sknet.estimators._base import BaseNet
-    from sknet.estimators._calibration import best_temperature
-    from sknet.estimators._class_weights import class_weighted
-    from sknet.estimators._classifier import BaseClassifier
-    from sknet.estimators._company import accompany
+    from sknet.estimators._checks import check_weights, check_y
+    from sknet.estimators._classifier import BaseClassifier, class_weighted
     from sknet.estimators._computation import Computation, computation_of, is_estimator, outputs_of
+    from sknet.estimators._fit import (
+        DataSet,
+        FitArguments,
+        Recipe,
+        attach_fit_extras,
+        layer_sizes,
+        settings_of,
+    )
     from sknet.estimators._fitting import fit_network, read_part
     from sknet.estimators._heads import (
         gives_deviations,
@@ -21,11 +27,10 @@ if TYPE_CHECKING:
         interval_head,
         probability_head,
     )
-    from sknet.estimators._input import check_weights, check_y
+    from sknet.estimators._inputs import follows_namespace
     from sknet.estimators._members import may_stack
-    from sknet.estimators._namespace import follows_namespace
+    from sknet.estimators._mlp import PerceptronLayers
     from sknet.estimators._options import check_loss_of_logits
-    from sknet.estimators._perceptron import PerceptronLayers
     from sknet.estimators._portable import portable_loss
     from sknet.estimators._python import (
         Method,
@@ -35,9 +40,8 @@ if TYPE_CHECKING:
         label_facts,
         methods_of,
     )
-    from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
     from sknet.estimators._regressor import BaseRegressor
-    from sknet.estimators._stored_network import check_labels_of, check_network
+    from sknet.estimators._stored import check_labels_of, check_network
     from sknet.estimators._summary import Summarized, summary_rows, with_values
     from sknet.estimators._targets import (
         ClassTargets,
@@ -46,8 +50,7 @@ if TYPE_CHECKING:
         RealTargets,
         refuse_ignored,
     )
-    from sknet.estimators._trainer import Trainer
-    from sknet.estimators._validation import DataSet, Given
+    from sknet.estimators._training import Trainer, best_temperature
 
 __all__ = [
     "PARTS",
@@ -59,7 +62,7 @@ __all__ = [
     "ColumnTargets",
     "Computation",
     "DataSet",
-    "Given",
+    "FitArguments",
     "Method",
     "OrderedTargets",
     "Perceptron",
@@ -68,7 +71,7 @@ __all__ = [
     "Recipe",
     "Summarized",
     "Trainer",
-    "accompany",
+    "attach_fit_extras",
     "best_temperature",
     "check_labels_of",
     "check_loss_of_logits",
@@ -104,15 +107,22 @@ __all__ = [
 
 _NAMES = _Names(
     {
-        "sknet.estimators._architecture": ("Architecture", "Perceptron"),
+        "sknet.estimators._architecture": ("Architecture", "Built", "Perceptron", "Ready"),
         "sknet.estimators._autoencoder": ("Coder", "SymmetricCoder", "Transposed"),
         "sknet.estimators._base": ("BaseNet",),
-        "sknet.estimators._calibration": ("best_temperature",),
-        "sknet.estimators._class_weights": ("class_weighted",),
-        "sknet.estimators._classifier": ("BaseClassifier",),
-        "sknet.estimators._company": ("accompany",),
+        "sknet.estimators._checks": ("check_weights", "check_y"),
+        "sknet.estimators._classifier": ("BaseClassifier", "class_weighted"),
         "sknet.estimators._computation": ("Computation", "computation_of", "is_estimator", "outputs_of"),
-        "sknet.estimators._encoded": ("Encoded",),
+        "sknet.estimators._fit": (
+            "Compared",
+            "DataSet",
+            "FitArguments",
+            "Recipe",
+            "attach_fit_extras",
+            "layer_sizes",
+            "settings_of",
+        ),
+        "sknet.estimators._fitting": ("fit_network", "read_part"),
         "sknet.estimators._heads": (
             "gives_deviations",
             "gives_intervals",
@@ -121,20 +131,21 @@ _NAMES = _Names(
             "interval_head",
             "probability_head",
         ),
-        "sknet.estimators._input": ("check_weights", "check_y"),
-        "sknet.estimators._inputs": ("Inputs",),
+        "sknet.estimators._inputs": ("Encoded", "Inputs", "follows_namespace"),
         "sknet.estimators._members": ("may_stack",),
-        "sknet.estimators._modules": ("Built", "Ready"),
-        "sknet.estimators._namespace": ("follows_namespace",),
+        "sknet.estimators._mlp": ("PerceptronLayers",),
         "sknet.estimators._options": ("check_loss_of_logits",),
-        "sknet.estimators._stored_network": ("check_labels_of", "check_network"),
-        "sknet.estimators._perceptron": ("PerceptronLayers",),
-        "sknet.estimators._python": (
-            *("Method", "file_text", "head_source", "in_parts", "label_facts", "methods_of"),
-        ),
         "sknet.estimators._portable": ("portable_loss",),
-        "sknet.estimators._recipe": ("Recipe", "layer_sizes", "settings_of"),
+        "sknet.estimators._python": (
+            "Method",
+            "file_text",
+            "head_source",
+            "in_parts",
+            "label_facts",
+            "methods_of",
+        ),
         "sknet.estimators._regressor": ("BaseRegressor",),
+        "sknet.estimators._stored": ("check_labels_of", "check_network"),
         "sknet.estimators._summary": ("Summarized", "summary_rows", "with_values"),
         "sknet.estimators._targets": (
             "ClassTargets",
@@ -144,15 +155,16 @@ _NAMES = _Names(
             "RealTargets",
             "refuse_ignored",
         ),
-        "sknet.estimators._fitting": ("fit_network", "read_part"),
-        "sknet.estimators._trainer": ("Trainer",),
-        "sknet.estimators._validation": ("Compared", "DataSet", "Given"),
+        "sknet.estimators._training": ("Trainer", "best_temperature"),
     }
 )
 # Classes of the parts of fitted estimators, by their names in files.
 PARTS = _Names(
     {
-        "sknet.estimators._modules": ("Built", "Ready"),
+        "sknet.estimators._architecture": ("Built", "Joined", "Members", "Perceptron", "Ready"),
+        "sknet.estimators._autoencoder": ("Coder", "SymmetricCoder", "Transposed"),
+        "sknet.estimators._fit": ("Compared",),
+        "sknet.estimators._inputs": ("Encoded", "Inputs"),
         "sknet.estimators._targets": (
             "ArrayTargets",
             "ClassTargets",
@@ -161,12 +173,6 @@ PARTS = _Names(
             "PositionTargets",
             "RealTargets",
         ),
-        "sknet.estimators._autoencoder": ("Coder", "SymmetricCoder", "Transposed"),
-        "sknet.estimators._validation": ("Compared",),
-        "sknet.estimators._encoded": ("Encoded",),
-        "sknet.estimators._inputs": ("Inputs",),
-        "sknet.estimators._architecture": ("Perceptron",),
-        "sknet.estimators._joined": ("Joined", "Members"),
     }
 )
 

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.model_selection._validation import _fit_and_score
 
 from sknet.callbacks.extend import SavedFit
-from sknet.estimators.extend import accompany
+from sknet.estimators.extend import attach_fit_extras
 from sknet.model_selection._first_steps import share_first_steps
 from sknet.model_selection._network import Continuation, network_of
 
@@ -47,7 +47,7 @@ def evaluate(estimator: Any, X: Any, y: Any, task: Task, arguments: Mapping[str,
     network = None if task.resource is None else network_of(estimator, task.resource)
     continuation = Continuation()
     if network is not None:
-        accompany(network, continuation, task.saved)
+        attach_fit_extras(network, continuation, task.saved)
     result = _fit_and_score(estimator, X, y, parameters=AlreadySet(task.parameters), **arguments)
     why_not = continuation.why_not_
     if network is None and task.resource is not None:

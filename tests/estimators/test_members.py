@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import sknet
 from sknet import MLPClassifier, MLPRegressor, NetClassifier, NetRegressor
 from sknet.callbacks import Callback, Checkpoint, CSVLog, Pruning, TensorBoardLog
-from sknet.estimators.extend import accompany
+from sknet.estimators.extend import attach_fit_extras
 from sknet.losses import Quantile
 from sknet.optim import EMA, Adam
 from tests.estimators.checks import run_check
@@ -586,7 +586,7 @@ def test_methods_follow_the_loss_before_the_fit_too():
         MLPRegressor(n_members=2).predict(np.ones((2, 3)))
 
 
-def test_those_who_accompany_a_fit_are_no_part_of_an_ensemble():
+def test_attached_callbacks_are_no_part_of_an_ensemble():
     X, y = TABLES["binary"]
     clf, seen = ensemble("binary"), []
 
@@ -594,6 +594,6 @@ def test_those_who_accompany_a_fit_are_no_part_of_an_ensemble():
         def on_fit_begin(self, fit):
             seen.append(fit)
 
-    accompany(clf, Sees())
+    attach_fit_extras(clf, Sees())
     assert clf.fit(X, y).callbacks_ == []
     assert seen == []

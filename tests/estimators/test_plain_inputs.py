@@ -7,8 +7,8 @@ from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_X_y as of_scikit_learn
 
 from sknet import MLPClassifier, MLPRegressor
-from sknet.estimators._input import check_X_y
-from sknet.estimators._targets._classes import ClassTargets, numbers_of
+from sknet.estimators._checks import check_X_y
+from sknet.estimators._targets import ClassTargets, numbers_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 

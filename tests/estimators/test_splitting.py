@@ -17,7 +17,7 @@ from sklearn.model_selection import (
 
 from sknet import MLPClassifier
 from sknet.callbacks import EpochScoring
-from sknet.estimators._splitting import check_validation_split, given_split, held_out_fraction
+from sknet.estimators._validation import check_validation_split, given_split, held_out_fraction
 
 RNG = np.random.default_rng(0)
 N = 60

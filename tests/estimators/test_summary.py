@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import sknet
 from sknet import nn, ops
 from sknet.engine.extend import layer_rows
-from sknet.estimators._summary_html import curve
+from sknet.estimators._summary import curve
 from sknet.optim import SGD
 from sknet.optim.schedules import Cosine
 from tests.estimators.data import TABLES, quiet

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sknet.estimators import _recipe
+from sknet.estimators import _fit
 from tests.fuzz.command import mismatches
 from tests.fuzz.parts import mismatch
 
@@ -17,7 +17,7 @@ def test_parts_are_the_same_whatever_is_remembered(first):
 @pytest.mark.parametrize("blind", ["parameters", "steps"])
 def test_cases_find_what_is_remembered_for_too_long(blind, monkeypatch):
     if blind == "parameters":
-        monkeypatch.setattr(_recipe, "is_", lambda one, other: True)
+        monkeypatch.setattr(_fit, "is_", lambda one, other: True)
     else:
         monkeypatch.setattr("sknet.engine.loop._steps.CompiledSteps.hold", lambda steps: True)
     assert next(mismatches(mismatch, range(300)), None) is not None

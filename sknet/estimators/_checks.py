@@ -1,12 +1,16 @@
-"""Validation of X, y and sample_weight."""
+"""Checks of X, y and sample weights."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import (
     _check_sample_weight,
+    _num_samples,
     check_array,
     check_consistent_length,
     column_or_1d,
@@ -15,11 +19,28 @@ from sklearn.utils.validation import (
 
 from sknet import ops
 from sknet._finite import all_finite
+from sknet._frames import Frame, is_frame
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
-from sknet.estimators._namespace import as_host, is_on_device, note_namespace
-from sknet.estimators._not_numbers import naming_columns
+from sknet.engine.extend import first_input
+from sknet.estimators._fit import FitArguments
+from sknet.estimators._inputs import Sequences, as_host, is_on_device, note_namespace, on_host
+from sknet.estimators._targets import counted_labels
 
-__all__ = ["INTEGERS", "check_X", "check_X_y", "check_weights", "check_y"]
+__all__ = [
+    "INTEGERS",
+    "check_X",
+    "check_X_y",
+    "check_weights",
+    "check_y",
+    "drawn_weights",
+    "ignored_label",
+    "lengths_of",
+    "step_weights",
+    "taken_rows",
+    "without_ignored",
+    "without_padding",
+]
+
 
 INTEGERS = [np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_]
 
@@ -206,3 +227,124 @@ def _check_device_array(estimator: BaseEstimator, X: Any, dtypes: list[type], re
             "input."
         )
     return X
+
+
+MOST = 5  # columns that are named
+
+
+@contextmanager
+def naming_columns(estimator: Any, X: Any) -> Iterator[None]:
+    """Raise errors of a check of X with the columns that are not numbers, and what takes them."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        advice = _advice(estimator, X, str(error))
+        if advice is None:
+            raise
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"{error}\n{advice}") from error
+
+
+def _advice(estimator: Any, X: Any, said: str) -> str | None:
+    if getattr(estimator, "encoder", "") is not None:  # it takes none, or it has one
+        return None
+    takes = f'{type(estimator).__name__}(encoder="table") reads'
+    if found := _not_numbers(X):
+        more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
+        return (
+            f"X has columns that are not numbers: {', '.join(found[:MOST])}{more}. {takes} categories, dates "
+            "and missing values as they are; or encode them first, as by a ColumnTransformer."
+        )
+    if "Input X contains NaN" in said:
+        return f"{takes} missing values as they are; or fill them first, as by a SimpleImputer."
+    return None
+
+
+def _not_numbers(X: Any) -> list[str]:
+    """Return the columns that cannot be read as numbers."""
+    if is_frame(X):
+        names, columns = map(repr, X.columns), Frame(X).columns()
+    else:
+        array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+        if array.ndim != 2 or array.dtype.kind in "biufc":
+            return []
+        names, columns = map(str, range(array.shape[1])), iter(array.T)
+    return [name for name, column in zip(names, columns, strict=True) if not _is_number(column)]
+
+
+def _is_number(values: np.ndarray) -> bool:
+    if values.dtype.kind in "mM":
+        return False
+    try:
+        values.astype(np.float64)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def ignored_label(estimator: Any) -> int | None:
+    """Return the label that the loss of a classifier ignores, or None."""
+    found: int | None = getattr(estimator.loss, "ignore_index", None)
+    return found
+
+
+def without_ignored(estimator: Any, given: FitArguments) -> FitArguments:
+    """Return the arguments of a fit without rows whose only label is ignored."""
+    ignored = ignored_label(estimator)
+    if ignored is None:
+        return given
+    changed: dict[str, Any] = {}
+    for names in (("y", "X", "sample_weight", "groups"), ("y_val", "X_val", "sample_weight_val")):
+        arrays = {name: getattr(given, name) for name in names}
+        rows = _counted_rows(arrays[names[0]], arrays[names[1]], ignored)
+        if rows is None:
+            continue
+        if not len(rows):
+            raise ValueError(f"every label of {names[0]} is {ignored}, which {estimator.loss!r} ignores")
+        if names[0] == "y" and isinstance(getattr(estimator, "validation_split", None), (tuple, list)):
+            raise ValueError(
+                f"validation_split has row numbers, and {estimator.loss!r} leaves rows out: leave rows with "
+                f"the label {ignored} out of the fit, or give a splitter"
+            )
+        changed |= {name: taken_rows(array, rows) for name, array in arrays.items()}
+    return given._replace(**changed) if changed else given
+
+
+def _counted_rows(y: Any, X: Any, ignored: int) -> Any:
+    """Return the numbers of rows that count; None if all do, or rows have several labels."""
+    if y is None or X is None or np.ndim(y) > 2 or (np.ndim(y) == 2 and np.shape(y)[1] != 1):
+        return None
+    counted = counted_labels(y, ignored).reshape(-1)
+    n_rows = _num_samples(first_input(X.X if isinstance(X, Sequences) else X))
+    # Where there are more or fewer labels than rows, the checks of the fit say so.
+    return None if counted.all() or len(counted) != n_rows else np.flatnonzero(counted)
+
+
+def taken_rows(array: Any, rows: Any) -> Any:
+    """Return some rows of what a user gave; None stays None."""
+    if isinstance(array, Sequences):
+        return Sequences(taken_rows(array.X, rows), _safe_indexing(array.lengths, rows))
+    if isinstance(array, dict):
+        return {name: _safe_indexing(x, rows) for name, x in array.items()}
+    return None if array is None else _safe_indexing(array, rows)
+
+
+def lengths_of(X: Any) -> Any:
+    """Return the lengths of sequences that are given with X, or None."""
+    if isinstance(X, Sequences):
+        return np.asarray(on_host(X.lengths))
+    return np.asarray(on_host(X["lengths"])) if isinstance(X, dict) and "lengths" in X else None
+
+
+def step_weights(lengths: Any, n_steps: int, weight: Any, dtype: Any) -> Any:
+    """Return a weight for each step: that of its row, or 0 where it is padding."""
+    counts = (np.arange(n_steps) < np.asarray(lengths)[:, None]).astype(dtype)
+    return counts if weight is None else counts * np.asarray(weight, dtype).reshape(len(counts), -1)
+
+
+def without_padding(targets: Any, X: Any, y: Any, weight: Any, dtype: Any) -> Any:
+    """Return weights with which the padding of sequences counts nothing, where outputs are by step."""
+    lengths = lengths_of(X)
+    if lengths is None or y.ndim < 2 or not getattr(targets, "have_positions", False):
+        return weight
+    return step_weights(lengths, y.shape[1], weight, dtype)

@@ -1,0 +1,339 @@
+"""Records of a fit: what it is asked for, its arguments, its rows, and what it has come to so far."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from numbers import Integral
+from operator import attrgetter, is_
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from sknet._constraints import WHOLE, is_plain, shown
+from sknet._params import validate_parameters
+from sknet.callbacks import Callback, EarlyStopping
+from sknet.callbacks.extend import Rows, SavedFit
+from sknet.device import active, arrays_in, device_of
+from sknet.engine import Batches, History, Model
+from sknet.engine.extend import Settings, Validation, each_input, take_rows
+from sknet.estimators._architecture import Architecture
+from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring
+from sknet.losses import Loss
+from sknet.optim import BaseOptimizer
+from sknet.persistence import digest
+
+if TYPE_CHECKING:
+    from sknet.preprocessing import TableEncoder
+
+__all__ = [
+    "Compared",
+    "DataSet",
+    "Fit",
+    "FitArguments",
+    "Recipe",
+    "attach_fit_extras",
+    "fit_extras",
+    "layer_sizes",
+    "recipe_of",
+    "settings_of",
+]
+
+
+T = TypeVar("T")
+
+
+class Recipe(NamedTuple):
+    """A network and its training, independent of the names of an estimator's parameters."""
+
+    architecture: Architecture
+    loss: Loss
+    optimizer: BaseOptimizer
+    alpha: float
+    batch_size: int | str
+    settings: Settings
+    early_stopping: bool
+    validation_fraction: float
+    random_state: Any
+    class_weight: Any = None
+    dtype: str = "auto"
+    other_dtype: str = "float32"
+    device: str = "auto"
+    validation_split: Any = None
+    scoring: Any = None
+    monitor: str | None = "score"
+    refit_on_all: bool = False
+    strict: bool = False
+    scale_target: bool = False
+    calibrate: str | None = None
+    tol: float = 1e-4
+    n_iter_no_change: float = 10
+    verbose: bool | int | str = False
+    report: Callable[[int, Mapping[str, float]], str] | None = None
+    callbacks: Sequence[Callback] = ()
+    frozen: tuple[str, ...] = ()
+    encoder: "TableEncoder | None" = None
+    n_members: int | None = None
+
+    @property
+    def array_dtype(self) -> str:
+        """The dtype of arrays: `dtype`, but "float32" if only products have another precision."""
+        return arrays_in(self.dtype)
+
+    def accepted_dtypes(self) -> list[type]:
+        """Return the dtypes of X that are kept; all others are converted to the first."""
+        first = self.other_dtype if self.dtype == "auto" else self.array_dtype
+        return [np.float32, np.float64] if first == "float32" else [np.float64, np.float32]
+
+    def lasting_parameters(self) -> dict[str, Any]:
+        """Return the parameters that a continued fit cannot change, by name."""
+        own = {"dtype": self.dtype, "device": self.device, "scale_target": self.scale_target}
+        more = {"encoder": self.encoder, "n_members": self.n_members}
+        return {**self.architecture.parameters(), **own, **more}
+
+
+_known: dict[type, tuple[tuple[Any, ...], Recipe]] = {}  # the last parameters of each class, if all are plain
+
+
+def recipe_of(estimator: Any) -> Recipe:
+    """Return the recipe of an estimator's parameters, once they are known to be valid."""
+    kind: Any = type(estimator)
+    values = _reader(kind)(estimator)
+    before, recipe = _known.get(kind, ((), None))
+    if recipe is not None and len(before) == len(values) and all(map(is_, before, values)):
+        return _twin(recipe)
+    validate_parameters(estimator)
+    found: Recipe = estimator._recipe()
+    inside = (*vars(found.loss).values(), *vars(found.optimizer).values())
+    is_own = kind.__module__.startswith("sknet.") and found.encoder is None
+    if is_own and all(map(is_plain, (*values, *inside))):
+        _known[kind] = values, _twin(found)
+    return found
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads all parameters of an estimator of a class."""
+    names = kind._get_param_names()
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda estimator: tuple([getattr(estimator, name) for name in names])
+
+
+def _twin(recipe: Recipe) -> Recipe:
+    """Return a recipe with a loss and an optimizer of its own."""
+    return recipe._replace(loss=_copied(recipe.loss), optimizer=_copied(recipe.optimizer))
+
+
+def _copied(this: T) -> T:
+    """Return a shallow copy of an object without slots."""
+    other = object.__new__(type(this))
+    other.__dict__.update(this.__dict__)
+    return other
+
+
+def settings_of(estimator: Any, **more: Any) -> Settings:
+    """Return the loop's settings from the parameters that all estimators share."""
+    return Settings(
+        max_iter=estimator.max_iter,
+        shuffle=estimator.shuffle,
+        **more,
+    )
+
+
+def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
+    """Return the sizes as a tuple."""
+    is_one = not hasattr(hidden_layer_sizes, "__iter__") or getattr(hidden_layer_sizes, "ndim", 1) == 0
+    # `Iterable` would ask hundreds of classes
+    sizes = [hidden_layer_sizes] if is_one else list(hidden_layer_sizes)
+    if not all(isinstance(size, Integral) and 0 < int(size) < WHOLE for size in sizes):
+        raise ValueError(
+            f"hidden_layer_sizes must be > 0, got {shown(sizes)}: expected positive integers, one a hidden "
+            "layer."
+        )
+    return tuple(int(size) for size in sizes)
+
+
+class FitArguments(NamedTuple):
+    """The arguments of `fit`, as they came in."""
+
+    X: Any
+    y: Any
+    sample_weight: Any = None
+    X_val: Any = None
+    y_val: Any = None
+    sample_weight_val: Any = None
+    groups: Any = None
+
+    @property
+    def rows(self) -> Rows:
+        """X, y and their weights."""
+        return Rows(self.X, self.y, self.sample_weight)
+
+    @property
+    def validation_rows(self) -> Rows:
+        """X_val, y_val and their weights."""
+        return Rows(self.X_val, self.y_val, self.sample_weight_val)
+
+
+class DataSet(NamedTuple):
+    """Rows, as a user gave them and as a loss reads them."""
+
+    X: Any
+    labels: Any
+    sample_weight: Any
+    y: Any
+    weight: Any
+    rows: Any = None
+    dtypes: Any = None
+
+    @property
+    def n_samples(self) -> int:
+        """How many rows count."""
+        return len(self.y) if self.rows is None else len(self.rows)
+
+    def batches(self, model: Model, size: int) -> Batches:
+        """Return the rows in batches of this `size`, ready for a model."""
+        return Batches(self.X, self.y, self.weight, size, model.dtype, model.device, self.rows, self.dtypes)
+
+    def chosen(self, array: Any, among: Any = None) -> Any:
+        """Return the rows of an array that count, or some `among` them; None stays None."""
+        rows = self.rows if among is None else among if self.rows is None else self.rows[among]
+        if array is None or rows is None:
+            return array
+
+        def taken(each: Any) -> Any:
+            with active(device_of(each)):
+                return take_rows(each, rows)
+
+        return each_input(taken, array)
+
+    def digests(self) -> list[Any]:
+        """Return digests of inputs, targets and weights."""
+        chosen = [self.chosen(array) for array in (self.X, self.y, self.weight)]
+        return [None if array is None else each_input(digest, array) for array in chosen]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Since when the epochs of a history can be compared: they have one monitor and one validation."""
+
+    monitor: str
+    higher_is_better: bool
+    digests: list[Any]
+    since: int
+
+    def is_like(self, other: "Compared") -> bool:
+        """Tell whether another fit compares by the same number on the same rows."""
+        return replace(self, since=other.since) == other
+
+    def best_epoch(self, history: History) -> int | None:
+        """Return the epoch of a history, from 1, that was best; None if no number is finite."""
+        values = np.array(history.get(self.monitor, [])[self.since :])
+        values = np.where(np.isfinite(values), values if self.higher_is_better else -values, -np.inf)
+        return self.since + 1 + int(values.argmax()) if np.isfinite(values).any() else None
+
+
+@dataclass(eq=False, repr=False)
+class Fit:
+    """One call of `fit` or `partial_fit`: what it was given, and what it has come to so far."""
+
+    estimator: Any
+    recipe: Recipe
+    incremental: bool
+    continuing: bool
+    given: FitArguments
+    X: Any = None
+    dtypes: Any = None
+    y: Any = None
+    weight: Any = None
+    labels: Any = None
+    classes: Any = None
+    sample_weight: Any = None
+    undrawn_weight: Any = None
+    loss: Loss = field(init=False)
+    model: Model = field(init=False)
+    scoring: Scoring = DEFAULT_SCORING
+    monitor: str = LOSS
+    training: DataSet = field(init=False)
+    held_out: DataSet | None = None
+    batches: Batches = field(init=False)
+    validation: Validation | None = None
+    compared: Compared | None = None
+    history: History = field(default_factory=History)
+    callbacks: list[Callback] = field(default_factory=list)
+    beside: Sequence[Callback] = ()
+    stopping: EarlyStopping = field(init=False)
+    stopped_early: bool = False
+    refit_history: History | None = None
+    temperature: Any = None
+    n_iter: int = 0
+    saved: SavedFit | None = None
+    began: Any = None
+    start: Any = None
+    encoder: "TableEncoder | None" = None
+    split: tuple[Any, Any] = (None, None)
+    random_state: Any = None
+
+    @property
+    def dtype(self) -> Any:
+        """Of the arrays that it computes with."""
+        if self.recipe.dtype != "auto":
+            return self.recipe.array_dtype
+        inputs = self.X.values() if isinstance(self.X, dict) else [self.X]
+        real = [x.dtype for x in inputs if x.dtype.kind == "f"]
+        return _joint_dtype(*real) if real else np.dtype(self.recipe.other_dtype)
+
+    @property
+    def settings(self) -> Settings:
+        """Of the loop."""
+        settings = self.recipe.settings
+        return _of_a_part(settings) if self.incremental else settings
+
+    @property
+    def best_epoch(self) -> int | None:
+        """With early stopping, the epoch of the history, from 1, with the best weights."""
+        return None if self.compared is None else self.compared.best_epoch(self.history)
+
+    @property
+    def validation_scores(self) -> list[float] | None:
+        """The column of the history that holds the score of the validation rows."""
+        if self.validation is None:
+            return None
+        scores = [name for name in self.scoring.directions if name != LOSS]
+        monitored = self.monitor.removeprefix(HELD_OUT)
+        shown = [monitored] if monitored in scores else scores[:1]
+        return self.history.get(HELD_OUT + shown[0], []) if shown else None
+
+
+@lru_cache(maxsize=8)
+def _joint_dtype(*dtypes: Any) -> Any:
+    return np.result_type(*dtypes)
+
+
+@lru_cache(maxsize=8)
+def _of_a_part(settings: Settings) -> Settings:
+    return settings._replace(max_iter=1, is_part=True)
+
+
+class FitExtras(NamedTuple):
+    """Callbacks, a saved fit and counts of rows that are attached to the fits of an inner estimator."""
+
+    callbacks: tuple[Callback, ...] = ()
+    start: SavedFit | None = None
+    counts: Any = None
+
+
+NO_EXTRAS = FitExtras()
+
+
+def attach_fit_extras(
+    estimator: Any, callback: Callback, start: SavedFit | None = None, counts: Any = None
+) -> None:
+    """Let a callback be called in the fits of this object, resume a saved fit, and count rows."""
+    estimator.__dict__["_fit_extras"] = FitExtras((callback,), start, counts)
+
+
+def fit_extras(estimator: Any) -> FitExtras:
+    """Return the callbacks, saved fit and counts that are attached to an estimator."""
+    found: FitExtras = estimator.__dict__.get("_fit_extras", NO_EXTRAS)
+    return found

@@ -1,0 +1,530 @@
+"""Estimators whose methods take the lengths of sequences beside X."""
+
+from os import PathLike
+from typing import Any, Self
+
+from sknet._available import available_if
+from sknet.callbacks import Callback
+from sknet.callbacks.extend import SavedFit
+from sknet.estimators._base import BaseNet, goes_in_steps
+from sknet.estimators._heads import (
+    gives_deviations,
+    gives_intervals,
+    gives_probabilities,
+    gives_quantiles,
+    has_decoder,
+)
+from sknet.estimators._inputs import follows_namespace, with_lengths
+from sknet.estimators._options import Decisions
+from sknet.estimators._regressor import UncertainRegressor
+from sknet.estimators._transformer import BaseTransformer
+
+__all__ = ["SequenceClassifier", "SequenceRegressor", "SequenceTransformer"]
+
+
+class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
+    """Hidden layers and attributions of padded sequences."""
+
+    @follows_namespace
+    def transform(self, X: Any, layer: int | str = -2, *, lengths: Any = None) -> Any:
+        """Return the output of a layer: hidden activations, in evaluation mode.
+
+        Nothing after the layer is computed.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        layer : int or str, default=-2
+            The number of a layer in the order in which the network calls its layers, -1 for the last, or
+            the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
+            another, and all else that the network's own forward pass calls as one layer each; -2 is the last
+            hidden layer. A module that is called several times is named with the number of the call,
+            ``"act:0"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns; of several arrays the first. As `set_output` asks for it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such layer; the message names those there are.
+        """
+        return super().transform(with_lengths(X, lengths), layer)
+
+    def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None, **params: Any) -> Any:
+        """Fit, and return what `transform` returns for the same rows.
+
+        Parameters
+        ----------
+        X, y, lengths
+            As for `fit`.
+        **params : dict
+            More arguments of `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            As of `transform`.
+        """
+        given = {} if lengths is None else {"lengths": lengths}
+        return self.fit(X, y, **given, **params).transform(X, **given)
+
+    @follows_namespace
+    def input_gradient(self, X: Any, target: Any = None, *, lengths: Any = None) -> Any:
+        """Return the gradient of an output with respect to the inputs, row by row.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        target : label, int or array-like of shape (n_samples,), default=None
+            The output: for a classifier a class label, else the number of an output or of a label; an array
+            has one for each row. None is the predicted class of each row, or the only output.
+
+        Returns
+        -------
+        ndarray of the shape of X, or dict of those
+            Gradients of raw outputs for a classifier (the binary one has that of its single output, with
+            the other sign for the first class), of predictions for a regressor, of codes for a transformer.
+            Of several inputs those that hold real numbers.
+
+        Raises
+        ------
+        ValueError
+            If there is no such output, `target` is None and there are several, or X holds integers.
+        """
+        return super().input_gradient(with_lengths(X, lengths), target)
+
+    @follows_namespace
+    def integrated_gradients(
+        self, X: Any, baseline: Any = None, target: Any = None, n_steps: int = 50, *, lengths: Any = None
+    ) -> Any:
+        """Return how much each input contributes to the difference of an output from its value at a baseline.
+
+        It is the gradient averaged over the straight line from the baseline to the row, times the
+        difference between them, by the Gauss-Legendre rule. The contributions of a row sum to the difference
+        of the outputs, up to the error of the rule, which falls with `n_steps`.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`; the baseline has the same lengths.
+        baseline : number, array-like of the shape of X or of a row, or dict of those, default=None
+            Inputs that say nothing, such as a black image or the means of the features; None is 0.
+        target : label, int or array-like of shape (n_samples,), default=None
+            As for `input_gradient`.
+        n_steps : int, default=50
+            Points on each line.
+
+        Returns
+        -------
+        ndarray of the shape of X, or dict of those
+            Contributions. Of several inputs those that hold real numbers.
+
+        Raises
+        ------
+        ValueError
+            As `input_gradient`; and if the baseline does not fit X.
+
+        Notes
+        -----
+        M. Sundararajan, A. Taly, Q. Yan, "Axiomatic attribution for deep networks", ICML 2017.
+        """
+        return super().integrated_gradients(with_lengths(X, lengths), baseline, target, n_steps)
+
+
+class SequenceFit(SequenceLayers):
+    """A fit that takes lengths."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        lengths: Any = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        lengths_val: Any = None,
+        groups: Any = None,
+        callbacks: "list[Callback] | None" = None,
+        resume_from: "str | PathLike[str] | SavedFit | None" = None,
+    ) -> Self:
+        """Fit the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs of any rank, as the network's `forward` takes them; nothing is flattened. Several inputs
+            by the names of its arguments: a dict of arrays, or a data frame whose columns begin with these
+            names, as in ``words__0``. Integers stay integers where the network needs them.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights; None weights all alike.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
+        X_val : like X, default=None
+            Inputs to validate on, instead of rows held out of X. A Pipeline transforms them as it does X
+            if it is told to: ``Pipeline(..., transform_input=["X_val"])``.
+        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Their targets.
+        sample_weight_val : array-like of shape (n_val,), default=None
+            Their sample weights.
+        lengths_val : array-like of shape (n_val,), dtype=int, default=None
+            Their lengths.
+        groups : array-like of shape (n_samples,), default=None
+            Groups that the rows of X belong to: those held out are whole groups, or what `validation_split`
+            makes of them.
+        callbacks : list of Callback, default=None
+            Called during this fit, after those of the estimator.
+        resume_from : str, PathLike or SavedFit, default=None
+            What a `sknet.callbacks.Checkpoint` has written, its folder or a file, to resume from,
+            and ends as if it had not been interrupted. X, y and parameters must be the same, but for
+            `max_iter`, `verbose`, `warm_start` and `callbacks`.
+
+        Returns
+        -------
+        self
+            Fitted. If the fit fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError
+            For parameters, inputs, targets or weights that cannot be used, for a network with another number
+            of outputs than the targets need, and for a fit that diverges (`NonFiniteError`).
+        TypeError
+            For `lengths` of a network that takes none, and for real numbers where it needs integers.
+        """
+        return super().fit(
+            with_lengths(X, lengths),
+            y,
+            sample_weight,
+            X_val=with_lengths(X_val, lengths_val),
+            y_val=y_val,
+            sample_weight_val=sample_weight_val,
+            groups=groups,
+            callbacks=callbacks,
+            resume_from=resume_from,
+        )
+
+
+class SequenceClassifier(SequenceFit, Decisions):
+    """A classifier whose methods take lengths."""
+
+    @available_if(goes_in_steps)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        classes: Any = None,
+        *,
+        lengths: Any = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        lengths_val: Any = None,
+    ) -> Self:
+        """Train for one epoch on a part of the data, continuing from the current state."""
+        return super().partial_fit(  # type: ignore[no-any-return]
+            with_lengths(X, lengths),
+            y,
+            sample_weight,
+            classes,
+            X_val=with_lengths(X_val, lengths_val),
+            y_val=y_val,
+            sample_weight_val=sample_weight_val,
+        )
+
+    @follows_namespace
+    def predict(self, X: Any, *, lengths: Any = None) -> Any:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The label of largest output; for several labels a row, a 0/1 indicator.
+        """
+        return super().predict(with_lengths(X, lengths))
+
+    @available_if(gives_probabilities)
+    @follows_namespace
+    def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
+        """Predict probabilities."""
+        return super().predict_proba(with_lengths(X, lengths))
+
+    @available_if(gives_probabilities)
+    @follows_namespace
+    def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Any:
+        """Predict logarithms of probabilities, finite also where the probability underflows."""
+        return super().predict_log_proba(with_lengths(X, lengths))
+
+    @follows_namespace
+    def decision_function(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return the network's raw outputs: logits, or whatever the loss expects.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one column, positive where the second is more likely.
+        """
+        return super().decision_function(with_lengths(X, lengths))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
+        """Return the share of rows whose labels are predicted, all of them where a row has several.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            The accuracy.
+        """
+        return super().score(with_lengths(X, lengths), y, sample_weight)
+
+
+class SequenceRegressor(SequenceFit, UncertainRegressor):
+    """A regressor whose methods take lengths."""
+
+    @available_if(goes_in_steps)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        lengths: Any = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        lengths_val: Any = None,
+    ) -> Self:
+        """Train for one epoch on a part of the data, continuing from the current state."""
+        return super().partial_fit(  # type: ignore[no-any-return]
+            with_lengths(X, lengths),
+            y,
+            sample_weight,
+            X_val=with_lengths(X_val, lengths_val),
+            y_val=y_val,
+            sample_weight_val=sample_weight_val,
+        )
+
+    @follows_namespace
+    def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
+        """Predict targets.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        return_std : bool, default=False
+            Return standard deviations too, with the loss ``"gaussian_nll"``.
+
+        Returns
+        -------
+        prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            What the loss estimates: means, medians or quantiles; of several quantiles the one nearest to 0.5.
+        std : ndarray of the same shape
+            Standard deviations, if `return_std`.
+
+        Raises
+        ------
+        ValueError
+            For `return_std` with another loss.
+        """
+        return super().predict(with_lengths(X, lengths), return_std)
+
+    @available_if(gives_deviations)
+    @follows_namespace
+    def predict_std(self, X: Any, *, lengths: Any = None) -> Any:
+        """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
+        return super().predict_std(with_lengths(X, lengths))
+
+    @available_if(gives_quantiles)
+    @follows_namespace
+    def predict_quantiles(self, X: Any, *, lengths: Any = None) -> Any:
+        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross."""
+        return super().predict_quantiles(with_lengths(X, lengths))
+
+    @available_if(gives_intervals)
+    @follows_namespace
+    def predict_interval(self, X: Any, coverage: float = 0.8, *, lengths: Any = None) -> Any:
+        """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
+        return super().predict_interval(with_lengths(X, lengths), coverage)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
+        """Return R2, the share of the targets' variance that is explained.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            At most 1, the mean over outputs.
+        """
+        return float(super().score(with_lengths(X, lengths), y, sample_weight))
+
+
+class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys=()):
+    """A transformer whose methods take lengths."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        lengths: Any = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        lengths_val: Any = None,
+        groups: Any = None,
+        callbacks: "list[Callback] | None" = None,
+        resume_from: "str | PathLike[str] | SavedFit | None" = None,
+    ) -> Self:
+        """Fit the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs of any rank, and what the network learns to return: numbers, 0/1 labels, or ids for which
+            it returns logits.
+        y : array-like of shape (n_samples, ...), default=None
+            Ignored, unless ``target="y"``; then of any rank too.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights; None weights all alike.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
+            Its outputs for padding are ignored.
+        X_val, y_val, sample_weight_val, lengths_val : array-like, default=None
+            Rows to validate on, instead of rows held out of X; y_val as y.
+        groups : array-like of shape (n_samples,), default=None
+            Groups that the rows of X belong to: those held out are whole groups.
+        callbacks : list of Callback, default=None
+            Called during this fit, after those of the estimator.
+        resume_from : str, PathLike or SavedFit, default=None
+            What a `sknet.callbacks.Checkpoint` has written, to resume from.
+
+        Returns
+        -------
+        self
+            Fitted. If the fit fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError
+            For parameters or inputs that cannot be used, for a network that returns arrays of another shape
+            than it shall, and for a fit that diverges (`NonFiniteError`).
+        """
+        return super().fit(
+            with_lengths(X, lengths),
+            y,
+            sample_weight,
+            X_val=with_lengths(X_val, lengths_val),
+            y_val=y_val,
+            sample_weight_val=sample_weight_val,
+            groups=groups,
+            callbacks=callbacks,
+            resume_from=resume_from,
+        )
+
+    @available_if(goes_in_steps)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        lengths: Any = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        lengths_val: Any = None,
+    ) -> Self:
+        """Train for one epoch on a part of the data, continuing from the current state."""
+        return super().partial_fit(  # type: ignore[no-any-return]
+            with_lengths(X, lengths),
+            y,
+            sample_weight,
+            X_val=with_lengths(X_val, lengths_val),
+            y_val=y_val,
+            sample_weight_val=sample_weight_val,
+        )
+
+    @follows_namespace
+    def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
+        """Return the code of X, or the output of another layer.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        layer : int, str or None, default=None
+            The number or the path of another layer, as for the `transform` of classifiers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns. As `set_output` asks for it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such layer; the message names those there are.
+        """
+        return super().transform(X, self._meant(layer), lengths=lengths)
+
+    @available_if(has_decoder)
+    @follows_namespace
+    def inverse_transform(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return what the decoder makes of codes."""
+        return super().inverse_transform(with_lengths(X, lengths))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, lengths: Any = None) -> float:
+        """Return minus the mean loss: the larger, the better.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`; padding counts nothing.
+        y : array-like of shape (n_samples, ...), default=None
+            Not looked at, unless ``target="y"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            Of reconstructing X (for the squared error half of the mean square), or of y.
+        """
+        return float(super().score(with_lengths(X, lengths), y, sample_weight))

@@ -1,0 +1,724 @@
+"""Targets: what a user calls them, encoded for the loss, and what outputs mean, decoded.
+
+An encoder is made of the targets of a first fit, and serves those that continue it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from sknet import nn, ops
+from sknet._constraints import StrOptions, shown
+from sknet._fields import ABSENT, COUNT, FINITE, LEVEL, POSITIVE, Arrays, Each
+from sknet._finite import all_finite
+from sknet._indexing import are_indices
+from sknet.core import Tensor, as_tensor, no_grad
+from sknet.device import to_host
+from sknet.engine import Accuracy, Batches, RSquared, Score
+from sknet.engine.extend import Head
+from sknet.exceptions import ShapeError
+from sknet.losses import Loss
+from sknet.losses.extend import Averaged, Columns, Standardized
+
+__all__ = [
+    "ArrayTargets",
+    "ClassEncoder",
+    "ClassTargets",
+    "ColumnTargets",
+    "OrderedTargets",
+    "PositionTargets",
+    "RealTargets",
+    "check_columns",
+    "counted_labels",
+    "label_weights",
+    "refuse_ignored",
+    "tempered",
+]
+
+
+LABELS = Arrays("biufOUSMm", "n_classes")
+
+
+def unique_labels(*y: Any) -> Any:
+    """Return the labels of targets, sorted."""
+    from sklearn.utils import multiclass
+
+    return multiclass.unique_labels(*y)
+
+
+def check_labels(y: Any) -> None:
+    """Raise a ValueError if targets are no labels."""
+    from sklearn.utils import multiclass
+
+    multiclass.check_classification_targets(y)
+
+
+def kind_of_labels(y: Any) -> str:
+    """Return what scikit-learn calls a kind of targets, such as "multiclass"."""
+    from sklearn.utils import multiclass
+
+    return str(multiclass.type_of_target(y, input_name="y"))
+
+
+def check_classes(classes: Any) -> None:
+    """Raise a ValueError unless labels are sorted, and each is there once."""
+    if not len(classes) or not all(LEVEL.is_satisfied_by(label) for label in classes):
+        raise ValueError("there are no classes, or some are no labels")
+    if not bool(np.all(classes[:-1] < classes[1:])):
+        raise ValueError("the classes are not sorted, or one is there twice")
+
+
+def tempered(link: Head, loss: Any, temperature: Any) -> Head:
+    """Return a link of calibrated outputs."""
+    return link if temperature is None else _Tempered(link, loss.tempered, temperature)
+
+
+@dataclass(frozen=True)
+class _Tempered:
+    link: Head
+    tempered: Callable[[Tensor, Any], Tensor]
+    temperature: Any
+
+    def __call__(self, output: Tensor) -> Tensor:
+        return self.link(self.tempered(output, self.temperature))
+
+
+IGNORED = -1  # the number of a label that is ignored, of which no class has it
+
+
+def by_labels(loss: Loss, classes: Any, ignored: int | None = None) -> Loss:
+    """Return a loss whose `class_weight` and `ignore_index` are by the numbers of classes."""
+    changed: dict[str, Any] = {}
+    if getattr(loss, "ignore_index", None) is not None:
+        changed["ignore_index"] = ignored
+    weights = getattr(loss, "class_weight", None)
+    if isinstance(weights, Mapping):
+        changed["class_weight"] = label_weights(weights, classes, f"{type(loss).__name__}: ")
+    return type(loss)(**{**loss.get_params(deep=False), **changed}) if changed else loss
+
+
+def label_weights(weights: Mapping[Any, Any], classes: Any, of: str = "") -> list[Any]:
+    """Return the weight of each class."""
+    labels, found = classes.tolist(), [1.0] * len(classes)
+    # A date of NumPy has another hash than that of Python, which `tolist` returns.
+    numbers = {label: k for same in (labels, classes) for k, label in enumerate(same)}
+    for label, weight in weights.items():
+        if label not in numbers:
+            raise ValueError(
+                f"{of}class_weight names {shown(label)}, which is not among the labels {shown(labels)}: its "
+                "keys are labels"
+            )
+        found[numbers[label]] = weight
+    return found
+
+
+def check_columns(loss: Loss) -> None:
+    """Raise a ValueError if a loss names labels, for several columns of labels, each with its own."""
+    refuse_ignored(loss, "for several columns of labels")
+    if isinstance(getattr(loss, "class_weight", None), Mapping):
+        raise ValueError(
+            f"{loss!r}: class_weight by labels is of one column of them, and y has several: give the "
+            "estimator class_weight=[{label: weight}, ...], one dict for each column"
+        )
+
+
+def refuse_ignored(loss: Loss, what: str) -> None:
+    """Raise a ValueError if a loss ignores targets."""
+    ignored = getattr(loss, "ignore_index", None)
+    if ignored is not None:
+        raise ValueError(
+            f"{loss!r}: ignore_index is not supported {what}. Leave rows with the label {ignored} out of the "
+            "fit, and set ignore_index=None"
+        )
+
+
+def counted_labels(y: Any, ignored: Any) -> Any:
+    """Return where labels are not the one that is ignored."""
+    y = np.asarray(y)
+    if ignored is None or y.dtype.kind not in "biufO":
+        return np.ones(y.shape, bool)
+    return np.asarray(y != ignored, bool)
+
+
+class ClassEncoder(ABC):
+    """Abstract base: labels as numbers for a loss and labels and probabilities from a network's output."""
+
+    task: str
+    classes: Any
+    n_outputs: int
+
+    @abstractmethod
+    def encode(self, y: Any) -> Any:
+        """Encode labels as the loss expects them."""
+
+    @abstractmethod
+    def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
+        """Return where in `labels` the labels are that decisions mean."""
+
+    @property
+    def labels(self) -> Any:
+        """What `numbers` count: the classes, of one column after the other; None if numbers are labels."""
+        return self.classes
+
+    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
+        """Return the labels that decisions mean."""
+        numbers, labels = self.numbers(decision, threshold), self.labels
+        return numbers if labels is None else labels[numbers]
+
+    def trained(self, loss: Loss) -> Loss:
+        """Return the loss to train with, for these targets."""
+        return loss.for_task(self.task)
+
+    def deciding(self, loss: Loss, temperature: Any = None) -> Head | None:
+        """Return what turns outputs into decisions, for a `loss`; None where they are those already."""
+        return tempered(loss.deciding(self.task), loss, temperature) if isinstance(loss, Averaged) else None
+
+    def probable(self, link: Head, loss: Loss) -> Head:
+        """Return a link of the loss, such as its `predict`, with a column for each class."""
+        return link
+
+    def decisions(self, decision: Any) -> Any:
+        """Return a `decision` as `decision_function` does."""
+        return self.per_column(decision)
+
+    def per_column(self, result: Any) -> Any:
+        """Return a `result`, decisions or probabilities, as users get it: a list for several columns."""
+        return result
+
+    @abstractmethod
+    def new_score(self, loss: Loss) -> Callable[[], Score]:
+        """Return a function that creates an empty score of training rows, for a `loss`."""
+
+    def unlike(self, classes: Any) -> bool:
+        """Tell whether some classes are others than these."""
+        return not np.array_equal(self.classes, unique_labels(classes))
+
+    def found_in(self, y: Any) -> Any:
+        """Return the classes that occur in the labels `y`, as `classes` has them."""
+        return unique_labels(y)
+
+    def single(self) -> Any:
+        """Return a class beside which there is no other, or None."""
+        return self.classes.tolist()[0] if len(self.classes) == 1 else None
+
+    def check_several(self, name: str) -> None:
+        """Raise a ValueError that names the estimator if there is a class beside which there is no other."""
+        single = self.single()
+        if single is not None:
+            raise ValueError(
+                f"{name} needs samples of at least 2 classes in the data, but the data contains only one "
+                f"class: {single!r}"
+            )
+
+
+class Agreement(Score):
+    """Share of rows for which all predicted classes are the true ones."""
+
+    may_wait = True
+
+    def __init__(self, decide: Callable[[Any], Any]) -> None:
+        self._decide = decide
+        self._right = self._all = 0.0
+        self._finite = True
+
+    def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
+        output, target = to_host(output), to_host(target)
+        self._finite = self._finite and all_finite(output)
+        right = (self._decide(output) == target).reshape(len(target), -1).all(axis=1)
+        weight = np.ones(len(right)) if weight is None else to_host(weight)
+        self._right += float(weight[right].sum())
+        self._all += float(weight.sum())
+
+    def result(self) -> float:
+        return self._right / self._all if self._finite and self._all else float("nan")
+
+    def state(self) -> dict[str, Any]:
+        return {"right": self._right, "all": self._all, "finite": self._finite}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._right, self._all, self._finite = state["right"], state["all"], state["finite"]
+
+
+def both_classes(link: Head, threshold: float) -> Head:
+    """Return a link with a column for each of two classes, for a network that has one output for both."""
+    return lambda output: ops.concat([link(2.0 * threshold - output), link(output)], axis=1)
+
+
+class ClassTargets(ClassEncoder):
+    """The classes of a classification, and their numbers."""
+
+    _stored_fields = {
+        "classes": LABELS,
+        "task": Literal["binary", "multiclass", "multilabel"],
+        "n_outputs": POSITIVE,
+    }
+
+    def _check_stored(self) -> None:
+        check_classes(self.classes)
+        expected = 1 if self.task == "binary" else len(self.classes)
+        if self.n_outputs != expected or (len(self.classes) > 2) > (self.task != "binary"):
+            raise ValueError(
+                f"{len(self.classes)} classes of a {self.task} task have {self.n_outputs} outputs"
+            )
+
+    def __init__(self, y: Any, classes: Any = None) -> None:
+        known = None if classes is not None else labels_of_numbers(y)
+        if known is not None:
+            self._of_labels(known)
+            return
+        check_labels(y)
+        kind = kind_of_labels(y)
+        if kind == "multiclass-multioutput":
+            raise ValueError(
+                "Multioutput target data is not supported: expected one label a row, or a 0/1 indicator "
+                f"matrix of labels, got y of shape {np.shape(y)} with several classes a column"
+            )
+        if kind == "multilabel-indicator":
+            self.task, self.classes = "multilabel", np.arange(y.shape[1])
+        else:
+            self._of_labels(unique_labels(y if classes is None else classes))
+            return
+        self.n_outputs = len(self.classes)
+
+    def _of_labels(self, classes: Any) -> None:
+        self.classes = classes
+        self.task = "binary" if len(classes) <= 2 else "multiclass"
+        self.n_outputs = 1 if self.task == "binary" else len(classes)
+
+    def encode(self, y: Any) -> Any:
+        if self.task == "multilabel":
+            if np.ndim(y) != 2 or y.shape[1] != self.n_outputs:
+                raise ValueError(
+                    f"y must be an indicator of {self.n_outputs} labels a row, got shape {np.shape(y)}"
+                )
+            return np.asarray(y, dtype=np.float64)
+        numbers = numbers_of(y, self.classes)
+        return numbers.astype(np.float64).reshape(-1, 1) if self.task == "binary" else numbers
+
+    def trained(self, loss: Loss) -> Loss:
+        found = super().trained(loss)
+        return found if self.task == "multilabel" else by_labels(found, self.classes)
+
+    def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
+        if self.task == "multilabel":
+            return (decision > threshold).astype(np.int64)
+        if self.task == "binary":
+            positive = (decision[:, 0] > threshold).astype(np.int64)
+            return positive * 0 if len(self.classes) == 1 else positive
+        return decision.argmax(axis=1)
+
+    @property
+    def labels(self) -> Any:
+        return None if self.task == "multilabel" else self.classes
+
+    def decisions(self, decision: Any) -> Any:
+        return decision[:, 0] if self.task == "binary" else decision
+
+    def probable(self, link: Head, loss: Loss) -> Head:
+        return both_classes(link, loss.threshold) if self.task == "binary" else link
+
+    def new_score(self, loss: Loss) -> Callable[[], Score]:
+        return lambda: Accuracy(loss.threshold, getattr(loss, "ignore_index", None))
+
+
+def _is_one_number_a_row(y: Any) -> bool:
+    return type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "iu" and len(y) > 0
+
+
+def labels_of_numbers(y: Any) -> Any:
+    """Return the sorted classes of integers, one a row; None for all else, and where there are very many."""
+    if not _is_one_number_a_row(y):
+        return None
+    classes = np.unique(y)
+    return classes if len(classes) <= max(2, len(y) // 4) else None
+
+
+def numbers_of(y: Any, classes: Any, name: str = "`y`") -> Any:
+    """Return the places of labels among sorted classes; raise a ValueError for a label that is none."""
+    if _is_one_number_a_row(y) and _is_one_number_a_row(classes):
+        if classes.item(0) == 0 and classes.item(-1) == len(classes) - 1 and are_indices(y, len(classes)):
+            return y.astype(np.intp)  # the labels are numbers of classes
+        places = classes.searchsorted(y)
+        if (classes.take(places, mode="clip") == y).all():
+            return places
+    seen = unique_labels(y)
+    if len(np.setdiff1d(seen, classes)):
+        raise ValueError(
+            f"{name} has classes not in `self.classes_`. `self.classes_` has {classes}. "
+            f"{name.strip('`')!r} has {seen}. Name all classes in the first call: "
+            "partial_fit(X, y, classes=...)."
+        )
+    return np.searchsorted(classes, y)
+
+
+class ColumnTargets(ClassEncoder):
+    """The classes of each column of labels, and their numbers."""
+
+    task = "multiclass"
+    _stored_fields = {
+        "classes": Each(list, LABELS),
+        "n_outputs": POSITIVE,
+    }
+
+    def _check_stored(self) -> None:
+        for column in self.classes:
+            check_classes(column)
+        if self.n_outputs != sum(map(len, self.classes)):
+            raise ValueError(f"columns of {[*map(len, self.classes)]} classes have {self.n_outputs} outputs")
+
+    def __init__(self, y: Any, classes: Any = None) -> None:
+        check_labels(y)
+        if classes is not None and len(classes) != y.shape[1]:
+            raise ValueError(
+                f"classes must be a list of the classes of each of {y.shape[1]} columns of y, got "
+                f"{len(classes)} of them"
+            )
+        given = y.T if classes is None else classes
+        self.classes = [unique_labels(column) for column in given]
+        self.n_outputs = sum(self.n_classes)
+
+    @property
+    def n_classes(self) -> tuple[int, ...]:
+        """Of each column."""
+        return tuple(len(classes) for classes in self.classes)
+
+    def encode(self, y: Any) -> Any:
+        if np.ndim(y) != 2 or y.shape[1] != len(self.classes):
+            raise ValueError(f"y must have {len(self.classes)} columns of labels, got shape {np.shape(y)}")
+        columns = [numbers_of(y[:, k], known, f"`y[:, {k}]`") for k, known in enumerate(self.classes)]
+        return np.stack(columns, axis=1)
+
+    def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
+        # A column's numbers go on where those of the column before have ended.
+        return self._places(decision) + self._ends[:-1]
+
+    @property
+    def labels(self) -> Any:
+        return np.concatenate(self.classes)
+
+    def _places(self, decision: Any) -> Any:
+        stack = ops.stack if isinstance(decision, Tensor) else np.stack
+        return stack([part.argmax(axis=1) for part in self.per_column(decision)], axis=1)
+
+    @property
+    def _ends(self) -> Any:
+        return np.cumsum([0, *self.n_classes])
+
+    def trained(self, loss: Loss) -> Loss:
+        return Columns(loss.for_task(self.task), self.n_classes)
+
+    def per_column(self, result: Any) -> Any:
+        return [result[:, start:stop] for start, stop in pairwise(self._ends.tolist())]
+
+    def new_score(self, loss: Loss) -> Callable[[], Score]:
+        return lambda: Agreement(self._places)
+
+    def unlike(self, classes: Any) -> bool:
+        return len(classes) != len(self.classes) or not all(
+            np.array_equal(unique_labels(new), known)
+            for new, known in zip(classes, self.classes, strict=True)
+        )
+
+    def found_in(self, y: Any) -> Any:
+        return [unique_labels(column) for column in y.T]
+
+    def single(self) -> Any:
+        """Return a class that is the only one of its column, or None."""
+        return next((classes.tolist()[0] for classes in self.classes if len(classes) == 1), None)
+
+
+class OrderedTargets(ClassEncoder):
+    """Classes from the lowest to the highest, and their numbers in this order."""
+
+    task = "ordinal"
+    _stored_fields = {
+        "order": LABELS,
+        "classes": LABELS,
+        "n_outputs": POSITIVE,
+    }
+
+    def _check_stored(self) -> None:
+        check_classes(self.classes)
+        is_same = len(self.order) == len(self.classes) and bool((np.unique(self.order) == self.classes).all())
+        if not is_same or self.n_outputs != max(len(self.order) - 1, 1):
+            raise ValueError(f"{len(self.order)} ordered classes have {self.n_outputs} outputs")
+
+    def __init__(self, y: Any, classes: Any = None, order: Any = None) -> None:
+        check_labels(y)
+        if kind_of_labels(y) not in ("binary", "multiclass"):
+            raise ValueError(f"loss='ordinal' needs one label a row, got y of shape {np.shape(y)}")
+        labels = unique_labels(y if classes is None else classes)
+        self.order = labels if order is None else np.asarray(order)
+        self.classes = np.unique(self.order)
+        missing = [label for label in labels.tolist() if label not in self.order.tolist()]
+        if self.order.ndim != 1 or len(self.classes) < len(self.order) or missing:
+            raise ValueError(
+                f"Ordinal(order={self.order.tolist()!r}) must name every class once, from the lowest to the "
+                f"highest; the labels of y are {labels.tolist()}"
+            )
+        self.n_outputs = max(len(self.order) - 1, 1)
+
+    @property
+    def _places(self) -> Any:
+        """For each of the sorted classes its number in the order."""
+        return np.argsort(np.searchsorted(self.classes, self.order))
+
+    def encode(self, y: Any) -> Any:
+        return self._places[numbers_of(y, self.classes)]
+
+    def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
+        if decision.shape[1] == 1:
+            return (decision[:, 0] > threshold).astype(np.int64)
+        return decision.argmax(axis=1)
+
+    def deciding(self, loss: Any, temperature: Any = None) -> Head | None:
+        is_averaged = isinstance(loss, Averaged)
+        if len(self.classes) > 2:
+            head = self.probable(loss.log_predict, loss)
+            return tempered(head, loss, temperature) if is_averaged else head
+        if is_averaged:
+            return tempered(_Odds(self.probable(loss.log_predict, loss)), loss, temperature)
+        return None if self._is_sorted else ops.negative
+
+    def decisions(self, decision: Any) -> Any:
+        return decision[:, 0] if len(self.classes) == 2 else decision
+
+    def probable(self, link: Head, loss: Any) -> Head:
+        places = tuple(self._places.tolist())
+        return link if self._is_sorted else lambda output: _columns(link(output), places)
+
+    @property
+    def _is_sorted(self) -> bool:
+        return bool((self.order == self.classes).all())
+
+    def new_score(self, loss: Any) -> Callable[[], Score]:
+        def decide(output: Any) -> Any:
+            with no_grad():
+                found = loss.log_predict(Tensor(output)).data
+            return found.argmax(axis=1)
+
+        return lambda: Agreement(decide)
+
+    def unlike(self, classes: Any) -> bool:
+        return bool(len(np.setdiff1d(unique_labels(classes), self.classes)))
+
+    def found_in(self, y: Any) -> Any:
+        """Return all classes: an order may have some that do not occur."""
+        return self.classes if not self.unlike(y) else unique_labels(y)
+
+
+@dataclass(frozen=True)
+class _Odds:
+    """The log odds of the second of two classes, from their log probabilities."""
+
+    log_probable: Head
+
+    def __call__(self, output: Tensor) -> Tensor:
+        found = self.log_probable(output)
+        return found[:, 1:] - found[:, :1]
+
+
+def _columns(x: Tensor, places: tuple[int, ...]) -> Tensor:
+    return ops.stack([as_tensor(x)[..., place] for place in places], axis=-1)
+
+
+class PositionTargets(ClassEncoder):
+    """One label a row, or one for each position of a sequence, and an output for each class."""
+
+    task = "multiclass"
+    have_positions = True
+    ignored: int | None = None
+    _stored_fields = {
+        "classes": LABELS,
+        "n_outputs": POSITIVE,
+        "ignored": [int, None, ABSENT],
+    }
+
+    def _check_stored(self) -> None:
+        check_classes(self.classes)
+        if self.n_outputs != len(self.classes):
+            raise ValueError(f"{len(self.classes)} classes have {self.n_outputs} outputs")
+
+    def __init__(self, y: Any, classes: Any = None, ignored: int | None = None) -> None:
+        if ignored is not None:
+            self.ignored = int(ignored)
+        self.classes = self.found_in(y if classes is None else classes)
+        self.n_outputs = len(self.classes)
+
+    def encode(self, y: Any) -> Any:
+        flat = np.ravel(y)
+        counted = counted_labels(flat, self.ignored)
+        if counted.all():
+            return numbers_of(flat, self.classes).reshape(np.shape(y))
+        found = np.full(flat.shape, IGNORED, np.int64)
+        found[counted] = numbers_of(flat[counted], self.classes)
+        return found.reshape(np.shape(y))
+
+    def trained(self, loss: Loss) -> Loss:
+        return by_labels(super().trained(loss), self.classes, None if self.ignored is None else IGNORED)
+
+    def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
+        return decision.argmax(axis=-1)
+
+    def new_score(self, loss: Loss) -> Callable[[], Score]:
+        return lambda: Accuracy(loss.threshold, getattr(loss, "ignore_index", None))
+
+    def unlike(self, classes: Any) -> bool:
+        return not np.array_equal(self.classes, self.found_in(classes))
+
+    def found_in(self, y: Any) -> Any:
+        flat = np.ravel(y)
+        return unique_labels(flat[counted_labels(flat, self.ignored)])
+
+
+NARROW = ("float16", "float32")
+# Of an exponent, with some that are left for losses of more than a squared deviation, or of less.
+MOST_DIGITS = 960
+
+
+class RealTargets:
+    """Targets of a regression, in their own units or standardized."""
+
+    task = "regression"
+    mean: Any = None
+    scale: Any = None
+    dtype = "float64"
+    _stored_fields = {
+        "n_outputs": POSITIVE,
+        "dtype": [StrOptions({"float16", "float32", "float64"}), ABSENT],
+        "mean": [Arrays("f", "n_outputs"), Arrays("f"), FINITE, ABSENT],
+        "scale": [Arrays("f", "n_outputs"), Arrays("f"), FINITE, ABSENT],
+    }
+
+    def __init__(self, y: Any) -> None:
+        self.n_outputs = 1 if y.ndim == 1 else y.shape[1]
+        if y.dtype in NARROW:
+            self.dtype = str(y.dtype)
+
+    def standardize(self, y: Any, weight: Any, *, shifts: bool) -> Self:
+        """Learn mean and scale from the rows of a training."""
+        y = np.asarray(y, np.float64)
+        _, digits = np.frexp(np.abs(y).max(axis=0))
+        with np.errstate(under="ignore"):  # what is too small to count, or in its own units denormal
+            y = np.ldexp(y, -digits)  # no square overflows or vanishes, and no bit of others changes
+            mean = np.average(y, axis=0, weights=weight)
+            scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight)) if shifts else mean
+            # A deviation that rounding alone can have made is none.
+            tiny = len(y) * np.finfo(np.float64).eps * np.abs(mean) if shifts else 0.0
+            mean, scale = np.ldexp(mean, digits), np.where(scale > tiny, np.ldexp(scale, digits), 1.0)
+        self.mean, self.scale = mean if shifts else np.zeros_like(mean), scale
+        return self
+
+    def check_reported(self, loss: Loss) -> None:
+        """Raise a ValueError if a `loss` in the units of the targets is infinite, or 0."""
+        scaling = loss.scaling
+        if self.scale is None or scaling is None:
+            return
+        for scale in self.scale.tolist():
+            digits = scaling.power * np.log2(scale)
+            if abs(digits) > MOST_DIGITS:
+                wrong, found = ("smaller", "infinite") if digits > 0 else ("larger", "0")
+                raise ValueError(
+                    f"y must be {wrong}: its deviation is {scale:.3g}, and {loss!r} in these units, its "
+                    f"power of {scaling.power:g}, is {found} in float64. Multiply y by a constant"
+                )
+
+    def encode(self, y: Any) -> Any:
+        """Return targets of shape (n_samples, n_outputs)."""
+        y = y.reshape(-1, 1) if y.ndim == 1 else y
+        if y.shape[1] != self.n_outputs:
+            raise ValueError(f"y must have {self.n_outputs} column(s) as in the fit before, got {y.shape[1]}")
+        return y if self.scale is None else (y - self.mean) / self.scale
+
+    def trained(self, loss: Loss) -> Loss:
+        """Return the loss to train with, for these targets."""
+        loss = loss.for_task(self.task)
+        if self.scale is None:
+            return loss
+        return Standardized(loss, tuple(self.mean.tolist()), tuple(self.scale.tolist()), self.dtype)
+
+    def new_score(self, batches: Batches, loss: Any) -> Callable[[], Score]:
+        """Return a function that creates an empty score of the rows of `batches`, by the `loss` of a fit."""
+        loss = loss if self.scale is None else loss.loss  # of standardized predictions, as the targets are
+        return lambda: RSquared(batches.y, batches.weight, loss)
+
+    def head(self, loss: Any) -> Any:
+        """Return what makes predictions of raw outputs: a link of the `loss`."""
+        return loss.predict
+
+    def restore(self, prediction: Any) -> Any:
+        """Return a `prediction` as a reconstruction, which has all columns."""
+        return prediction
+
+    def decode(self, prediction: Any) -> Any:
+        """Return a `prediction` without the axis of a single target, which is the last."""
+        return prediction.reshape(prediction.shape[:-1]) if self.n_outputs == 1 else prediction
+
+
+class ArrayTargets:
+    """Arrays of one shape a row: real numbers, 0/1 labels, or integers that a network gives logits for."""
+
+    scale = None
+    _stored_fields = {
+        "_rank": COUNT,
+        "_may_be_ids": bool,
+        "task": Literal["regression", "multilabel", "multiclass"],
+        "n_outputs": COUNT,
+    }
+
+    def __init__(self, y: Any, loss: Loss, may_be_ids: bool = True) -> None:
+        self._rank, self._may_be_ids = y.ndim, may_be_ids
+        self.task, self.n_outputs = "multilabel", y.shape[-1] if y.ndim < 4 else y.shape[1]
+        if "regression" in loss.tasks:
+            self.task = "regression"
+        elif may_be_ids and y.ndim < 4:
+            self.task, self.n_outputs = "multiclass", int(y.max()) + 1
+
+    def meet(self, network: nn.Module, shape: "tuple[int, ...] | None", y: Any) -> None:
+        """Take note of the shape of a network's output for one row."""
+        if shape is None:
+            return
+        row = tuple(y.shape[1:])
+        if self.task == "multiclass" and shape == row:
+            self.task, self.n_outputs = "multilabel", row[-1]  # a logit for each 0 or 1
+        elif self.task == "multilabel" and self._may_be_ids and shape[:-1] == row:
+            self.task = "multiclass"
+        found, has_classes = (shape[:-1], True) if self.task == "multiclass" else (shape, False)
+        if found != row:
+            also = ", and an axis of logits for the classes" if has_classes else ""
+            hint = f"{type(network).__name__} may take input_shape, or have lazy layers"
+            if self.task == "regression" and shape[:-1] == row:
+                hint = "logits for the classes of integers are learned with loss='log_loss'"
+            raise ShapeError(
+                f"{type(network).__name__} returns an array of shape {shape} for each row, and what it shall "
+                f"return has shape {row}{also}: {hint}"
+            )
+        if has_classes:
+            self.n_outputs = shape[-1]
+
+    def encode(self, y: Any) -> Any:
+        """Return targets as the loss reads them."""
+        if y.ndim != self._rank:
+            raise ValueError(f"targets must have {self._rank} axes as in the fit before, got shape {y.shape}")
+        return y.astype(np.int64) if self.task == "multiclass" else y
+
+    def trained(self, loss: Loss) -> Loss:
+        """Return the loss to train with, for these targets."""
+        return loss.for_task(self.task)
+
+    @property
+    def have_positions(self) -> bool:
+        """Whether the second axis of outputs counts the steps of sequences."""
+        return self.task == "multiclass" or self._rank == 3
+
+    def head(self, loss: Loss) -> Any:
+        """Return what makes reconstructions of raw outputs; None for what `restore` makes by itself."""
+        return None if self.task == "multiclass" else loss.predict
+
+    def restore(self, output: Any) -> Any:
+        """Return reconstructions in the form of the targets: of several classes the likeliest."""
+        return output.argmax(axis=-1) if self.task == "multiclass" else output

@@ -1,0 +1,424 @@
+"""The training of a fit: scaled targets, updates, a second training on all rows, and calibration."""
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+
+from sknet import ops
+from sknet._constraints import shown
+from sknet._warnings import warn_caller
+from sknet.callbacks import Callback, EarlyStopping, FitView
+from sknet.callbacks.extend import Rows
+from sknet.core import Tensor, no_grad
+from sknet.device import active, device_of, namespace, to_host
+from sknet.engine import History, Model
+from sknet.engine.extend import (
+    Outcome,
+    Source,
+    Validation,
+    chunk_rows,
+    chunk_rows_of,
+    first_input,
+    join_leftover,
+    load_model_state,
+    model_state,
+    predict_raw,
+    row_shapes,
+    train,
+)
+from sknet.estimators._checks import taken_rows
+from sknet.estimators._fit import DataSet, Fit, fit_extras
+from sknet.estimators._scoring import check_scoring
+from sknet.estimators._validation import data_sets, monitored, new_score_of, split_rows
+from sknet.losses.extend import Columns
+
+__all__ = [
+    "FitSource",
+    "SecondTraining",
+    "StoppingInParts",
+    "Trainer",
+    "best_temperature",
+    "check_calibration",
+    "standardize",
+    "temperature_of",
+]
+
+
+MOST_DEVIATIONS = 10.0  # of later targets, in units of the first ones: beyond, fits take many times as long
+MOST_USUAL = 100.0  # of half of the later targets: beyond, usual numbers of passes learn nothing
+LEAST_DEVIATION = 1 / 30  # of later targets: below, errors that matter to them are small ones of the fit
+FEW = 10  # rows, whose deviation tells little
+
+
+def standardize(fit: Fit, rows: Any = None) -> None:
+    """Let a first fit with `scale_target` train on standardized targets; one that continues has them."""
+    recipe, targets = fit.recipe, fit.estimator._targets
+    if fit.continuing:
+        _check_units(fit, targets, recipe.loss.scaling)
+    if not recipe.scale_target or fit.continuing:
+        return
+    scaling = recipe.loss.scaling
+    assert scaling is not None
+    if fit.incremental:
+        _check_first_part(fit.y, scaling.shifts)
+    y, weight = fit.y, fit.weight
+    if rows is not None:
+        y, weight = y[rows], None if weight is None else weight[rows]
+    targets.standardize(y, weight, shifts=scaling.shifts)
+    targets.check_reported(recipe.loss)
+    fit.y = targets.encode(fit.y)
+    fit.loss = targets.trained(recipe.loss)
+    fit.model.adopt(recipe.optimizer, fit.loss, recipe.alpha)
+
+
+def _check_first_part(y: Any, shifts: bool) -> None:
+    """Raise a ValueError if the first part of a stream does not tell the unit of the others."""
+    y = np.asarray(y, np.float64)
+    column = (y if y.ndim == 2 else y.reshape(-1, 1)).T
+    alike = [np.ptp(each) == 0 if shifts else not each.any() for each in column]
+    if any(alike):
+        k = alike.index(True)
+        where = "y" if len(column) == 1 else f"column {k} of y"
+        raise ValueError(
+            f"scale_target=True standardizes by the first part of a stream, and {where} is {column[k][0]:g} "
+            f"in all its {len(y)} rows: give a first part whose targets vary as later ones do, or scale y "
+            "and set scale_target=False"
+        )
+
+
+def _check_units(fit: Fit, targets: Any, scaling: Any) -> None:
+    """Refuse targets very far from those that the first fit standardized by; warn of other units."""
+    if getattr(targets, "scale", None) is None:
+        return
+    y = np.asarray(fit.y, np.float64).reshape(len(fit.y), -1)
+    with np.errstate(over="ignore"):
+        sizes = np.sqrt(np.mean(np.square(y), axis=0))
+        spread = np.std(y, axis=0) if scaling.shifts else sizes
+    usual = np.median(np.abs(y), axis=0).max()  # whatever single ones are
+    if usual > MOST_USUAL:
+        raise ValueError(
+            f"half of the targets are more than {usual:.3g} times as far from the mean as the deviation of "
+            "those that the first fit was standardized by (scale_target=True): in these units nothing is "
+            "learned. Begin anew with rows whose targets are like these, or scale y by constants and set "
+            "scale_target=False"
+        )
+    found, varies = sizes.max(), spread[np.ptp(y, axis=0) > 0]  # parts of a stream may be constant
+    if found > MOST_DEVIATIONS:
+        told = f"are {found:.3g} times as large as"
+    elif len(y) >= FEW and varies.size and varies.min() < LEAST_DEVIATION:
+        told = f"vary {1 / varies.min():.3g} times less than"
+    else:
+        return
+    warn_caller(
+        f"targets {told} those that the first fit was standardized by (scale_target=True), and such fits "
+        "learn slowly: begin anew with rows whose targets are like these, or scale y by constants and set "
+        "scale_target=False",
+        UserWarning,
+    )
+
+
+LARGEST = 100.0  # with which nearly nothing is left of the outputs; the smallest is its reciprocal
+
+
+def check_calibration(fit: Fit) -> None:
+    """Raise a ValueError if a fit cannot be calibrated as its estimator asks for."""
+    if fit.recipe.calibrate is None:
+        return
+    asked, loss = f"calibrate={fit.recipe.calibrate!r}", fit.recipe.loss
+    if not (loss.has_probabilities and hasattr(loss, "tempered")):
+        raise ValueError(
+            f"{asked} needs a loss with probabilities from logits, got {shown(loss)}: use 'log_loss', or set "
+            "calibrate=None"
+        )
+    if fit.validation is None:
+        raise ValueError(
+            f"{asked} needs rows to validate on, and there are none: give X_val and y_val, set "
+            "early_stopping=True or validation_split, with an optimizer that goes step by step; or set "
+            "calibrate=None"
+        )
+
+
+def temperature_of(fit: Fit) -> Any:
+    """Return the temperature for which the log loss of the held-out rows is smallest."""
+    if fit.recipe.calibrate is None or fit.validation is None:
+        return None
+    model, batches = fit.model, fit.validation.batches
+    with active(model.device, model.precision):
+        parts = [batches.take(chosen).X for chosen, _ in batches.parts(None)]
+        outputs = np.concatenate([to_host(predict_raw(model, part)) for part in parts]).astype(np.float64)
+    y, weight = to_host(batches.y), None if batches.weight is None else to_host(batches.weight)
+    loss: Any = fit.loss
+    if weight is not None and weight.ndim > 1:  # a weight for each position of a sequence
+        outputs = outputs.reshape(-1, outputs.shape[-1])
+        y, weight = y.reshape(-1), weight.reshape(-1)
+    if not isinstance(loss, Columns):
+        return best_temperature(loss, outputs, y, weight)
+    each = enumerate(loss.parts(outputs))
+    return tuple(best_temperature(loss.loss, part, y[:, k], weight) for k, part in each)
+
+
+def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
+    """Return the temperature for which the weighted log loss is smallest."""
+    from scipy.optimize import minimize_scalar  # it takes long to load, and is seldom needed
+
+    likelihood = loss.likelihood
+
+    def log_loss(logarithm: float) -> float:
+        with no_grad(), np.errstate(under="ignore"):  # with low temperatures, what is certain has no loss
+            values = likelihood.values(loss.tempered(Tensor(outputs), math.exp(logarithm)), Tensor(y))
+            return float(np.average(values.data, weights=weight))
+
+    # The loss is convex in the reciprocal of the temperature, so it has no second minimum.
+    bound = math.log(LARGEST)
+    found = minimize_scalar(log_loss, bounds=(-bound, bound), method="bounded", options={"xatol": 1e-9})
+    if found.x < 1e-3 - bound:
+        warn_caller(
+            f"the temperature is left at 1: the log loss of the {len(y)} held-out rows gets ever smaller "
+            "with lower temperatures, since all are predicted right. Hold out more rows.",
+            UserWarning,
+        )
+        return 1.0
+    return math.exp(found.x) if found.fun <= log_loss(0.0) else 1.0
+
+
+class StoppingInParts(EarlyStopping):
+    """Early stopping over calls of `partial_fit`, each of which is one epoch."""
+
+    _ends = False
+
+    def on_epoch_end(self, fit: FitView) -> Literal["stop"] | None:
+        answer = super().on_epoch_end(fit)
+        self._ends = answer is not None
+        return answer
+
+    def on_fit_end(self, fit: FitView) -> None:
+        if self._ends or fit.failed:
+            super().on_fit_end(fit)
+
+
+MAY_CHANGE = ("max_iter", "verbose", "warm_start", "callbacks")  # of a fit that is resumed
+
+
+class FitSource(Source):
+    """What callbacks see of the estimator and its rows, or of `rows`, all of which are trained on."""
+
+    def __init__(self, fit: Fit, rows: Rows | None = None) -> None:
+        self._fit, self._rows = fit, rows
+        self.monitor = fit.monitor
+        self.measured = fit.scoring.directions
+        self._since = None if fit.compared is None else fit.compared.since
+
+    @property
+    def began(self) -> dict[str, Any]:
+        fit = self._fit
+        start = {} if fit.start is None else {"start": fit.start}
+        return {"random_state": fit.began.state(), "since": self._since, **start}
+
+    def parameters(self) -> dict[str, Any]:
+        estimator = self._fit.estimator
+        params = estimator.get_params(deep=False)
+        told = {name: value for name, value in params.items() if name not in MAY_CHANGE}
+        classes = getattr(estimator._targets, "classes", None)
+        return {"estimator": type(estimator), **told, "classes_": classes}
+
+    def estimator(self, epoch: int) -> Any:
+        fit = copy.copy(self._fit)
+        fit.n_iter = epoch
+        snapshot = object.__new__(type(fit.estimator))
+        snapshot.__dict__.update(fit.estimator.__dict__)
+        snapshot._take(fit)
+        return snapshot
+
+    def training(self) -> Rows:
+        if self._rows is not None:
+            return self._rows
+        given = self._fit.given.rows
+        if fit_extras(self._fit.estimator).counts is not None:
+            given = given._replace(sample_weight=self._fit.sample_weight)
+        return _rows_of(given, self._fit.training.rows)
+
+    def validation(self) -> Rows | None:
+        given, held_out = self._fit.given, self._fit.held_out
+        if held_out is None or self._rows is not None:
+            return None
+        return _rows_of(given.rows if given.X_val is None else given.validation_rows, held_out.rows)
+
+
+def _rows_of(given: Rows, rows: Any) -> Rows:
+    if rows is None:
+        return given
+    return Rows(*(taken_rows(array, rows) for array in given))
+
+
+class Reductions(Callback):
+    """Remembers after which updates plateaus have lowered the learning rate."""
+
+    order = 1  # after what lowers it
+
+    def __init__(self) -> None:
+        self.found_: list[tuple[int, int]] = []
+
+    def on_epoch_end(self, fit: FitView) -> None:
+        self.found_.append((fit.step, fit.model.progress.reductions))
+
+    def state(self) -> dict[str, Any]:
+        return {"found": [list(pair) for pair in self.found_]}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.found_ = [(int(step), int(count)) for step, count in state["found"]]
+
+
+class Repeat(Callback):
+    """Lowers the learning rate after as many updates as in another fit."""
+
+    def __init__(self, reductions: Reductions) -> None:
+        self.reductions = reductions
+
+    def on_epoch_end(self, fit: FitView) -> None:
+        counts = [count for step, count in self.reductions.found_ if step <= fit.step]
+        if counts:
+            fit.model.progress = fit.model.progress._replace(reductions=counts[-1])
+
+
+class SecondTraining:
+    """Trains a model anew on all rows."""
+
+    def __init__(self, fit: Fit) -> None:
+        self._model, self.noted = fit.model.copy(), Reductions()
+        if fit.continuing:
+            fit.start = model_state(self._model)
+        if fit.saved is not None and "start" in fit.saved.state["began"]:
+            fit.start = fit.saved.state["began"]["start"]
+            load_model_state(self._model, fit.start, fit.saved.path)
+
+    def run(self, fit: Fit, callbacks: Sequence[Callback]) -> None:
+        """Train for as many updates as were best, and let the fit have the result."""
+        rows, batches, history = _all_rows(fit), fit.batches, History()
+        everything = rows.batches(self._model, batches.size)
+        join_leftover(self._model.materialize(everything.X), everything)
+        n_updates = fit.stopping.best_step_
+        settings = fit.settings._replace(
+            max_iter=-(-n_updates // everything.n_batches),
+            max_steps=n_updates,
+            planned_steps=fit.settings.max_iter * batches.n_batches,
+        )
+        trained = copy.copy(fit)
+        trained.model = self._model
+        score = new_score_of(trained, rows, everything)
+        shown = [*callbacks, Repeat(self.noted)]
+        outcome = train(self._model, everything, history, settings, score, callbacks=shown)
+        if not outcome.interrupted:
+            fit.model, fit.refit_history = self._model, history
+
+
+def _all_rows(fit: Fit) -> DataSet:
+    """Return all rows of X, and those of X_val."""
+    X, held_out = fit.training._replace(rows=None), fit.held_out
+    if held_out is None or fit.given.X_val is None:
+        return X
+    weights = (X.weight, held_out.weight), (X.sample_weight, held_out.sample_weight)
+    return DataSet(
+        _joined(X.X, held_out.X),
+        _joined(X.labels, held_out.labels),
+        _joined_weights(*weights[1], X.n_samples, held_out.n_samples),
+        _joined(X.y, held_out.y),
+        _joined_weights(*weights[0], X.n_samples, held_out.n_samples),
+    )
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """Return the rows of two arrays, on the device of the first."""
+    if isinstance(first, Mapping):
+        return {name: _joined(array, second[name]) for name, array in first.items()}
+    if ops.is_sparse(first) and isinstance(first.data, np.ndarray):
+        return scipy.sparse.vstack([first, second], format="csr")
+    with active(device_of(first)):
+        return namespace(first).concatenate([first, second])
+
+
+def _joined_weights(first: Any, second: Any, n_first: int, n_second: int) -> Any:
+    if first is None and second is None:
+        return None
+    dtype = (second if first is None else first).dtype
+    ones = [np.ones(n, dtype) for n in (n_first, n_second)]
+    given = zip((first, second), ones, strict=True)
+    return np.concatenate([one if weight is None else weight for weight, one in given])
+
+
+DEFAULT_BATCH = 200
+
+
+class Trainer:
+    """What trains on the rows of a fit: in this base class this process, on those that were given."""
+
+    def take_rows(self, fit: Fit) -> None:
+        """Set the rows to train and to validate on, and what is measured there."""
+        model, recipe = fit.model, fit.recipe
+        self.measure(fit)
+        rows, held_out = fit.split if fit.encoder is not None else _split(fit)
+        standardize(fit, rows)
+        fit.training, fit.held_out = data_sets(fit, rows, held_out)
+        fit.batches = fit.training.batches(model, self.batch_size(recipe.batch_size, fit.training.n_samples))
+        if fit.held_out is not None:
+            kept = fit.held_out.batches(model, _rows_at_once(fit.held_out, model))
+            fit.validation = Validation(kept, new_score_of(fit, fit.held_out, kept))
+        check_calibration(fit)
+
+    def train(self, fit: Fit, callbacks: Sequence[Callback]) -> Outcome:
+        """Train the model in place."""
+        return train(
+            fit.model,
+            fit.batches,
+            fit.history,
+            fit.settings,
+            new_score_of(fit, fit.training, fit.batches),
+            fit.validation,
+            callbacks,
+            self.source(fit),
+            fit.saved,
+        )
+
+    def measure(self, fit: Fit) -> None:
+        """Set what is measured in each epoch, and which of it decides when to stop."""
+        fit.scoring = check_scoring(fit.recipe.scoring, type(fit.estimator).__name__)
+        fit.monitor = monitored(fit)
+
+    def standardize(self, fit: Fit, y: Any) -> None:
+        """Let a first fit with `scale_target` train on targets standardized as others are."""
+        fit.y, fit.weight = y, None
+        standardize(fit)
+        fit.y = fit.estimator._targets.encode(fit.labels)
+
+    def source(self, fit: Fit, rows: Rows | None = None) -> Source:
+        """Return what callbacks see of the estimator and its rows."""
+        return FitSource(fit, rows)
+
+    def batch_size(self, batch_size: int | str, n_samples: int) -> int:
+        """Return how many rows a step has, at most all."""
+        if isinstance(batch_size, str):
+            return min(DEFAULT_BATCH, n_samples)
+        if batch_size > n_samples:
+            warn_caller(
+                f"Got `batch_size` less than 1 or larger than sample size: {batch_size} rows of {n_samples}. "
+                "It is going to be clipped.",
+                UserWarning,
+            )
+        return int(min(batch_size, n_samples))
+
+
+def _split(fit: Fit) -> tuple[Any, Any]:
+    def binary() -> Any:
+        return fit.y if fit.estimator._targets.task == "binary" else None
+
+    return split_rows(fit, first_input(fit.X), fit.labels, binary, fit.model.random_state)
+
+
+def _rows_at_once(part: DataSet, model: Model) -> int:
+    """Return how many rows are predicted at once."""
+    if part.dtypes is None:
+        return chunk_rows_of(model, part.X)
+    return chunk_rows(model, row_shapes(part.X), part.dtypes)
