@@ -150,7 +150,7 @@ def test_packages_import_only_exports():
     ("module", "source"),
     [
         ("sknet.ops._indexing", "from sknet.core import _primitive as p"),
-        ("sknet.ops._indexing", "from sknet.core._bind import Node"),
+        ("sknet.ops._indexing", "from sknet.core._tape import Node"),
         ("sknet.engine.step._stepper", "def f():\n    import sknet.nn._scope"),
         ("sknet.estimators._base", "from sknet.engine.predict import Head"),
         ("sknet.neural_network", "from sknet.estimators._base import BaseNet"),

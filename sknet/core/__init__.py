@@ -4,12 +4,7 @@ The rules of the primitives are attached by `sknet.ops`, which is loaded right a
 """
 
 from sknet._late import complete
-from sknet.core._axes import normalize_axes, normalize_axis
-from sknet.core._backward import depends_on, gradients, release
-from sknet.core._bind import Shaped, bind
-from sknet.core._carry import cargo_of, carry
-from sknet.core._changes import note_write
-from sknet.core._hooks import HookHandle
+from sknet.core._backward import HookHandle, cargo_of, carry, depends_on, gradients, release
 from sknet.core._methods import Methods
 from sknet.core._modes import (
     capturing,
@@ -20,12 +15,10 @@ from sknet.core._modes import (
     no_grad,
     set_grad_enabled,
 )
-from sknet.core._operators import as_operand
-from sknet.core._primitive import PRIMITIVES, Primitive
-from sknet.core._scalar_functions import SCALAR_FUNCTIONS, ScalarFunction
-from sknet.core._tensor import Tensor, as_tensor, leaf_node
-from sknet.core._traced import TracedArray
-from sknet.core._user_line import user_line
+from sknet.core._param_kinds import normalize_axes, normalize_axis
+from sknet.core._primitive import PRIMITIVES, SCALAR_FUNCTIONS, Primitive, ScalarFunction
+from sknet.core._tape import Shaped, TracedArray, bind, note_write, user_line
+from sknet.core._tensor import Tensor, as_operand, as_tensor, leaf_node
 
 __all__ = [
     "PRIMITIVES",

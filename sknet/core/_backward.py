@@ -1,22 +1,225 @@
-"""Reverse mode: walk the tape from a result back to the leaves."""
+"""Reverse mode: walk the tape from a result back to the leaves, and call hooks on the way."""
 
+import itertools
+import weakref
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from sknet._parallel import Lock
-from sknet.core import _bind
 from sknet.core import _primitive as p
-from sknet.core._bind import Node, bind, operands_of
-from sknet.core._changes import any_older, owner_of, unchanged_operands_of
-from sknet.core._hooks import HOOKED, call_hooks, keeper_of
+from sknet.core import _tape
 from sknet.core._modes import modes
+from sknet.core._primitive import Primitive
+from sknet.core._tape import Line, Node, any_older, bind, operands_of, owner_of, unchanged_operands_of
 from sknet.device import MetaArray, backend, backend_of, device_of
 from sknet.exceptions import DeviceError, GradientError, ShapeError
 
 if TYPE_CHECKING:
     from sknet.core._tensor import Tensor
 
-__all__ = ["from_here", "gradients", "newest_first", "ones_like", "pull_back", "release", "zeros_like"]
+__all__ = [
+    "HOOKED",
+    "HookHandle",
+    "Hookable",
+    "call_hooks",
+    "cargo_of",
+    "carry",
+    "from_here",
+    "gradients",
+    "keeper_of",
+    "move_keeping",
+    "newest_first",
+    "notes_of",
+    "ones_like",
+    "pull_back",
+    "release",
+    "zeros_like",
+]
+
+
+# -- hooks ------------------------------------------------------------------------------------
+
+_numbers = itertools.count()
+
+
+class Notes:
+    """What only few nodes have: hooks by their number, a tensor that keeps the gradient, a line of code."""
+
+    __slots__ = ("__weakref__", "absences", "hooks", "keeper", "line")
+
+    def __init__(self) -> None:
+        self.hooks: dict[int, Callable[[Any], Any]] = {}
+        self.keeper: weakref.ref[Tensor] | None = None
+        self.line: Line | None = None
+        self.absences: tuple[tuple[int, int], ...] = ()
+
+
+# The notes of living nodes with hooks or a keeper. While there are none, backward looks for none.
+HOOKED: dict[int, weakref.ref[Notes]] = {}
+
+
+def notes_of(node: Node) -> Notes:
+    """Return the notes of a node, made if need be."""
+    found: Notes | None = getattr(node, "notes", None)
+    if found is None:
+        found = node.notes = Notes()
+    return found
+
+
+def _watched(node: Node) -> Notes:
+    """Return the notes of a node, after making them known to backward."""
+    notes = notes_of(node)
+    key = id(notes)
+    if key not in HOOKED:
+        HOOKED[key] = weakref.ref(notes, lambda _: HOOKED.pop(key, None))
+    return notes
+
+
+class HookHandle:
+    """What registering a hook returns: ``remove`` removes the hook; so does the end of a ``with`` block.
+
+    Parameters
+    ----------
+    remove : callable
+        Removes the hook; a second call does nothing.
+
+    Examples
+    --------
+    >>> from sknet import Tensor, nn
+    >>> x = Tensor(1.0, requires_grad=True)
+    >>> with x.register_hook(lambda gradient: gradient * 10):
+    ...     (x * 2).backward()
+    >>> (x * 2).backward()
+    >>> x.grad.item()
+    22.0
+    >>> layer = nn.Identity()
+    >>> handle = layer.register_forward_hook(lambda module, args, output: output * 2)
+    >>> layer(3)
+    6
+    >>> handle.remove()
+    >>> layer(3)
+    3
+    """
+
+    __slots__ = ("remove",)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a handle is bound to a hook of this process and cannot be pickled or copied")
+
+    def __init__(self, remove: Callable[[], None]) -> None:
+        self.remove = remove
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+def _take_away(noted: "weakref.ref[Notes]", number: int) -> None:
+    notes = noted()
+    if notes is None:
+        return
+    notes.hooks.pop(number, None)
+    if not notes.hooks and notes.keeper is None:
+        HOOKED.pop(id(notes), None)
+
+
+class Hookable:
+    """The methods of a tensor for hooks and for keeping gradients."""
+
+    __slots__ = ()
+    node: Node | None
+
+    def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> HookHandle:
+        """Call `hook` with the gradient of this tensor whenever one is computed.
+
+        The gradient is complete: summed over all that was computed from the tensor. What the hook
+        returns replaces the gradient, for later hooks, for `grad`, and for everything further down;
+        None leaves it as it is. Hooks run in the order in which they were registered. Compiled
+        programs call none.
+
+        Parameters
+        ----------
+        hook : callable
+            ``hook(gradient) -> Tensor or None``. It must not change the gradient in place.
+
+        Returns
+        -------
+        HookHandle
+            Its ``remove`` removes the hook.
+
+        Raises
+        ------
+        GradientError
+            If the tensor does not require a gradient.
+        """
+        notes = _watched(_on_tape(self.node, "a hook"))
+        number = next(_numbers)
+        notes.hooks[number] = hook
+        return HookHandle(partial(_take_away, weakref.ref(notes), number))  # notes are not kept alive
+
+    def retain_grad(self: Any) -> None:
+        """Let `backward` fill `grad` of this intermediate result as it does for leaves.
+
+        Raises
+        ------
+        GradientError
+            If the tensor does not require a gradient.
+        """
+        node = _on_tape(self.node, "its gradient kept")
+        if node.primitive is not None:
+            _watched(node).keeper = weakref.ref(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether this is an intermediate result whose gradient `backward` keeps."""
+        return self.node is not None and keeper_of(self.node) is self
+
+
+def keeper_of(node: Node) -> "Tensor | None":
+    """Return the intermediate result whose `grad` a node's gradient goes to."""
+    notes = getattr(node, "notes", None)
+    return None if notes is None or notes.keeper is None else notes.keeper()
+
+
+def move_keeping(before: Node, x: "Tensor") -> None:
+    """Let a tensor that was changed in place keep the gradient of what it is now."""
+    if keeper_of(before) is x:
+        before.notes.keeper = None
+        x.retain_grad()
+
+
+def call_hooks(node: Node, gradient: "Tensor") -> "Tensor":
+    """Return what a node's hooks, if it has any, make of the gradient that arrived."""
+    notes = getattr(node, "notes", None)
+    for hook in () if notes is None else list(notes.hooks.values()):
+        found = hook(gradient)
+        if found is None:
+            continue
+        if not isinstance(found, _tape.TensorType):
+            raise GradientError(f"a hook must return a Tensor or None, got {type(found).__name__}")
+        if found.shape != gradient.shape:
+            raise ShapeError(
+                f"a hook must return a gradient of the tensor's shape {gradient.shape}, got {found.shape}"
+            )
+        gradient = found
+    return gradient
+
+
+def _on_tape(node: Node | None, what: str) -> Node:
+    if node is None:
+        raise GradientError(
+            f"a tensor that does not require a gradient cannot have {what}: set requires_grad=True first"
+        )
+    return node
+
+
+# -- the backward pass ------------------------------------------------------------------------
 
 _accumulating = Lock()  # several threads may add to the gradient of one leaf
 
@@ -106,12 +309,12 @@ def _keeper_of(node: Node) -> "Tensor | None":
 
 def _owners(inputs: "Tensor | Sequence[Tensor]") -> "dict[Node, Tensor]":
     """Return the tensors whose `grad` a backward pass is to fill, by their nodes."""
-    tensors = [inputs] if isinstance(inputs, _bind.TensorType) else list(inputs)
+    tensors = [inputs] if isinstance(inputs, _tape.TensorType) else list(inputs)
     if not tensors:
         raise GradientError("backward(inputs=[]) has nothing to fill: pass tensors, or None for all leaves")
     found: dict[Node, Tensor] = {}
     for i, x in enumerate(tensors):
-        if not isinstance(x, _bind.TensorType) or x.node is None:
+        if not isinstance(x, _tape.TensorType) or x.node is None:
             raise GradientError(
                 f"backward: input {i} is not a tensor that requires a gradient: set requires_grad=True on it "
                 "before the output is computed"
@@ -133,12 +336,12 @@ def _own(g: "Tensor", taken: set[int]) -> "Tensor":
     """Return a gradient that no other leaf shares, so that it can be changed in place."""
     data = g.data
     if g.node is not None or isinstance(data, MetaArray):
-        return _bind.make_tensor(data, g.node)
+        return _tape.make_tensor(data, g.node)
     root = owner_of(data)
     if id(root) in taken or (root is not data and 0 in getattr(data, "strides", ())):
         owner = backend_of(data)
         with owner.activate(owner.device_of(data)):
-            return _bind.make_tensor(data.copy(), None)
+            return _tape.make_tensor(data.copy(), None)
     taken.add(id(root))
     return g
 
@@ -292,8 +495,8 @@ def _order(node: Node) -> int:
 
 def _seed(output: "Tensor", gradient: "Tensor | None") -> "Tensor":
     if gradient is not None:
-        if not isinstance(gradient, _bind.TensorType):
-            gradient = _bind.TensorType(gradient)
+        if not isinstance(gradient, _tape.TensorType):
+            gradient = _tape.TensorType(gradient)
         if gradient.shape != output.shape:
             raise ShapeError(
                 f"the gradient's shape must be the output's {output.shape}, got {gradient.shape}"
@@ -316,10 +519,75 @@ def _seed(output: "Tensor", gradient: "Tensor | None") -> "Tensor":
 def zeros_like(x: "Tensor") -> "Tensor":
     """Return zeros of a tensor's shape, dtype and device."""
     place = device_of(x.data)
-    return _bind.make_tensor(backend(place.kind).zeros(x.shape, x.dtype, place), None)
+    return _tape.make_tensor(backend(place.kind).zeros(x.shape, x.dtype, place), None)
 
 
 def ones_like(x: "Tensor") -> "Tensor":
     """Return ones of a tensor's shape, dtype and device."""
     place = device_of(x.data)
-    return _bind.make_tensor(backend(place.kind).ones(x.shape, x.dtype, place), None)
+    return _tape.make_tensor(backend(place.kind).ones(x.shape, x.dtype, place), None)
+
+
+# -- values carried along the tape ------------------------------------------------------------
+
+_carry = Primitive("carry").define(
+    forward=lambda xp, x, cargo: x,
+    shape=lambda x, cargo: (x.shape, x.dtype),
+    vjp=(lambda g, _, x, cargo: g,),
+    saves="nothing",
+    tape_only=True,
+    writes_out=False,
+)
+
+
+def carry(x: "Tensor", cargo: dict[str, Any]) -> "Tensor":
+    """Return `x`, with a dict that `cargo_of` finds in everything computed from it.
+
+    Parameters
+    ----------
+    x : Tensor
+        A tensor on the tape.
+    cargo : dict
+        What to carry.
+
+    Returns
+    -------
+    Tensor
+        The same values.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> x = carry(Tensor(1.0, requires_grad=True), {"mean": 0.5})
+    >>> cargo_of(x * 2 + 1)
+    {'mean': 0.5}
+    """
+    return bind(_carry, (x,), {"cargo": cargo})
+
+
+def cargo_of(x: "Tensor") -> dict[str, Any]:
+    """Return all that was carried into `x`; of two entries of one name, the later.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any tensor.
+
+    Returns
+    -------
+    dict
+        Empty if nothing was.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.core import carry, cargo_of
+    >>> x = carry(Tensor([1.0], requires_grad=True), {"penalty": 0.5})
+    >>> cargo_of(x * 2)
+    {'penalty': 0.5}
+    """
+    found: dict[str, Any] = {}
+    for node in reversed(newest_first(x.node)) if x.node is not None else ():
+        if node.primitive is _carry:
+            found.update(node.params["cargo"])  # type: ignore[index]
+    return found

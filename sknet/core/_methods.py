@@ -8,7 +8,7 @@ from typing import Any
 
 from sknet._hints import suggestion
 from sknet.core import _primitive as p
-from sknet.core._bind import bind
+from sknet.core._tape import bind
 from sknet.device import to_host
 
 __all__ = ["HINTS", "Count", "Methods"]

@@ -1,12 +1,13 @@
-"""Whether operations are recorded for differentiation, per thread."""
+"""The modes of a thread: gradients, capture; and running a function a second time as if it were the first."""
 
 import functools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import copy_context
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from sknet.exceptions import GradientError
 
@@ -14,12 +15,15 @@ __all__ = [
     "Context",
     "capturing",
     "enable_grad",
+    "first_run",
     "inference_mode",
     "is_capturing",
     "is_grad_enabled",
     "no_grad",
+    "repeatable",
     "set_grad_enabled",
 ]
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -258,3 +262,39 @@ class inference_mode(_GradMode):
     def _enter(self) -> None:
         super()._enter()
         modes.inference = True
+
+
+# -- second runs ------------------------------------------------------------------------------
+#
+# Layers above have state of their own that a function can reach, such as the numbers that were drawn so
+# far. Each registers a source; `first_run` asks them all, so that its callers need not know them.
+
+Repetition = Callable[[], AbstractContextManager[Any]]
+Source = TypeVar("Source", bound=Callable[[], AbstractContextManager[Repetition]])
+
+SOURCES: list[Callable[[], AbstractContextManager[Repetition]]] = []
+
+
+def repeatable(source: Source) -> Source:
+    """Register a source of state."""
+    SOURCES.append(source)
+    return source
+
+
+@contextmanager
+def first_run() -> Iterator[Callable[[Callable[[], Any]], Any]]:
+    """Surround the first run of a function, and yield ``again``."""
+    with ExitStack() as stack:
+        repetitions = [stack.enter_context(source()) for source in SOURCES]
+        before = copy_context()
+
+        def again(function: Callable[[], R]) -> R:
+            def inside() -> R:
+                with ExitStack() as stack:
+                    for repetition in repetitions:
+                        stack.enter_context(repetition())
+                    return function()
+
+            return before.copy().run(inside)
+
+        yield again

@@ -1,25 +1,31 @@
-"""Tensor: an array on a device, with the operators of Python and a place on the tape."""
+"""Tensor: an array on a device, with the operators of Python, changes in place and NumPy's functions."""
 
 import math
+import operator
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from sknet.core import _bind
 from sknet.core import _primitive as p
-from sknet.core._axes import normalize_axes
-from sknet.core._backward import from_here
-from sknet.core._bind import Node, bind, next_time
-from sknet.core._hooks import Hookable, notes_of
-from sknet.core._inplace import Changeable, plain_index
+from sknet.core import _tape
+from sknet.core._backward import Hookable, from_here, move_keeping, newest_first, notes_of
 from sknet.core._methods import Count, Methods
-from sknet.core._modes import modes
-from sknet.core._numpy import FromNumPy
-from sknet.core._operators import Operators
+from sknet.core._modes import modes, no_grad
+from sknet.core._param_kinds import normalize_axes
+from sknet.core._tape import (
+    Node,
+    TracedArray,
+    bind,
+    check_one_device,
+    explained,
+    next_time,
+    note_write,
+    user_line,
+)
 from sknet.device import (
     Device,
     MetaArray,
@@ -31,9 +37,393 @@ from sknet.device import (
     to_device,
     to_host,
 )
-from sknet.exceptions import DeviceError, DtypeError, GradientError, ShapeError
+from sknet.exceptions import CaptureError, DeviceError, DtypeError, GradientError, ShapeError
 
-__all__ = ["Tensor", "as_tensor", "make_tensor"]
+__all__ = ["OF_NUMPY", "Tensor", "as_operand", "as_tensor", "leaf_node", "make_tensor", "missed"]
+
+
+# -- operators of Python ----------------------------------------------------------------------
+
+
+def as_operand(x: Any) -> Any:
+    """Return tensors and scalars as they are; NumPy's scalars become Python's, so that they stay weak.
+
+    Parameters
+    ----------
+    x : Tensor, number or array-like
+        An operand.
+
+    Returns
+    -------
+    Tensor, int, float or bool
+        A tensor, or a number, which takes the dtype of what it is combined with.
+
+    Raises
+    ------
+    DtypeError
+        If there is no tensor of such values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.core import as_operand
+    >>> as_operand(np.float64(2.0)), as_operand([1.0, 2.0])
+    (2.0, Tensor([1., 2.], dtype=float64))
+    """
+    if isinstance(x, np.generic):
+        x = x.item()
+    return x if isinstance(x, (Tensor, float, int)) else Tensor(x)
+
+
+def _binary(primitive: p.Primitive, x: Any, y: Any) -> "Tensor":
+    if not isinstance(x, Tensor):
+        x = as_operand(x)
+    elif not isinstance(y, Tensor):
+        y = as_operand(y)
+    return bind(primitive, (x, y), {})
+
+
+class Operators:
+    """Python's operators; tensors inherit them."""
+
+    __slots__ = ()
+
+    # -- arithmetic and bits ------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> "Tensor":
+        return _binary(p.add, self, other)
+
+    def __radd__(self, other: Any) -> "Tensor":
+        return _binary(p.add, other, self)
+
+    def __sub__(self, other: Any) -> "Tensor":
+        return _binary(p.subtract, self, other)
+
+    def __rsub__(self, other: Any) -> "Tensor":
+        return _binary(p.subtract, other, self)
+
+    def __mul__(self, other: Any) -> "Tensor":
+        return _binary(p.multiply, self, other)
+
+    def __rmul__(self, other: Any) -> "Tensor":
+        return _binary(p.multiply, other, self)
+
+    def __truediv__(self, other: Any) -> "Tensor":
+        return _binary(p.divide, self, other)
+
+    def __rtruediv__(self, other: Any) -> "Tensor":
+        return _binary(p.divide, other, self)
+
+    def __floordiv__(self, other: Any) -> "Tensor":
+        return _binary(p.floor_divide, self, other)
+
+    def __rfloordiv__(self, other: Any) -> "Tensor":
+        return _binary(p.floor_divide, other, self)
+
+    def __mod__(self, other: Any) -> "Tensor":
+        return _binary(p.remainder, self, other)
+
+    def __rmod__(self, other: Any) -> "Tensor":
+        return _binary(p.remainder, other, self)
+
+    def __pow__(self, other: Any) -> "Tensor":
+        return _binary(p.power, self, other)
+
+    def __rpow__(self, other: Any) -> "Tensor":
+        return _binary(p.power, other, self)
+
+    def __matmul__(self, other: Any) -> "Tensor":
+        return _binary(p.matmul, self, other)
+
+    def __rmatmul__(self, other: Any) -> "Tensor":
+        return _binary(p.matmul, other, self)
+
+    def __and__(self, other: Any) -> "Tensor":
+        return _binary(p.bitwise_and, self, other)
+
+    def __rand__(self, other: Any) -> "Tensor":
+        return _binary(p.bitwise_and, other, self)
+
+    def __or__(self, other: Any) -> "Tensor":
+        return _binary(p.bitwise_or, self, other)
+
+    def __ror__(self, other: Any) -> "Tensor":
+        return _binary(p.bitwise_or, other, self)
+
+    def __xor__(self, other: Any) -> "Tensor":
+        return _binary(p.bitwise_xor, self, other)
+
+    def __rxor__(self, other: Any) -> "Tensor":
+        return _binary(p.bitwise_xor, other, self)
+
+    def __lshift__(self, other: Any) -> "Tensor":
+        return _binary(p.bitwise_left_shift, self, other)
+
+    def __rlshift__(self, other: Any) -> "Tensor":
+        return _binary(p.bitwise_left_shift, other, self)
+
+    def __rshift__(self, other: Any) -> "Tensor":
+        return _binary(p.bitwise_right_shift, self, other)
+
+    def __rrshift__(self, other: Any) -> "Tensor":
+        return _binary(p.bitwise_right_shift, other, self)
+
+    def __pos__(self) -> "Tensor":
+        return bind(p.positive, (self,), {})
+
+    def __neg__(self) -> "Tensor":
+        return bind(p.negative, (self,), {})
+
+    def __abs__(self) -> "Tensor":
+        return bind(p.absolute, (self,), {})
+
+    def __invert__(self) -> "Tensor":
+        return bind(p.bitwise_invert, (self,), {})
+
+    # -- comparison ---------------------------------------------------------------------------
+
+    def __lt__(self, other: Any) -> "Tensor":
+        return _binary(p.less, self, other)
+
+    def __le__(self, other: Any) -> "Tensor":
+        return _binary(p.less_equal, self, other)
+
+    def __gt__(self, other: Any) -> "Tensor":
+        return _binary(p.greater, self, other)
+
+    def __ge__(self, other: Any) -> "Tensor":
+        return _binary(p.greater_equal, self, other)
+
+    def __eq__(self, other: object) -> "Tensor":  # type: ignore[override]
+        return _binary(p.equal, self, other)
+
+    def __ne__(self, other: object) -> "Tensor":  # type: ignore[override]
+        return _binary(p.not_equal, self, other)
+
+    __hash__ = object.__hash__
+
+
+# -- changes in place -------------------------------------------------------------------------
+#
+# A tensor that is not on the tape is overwritten in memory, as in NumPy: every tensor and array that
+# shares the memory sees the change, and a gradient that would need the old values is refused
+# (`_tape.py`). On the tape the change is recorded: the tensor becomes the result of an operation on
+# its old value. The old memory is left alone: nodes keep arrays rather than tensors, so what was
+# computed from the old value keeps its gradient.
+
+
+def _in_place(operation: Callable[[Any, Any], Any], sign: str) -> Any:
+    """Return the method that does an operation in place."""
+
+    def change(self: Any, other: Any) -> Any:
+        if _is_recorded(self, other):
+            _become(self, sign, lambda: operation(self, other))
+        else:
+            with no_grad():
+                result = operation(self, other)
+            _check_fits(self, result, sign)
+            _write(self, sign, Ellipsis, result.data)
+        return self
+
+    return change
+
+
+class Changeable:
+    """The operators that change a tensor in place."""
+
+    __slots__ = ()
+    data: Any
+    node: Node | None
+
+    __iadd__ = _in_place(operator.add, "+=")
+    __isub__ = _in_place(operator.sub, "-=")
+    __imul__ = _in_place(operator.mul, "*=")
+    __itruediv__ = _in_place(operator.truediv, "/=")
+    __ifloordiv__ = _in_place(operator.floordiv, "//=")
+    __imod__ = _in_place(operator.mod, "%=")
+    __ipow__ = _in_place(operator.pow, "**=")
+    __iand__ = _in_place(operator.and_, "&=")
+    __ior__ = _in_place(operator.or_, "|=")
+    __ixor__ = _in_place(operator.xor, "^=")
+
+    def _memory_to_write(self) -> Any:
+        """Return the array that a change in place writes to."""
+        return self.data
+
+    def __setitem__(self: Any, index: Any, value: Any) -> None:
+        index = plain_index(index)
+        if isinstance(value, np.generic):
+            value = value.item()
+        given = value if isinstance(value, (Tensor, float, int)) else Tensor(value)
+        array = given.data if isinstance(given, Tensor) else given
+        if _is_recorded(self, given):
+            if self.node is not None and self.node.primitive is p.getitem and _is_view(self.node):
+                raise GradientError(
+                    "x[i][j] = value: on the tape x[i] is a value of its own, and x would not change: "
+                    "write x[i, j] = value for that, or make a new tensor with ops.where"
+                )
+            params = {"index": index}
+            _become(self, "[]=", lambda: bind(p.setitem, (self, given), params))
+            return
+        check_one_device(p.setitem, [self.data, array])
+        is_float = isinstance(array, float) or getattr(array, "dtype", np.dtype(int)).kind == "f"
+        if (is_float and self.dtype.kind != "f") or isinstance(self.data, MetaArray):
+            p.setitem.shape(self.data, array, index=index)
+        _write(self, "[]=", index, array)
+
+
+def plain_index(index: Any) -> Any:
+    """Take the arrays out of the tensors in an index."""
+    if isinstance(index, tuple):
+        return tuple(plain_index(i) for i in index)
+    if isinstance(index, list):
+        return np.asarray(index, dtype=None if index else np.intp)
+    return index.data if isinstance(index, Tensor) else index
+
+
+def _is_view(taken: Node) -> bool:
+    """Tell whether what an index took is a view in NumPy, so that a change was meant to reach its base."""
+    index = taken.params["index"]  # type: ignore[index]
+    parts = index if isinstance(index, tuple) else (index,)
+    return not any((hasattr(part, "dtype") and part.ndim) or isinstance(part, bool) for part in parts)
+
+
+def _is_recorded(x: Any, other: Any) -> bool:
+    on_tape = x.node is not None or (isinstance(other, Tensor) and other.node is not None)
+    return on_tape and modes.grad
+
+
+def _become(x: "Tensor", sign: str, compute: "Callable[[], Tensor]") -> None:
+    """Let a tensor become the result of an operation on what it was."""
+    node = x.node
+    if node is not None and node.primitive is None:
+        raise GradientError(
+            f"{sign}: a leaf that requires a gradient, of shape {x.shape}, cannot be changed in place on the "
+            "tape: make a new tensor (x = x + y), or change it inside no_grad()"
+        )
+    if modes.capturing and (node is None or not isinstance(x.data, TracedArray)):
+        raise _frozen(x, sign)
+    if x.dtype.kind != "f":
+        raise DtypeError(f"{sign}: a tensor of dtype {x.dtype} cannot have a gradient: use .astype first")
+    result = compute()
+    _check_fits(x, result, sign)
+    if result.dtype != x.dtype:
+        result = result.astype(x.dtype)
+    x.data, x.node, x._resting = result.data, result.node, None
+    if node is not None:
+        move_keeping(node, x)
+
+
+def _write(x: "Tensor", sign: str, index: Any, values: Any) -> None:
+    """Write to the memory of a tensor."""
+    if modes.capturing:
+        raise _frozen(x, sign)
+    data = x._memory_to_write()
+    if isinstance(data, MetaArray):
+        return
+    owner = backend_of(data)
+    try:
+        with owner.activate(owner.device_of(data)):
+            data[index] = values
+    except (ValueError, TypeError, IndexError) as error:
+        raise explained(p.setitem, [data, values], {"index": index}, error) from error
+    note_write(data)
+
+
+def _check_fits(x: "Tensor", result: "Tensor", sign: str) -> None:
+    if result.shape != x.shape:
+        raise ShapeError(
+            f"{sign}: a result of shape {result.shape} does not fit into the tensor of shape {x.shape}: "
+            "make a new tensor"
+        )
+    if not np.can_cast(result.dtype, x.dtype, "same_kind"):
+        raise DtypeError(
+            f"{sign}: a result of dtype {result.dtype} does not fit into the tensor of dtype {x.dtype}: "
+            "make a new tensor, or use .astype"
+        )
+
+
+def _frozen(x: "Tensor", sign: str) -> CaptureError:
+    return CaptureError(
+        f"{sign}: a tensor of shape {x.shape} is changed in place, {user_line()}. In a captured function the "
+        "change would be made once, at capture: make a new tensor (x = x + y; ops.where for a part)."
+    )
+
+
+# -- functions of NumPy -----------------------------------------------------------------------
+
+# Functions of `sknet.ops` by NumPy's of the same name, which ops/_methods.py fills in.
+OF_NUMPY: dict[Any, Callable[..., Any]] = {}
+
+
+class FromNumPy:
+    """What NumPy's functions do with tensors; tensors inherit it."""
+
+    __slots__ = ()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        operation = OF_NUMPY.get(ufunc)
+        if operation is not None and method == "__call__" and not options:
+            return operation(*inputs)
+        name = f"np.{ufunc.__name__}" if method == "__call__" else f"np.{ufunc.__name__}.{method}"
+        if options:
+            name += f" with {', '.join(f'{option}=' for option in sorted(options))}"
+        instead = _instead(operation)
+        if "out" in options and ufunc.nin == 2:
+            instead = f"`a = a + x` in place of `a += x` for an array a, or {instead}"
+        _check_values(name, instead, (inputs, options))
+        return getattr(ufunc, method)(*_values(inputs), **_values(options))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        operation = OF_NUMPY.get(function)
+        if operation is None:  # such as np.shape, or np.allclose, which asks for the values itself
+            return np.ndarray.__array_function__(np.empty(0), function, (), args, kwargs)
+        _check_values(f"np.{function.__name__}", _instead(operation), (args, kwargs))
+        return function(*_values(args), **_values(kwargs))
+
+
+def _instead(operation: "Callable[..., Any] | None") -> str:
+    return "the operations of sknet.ops" if operation is None else f"sknet.ops.{operation.__name__}"
+
+
+def _check_values(name: str, instead: str, operands: Any) -> None:
+    """Raise unless the values of all tensors may be taken out of them."""
+    tensors = _tensors(operands)
+    if any(isinstance(each.data, TracedArray) for each in tensors):
+        raise CaptureError(
+            f"{name} reads the values of a tensor, {user_line()}, and a captured function runs once, without "
+            f"data: use {instead}"
+        )
+    if modes.grad and any(each.node is not None for each in tensors):
+        raise GradientError(
+            f"{name} computes with arrays, and the gradient of a tensor would be lost: use {instead}, or the "
+            "values, x.detach().numpy()"
+        )
+
+
+def _tensors(operands: Any) -> list[Any]:
+    """Return the tensors among nested operands."""
+    if isinstance(operands, Tensor):
+        return [operands]
+    if isinstance(operands, dict):
+        operands = tuple(operands.values())
+    if isinstance(operands, (list, tuple)):
+        return [tensor for each in operands for tensor in _tensors(each)]
+    return []
+
+
+def _values(operands: Any) -> Any:
+    """Return nested operands with arrays in place of tensors."""
+    if isinstance(operands, Tensor):
+        return np.asarray(operands)
+    if isinstance(operands, dict):
+        return {name: _values(each) for name, each in operands.items()}
+    if type(operands) in (list, tuple):
+        return type(operands)(_values(each) for each in operands)
+    return operands
+
+
+# -- tensor -----------------------------------------------------------------------------------
 
 
 class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
@@ -508,5 +898,29 @@ def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype
 
 
-_bind.TensorType = Tensor
-_bind.make_tensor = make_tensor
+_tape.TensorType = Tensor
+_tape.make_tensor = make_tensor
+
+
+# -- leaves without a record ------------------------------------------------------------------
+
+
+def missed(output: Tensor, leaves: Sequence[Tensor], frozen: Sequence[Tensor] = ()) -> list[Tensor] | None:
+    """Return the leaves that an output may have been computed from without a record of it."""
+    if output.node is None:
+        return None
+    nodes = newest_first(output.node)
+    own = {leaf.node for leaf in leaves}
+    if output.node not in own and not any(p in own for node in nodes for p in node.parents if p):
+        return None
+    own.update(node for node in map(resting_node, frozen) if node is not None)
+    uses = [node.order for node in nodes if any(p in own for p in node.parents if p)]
+    return [
+        leaf for leaf in leaves if any(start < use < end for start, end in _absences(leaf) for use in uses)
+    ]
+
+
+def _absences(leaf: Tensor) -> list[tuple[int, int]]:
+    """Return from when until when a leaf required no gradient."""
+    notes = getattr(leaf.node, "notes", None)
+    return [(-1, leaf.node.order), *([] if notes is None else notes.absences)]  # type: ignore[union-attr]

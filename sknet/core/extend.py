@@ -10,19 +10,15 @@ from sknet.core import _primitive as primitives
 from sknet.core._backward import (
     exchange_push,
     newest_first,
+    notes_of,
     ones_like,
     pull_back,
     push,
     zeros_like,
 )
-from sknet.core._bind import Node, next_time
-from sknet.core._hooks import notes_of
-from sknet.core._missed import missed
-from sknet.core._modes import Context, modes
-from sknet.core._numpy import OF_NUMPY
-from sknet.core._repeat import first_run, repeatable
-from sknet.core._tensor import make_tensor
-from sknet.core._user_line import line_of, shown
+from sknet.core._modes import Context, first_run, modes, repeatable
+from sknet.core._tape import Node, line_of, next_time, shown
+from sknet.core._tensor import OF_NUMPY, make_tensor, missed
 
 __all__ = [
     "OF_NUMPY",

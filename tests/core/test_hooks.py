@@ -8,7 +8,7 @@ import pytest
 
 from sknet import Tensor, ops
 from sknet.core import gradients
-from sknet.core._hooks import HOOKED
+from sknet.core._backward import HOOKED
 from sknet.exceptions import GradientError, ShapeError
 
 

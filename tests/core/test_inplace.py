@@ -9,7 +9,7 @@ from sknet import Tensor, no_grad, ops
 from sknet.autograd import gradcheck
 from sknet.compile import capture
 from sknet.core import gradients, note_write
-from sknet.core._changes import CHANGES
+from sknet.core._tape import CHANGES
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, GradientError, ShapeError
 
 

@@ -1,7 +1,7 @@
 """The line of the user's code."""
 
 from sknet.core import user_line
-from sknet.core._user_line import line_of, shown
+from sknet.core._tape import line_of, shown
 
 
 def test_the_innermost_line_outside_sknet():
