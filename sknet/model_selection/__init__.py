@@ -1,9 +1,8 @@
 """Searches and cross-validation in threads; candidates continue training and share fitted steps."""
 
 from sknet.model_selection._cross_validation import cross_val_predict, cross_validate
-from sknet.model_selection._exhaustive import GridSearchCV, RandomizedSearchCV
-from sknet.model_selection._halving import HalvingGridSearchCV, HalvingRandomSearchCV
-from sknet.model_selection._hyperband import HyperbandSearchCV
+from sknet.model_selection._halving import HalvingGridSearchCV, HalvingRandomSearchCV, HyperbandSearchCV
+from sknet.model_selection._search import GridSearchCV, RandomizedSearchCV
 
 __all__ = [
     "GridSearchCV",

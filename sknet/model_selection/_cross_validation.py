@@ -6,8 +6,7 @@ from typing import Any
 
 from sklearn import model_selection
 
-from sknet.model_selection._stacked import is_stacked, stacked
-from sknet.model_selection._together import fits_networks, together
+from sknet.model_selection._parallel_fits import fits_networks, in_group_threads, is_stacked, stacked
 
 __all__ = ["cross_val_predict", "cross_validate"]
 
@@ -168,5 +167,5 @@ def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: An
             # joblib asks a backend only if there are several jobs.
             return function(*data, **options | {"n_jobs": 2, "pre_dispatch": "all"})
     are_grouped = hasattr(estimator, "get_params") and fits_networks(estimator)
-    with together(n_jobs) if are_grouped else nullcontext():
+    with in_group_threads(n_jobs) if are_grouped else nullcontext():
         return function(*data, **options)

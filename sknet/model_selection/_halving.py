@@ -1,18 +1,26 @@
-"""Successive halving whose candidates continue training from rung to rung."""
+"""Successive halving and Hyperband, whose candidates continue training from rung to rung."""
 
 import copy
+from math import ceil, floor
+from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import HalvingGridSearchCV as GridHalving
 from sklearn.model_selection import HalvingRandomSearchCV as RandomHalving
+from sklearn.model_selection import ParameterSampler
+from sklearn.model_selection._search_successive_halving import BaseSuccessiveHalving
+from sklearn.utils import check_random_state
 
 from sknet._constraints import NUMBERS, shown
 from sknet._params import InvalidParameterError
-from sknet.model_selection._network import EPOCHS, epochs_of
-from sknet.model_selection._search import Search
+from sknet._validation import Interval
+from sknet.model_selection._evaluation import EPOCHS, epochs_of
+from sknet.model_selection._search import NoContext, Search
 
-__all__ = ["HalvingGridSearchCV", "HalvingRandomSearchCV", "checked_limit"]
+__all__ = ["HalvingGridSearchCV", "HalvingRandomSearchCV", "HyperbandSearchCV"]
+
 
 ROWS = "n_samples"
 
@@ -292,3 +300,212 @@ class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
         self._check_rungs(HalvingRandomSearchCV, X, y, split_params)
+
+
+class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
+    """Hyperband over random candidates, which continue training from rung to rung.
+
+    Halving has to choose between many candidates and long first rungs. Hyperband runs several halvings, its
+    brackets, of about the same cost: the first starts with the most candidates and the fewest epochs, the
+    last trains a few for all epochs at once.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A sknet estimator, or a Pipeline that ends with one.
+    param_distributions : dict or list of dict
+        Lists or SciPy distributions, as in `sklearn.model_selection.ParameterSampler`.
+    factor : int or float, default=3
+        One in `factor` candidates continues to the next rung, for `factor` times the epochs.
+    resource : str, default="max_iter"
+        The parameter that counts epochs; of a Pipeline for example ``"net__max_iter"``.
+    max_resources : int or "auto", default="auto"
+        The most epochs of a candidate. "auto" is the estimator's own `max_iter`.
+    min_resources : int, default=1
+        The fewest epochs of a first rung.
+    cv : int, splitter or iterable, default=5
+        Must yield the same folds each time.
+    scoring : str, callable or None, default=None
+        One scikit-learn scorer; None uses the estimator's `score`.
+    refit : bool or callable, default=True
+        Fit the best candidate on all rows.
+    error_score : "raise" or float, default=nan
+        Score of a candidate whose fit fails.
+    return_train_score : bool, default=True
+        Whether to score the training rows, too.
+    random_state : int, RandomState instance or None, default=None
+        Determines the candidates.
+    n_jobs : int or None, default=None
+        Number of parallel fits, by joblib; states are sent to and from processes.
+    verbose : int, default=0
+        As scikit-learn's.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        As in `HalvingGridSearchCV`, with "bracket", which counts down to 0 as in the paper; "iter" counts the
+        rungs of a bracket.
+    brackets_ : list of dict
+        For each bracket its number, "n_candidates" and "n_resources" of its rungs.
+    best_estimator_, best_params_, best_score_, best_index_
+        The best of the candidates that were trained longest.
+    n_candidates_, n_resources_ : list of int
+        Candidates and epochs of each rung, bracket after bracket.
+    max_resources_, min_resources_ : int
+        Epochs.
+    scorer_, n_splits_, refit_time_, multimetric_
+        As of scikit-learn's searches.
+
+    Warns
+    -----
+    ContinuationWarning
+        If candidates start again in each rung, because they cannot continue; see `HalvingGridSearchCV`.
+
+    Notes
+    -----
+    Algorithm 1 of Li, Jamieson, DeSalvo, Rostamizadeh and Talwalkar, "Hyperband: a novel bandit-based
+    approach to hyperparameter optimization", JMLR 18(185), 2018: with R = `max_resources` / `min_resources`,
+    bracket s from floor(log(R) / log(factor)) to 0 draws ``ceil((s_max + 1) / (s + 1) * factor**s)``
+    candidates, begins with ``max_resources / factor**s`` epochs, and has s + 1 rungs. Epochs are rounded
+    down; at least one candidate is kept.
+
+    Examples
+    --------
+    >>> from scipy.stats import loguniform
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MLPClassifier
+    >>> from sknet.model_selection import HyperbandSearchCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = MLPClassifier((8,), tol=0, n_iter_no_change=100, max_iter=9, random_state=0)
+    >>> rates = {"optimizer__lr": loguniform(1e-3, 1)}
+    >>> search = HyperbandSearchCV(clf, rates, cv=2, refit=False, random_state=0)
+    >>> for bracket in search.fit(X, y).brackets_:
+    ...     print(bracket)
+    {'bracket': 2, 'n_candidates': [9, 3, 1], 'n_resources': [1, 3, 9]}
+    {'bracket': 1, 'n_candidates': [5, 1], 'n_resources': [3, 9]}
+    {'bracket': 0, 'n_candidates': [3], 'n_resources': [9]}
+    """
+
+    _parameter_constraints = {
+        **{
+            name: allowed
+            for name, allowed in BaseSuccessiveHalving._parameter_constraints.items()
+            if name not in ("aggressive_elimination", "min_resources")
+        },
+        "param_distributions": [dict, list],
+        "factor": [Interval(Real, 1, None, closed="neither")],
+        "min_resources": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_distributions: Any,
+        *,
+        factor: float = 3,
+        resource: str = EPOCHS,
+        max_resources: int | str = "auto",
+        min_resources: int = 1,
+        cv: Any = 5,
+        scoring: Any = None,
+        refit: Any = True,
+        error_score: Any = float("nan"),
+        return_train_score: bool = True,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            estimator,
+            factor=factor,
+            resource=resource,
+            max_resources=max_resources,
+            min_resources=min_resources,
+            cv=cv,
+            scoring=scoring,
+            refit=refit,
+            error_score=error_score,
+            return_train_score=return_train_score,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        self.param_distributions = param_distributions
+        del self.aggressive_elimination  # of scikit-learn's base class; each bracket eliminates as it must
+
+    def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
+        if self.resource == "n_samples":
+            raise ValueError(
+                "HyperbandSearchCV trains candidates for more and more epochs: resource='n_samples' is for "
+                "HalvingRandomSearchCV"
+            )
+        self._check_rungs(HyperbandSearchCV, X, y, split_params)
+
+    def _generate_candidate_params(self) -> Any:
+        raise NotImplementedError("each bracket draws its own")
+
+    def _run_search(self, evaluate_candidates: Any, *, callback_ctx: Any = None) -> None:
+        context = NoContext() if callback_ctx is None else callback_ctx
+        sizes = bracket_sizes(self.max_resources_, self.min_resources_, self.factor)
+        random_state = check_random_state(self.random_state)
+        self.n_resources_: list[int] = []
+        self.n_candidates_: list[int] = []
+        self.brackets_: list[dict[str, Any]] = []
+        search = context.subcontext(task_name="search", max_subtasks=sum(s + 1 for s in sizes))
+        search.call_on_fit_task_begin(estimator=self)
+        for bracket, n_candidates in sizes.items():
+            drawn = ParameterSampler(self.param_distributions, n_candidates, random_state=random_state)
+            self._run_bracket(bracket, list(drawn), evaluate_candidates, search)
+        search.call_on_fit_task_end(estimator=self)
+
+    def _run_bracket(self, bracket: int, candidates: list[Any], evaluate: Any, search: Any) -> None:
+        """Halve candidates, and continue the survivors."""
+        n_candidates, rungs = len(candidates), []
+        for rung in range(bracket + 1):
+            n_resources = max(1, int(self.max_resources_ * self.factor ** (rung - bracket) + 1e-9))
+            if self.verbose:
+                print(f"bracket: {bracket}, iter: {rung}", end=", ")
+                print(f"n_candidates: {len(candidates)}, n_resources: {n_resources}")
+            context = search.subcontext(
+                task_name="halving-iteration",
+                max_subtasks=len(candidates) * self.n_splits_,
+                sequential_subtasks=False,
+            )
+            context.call_on_fit_task_begin(estimator=self)
+            more = {"bracket": bracket, "iter": rung, "n_resources": n_resources}
+            results = evaluate(
+                [{**candidate, self.resource: n_resources} for candidate in candidates],
+                more_results={name: [value] * len(candidates) for name, value in more.items()},
+                callback_ctx=context,
+            )
+            context.call_on_fit_task_end(estimator=self)
+            rungs.append((len(candidates), n_resources))
+            left = max(1, floor(n_candidates * self.factor ** -(rung + 1) + 1e-9))
+            candidates = _best(results["mean_test_score"][-len(candidates) :], candidates, left)
+        counts, resources = (list(column) for column in zip(*rungs, strict=True))
+        self.n_candidates_ += counts
+        self.n_resources_ += resources
+        self.brackets_.append({"bracket": bracket, "n_candidates": counts, "n_resources": resources})
+
+    @staticmethod
+    def _select_best_index(refit: Any, refit_metric: str, results: Any) -> int:
+        """Return the index of the best of the candidates that were trained longest."""
+        if callable(refit):
+            return int(BaseSuccessiveHalving._select_best_index(refit, refit_metric, results))
+        longest = np.flatnonzero(results["n_resources"] == results["n_resources"].max())
+        scores = results["mean_test_score"][longest]
+        return int(longest[0 if np.isnan(scores).all() else np.nanargmax(scores)])
+
+
+def bracket_sizes(most: int, fewest: int, factor: float) -> dict[int, int]:
+    """Return how many candidates each bracket draws."""
+    last = 0
+    while fewest * factor ** (last + 1) <= most + 1e-9:
+        last += 1
+    return {s: ceil((last + 1) / (s + 1) * factor**s - 1e-9) for s in range(last, -1, -1)}
+
+
+def _best(scores: Any, candidates: list[Any], n: int) -> list[Any]:
+    """Return the candidates with the highest scores; failed ones count as lowest."""
+    order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), kind="stable")
+    return [candidates[index] for index in order[:n]]

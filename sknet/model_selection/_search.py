@@ -1,16 +1,20 @@
-"""scikit-learn's searches, with evaluations that reuse results of earlier ones."""
+"""Searches whose evaluations reuse results of earlier ones, over grids and samples of candidates."""
 
 import inspect
+import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import sklearn
 from sklearn.base import _fit_context, clone, is_classifier
+from sklearn.model_selection import GridSearchCV as Grid
+from sklearn.model_selection import RandomizedSearchCV as Randomized
 from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.model_selection._validation import (
@@ -19,19 +23,133 @@ from sklearn.model_selection._validation import (
     _warn_or_raise_about_fit_failures,
 )
 from sklearn.utils import indexable
+from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import _check_method_params
 
 from sknet._constraints import shown
-from sknet._params import InvalidParameterError, PlainNumbers, same, validate_parameters
+from sknet._fields import ABSENT, COUNT, NOT_NEGATIVE, POSITIVE, Arrays, Each, Fields, Items
+from sknet._fields import shown as shown_field
+from sknet._params import InvalidParameterError, PlainNumbers, may_be_same, same, validate_parameters
 from sknet._warnings import warn_caller
 from sknet.exceptions import ContinuationWarning
-from sknet.model_selection._evaluation import Evaluated, Task, evaluate
-from sknet.model_selection._first_steps import steps_key
-from sknet.model_selection._stacked import rows_of_folds
-from sknet.model_selection._stored import SEARCH, check_search
-from sknet.model_selection._together import Fits, Way, way_of
+from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
+from sknet.model_selection._parallel_fits import Dispatch, Fits, dispatch_of, rows_of_folds
 
-__all__ = ["Search"]
+__all__ = ["GridSearchCV", "RandomizedSearchCV", "Search"]
+
+
+ANY_KIND = "biufOUMmcS"
+NUMBERS = re.compile(r"(mean|std)_(fit|score)_time|(mean|std|rank|split\d+)_(test|train)_.+", re.DOTALL)
+RESULTS = Fields.of(
+    "cv_results_",
+    {
+        "params": Each(list, dict[str, Any]),
+        **{name: [Arrays("iu", "n_candidates"), ABSENT] for name in ("iter", "n_resources", "bracket")},
+        "*": Arrays(ANY_KIND, "n_candidates"),
+    },
+)
+BRACKET = Fields.of(
+    "bracket", {"bracket": COUNT, "n_candidates": Each(list, POSITIVE), "n_resources": Each(list, POSITIVE)}
+)
+SEARCH: Mapping[str, Any] = {
+    "n_features_in_": [COUNT, ABSENT],
+    "_n_samples_orig": [COUNT, ABSENT],
+    "min_resources_": [COUNT, ABSENT],
+    "max_resources_": [COUNT, ABSENT],
+    "n_remaining_candidates_": [COUNT, ABSENT],
+    "n_required_iterations_": [COUNT, ABSENT],
+    "n_possible_iterations_": [COUNT, ABSENT],
+    "n_iterations_": [COUNT, ABSENT],
+    "n_splits_": POSITIVE,
+    "best_index_": [COUNT, ABSENT],
+    "n_resources_": [Each(list, POSITIVE), ABSENT],
+    "n_candidates_": [Each(list, POSITIVE), ABSENT],
+    "brackets_": [Each(list, BRACKET), ABSENT],
+    "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+    "multimetric_": bool,
+    "best_score_": [float, ABSENT],
+    "best_params_": [dict[str, Any], ABSENT],
+    "best_estimator_": [HasMethods(["fit", "get_params"]), ABSENT],
+    "refit_time_": [NOT_NEGATIVE, ABSENT],
+    "scorer_": [callable, Items(str, callable)],
+    "cv_results_": RESULTS,
+    "_checked_cv_orig": [HasMethods(["split", "get_n_splits"]), ABSENT],
+    "pre_dispatch": [str, POSITIVE, None, ABSENT],
+}
+
+
+def check_search(search: Any) -> None:
+    """Raise a ValueError if fitted attributes contradict each other."""
+    known = vars(search)
+    if "pre_dispatch" not in known:
+        raise ValueError("it lacks its field 'pre_dispatch'")
+    if "cv_results_" not in known:
+        return
+    candidates = search.cv_results_["params"]
+    _check_columns(search.cv_results_, candidates, search.n_splits_)
+    _check_candidates(search.cv_results_, candidates, search.estimator)
+    if "best_index_" in known:
+        _check_best(search, candidates)
+    lists = [(known.get("n_resources_", []), known.get("n_candidates_", []))]
+    lists += [(each["n_resources"], each["n_candidates"]) for each in known.get("brackets_", [])]
+    if not all(len(resources) == len(counts) for resources, counts in lists):
+        raise ValueError("n_resources_ and n_candidates_ have other numbers of iterations")
+
+
+def _metrics(results: Mapping[str, Any]) -> set[str]:
+    return {name.removeprefix("mean_test_") for name in results if name.startswith("mean_test_")}
+
+
+def _check_columns(results: Mapping[str, Any], candidates: Any, n_splits: int) -> None:
+    """Raise a ValueError if a column of results is unknown, no column of numbers, or too long."""
+    for name, column in results.items():
+        is_number = NUMBERS.fullmatch(name) is not None
+        if not is_number and name not in RESULTS.checks and not name.startswith("param_"):
+            raise ValueError(f"cv_results_ has no column {shown_field(name)}")
+        if (is_number and column.dtype.kind not in "fiu") or not 0 < len(column) == len(candidates):
+            raise ValueError(
+                f"column {shown_field(name)} of cv_results_ must have numbers of {len(candidates)} candidates"
+            )
+    for metric in _metrics(results):
+        splits = {name for name in results if re.fullmatch(rf"split\d+_test_{re.escape(metric)}", name)}
+        if splits != {f"split{i}_test_{metric}" for i in range(min(n_splits, len(results)))}:
+            raise ValueError(f"cv_results_ must have a score of each of {n_splits} splits, has {len(splits)}")
+
+
+def _check_candidates(results: Mapping[str, Any], candidates: Any, estimator: Any) -> None:
+    """Raise a ValueError if candidates have parameters that the estimator, or the results, do not have."""
+    names = {name for params in candidates for name in params}
+    known = estimator.get_params()
+    unknown = [name for name in names if name not in known and name.partition("__")[0] not in known]
+    if unknown:
+        raise ValueError(f"{type(estimator).__name__} has no parameter {shown_field(unknown[0])}")
+    columns = {name.removeprefix("param_"): x for name, x in results.items() if name.startswith("param_")}
+    if columns.keys() != names:
+        raise ValueError(f"cv_results_ has parameters {sorted(columns)}, and candidates have {sorted(names)}")
+    for name, column in columns.items():
+        given = [name not in params for params in candidates]
+        if np.ma.getmaskarray(column).tolist() != given:
+            raise ValueError(f"column 'param_{name}' of cv_results_ is not that of its candidates")
+
+
+def _check_best(search: Any, candidates: Any) -> None:
+    """Raise a ValueError if the best candidate is another one than its number says."""
+    index, best = search.best_index_, vars(search).get("best_params_", {})
+    if index >= len(candidates):
+        raise ValueError(f"best_index_ is {index}, and there are {len(candidates)} candidates")
+    params = candidates[index]
+    if params.keys() != best.keys() or not all(may_be_same(params[name], best[name]) for name in params):
+        raise ValueError(f"best_params_ are not those of candidate {index}")
+    score, results = vars(search).get("best_score_"), search.cv_results_
+    means = [results[f"mean_test_{metric}"][index] for metric in _metrics(results)]
+    if score is not None and not any(score == mean or (score != score and mean != mean) for mean in means):
+        raise ValueError(f"best_score_ is {score}, and candidate {index} has {means}")
+    several = search.scorer_ if isinstance(search.scorer_, dict) else None
+    if several is not None and not (search.multimetric_ and several.keys() == _metrics(results)):
+        raise ValueError(f"results are of {sorted(_metrics(results))}, and scorer_ has {sorted(several)}")
+    if "best_estimator_" in vars(search) and type(search.best_estimator_) is not type(search.estimator):
+        raise ValueError(f"best_estimator_ must be a {type(search.estimator).__name__}")
+
 
 SKLEARN = str(Path(sklearn.__file__).parent)
 HAS_CALLBACKS = "callback_ctx" in inspect.signature(_fit_and_score).parameters
@@ -125,16 +243,16 @@ class Evaluations:
         pairs = [(c, s) for c in range(len(candidates)) for s in range(n_splits)]
         keys = [steps_key(self._estimator, each) if same_rows else None for each in candidates]
         saved = [_looked_up(self._saved, _without(each, resource)) for each in candidates]
-        ways = [way_of(self._estimator, self._X, each) for each in candidates]
-        shared = rows_of_folds(self._estimator, self._X) if Way.STACKED in ways else self._X
+        dispatches = [dispatch_of(self._estimator, self._X, each) for each in candidates]
+        shared = rows_of_folds(self._estimator, self._X) if Dispatch.STACKED in dispatches else self._X
         contexts = {pair: self._context(context, number) for number, pair in enumerate(pairs)}
         found: dict[tuple[int, int], Evaluated] = {}
 
         def run(pairs: Sequence[tuple[int, int]], leads: bool) -> None:
-            for way in Way:
-                chosen = [pair for pair in pairs if ways[pair[0]] is way]
+            for dispatch in Dispatch:
+                chosen = [pair for pair in pairs if dispatches[pair[0]] is dispatch]
                 tasks = [task_of(c, s, leads) for c, s in chosen]
-                found.update(zip(chosen, self._fits.run(tasks, way), strict=True))
+                found.update(zip(chosen, self._fits.run(tasks, dispatch), strict=True))
 
         def task_of(c: int, s: int, leads: bool) -> partial[Evaluated]:
             steps = None if keys[c] is None else _looked_up(self._steps, keys[c])
@@ -145,7 +263,7 @@ class Evaluations:
                 None if steps is None else steps[s],
                 shares=leads,
             )
-            X = shared if ways[c] is Way.STACKED else self._X
+            X = shared if dispatches[c] is Dispatch.STACKED else self._X
             return self._evaluation(X, task, splits[s], (c, s), (len(candidates), n_splits), contexts)
 
         leaders = self._leaders(keys)
@@ -389,3 +507,119 @@ class Search(PlainNumbers, BaseSearchCV):
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_
         task.call_on_fit_task_end(**told)
+
+
+class GridSearchCV(Grid, Search):
+    """Grid search whose candidates are fitted together, and share the first steps of their Pipeline.
+
+    Replaces scikit-learn's class of the same name, with the same results. The steps of a Pipeline before the
+    last one are fitted once per fold for all candidates that have the same parameters of these steps. Fits of
+    networks of sknet run in threads instead of processes, and share programs and memory if they have the same
+    structure; on a device, those are one program. All other candidates are fitted as scikit-learn does.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of any kind; only a Pipeline has steps to share.
+    param_grid : dict or list of dict
+        The candidates, as in `sklearn.model_selection.ParameterGrid`.
+    scoring : str, callable, list, tuple, dict or None, default=None
+        scikit-learn scorers; None uses the estimator's `score`.
+    n_jobs : int or None, default=None
+        Number of parallel fits, by joblib: in threads for networks, unless `joblib.parallel_config` chooses a
+        backend.
+    refit : bool, str or callable, default=True
+        Whether to fit the best candidate on all rows; with several scorers, the one that decides.
+    cv : int, splitter, iterable or None, default=None
+        None is 5 folds.
+    verbose : int, default=0
+        As scikit-learn's.
+    pre_dispatch : int or str, default="2*n_jobs"
+        As scikit-learn's.
+    error_score : "raise" or float, default=nan
+        Score of a candidate whose fit fails.
+    return_train_score : bool, default=False
+        Whether to score the training rows, too.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        As scikit-learn's; a "mean_fit_time" has the time of shared steps only where they were fitted.
+    best_estimator_, best_params_, best_score_, best_index_
+        The best candidate.
+    scorer_, n_splits_, refit_time_, multimetric_
+        As scikit-learn's.
+
+    Notes
+    -----
+    A step that draws random numbers without a seed draws them once for all candidates. A Pipeline with its
+    own ``memory`` keeps it, and shares nothing else.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sknet import MLPClassifier
+    >>> from sknet.model_selection import GridSearchCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pipe = make_pipeline(StandardScaler(), MLPClassifier((8,), tol=0.1, random_state=0))
+    >>> search = GridSearchCV(pipe, {"mlpclassifier__optimizer__lr": [1e-3, 1e-1]}, cv=2)
+    >>> search.fit(X, y).best_params_
+    {'mlpclassifier__optimizer__lr': 0.1}
+    """
+
+
+class RandomizedSearchCV(Randomized, Search):
+    """Randomized search whose candidates are fitted together, and share the first steps of their Pipeline.
+
+    Replaces scikit-learn's class of the same name, with the same results; see `GridSearchCV`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of any kind; only a Pipeline has steps to share.
+    param_distributions : dict or list of dict
+        Lists or SciPy distributions, as in `sklearn.model_selection.ParameterSampler`.
+    n_iter : int, default=10
+        Number of candidates.
+    scoring : str, callable, list, tuple, dict or None, default=None
+        scikit-learn scorers; None uses the estimator's `score`.
+    n_jobs : int or None, default=None
+        Number of parallel fits, by joblib: in threads for networks, unless `joblib.parallel_config` chooses a
+        backend.
+    refit : bool, str or callable, default=True
+        Whether to fit the best candidate on all rows; with several scorers, the one that decides.
+    cv : int, splitter, iterable or None, default=None
+        None is 5 folds.
+    verbose : int, default=0
+        As scikit-learn's.
+    pre_dispatch : int or str, default="2*n_jobs"
+        As scikit-learn's.
+    random_state : int, RandomState instance or None, default=None
+        Determines the candidates.
+    error_score : "raise" or float, default=nan
+        Score of a candidate whose fit fails.
+    return_train_score : bool, default=False
+        Whether to score the training rows, too.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        As in `GridSearchCV`, and so are all others.
+
+    Examples
+    --------
+    >>> from scipy.stats import loguniform
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sknet import MLPClassifier
+    >>> from sknet.model_selection import RandomizedSearchCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pipe = make_pipeline(StandardScaler(), MLPClassifier((8,), tol=0.1, random_state=0))
+    >>> rates = {"mlpclassifier__optimizer__lr": loguniform(1e-3, 1e-1)}
+    >>> search = RandomizedSearchCV(pipe, rates, n_iter=3, cv=2, random_state=0)
+    >>> len(search.fit(X, y).cv_results_["params"])
+    3
+    """

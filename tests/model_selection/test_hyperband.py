@@ -10,7 +10,7 @@ from sknet import MLPClassifier
 from sknet._params import InvalidParameterError
 from sknet.callbacks import Callback
 from sknet.model_selection import HyperbandSearchCV
-from sknet.model_selection._hyperband import bracket_sizes
+from sknet.model_selection._halving import bracket_sizes
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 X, y = load_iris(return_X_y=True)

@@ -21,7 +21,7 @@ from sknet.model_selection import (
     cross_val_predict,
     cross_validate,
 )
-from sknet.model_selection._stacked import rows_of_folds
+from sknet.model_selection._parallel_fits import rows_of_folds
 from sknet.optim import SGD
 from tests.devices import fake
 

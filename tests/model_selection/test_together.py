@@ -21,7 +21,7 @@ from sknet.callbacks import Callback
 from sknet.engine.extend import grouped
 from sknet.estimators.extend import BaseNet
 from sknet.model_selection import GridSearchCV, RandomizedSearchCV
-from sknet.model_selection._together import fits_networks
+from sknet.model_selection._parallel_fits import fits_networks
 from sknet.optim import SGD, Adam
 
 pytestmark = [
