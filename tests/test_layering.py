@@ -154,7 +154,7 @@ def test_packages_import_only_exports():
         ("sknet.engine.step._stepper", "def f():\n    import sknet.nn._scope"),
         ("sknet.estimators._base", "from sknet.engine.predict import Head"),
         ("sknet.neural_network", "from sknet.estimators._base import BaseNet"),
-        ("sknet.compile._plan", "from ..ops._index import take"),
+        ("sknet.compile._plan", "from ..ops._indexing import take"),
     ],
 )
 def test_an_import_from_inside_another_package_is_detected(module, source):

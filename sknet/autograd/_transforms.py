@@ -1,23 +1,176 @@
-"""Functions that turn a function into its derivative."""
+"""Transforms of functions into their derivatives: gradients, products with Jacobians, and whole Jacobians."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sknet import _tree
-from sknet.autograd._points import (
-    Argnums,
-    Evaluation,
-    Transposed,
-    argument_positions,
-    check_like,
-    pulled_back,
-)
-from sknet.core import Tensor, is_grad_enabled
-from sknet.core.extend import ones_like
+from sknet.core import Tensor, as_tensor, enable_grad, is_grad_enabled
+from sknet.core.extend import newest_first, ones_like, pull_back, zeros_like
+from sknet.device import is_array, to_device
+from sknet.exceptions import DeviceError, GradientError, ShapeError
+from sknet.ops import reshape, stack
 
-__all__ = ["grad", "hvp", "jvp", "value_and_grad", "vjp"]
+__all__ = [
+    "Argnums", "Evaluation", "Transposed", "argument_positions", "check_like", "grad", "hessian", "hvp",
+    "jacobian", "jvp", "pulled_back", "value_and_grad", "vjp",
+]  # fmt: skip
+
+
+# -- points and gradients ---------------------------------------------------------------------
+
+Argnums = int | Sequence[int]
+
+
+class Evaluation:
+    """A function's value, connected on the tape to the arguments it is differentiated with respect to."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        positions: tuple[int, ...],
+        has_aux: bool,
+    ) -> None:
+        for i in positions:
+            if not 0 <= i < len(args):
+                raise GradientError(
+                    f"{name}: there is no positional argument {i}: the function was called with {len(args)}"
+                )
+        self._name = name
+        self.is_recording = is_grad_enabled()
+        with enable_grad():
+            self._entries = {
+                i: _tree.map_leaves(partial(_point, self.is_recording), args[i]) for i in positions
+            }
+            returned = function(*[self._entries.get(i, x) for i, x in enumerate(args)], **kwargs)
+        self._value, self._rest, self._has_aux = *_split(name, returned, has_aux), has_aux
+        self.points: list[Tensor] = [x for entry in self._entries.values() for x in _tree.leaves(entry)]
+        self._value = _tree.map_leaves(partial(_output, name), self._value)
+        self.outputs: list[Tensor] = _tree.leaves(self._value)
+        self.is_connected = self._reaches_before(self.outputs)
+
+    def _reaches_before(self, tensors: Sequence[Tensor]) -> bool:
+        """Tell whether tensors were computed from anything that was on the tape before the points."""
+        start = min((x.node.order for x in self.points if x.node is not None), default=0)
+        nodes = [x.node for x in tensors if x.node is not None]
+        return self.is_recording and bool(nodes) and newest_first(*nodes)[-1].order < start
+
+    def scalar(self) -> Tensor:
+        """Return the value, which must be one tensor with one element."""
+        value = self._value
+        if isinstance(value, Tensor) and value.size == 1:
+            return value
+        got = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
+        raise GradientError(
+            f"{self._name}: the function must return a scalar tensor, got {got}: reduce it with .sum()"
+        )
+
+    def check_cotangents(self, given: Any) -> list[Tensor]:
+        """Return the leaves of a tree that must be like the value."""
+        return check_like(self._name, "the cotangents", given, self._value)
+
+    def returned(self, *derivatives: Any) -> tuple[Any, ...]:
+        """Return the value, its derivatives, and the auxiliary result."""
+        value = self._value if self.is_connected else _tree.map_leaves(Tensor.detach, self._value)
+        return (value, *derivatives, self.rest()) if self._has_aux else (value, *derivatives)
+
+    def rest(self) -> Any:
+        """Return the auxiliary result."""
+        tensors = [x for x in _tree.leaves(self._rest) if isinstance(x, Tensor)]
+        if self._reaches_before(tensors):
+            return self._rest
+        return _tree.map_leaves(lambda x: x.detach() if isinstance(x, Tensor) else x, self._rest)
+
+    def like_arguments(self, shares: Sequence[Any]) -> tuple[Any, ...]:
+        """Return one tree per argument, with `shares` in place of the points."""
+        remaining = iter(shares)
+        return tuple(_tree.rebuild(entry, remaining) for entry in self._entries.values())
+
+    def like_value(self, parts: Sequence[Any]) -> Any:
+        """Return a tree like the value, with `parts` instead of the outputs."""
+        return _tree.rebuild(self._value, iter(parts))
+
+
+def _split(name: str, returned: Any, has_aux: bool) -> tuple[Any, Any]:
+    if not has_aux:
+        return returned, None
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise GradientError(
+            f"{name}: under has_aux the function must return a pair (value, rest), "
+            f"got {type(returned).__name__}"
+        )
+    return returned
+
+
+def _output(name: str, x: Any) -> Tensor:
+    if isinstance(x, Tensor) or is_array(x):  # an array was computed from constants alone
+        return as_tensor(x)
+    raise GradientError(f"{name}: the function must return tensors, got {type(x).__name__}")
+
+
+def _point(connected: bool, x: Any) -> Tensor:
+    """Return the tensor that the function sees: a fresh point of the tape."""
+    given = as_tensor(x)
+    if connected and given.requires_grad:
+        return given.reshape(given.shape)
+    return Tensor(given, requires_grad=True)
+
+
+def argument_positions(argnums: Argnums) -> tuple[int, ...]:
+    """Return positions as a tuple."""
+    return (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+
+
+def pulled_back(
+    outputs: Sequence[Tensor], cotangents: Sequence[Tensor], points: Sequence[Tensor], create_graph: bool
+) -> list[Tensor]:
+    """Return the gradients at `points` of outputs weighted by cotangents; zeros where nothing arrives."""
+    seeds = [(x.node, g) for x, g in zip(outputs, cotangents, strict=True) if x.node is not None]
+    found = pull_back(seeds, {x.node for x in points}, create_graph) if seeds else {}
+    return [found[x.node] if x.node in found else zeros_like(x) for x in points]
+
+
+class Transposed:
+    """The gradients at some points as a linear function of the outputs' cotangents, on the tape."""
+
+    def __init__(self, outputs: Sequence[Tensor], points: Sequence[Tensor]) -> None:
+        self._outputs = outputs
+        self._cotangents = [Tensor(zeros_like(x), requires_grad=x.node is not None) for x in outputs]
+        self._gradients = pulled_back(outputs, self._cotangents, points, create_graph=True)
+
+    def pushed_forward(self, tangents: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
+        """Return the outputs' derivatives in a direction: the transpose of the transpose."""
+        used = [x for x in self._cotangents if x.node is not None]
+        found = iter(pulled_back(self._gradients, tangents, used, create_graph))
+        return [zeros_like(x) if x.node is None else next(found) for x in self._cotangents]
+
+
+def check_like(name: str, what: str, given: Any, expected: Any) -> list[Tensor]:
+    """Return the leaves of a tree that must have the structure, shapes and devices of another."""
+    paths, here = _tree.paths(expected), _tree.paths(given)
+    if paths != here:
+        raise GradientError(
+            f"{name}: {what} must have the structure of what they belong to: expected leaves at {paths}, "
+            f"got {here}"
+        )
+    found = []
+    for path, leaf, other in zip(paths, _tree.leaves(given), _tree.leaves(expected), strict=True):
+        x, like = as_tensor(leaf), as_tensor(other)
+        place = f" at {path!r}" if path else ""
+        if x.shape != like.shape:
+            raise ShapeError(f"{name}: {what}{place} must have shape {like.shape}, got {x.shape}")
+        if x.device != like.device:
+            raise DeviceError(f"{name}: {what}{place} must be on '{like.device}', got '{x.device}'")
+        found.append(x if x.dtype == like.dtype else x.astype(like.dtype))
+    return found
+
+
+# -- transforms -------------------------------------------------------------------------------
 
 
 def value_and_grad(
@@ -252,3 +405,137 @@ def hvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any,
         return total
 
     return grad(along, everywhere)(*primals)  # type: ignore[no-any-return]
+
+
+# -- Jacobians and Hessians -------------------------------------------------------------------
+
+Blocks = list[list[Tensor]]
+
+
+def jacobian(
+    function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
+) -> Callable[..., Any]:
+    """Return a function that computes all derivatives of `function`.
+
+    Parameters
+    ----------
+    function : callable
+        Takes tensors or trees of tensors, and returns a tensor, or a tree of tensors, of any shapes.
+    argnums : int or sequence of int, default=0
+        Positions of the arguments to differentiate with respect to.
+    has_aux : bool, default=False
+        Whether the function returns a pair of the tree and anything else.
+
+    Returns
+    -------
+    callable
+        ``(*args, **kwargs) -> jacobian``: for every tensor that the function returns, a tree
+        like the argument (a tuple of such for several) of tensors whose shape is the result's followed by
+        the argument's; ``(jacobian, rest)`` under `has_aux`. It can itself be differentiated.
+
+    Raises
+    ------
+    GradientError
+        If the function returns anything other than tensors, or an argument is missing.
+
+    Notes
+    -----
+    If the outputs have no more elements than the arguments, one backward pass per element of the outputs;
+    otherwise one per element of the arguments, through the transposed computation (as for `jvp`).
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.autograd import jacobian
+    >>> jacobian(lambda x: x ** 2)(Tensor([1.0, 2.0])).numpy()
+    array([[2., 0.],
+           [0., 4.]])
+    """
+    positions = argument_positions(argnums)
+
+    def derivative(*args: Any, **kwargs: Any) -> Any:
+        at = Evaluation("jacobian", function, args, kwargs, positions, has_aux)
+        is_wide = _total(at.outputs) <= _total(at.points)
+        blocks = _by_rows(at) if is_wide else _by_columns(at)
+        trees = [at.like_arguments(row) for row in blocks]
+        found = at.like_value(
+            [tree[0] for tree in trees] if isinstance(argnums, (int, np.integer)) else trees
+        )
+        return (found, at.rest()) if has_aux else found
+
+    return derivative
+
+
+def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return a function that computes all second derivatives of `function`.
+
+    Parameters
+    ----------
+    function : callable
+        Takes tensors or trees of tensors, and returns a tensor, most often a scalar.
+    argnums : int or sequence of int, default=0
+        Positions of the arguments to differentiate with respect to.
+
+    Returns
+    -------
+    callable
+        ``(*args, **kwargs) -> hessian``: the `jacobian` of the `jacobian`. For a scalar function of one
+        tensor, a tensor of twice its shape; for trees, a tree of trees.
+
+    See Also
+    --------
+    hvp : The product with a vector, at the cost of a gradient.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.autograd import hessian
+    >>> hessian(lambda x: x[0] ** 2 * x[1])(Tensor([3.0, 5.0])).numpy()
+    array([[10.,  6.],
+           [ 6.,  0.]])
+    """
+    return jacobian(jacobian(function, argnums), argnums)
+
+
+def _total(tensors: list[Tensor]) -> int:
+    return sum(x.size for x in tensors)
+
+
+def _units(x: Tensor) -> Iterator[Tensor]:
+    """Yield tensors like `x` with a one in one place, and zeros elsewhere."""
+    for k in range(x.size):
+        host = np.zeros(x.size, x.dtype)
+        host[k] = 1
+        yield Tensor(to_device(host.reshape(x.shape), x.device))
+
+
+def _by_rows(at: Evaluation) -> Blocks:
+    """Return one block per output and point, from one backward pass per element of the outputs."""
+
+    def row(out: Tensor) -> list[Tensor]:
+        passes = [pulled_back([out], [unit], at.points, at.is_connected) for unit in _units(out)]
+        return [_stacked([found[j] for found in passes], 0, out, x) for j, x in enumerate(at.points)]
+
+    return [row(out) for out in at.outputs]
+
+
+def _by_columns(at: Evaluation) -> Blocks:
+    """Return the same, from one pass through the transposed computation per element of the points."""
+    transposed = Transposed(at.outputs, at.points)
+    zeros = [zeros_like(x) for x in at.points]
+
+    def column(j: int, x: Tensor) -> list[Tensor]:
+        directions = [[*zeros[:j], unit, *zeros[j + 1 :]] for unit in _units(x)]
+        passes = [transposed.pushed_forward(direction, at.is_connected) for direction in directions]
+        return [_stacked([found[i] for found in passes], -1, out, x) for i, out in enumerate(at.outputs)]
+
+    columns = [column(j, x) for j, x in enumerate(at.points)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _stacked(parts: list[Tensor], axis: int, out: Tensor, x: Tensor) -> Tensor:
+    """Return the derivatives of `out` with respect to `x` in one tensor, from the results of the passes."""
+    shape = out.shape + x.shape
+    if not parts:
+        return Tensor(to_device(np.zeros(shape, out.dtype), x.device))
+    return reshape(stack(parts, axis), shape)

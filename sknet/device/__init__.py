@@ -5,30 +5,39 @@ Above this package everything is written once, against a backend's namespace ``x
 
 from sknet.device import _cupy as _cupy
 from sknet.device import _numpy as _numpy
-from sknet.device._active import active, on_device
 from sknet.device._backend import (
     Backend,
+    Device,
+    LinearAlgebra,
+    MetaArray,
+    Namespace,
+    Transfers,
+    active,
     available,
     backend,
     backend_of,
     device_of,
     is_array,
     namespace,
+    on_device,
     register,
     to_device,
     to_host,
 )
-from sknet.device._device import Device
-from sknet.device._dtype import check_float_dtype, is_floating, result_dtype
-from sknet.device._feed import Feed
-from sknet.device._issued import Issued
+from sknet.device._dtype import (
+    PRECISIONS,
+    arrays_in,
+    check_float_dtype,
+    check_precision,
+    is_floating,
+    product_precision,
+    products_in,
+    result_dtype,
+)
+from sknet.device._feed import Feed, Issued
 from sknet.device._lease import leased
-from sknet.device._meta import MetaArray
-from sknet.device._namespace import LinearAlgebra, Namespace
-from sknet.device._precision import PRECISIONS, arrays_in, check_precision, product_precision, products_in
 from sknet.device._products import Ending, Form, form_of
 from sknet.device._random import philox_uniform, stream_key
-from sknet.device._transfers import Transfers
 
 __all__ = [
     "PRECISIONS",

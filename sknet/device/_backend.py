@@ -1,34 +1,316 @@
-"""The interface that NumPy, CuPy and the meta device implement, and their registry."""
+"""Devices, the interface that NumPy, CuPy and the meta device implement, and the registry of backends."""
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from sknet._constraints import shown
 from sknet._hints import suggestion
-from sknet.device._device import Device
-from sknet.device._namespace import Namespace
+from sknet.device._dtype import products_in
 from sknet.device._products import Form
-from sknet.device._transfers import Transfers
 from sknet.exceptions import DeviceError, DeviceMemoryError
 
 __all__ = [
-    "Backend",
-    "available",
-    "backend",
-    "backend_of",
-    "device_of",
-    "namespace",
-    "register",
-    "to_device",
-    "to_host",
-]
+    "Backend", "Device", "LinearAlgebra", "MetaArray", "MetaBackend", "Namespace", "StreamTransfers",
+    "Transfers", "active", "available", "backend", "backend_of", "device_of", "namespace", "on_device",
+    "register", "to_device", "to_host",
+]  # fmt: skip
+
+
+# -- devices ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A place where arrays live: a kind and, where there are several of a kind, an index.
+
+    Parameters
+    ----------
+    kind : str
+        ``"cpu"``, ``"cuda"`` or ``"meta"`` (shapes and dtypes without data).
+    index : int, default=0
+        Index among the devices of its kind.
+
+    Examples
+    --------
+    >>> Device.parse("cuda:1")
+    Device(kind='cuda', index=1)
+    >>> str(Device("cpu"))
+    'cpu'
+    """
+
+    kind: str
+    index: int = 0
+
+    @classmethod
+    def parse(cls, spec: "str | Device") -> "Device":
+        """Read ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"meta"``; a Device passes through.
+
+        Parameters
+        ----------
+        spec : str or Device
+            The text, or a Device.
+
+        Returns
+        -------
+        Device
+            The device, which may not exist on this machine.
+
+        Raises
+        ------
+        DeviceError
+            If the text is not the name of a device.
+        """
+        if isinstance(spec, cls):
+            return spec
+        if isinstance(spec, str) and spec == "cpu":
+            return cls("cpu")
+        match = re.fullmatch(r"([a-z]+)(?::(\d+))?", spec) if isinstance(spec, str) else None
+        if match is None:
+            raise DeviceError(f"a device must be 'cpu', 'cuda', 'cuda:<index>' or 'meta', got {shown(spec)}")
+        return cls(match[1], int(match[2] or 0))
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.index}" if self.kind not in ("cpu", "meta") else self.kind
+
+
+# -- functions of array libraries -------------------------------------------------------------
+
+Function = Callable[..., Any]
+
+
+class LinearAlgebra(Protocol):
+    """Equations and decompositions: ``linalg`` of an array namespace.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import backend
+    >>> backend("cpu").xp.linalg.det(np.diag([2.0, 3.0]))
+    np.float64(6.0)
+    """
+
+    cholesky: Function
+    det: Function
+    eigh: Function
+    inv: Function
+    pinv: Function
+    qr: Function
+    slogdet: Function
+    solve: Function
+    svd: Function
+
+
+class Namespace(Protocol):
+    """The functions of every backend's ``xp``; a rule that uses only these runs on every device.
+
+    The functions are NumPy's, with ``out=`` where NumPy has it. ``add_rows_at`` adds rows to rows of a matrix
+    whose numbers may repeat; ``expit`` and `xlogy` are SciPy's. ``native_passes`` returns native code for
+    what NumPy makes in many passes, or None, and ``may_be_native`` tells whether there ever is any.
+    ``in_threads(work, count, rooms)`` calls ``work(i, room)`` for each i below count, on the host several at
+    a time, each with one of the rooms. ``small_products`` returns up to how many multiplications a product
+    takes no copies of its factors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import namespace
+    >>> xp, x = namespace(np.zeros(2)), np.zeros((2, 2))
+    >>> xp.add_rows_at(x, np.array([0, 0]), np.ones((2, 2)))
+    >>> x
+    array([[2., 2.],
+           [0., 0.]])
+    """
+
+    linalg: LinearAlgebra
+    absolute: Function
+    add: Function
+    add_rows_at: Function
+    all: Function
+    any: Function
+    arange: Function
+    argsort: Function
+    asarray: Function
+    broadcast_to: Function
+    check_indices: Function
+    clip: Function
+    concatenate: Function
+    copyto: Function
+    cumsum: Function
+    divide: Function
+    empty: Function
+    empty_like: Function
+    equal: Function
+    exp: Function
+    expit: Function
+    flip: Function
+    full: Function
+    in_threads: Function
+    isfinite: Function
+    isinf: Function
+    isnan: Function
+    log: Function
+    log1p: Function
+    matmul: Function
+    max: Function
+    may_be_native: Function
+    maximum: Function
+    min: Function
+    minimum: Function
+    moveaxis: Function
+    multiply: Function
+    native_passes: Function
+    negative: Function
+    nonzero: Function
+    ones: Function
+    ones_like: Function
+    partition: Function
+    searchsorted: Function
+    small_products: Function
+    sort: Function
+    sqrt: Function
+    squeeze: Function
+    stack: Function
+    subtract: Function
+    sum: Function
+    swapaxes: Function
+    take: Function
+    take_along_axis: Function
+    tanh: Function
+    unique: Function
+    vdot: Function
+    where: Function
+    xlogy: Function
+    zeros: Function
+    zeros_like: Function
+
+
+# -- copies to a device -----------------------------------------------------------------------
+
+
+class Transfers:
+    """Copies to a device that need not be done when the next line runs; here they are.
+
+    Work on a device is ordered by marks: what `mark` and `send` return stands for all work until then.
+
+    Parameters
+    ----------
+    from_host : callable
+        Returns a host array as one of the device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import Device, backend
+    >>> transfers, there = backend("cpu").transfers(Device("cpu")), np.zeros(3)
+    >>> here = transfers.memory(there.nbytes).view(there.dtype)
+    >>> here[:] = 1.0
+    >>> done = transfers.send([here], [there], after=transfers.mark())
+    >>> transfers.follow(done)
+    >>> there
+    array([1., 1., 1.])
+    """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("copies to a device cannot be pickled or copied")
+
+    def __init__(self, from_host: Callable[[np.ndarray], Any]) -> None:
+        self._from_host = from_host
+
+    def memory(self, nbytes: int) -> np.ndarray:
+        """Return memory of the host to copy from, page-locked if the device's driver permits.
+
+        Parameters
+        ----------
+        nbytes : int
+            Its size.
+
+        Returns
+        -------
+        ndarray of shape (nbytes,), dtype=uint8
+            Arbitrary bytes.
+        """
+        return np.empty(nbytes, np.uint8)
+
+    def mark(self) -> Any:
+        """Return a mark after all that the current stream was given to compute."""
+        return None
+
+    def send(self, sources: Sequence[np.ndarray], targets: Sequence[Any], after: Any) -> Any:
+        """Begin to copy host arrays to C-contiguous arrays of the device.
+
+        Parameters
+        ----------
+        sources, targets : sequence of array
+            Of the same shapes and dtypes. The host must not write to the sources before it has waited for the
+            mark that is returned.
+        after : mark
+            Of the work that still uses the targets.
+
+        Returns
+        -------
+        mark
+            After the copies.
+        """
+        for source, target in zip(sources, targets, strict=True):
+            target[...] = self._from_host(source)
+
+    def follow(self, mark: Any) -> None:
+        """Let what the current stream is given from now on wait for a mark."""
+
+    def wait(self, mark: Any) -> None:
+        """Let the host wait for a mark."""
+
+    def finish(self) -> None:
+        """Let the host wait for all copies; errors of a device that is lost are ignored."""
+
+
+class StreamTransfers(Transfers):
+    """Copies on a stream of their own, by CuPy; events are the marks."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+        self._stream = cupy.cuda.Stream(non_blocking=True)  # else it waits for the default stream
+
+    def memory(self, nbytes: int) -> np.ndarray:
+        try:
+            memory = self._cupy.cuda.alloc_pinned_memory(nbytes)
+        except self._cupy.cuda.runtime.CUDARuntimeError:  # the system locks no more pages
+            return np.empty(nbytes, np.uint8)
+        return np.frombuffer(memory, np.uint8, nbytes)
+
+    def mark(self) -> Any:
+        return self._marked(self._cupy.cuda.get_current_stream())
+
+    def send(self, sources: Sequence[np.ndarray], targets: Sequence[Any], after: Any) -> Any:
+        self._stream.wait_event(after)
+        for source, target in zip(sources, targets, strict=True):
+            target.set(source, stream=self._stream)
+        return self._marked(self._stream)
+
+    def _marked(self, stream: Any) -> Any:
+        return stream.record(self._cupy.cuda.Event(disable_timing=True))
+
+    def follow(self, mark: Any) -> None:
+        self._cupy.cuda.get_current_stream().wait_event(mark)
+
+    def wait(self, mark: Any) -> None:
+        mark.synchronize()
+
+    def finish(self) -> None:
+        with suppress(self._cupy.cuda.runtime.CUDARuntimeError):
+            self._stream.synchronize()
+
+
+# -- backends ---------------------------------------------------------------------------------
 
 Kernel = Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], Any]
 
@@ -518,3 +800,180 @@ def to_device(array: Any, device: Device) -> Any:
     if (type(array) is np.ndarray and device.kind == "cpu") or device_of(array) == device:
         return array
     return backend(device.kind).from_host(to_host(array), device)
+
+
+# -- the meta device --------------------------------------------------------------------------
+
+META = Device("meta")
+
+
+class MetaArray:
+    """An array without data, with the shape and dtype of a real one.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Its shape.
+    dtype : dtype
+        Its dtype.
+
+    Examples
+    --------
+    >>> MetaArray((2, 3), "float32").nbytes
+    24
+    """
+
+    __slots__ = ("device", "dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self.shape = tuple(map(int, shape))
+        self.dtype = np.dtype(dtype)
+        self.device = META
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.shape, self.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the data would need."""
+        return self.size * self.dtype.itemsize
+
+    def astype(self, dtype: DTypeLike) -> "MetaArray":
+        """Return an array of this shape and another `dtype`."""
+        return MetaArray(self.shape, dtype)
+
+    def __repr__(self) -> str:
+        return f"MetaArray({self.shape}, {self.dtype})"
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise DeviceError(
+            f"a meta array has no data: got shape {self.shape} on device 'meta'; compute on a real device"
+        )
+
+
+class _MetaNamespace:
+    """Only functions that create arrays: operations on meta arrays run the primitives' shape rules."""
+
+    empty = zeros = ones = staticmethod(lambda shape, dtype=float: MetaArray(shape, dtype))
+    full = staticmethod(lambda shape, value, dtype: MetaArray(shape, dtype))
+
+    def __getattr__(self, name: str) -> Any:
+        raise DeviceError(f"{name!r} needs data, but a meta array has only a shape and a dtype")
+
+
+class MetaBackend(Backend):
+    """Arrays without data."""
+
+    kind = "meta"
+    package = "sknet"
+    array_type = MetaArray
+
+    def __init__(self) -> None:
+        self.xp = cast(Namespace, _MetaNamespace())
+
+    def from_host(self, array: Any, device: Device) -> MetaArray:
+        return MetaArray(array.shape, array.dtype)
+
+    def device_of(self, array: Any) -> Device:
+        return array.device  # type: ignore[no-any-return]
+
+    def to_host(self, array: Any) -> np.ndarray:
+        return array.__array__()  # type: ignore[no-any-return]
+
+
+register("meta", MetaBackend)
+
+
+# -- the current device -----------------------------------------------------------------------
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Owner = TypeVar("Owner", bound=Any)
+
+
+def active(device: Device, precision: str | None = None) -> AbstractContextManager[Any]:
+    """Make a device current, so that it is the GPU that computes.
+
+    Parameters
+    ----------
+    device : Device
+        The device.
+    precision : str, default=None
+        Of products of float32 arrays on a GPU, see `products_in`; None leaves it as it is. The host has none.
+
+    Returns
+    -------
+    context manager
+        For a ``with`` block; on the host it does nothing.
+
+    Raises
+    ------
+    DeviceError
+        If the kind of device is unknown.
+    DeviceMemoryError
+        In the block, if the device has no memory left; it says what to lower.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import Device, active
+    >>> with active(Device("cpu")):
+    ...     print(np.ones(2))
+    [1. 1.]
+    """
+    owner = backend(device.kind)
+    return owner.activate(device) if len(owner.memory_errors) == 1 else _computing(owner, device, precision)
+
+
+@contextmanager
+def _computing(owner: Backend, device: Device, precision: str | None) -> Iterator[None]:
+    """Make a device current, and errors of its memory say what to lower."""
+    products = nullcontext() if precision is None else products_in(precision)
+    with owner.activate(device), products, owner.asking(device):
+        yield
+
+
+def on_device(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate[Owner, P], R]:
+    """Let a method run with its object's `device` current, and products in its `precision`, if it has one.
+
+    Parameters
+    ----------
+    method : callable
+        A method of a class whose objects have a `device`.
+
+    Returns
+    -------
+    callable
+        The method, with the same arguments and result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import Device, on_device
+    >>> class Ones:
+    ...     device = Device("cpu")
+    ...     @on_device
+    ...     def make(self, n):
+    ...         return np.ones(n)
+    >>> Ones().make(2)
+    array([1., 1.])
+    """
+
+    @wraps(method)
+    def placed(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.device.kind == "cpu":  # the only one; a context manager would slow down small steps
+            return method(self, *args, **kwargs)
+        with active(self.device, getattr(self, "precision", None)):
+            return method(self, *args, **kwargs)
+
+    return placed

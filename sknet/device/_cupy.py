@@ -2,26 +2,69 @@
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial, wraps
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from sknet._installed import installing
+from sknet._parallel import Lock
 from sknet._scipy import SPECIAL_FUNCTIONS, SpecialFunction, issparse
-from sknet.device._backend import Backend, Kernel, register
-from sknet.device._cublaslt import Library, Products, library, multiplied
-from sknet.device._device import Device
-from sknet.device._graphs import captured
-from sknet.device._namespace import Namespace
-from sknet.device._precision import product_precision
-from sknet.device._products import NO_ENDING, Ending, Form
-from sknet.device._transfers import StreamTransfers
+from sknet.device._backend import Backend, Device, Kernel, Namespace, StreamTransfers, register
+from sknet.device._dtype import product_precision
+from sknet.device._products import NO_ENDING, Ending, Form, Library, Products, library, multiplied
 from sknet.exceptions import DeviceError, DeviceMemoryError
 
-__all__ = ["CupyBackend"]
+__all__ = ["CupyBackend", "Graph", "captured"]
+
+
+# -- graphs -----------------------------------------------------------------------------------
+
+_lock = Lock()  # what another thread frees or synchronises can break a capture
+
+
+class Graph:
+    """A graph to be launched on the current stream; it keeps the memory that its work uses."""
+
+    def __init__(self, graph: Any, work: Callable[[], None]) -> None:
+        self._graph, self._work = graph, work
+
+    def __call__(self) -> None:
+        self._graph.launch()
+
+
+def captured(cupy: Any, work: Callable[[], None], device: Device) -> Graph:
+    """Return a graph of all that `work` issues, as `Backend.captured` says."""
+    if cupy.cuda.get_current_stream().is_capturing():
+        raise DeviceError(f"work on device '{device}' cannot be captured: the current stream is, by its user")
+    try:
+        with _lock:
+            return Graph(_recorded(cupy, work), work)
+    except Exception as error:  # whatever CuPy, CUDA or the work refuses: it can be launched as it is
+        raise DeviceError(f"work on device '{device}' cannot be captured: {error}") from error
+
+
+def _recorded(cupy: Any, work: Callable[[], None]) -> Any:
+    stream = cupy.cuda.Stream(non_blocking=True)  # the default stream cannot be captured
+    with stream, cupy.cuda.using_allocator(_refuse):
+        stream.begin_capture()
+        try:
+            work()
+        except BaseException:
+            with suppress(cupy.cuda.runtime.CUDARuntimeError):
+                stream.end_capture()
+            raise
+        return stream.end_capture()
+
+
+def _refuse(nbytes: int) -> NoReturn:
+    """Allocate nothing: the memory would be free again before the graph is launched."""
+    raise DeviceError(f"it asks for {nbytes:,} bytes of memory")
+
+
+# -- the backend ------------------------------------------------------------------------------
 
 OLDEST = 14  # the major version of CuPy; CuPy 13 refuses `matmul` of vectors with `out=`
 INSTALL = f"install CuPy with {installing('cuda12')} or {installing('cuda13')}, or use device='cpu'"

@@ -1,5 +1,8 @@
-"""The dtypes that sknet computes with."""
+"""The dtypes that sknet computes with, and the precision of products on devices."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -7,7 +10,17 @@ import numpy as np
 from sknet._constraints import shown
 from sknet.exceptions import DtypeError
 
-__all__ = ["check_float_dtype", "is_floating", "result_dtype"]
+__all__ = [
+    "PRECISIONS",
+    "arrays_in",
+    "check_float_dtype",
+    "check_precision",
+    "is_floating",
+    "product_precision",
+    "products_in",
+    "result_dtype",
+]
+
 
 FLOAT_DTYPES = ("float32", "float64")
 SINGLE, DOUBLE = map(np.dtype, FLOAT_DTYPES)
@@ -97,3 +110,130 @@ def result_dtype(*operands: Any) -> np.dtype[Any]:
     (dtype('float32'), dtype('float64'))
     """
     return np.result_type(*(x if isinstance(x, (bool, int, float)) else x.dtype for x in operands))
+
+
+# -- precision of products --------------------------------------------------------------------
+
+ROUNDED = ("tf32", "bfloat16")  # of float32 arrays; 10 and 7 bits of the fraction
+PRECISIONS = (*FLOAT_DTYPES, *ROUNDED)
+
+_present: ContextVar[str] = ContextVar("precision of products of float32 on devices", default="float32")
+
+
+def arrays_in(dtype: str) -> str:
+    """Return the name of the dtype that arrays have in a precision.
+
+    Parameters
+    ----------
+    dtype : str
+        The name of a precision, or any other.
+
+    Returns
+    -------
+    str
+        ``"float32"`` for ``"tf32"`` and ``"bfloat16"``; all others are returned as they are.
+
+    Examples
+    --------
+    >>> from sknet.device import arrays_in
+    >>> arrays_in("tf32"), arrays_in("float64"), arrays_in("auto")
+    ('float32', 'float64', 'auto')
+    """
+    return "float32" if dtype in ROUNDED else dtype
+
+
+def check_precision(dtype: Any, *, where: str) -> tuple[np.dtype[Any], str]:
+    """Return the dtype of arrays, and the precision of their products on devices.
+
+    Parameters
+    ----------
+    dtype : str or dtype
+        ``"float32"``, ``"float64"``, ``"tf32"`` or ``"bfloat16"``.
+    where : str
+        The object whose dtype it is, for messages.
+
+    Returns
+    -------
+    dtype : dtype
+        The NumPy dtype.
+    precision : str
+        One of the four names.
+
+    Raises
+    ------
+    DtypeError
+        If sknet does not compute in this precision.
+
+    Examples
+    --------
+    >>> from sknet.device import check_precision
+    >>> check_precision("bfloat16", where="the model")
+    (dtype('float32'), 'bfloat16')
+    >>> check_precision(float, where="the model")
+    (dtype('float64'), 'float64')
+    """
+    for name in ROUNDED:
+        if isinstance(dtype, str) and dtype == name:
+            return SINGLE, name
+    try:
+        found = check_float_dtype(dtype, where=where)
+    except DtypeError:
+        raise DtypeError(
+            f"the dtype of {where} must be one of {list(PRECISIONS)}, got {shown(dtype)}"
+        ) from None
+    return found, "float64" if found is DOUBLE else "float32"
+
+
+def product_precision() -> str:
+    """Return the precision of products of float32 arrays that are computed on devices here and now.
+
+    Returns
+    -------
+    str
+        ``"float32"``, ``"tf32"`` or ``"bfloat16"``.
+
+    Examples
+    --------
+    >>> from sknet.device import product_precision
+    >>> product_precision()
+    'float32'
+    """
+    return _present.get()
+
+
+@contextmanager
+def products_in(precision: str) -> Iterator[None]:
+    """Let products of float32 arrays on devices have a precision, in this thread.
+
+    Parameters
+    ----------
+    precision : str
+        As `product_precision` returns; ``"float64"``, which says nothing about float32, is the same as
+        ``"float32"``.
+
+    Returns
+    -------
+    context manager
+        For a ``with`` block.
+
+    Raises
+    ------
+    DtypeError
+        If there is no such precision.
+
+    Examples
+    --------
+    >>> from sknet.device import product_precision, products_in
+    >>> with products_in("tf32"):
+    ...     product_precision()
+    'tf32'
+    """
+    if precision not in PRECISIONS:
+        raise DtypeError(
+            f"the precision of products must be one of {list(PRECISIONS)}, got {shown(precision)}"
+        )
+    token = _present.set("float32" if precision == "float64" else precision)
+    try:
+        yield
+    finally:
+        _present.reset(token)

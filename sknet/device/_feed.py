@@ -1,4 +1,4 @@
-"""Rows in the host's memory, of which a device holds two chunks at a time."""
+"""Repeated work on a device: chunks of rows from the memory of the host, and launches as one graph."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,10 +7,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from sknet.device._backend import backend
-from sknet.device._device import Device
+from sknet.device._backend import Device, backend
+from sknet.exceptions import DeviceError
 
-__all__ = ["Feed"]
+__all__ = ["Feed", "Issued"]
+
+
+# -- rows -------------------------------------------------------------------------------------
 
 ALIGNMENT = 64  # a cache line
 
@@ -156,3 +159,51 @@ class Feed:
             raise
         self._arrived[half] = self._copied[which]
         self._held[half] = number
+
+
+# -- repeated work ----------------------------------------------------------------------------
+
+
+class Issued:
+    """Work on a device: launches at first, and from the second time on one graph of them, if that can be.
+
+    Parameters
+    ----------
+    launches : callable
+        Issues the work.
+    device : Device
+        Where it runs.
+
+    Attributes
+    ----------
+    refusal : str or None
+        Why there is no graph; None before it is tried.
+
+    Examples
+    --------
+    >>> from sknet.device import Device, Issued
+    >>> work = Issued(lambda: print("launched"), Device("cpu"))
+    >>> for _ in range(2):
+    ...     work()
+    launched
+    launched
+    >>> work.refusal
+    "device 'cpu' has no graphs"
+    """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("work on a device cannot be pickled or copied: make it again from what issues it")
+
+    def __init__(self, launches: Callable[[], None], device: Device) -> None:
+        self._run, self._launches, self._device = launches, launches, device
+        self._is_warm = False  # until kernels are compiled and loaded
+        self.refusal: str | None = None
+
+    def __call__(self) -> None:
+        if self._is_warm and self._run is self._launches and self.refusal is None:
+            try:
+                self._run = backend(self._device.kind).captured(self._launches, self._device)
+            except DeviceError as error:
+                self.refusal = str(error)
+        self._run()
+        self._is_warm = True

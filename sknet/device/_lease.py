@@ -12,8 +12,7 @@ from functools import cache
 from sknet._config import lease_setting
 from sknet._parallel import Lock
 from sknet._warnings import warn_caller
-from sknet.device._backend import backend
-from sknet.device._device import Device
+from sknet.device._backend import Device, backend
 
 try:
     import fcntl

@@ -11,9 +11,7 @@ from sknet._indexing import are_indices
 from sknet._late import above
 from sknet._native import core
 from sknet._scipy import SPECIAL_FUNCTIONS, issparse, sparsetools, special
-from sknet.device._backend import Backend, backend, register
-from sknet.device._device import Device
-from sknet.device._namespace import Namespace
+from sknet.device._backend import Backend, Device, Namespace, backend, register
 
 __all__ = ["NumpyBackend"]
 

@@ -1,11 +1,34 @@
-"""Matrix products: which of them one strided product of BLAS computes, and what may follow in its launch."""
+"""Matrix products: which of them one strided product of BLAS computes, and those by cuBLASLt."""
 
+import ctypes
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache, partial, reduce
+from itertools import accumulate, pairwise
+from operator import or_
 from typing import Any, NamedTuple, Self
+from weakref import finalize
 
-__all__ = ["NO_ENDING", "Ending", "Form", "Matrices", "form_of"]
+import numpy as np
+
+from sknet.exceptions import DeviceError
+
+__all__ = [
+    "NO_ENDING",
+    "Ending",
+    "Form",
+    "Library",
+    "Matrices",
+    "Products",
+    "form_of",
+    "library",
+    "multiplied",
+]
+
+
+# -- forms of products ------------------------------------------------------------------------
 
 
 class Matrices(NamedTuple):
@@ -180,3 +203,310 @@ def _as_one(form: Form) -> Form:
         return form
     x, out = (each._replace(rows=n * each.rows, batch_stride=0) for each in (x, out))
     return form._replace(number=1, x=x, out=out)
+
+
+# -- cuBLASLt ---------------------------------------------------------------------------------
+#
+# CuPy's calls of cuBLAS cannot be captured in a CUDA graph; these can. The numbers of attributes and values
+# are those of cublasLt.h, which CUDA 12 and 13 share. To cuBLASLt a matrix in rows is the transpose of one in
+# columns, so the factors change places.
+
+ALIGNMENT = 256  # of addresses, in bytes; more is of no use
+OF_BATCH, OF_BATCH_STRIDE = 5, 6  # attributes of a matrix
+TRANSPOSES, OF_EPILOGUE = (3, 4), 7  # attributes of a product
+OF_VECTOR, OF_VECTORS = 8, 10  # the latter is the stride from one product to the next
+OF_WORKSPACE, OF_ALIGNMENTS = 1, (5, 6, 7, 8)  # attributes of a search
+TRANSPOSED = 1
+PARTS = {"bias": 4, "relu": 2, "sums of y": 256}  # bits of cublasLtEpilogue_t; its RELU makes 0 of NaN
+WITH_VECTOR = {"bias", "sums of y"}  # parts that read or write the vector
+LEAST_ALIGNMENT = 16  # of addresses in products that have an ending
+WITH_TERM = (), ("sums of y",)  # parts of products to which a term can be added
+NOT_SUPPORTED = 15
+STATUS = {
+    1: "not initialized", 3: "allocation failed", 7: "invalid value", 8: "architecture mismatch",
+    11: "mapping error", 13: "execution failed", 14: "internal error", NOT_SUPPORTED: "not supported",
+}  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """The number of a dtype, that of the type to compute in, and the type of scalars in C."""
+
+    dtype: int
+    compute: int
+    scalar: Any
+
+
+KINDS = {
+    "float64": Kind(1, 70, ctypes.c_double),
+    "float32": Kind(0, 68, ctypes.c_float),
+    # Of arrays of float32, whose elements are rounded on the way to the tensor cores; sums are float32.
+    "tf32": Kind(0, 77, ctypes.c_float),
+    "bfloat16": Kind(0, 75, ctypes.c_float),
+}
+
+
+def _kind(dtype: str) -> Kind | None:
+    """Return how products of a dtype, or in a precision, are computed; None if they are not."""
+    if dtype == "float32" and int(os.environ.get("CUPY_TF32", "0")):
+        dtype = "tf32"
+    return KINDS.get(dtype)
+
+
+class Found(ctypes.Structure):
+    """What the heuristic finds: an algorithm, and the bytes that it works in."""
+
+    _fields_ = (
+        ("algorithm", ctypes.c_uint64 * 8),
+        ("workspace", ctypes.c_size_t),
+        ("status", ctypes.c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+# -- the library ------------------------------------------------------------------------------
+
+
+@cache
+def library(major: int) -> ctypes.CDLL | None:
+    """Return the library for a version of CUDA, which CuPy's cuBLAS has loaded; None if there is none."""
+    name = f"cublasLt64_{major}.dll" if sys.platform == "win32" else f"libcublasLt.so.{major}"
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
+
+
+class Chosen(NamedTuple):
+    """How products of one form are computed."""
+
+    layouts: list[ctypes.c_void_p]
+    found: Found
+
+
+class Places(NamedTuple):
+    """Addresses: of the factors as cuBLASLt takes them, what is added, the result, and the vector."""
+
+    y: int
+    x: int
+    term: int
+    out: int
+    vector: int = 0
+    vectors: int = 0
+
+
+class Library:
+    """cuBLASLt on one device."""
+
+    def __init__(self, functions: ctypes.CDLL, most_workspace: int) -> None:
+        self._functions, self._most = functions, most_workspace
+        self._handle = self._made("", "a handle")  # never destroyed: that can break a running capture
+        self._chosen: dict[Any, Chosen | None] = {}
+        self.tried: dict[Any, bool] = {}  # which endings products of a form can have
+
+    def call(self, name: str, said: object, *args: Any) -> None:
+        """Call a function, and raise an error that says what for if it fails."""
+        status = getattr(self._functions, f"cublasLt{name}")(*args)
+        if status:
+            raise DeviceError(
+                f"cublasLt{name} failed for {said}: status {status} ({STATUS.get(status, 'unknown')})"
+            )
+
+    def _made(self, kind: str, said: object, *args: Any) -> ctypes.c_void_p:
+        made = ctypes.c_void_p()
+        self.call(f"{kind}Create", said, ctypes.byref(made), *args)
+        return made
+
+    def _set(self, kind: str, said: object, made: ctypes.c_void_p, attribute: int, value: Any) -> None:
+        size = ctypes.c_size_t(ctypes.sizeof(value))
+        self.call(f"{kind}SetAttribute", said, made, attribute, ctypes.byref(value), size)
+
+    def chosen(self, form: Form, parts: Sequence[str], at: Places) -> Chosen | None:
+        """Return how to multiply, which is decided once for each form; None if there is no algorithm."""
+        kind = _kind(form.dtype)
+        if kind is None:
+            return None
+        aligned = tuple(min(address & -address, ALIGNMENT) for address in at[:5])
+        key = form, tuple(parts), kind, aligned, at.vectors
+        if key not in self._chosen:
+            layouts = [self._layout(each, form, kind) for each in (form.y, form.x, form.out)]
+            product = self.described(form, parts, at)  # the search depends on how its addresses are aligned
+            found = self._search(form, [product, *layouts], aligned[: len(OF_ALIGNMENTS)])
+            self.forget(product)
+            self._chosen[key] = None if found is None else Chosen(layouts, found)
+        return self._chosen[key]
+
+    def described(self, form: Form, parts: Sequence[str], at: Places) -> ctypes.c_void_p:
+        """Return the descriptor of a product, which holds the address of its vector."""
+        kind = _kind(form.dtype)
+        if kind is None:
+            raise DeviceError(f"cuBLASLt has no products like {form}")
+        product = self._made("MatmulDesc", form, kind.compute, kind.dtype)
+        for attribute, factor in zip(TRANSPOSES, (form.y, form.x), strict=True):
+            if not factor.in_rows:
+                self._set("MatmulDesc", form, product, attribute, ctypes.c_int(TRANSPOSED))
+        if parts:
+            epilogue = reduce(or_, [PARTS[part] for part in parts])
+            self._set("MatmulDesc", form, product, OF_EPILOGUE, ctypes.c_int(epilogue))
+        if not WITH_VECTOR.isdisjoint(parts):  # the library refuses one that nothing uses
+            self._set("MatmulDesc", form, product, OF_VECTOR, ctypes.c_void_p(at.vector))
+            if form.number > 1:
+                self._set("MatmulDesc", form, product, OF_VECTORS, ctypes.c_int64(at.vectors))
+        return product
+
+    def forget(self, product: ctypes.c_void_p) -> None:
+        """Free the memory of a descriptor."""
+        self.call("MatmulDescDestroy", "a product", product)
+
+    def _layout(self, each: Matrices, form: Form, kind: Kind) -> ctypes.c_void_p:
+        neighbours, lines = (each.columns, each.rows) if each.in_rows else (each.rows, each.columns)
+        sizes = ctypes.c_uint64(neighbours), ctypes.c_uint64(lines), ctypes.c_int64(each.stride)
+        made = self._made("MatrixLayout", form, kind.dtype, *sizes)
+        if form.number > 1:
+            self._set("MatrixLayout", form, made, OF_BATCH, ctypes.c_int(form.number))
+            self._set("MatrixLayout", form, made, OF_BATCH_STRIDE, ctypes.c_int64(each.batch_stride))
+        return made
+
+    def _search(self, form: Form, of: list[ctypes.c_void_p], aligned: tuple[int, ...]) -> Found | None:
+        search = self._made("MatmulPreference", form)
+        self._set("MatmulPreference", form, search, OF_WORKSPACE, ctypes.c_uint64(self._most))
+        for attribute, n in zip(OF_ALIGNMENTS, aligned, strict=True):
+            self._set("MatmulPreference", form, search, attribute, ctypes.c_uint32(n))
+        found, count = Found(), ctypes.c_int()
+        function = self._functions.cublasLtMatmulAlgoGetHeuristic
+        status = function(self._handle, *of, of[-1], search, 1, ctypes.byref(found), ctypes.byref(count))
+        self.call("MatmulPreferenceDestroy", form, search)
+        if status not in (0, NOT_SUPPORTED):
+            raise DeviceError(
+                f"no algorithm of cuBLASLt was found for {form}: status {status} "
+                f"({STATUS.get(status, 'unknown')}); it must not be asked while a stream is captured"
+            )
+        return found if count.value and not status else None
+
+    def multiply(self, form: Form, *args: Any) -> None:
+        """Issue a product, with the arguments of cublasLtMatmul after the handle."""
+        self.call("Matmul", form, self._handle, *args)
+
+
+# -- products ---------------------------------------------------------------------------------
+
+
+class Products:
+    """Prepares products, which share memory to work in, so they must run one after the other."""
+
+    def __init__(
+        self,
+        on_device: Library,
+        empty: Callable[[int], Any],
+        stream: Callable[[], int],
+        precision: str = "float32",
+    ) -> None:
+        self._library, self._empty, self._stream = on_device, empty, stream
+        self._precision = precision
+        self._workspace: Any = None
+
+    def finished(self, x: Any, y: Any, out: Any, ending: Ending) -> Callable[[], None]:
+        """Return what computes ``x @ y`` and an ending into arrays."""
+        found = self.prepared(x, y, out, ending)
+        if found is None:
+            raise DeviceError(
+                f"cuBLASLt has no product of {x.shape} and {y.shape} with {ending.parts} for arrays at these "
+                f"addresses: pass arrays that begin at multiples of {LEAST_ALIGNMENT} bytes"
+            )
+        return found
+
+    def prepared(self, x: Any, y: Any, out: Any, ending: Ending) -> Callable[[], None] | None:
+        """Return what computes ``x @ y`` and an ending into arrays; None if cuBLASLt does not do that."""
+        form, (parts, vector, term, factor) = form_of(x, y, out), ending
+        arrays = y, x, out if term is None else term, out, vector
+        vectors = vector.strides[0] // vector.dtype.itemsize if vector is not None and vector.ndim > 1 else 0
+        at = Places(*[0 if each is None else each.data.ptr for each in arrays])._replace(vectors=vectors)
+        if form is None:
+            return None
+        for each in dict.fromkeys((form.in_precision(self._precision), form)):
+            found = self._prepared(each, parts, at, factor, arrays)
+            if found is not None:
+                return found
+        return None
+
+    def _prepared(
+        self, form: Form, parts: Sequence[str], at: Places, factor: float, kept: Any
+    ) -> Callable[[], None] | None:
+        chosen, kind = self._library.chosen(form, parts, at), _kind(form.dtype)
+        if chosen is None or kind is None:
+            return None
+        (of_y, of_x, of_out), found = chosen
+        if self._workspace is None or self._workspace.size < found.workspace:
+            self._workspace = self._empty(found.workspace)
+        layouts = of_y, of_x, of_out, of_out
+        a, b, c, d = ((ctypes.c_void_p(each), layout) for each, layout in zip(at[:4], layouts, strict=True))
+        scalars = ctypes.byref(kind.scalar(1)), ctypes.byref(kind.scalar(factor))
+        product = self._library.described(form, parts, at)
+        given = product, scalars[0], *a, *b, scalars[1], *c, *d, ctypes.byref(found)
+        prepared = partial(self._run, form, given, found.workspace, kept)
+        finalize(prepared, self._library.forget, product).atexit = False
+        return prepared
+
+    def takes(self, form: Form, parts: Sequence[str]) -> bool:
+        """Tell whether products of a form can have an ending."""
+        kind, known = _kind(form.dtype), self._library.tried
+        if kind is None:
+            return False
+        key = form, tuple(parts), kind
+        if key not in known:
+            try:
+                known[key] = self._tried(form, parts, ctypes.sizeof(kind.scalar))
+            except DeviceError:
+                known[key] = False
+        return known[key]
+
+    def _tried(self, form: Form, parts: Sequence[str], itemsize: int) -> bool:
+        """Issue a product, unless there is no algorithm; return whether there is one."""
+        matrices = [
+            each.stride * (each.rows if each.in_rows else each.columns)
+            + (form.number - 1) * each.batch_stride
+            for each in form[2:]
+        ]
+        read, vectors = max(matrices) * itemsize, -(-form.out.columns * itemsize // LEAST_ALIGNMENT)
+        vectors *= LEAST_ALIGNMENT
+        sizes = read, read, form.number * vectors
+        starts = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
+        memory = self._empty(starts.pop())
+        of_factors, of_result, of_vector = [memory.data.ptr + start for start in starts]
+        at = Places(of_factors, of_factors, of_factors, of_result, of_vector, vectors // itemsize)
+        factor = float(tuple(parts) in WITH_TERM)
+        product = self._prepared(form, parts, at, factor, memory)
+        if product is not None:
+            product()
+        return product is not None
+
+    def _run(self, form: Form, given: tuple[Any, ...], nbytes: int, arrays: tuple[Any, ...]) -> None:
+        """Issue a product on the current stream; `arrays` are kept, as their addresses are."""
+        place = ctypes.c_void_p(self._workspace.data.ptr), ctypes.c_size_t(nbytes)
+        self._library.multiply(form, *given, *place, ctypes.c_void_p(self._stream()))
+
+
+def multiplied(cupy: Any, products: Products, x: Any, y: Any, out: Any) -> Any:
+    """Return ``matmul(x, y, out=out)`` at once, of arrays of one dtype; None if cuBLASLt does not do that."""
+    if not (x.size and y.size) or x.shape[-1] != y.shape[-2 if y.ndim > 1 else 0]:
+        return None
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    shape = (*batch, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
+    if out is not None and (out.shape != shape or out.dtype != x.dtype):
+        return None
+    result = cupy.empty(shape, x.dtype) if out is None else out
+    product = products.prepared(x, y, result, NO_ENDING)
+    if product is None:
+        x, y = (
+            cupy.ascontiguousarray(a if a.ndim == 1 else cupy.broadcast_to(a, (*batch, *a.shape[-2:])))
+            for a in (x, y)
+        )
+        result = cupy.empty(shape, x.dtype)
+        product = products.prepared(x, y, result, NO_ENDING)
+    if product is None:
+        return None
+    product()
+    if out is None or result is out:
+        return result
+    out[...] = result
+    return out

@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 
 from sknet._scipy import SPECIAL_FUNCTIONS
 from sknet.core import PRIMITIVES
-from sknet.device import LinearAlgebra, Namespace, _cupy, _graphs, _transfers
+from sknet.device import LinearAlgebra, Namespace, _backend, _cupy
 from tests.project import source_files
 
 __all__ = ["METHODS", "asked", "full_name", "recorded", "used_in_backend", "used_in_rules"]
@@ -95,7 +95,7 @@ def _in_namespace(node: ast.Attribute) -> str | None:
 
 def used_in_backend() -> Iterator[tuple[str, ast.Call | None]]:
     """Find the functions that the backend uses, and their calls: ``self._cupy.NAME(...)``, of any depth."""
-    for module in (_cupy, _graphs, _transfers):
+    for module in (_cupy, _cupy, _backend):
         for name, call in _used(inspect.getsource(module), _in_package):
             if call:
                 yield name, call

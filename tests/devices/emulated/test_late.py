@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sknet.device import Device, Feed, active
-from sknet.device._transfers import StreamTransfers
+from sknet.device._backend import StreamTransfers
 from sknet.engine import Accuracy, Batches
 from sknet.engine.extend import Validation, predict_rows
 from tests.devices.emulated import counted, faults, late, without_page_locks

@@ -5,7 +5,7 @@ import pytest
 
 from sknet.compile import compile
 from sknet.device import Device, active, to_device
-from sknet.device._cublaslt import Library
+from sknet.device._products import Library
 from sknet.ops import matmul
 from tests.devices.emulated import counted
 from tests.devices.rounding import BITS, rounded

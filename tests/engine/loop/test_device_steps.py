@@ -8,7 +8,7 @@ import pytest
 from sknet import Model, nn, ops
 from sknet.callbacks import Callback
 from sknet.device import Device, to_device, to_host
-from sknet.device._active import active
+from sknet.device._backend import active
 from sknet.engine import Batches, fit_many
 from sknet.engine.loop import _device_steps, _outputs, _steps
 from sknet.engine.loop._choice import steps_for
