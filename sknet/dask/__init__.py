@@ -14,9 +14,9 @@ except ImportError as error:
         f"sknet.dask needs {error.name}, which is not installed: {installing('dask')}"
     ) from error
 
+from sknet.dask._collections import batch_rows
 from sknet.dask._exchange import Exchange, ExchangeError, MPIExchange, NCCLExchange, WorkerExchange
 from sknet.dask._fit import fit
-from sknet.dask._order import batch_rows
 
 __all__ = [
     "Exchange",

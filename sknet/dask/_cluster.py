@@ -15,9 +15,8 @@ import distributed
 import numpy as np
 
 from sknet._parallel import Lock
-from sknet.dask._collections import Part
+from sknet.dask._collections import Part, held_out_rows
 from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
-from sknet.dask._order import held_out_rows
 from sknet.dask._rank import Plan, Rank, Rows
 from sknet.engine import Model
 from sknet.estimators.extend import FitArguments, read_part

@@ -12,9 +12,16 @@ from sknet._constraints import shown
 from sknet._frames import is_collection
 from sknet.callbacks import Callback
 from sknet.dask._cluster import Cluster, MakeExchange, outside_of_tasks, waiting_client
-from sknet.dask._collections import Facts, Moments, facts_of, first_rows, moments_of, partitions_of
+from sknet.dask._collections import (
+    Facts,
+    Moments,
+    facts_of,
+    first_rows,
+    held_out_rows,
+    moments_of,
+    partitions_of,
+)
 from sknet.dask._exchange import WorkerExchange
-from sknet.dask._order import held_out_rows
 from sknet.dask._rank import Block, Plan, Scored, merged, new_score
 from sknet.device import Device
 from sknet.engine import Batches, Model, Score

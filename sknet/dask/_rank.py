@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet import nn
+from sknet.dask._collections import Order, order_of
 from sknet.dask._exchange import Exchange
-from sknet.dask._order import Order, order_of
 from sknet.engine import Batches, Model, ModelState, Score
 from sknet.engine.extend import (
     Batch,

@@ -9,8 +9,7 @@ from sknet.compile import Equation, Graph
 from sknet.compile.extend import Rows, graph_of_any_rows
 from sknet.exceptions import CaptureError
 from sknet.onnx import _elementwise, _neural, _reductions, _shapes  # noqa: F401  they fill the table
-from sknet.onnx._table import NOT_EXPORTED, TABLE, operands_of
-from sknet.onnx._writer import Value, Writer
+from sknet.onnx._writer import NOT_EXPORTED, TABLE, Value, Writer, operands_of
 
 __all__ = ["Prepares", "exported"]
 

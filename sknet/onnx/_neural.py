@@ -8,8 +8,7 @@ from sknet.compile import Equation
 from sknet.onnx._elementwise import common
 from sknet.onnx._expressions import broadcast_shape, expression
 from sknet.onnx._reductions import sliced
-from sknet.onnx._table import row
-from sknet.onnx._writer import Value, Writer
+from sknet.onnx._writer import Value, Writer, row
 
 __all__: list[str] = []
 

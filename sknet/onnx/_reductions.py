@@ -9,8 +9,7 @@ from sknet.compile import Equation
 from sknet.compile.extend import Length
 from sknet.device import result_dtype
 from sknet.onnx._expressions import broadcast_shape, expression
-from sknet.onnx._table import row
-from sknet.onnx._writer import Value, Writer
+from sknet.onnx._writer import Value, Writer, row
 
 __all__: list[str] = []
 

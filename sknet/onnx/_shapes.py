@@ -10,8 +10,7 @@ from sknet.compile import Equation
 from sknet.compile.extend import Length
 from sknet.exceptions import CaptureError
 from sknet.onnx._elementwise import common
-from sknet.onnx._table import row
-from sknet.onnx._writer import Value, Writer
+from sknet.onnx._writer import Value, Writer, row
 
 __all__: list[str] = []
 

@@ -1,16 +1,17 @@
-"""Writing the nodes of an ONNX graph: values have names, numbers become constants of the right type."""
+"""Writing the nodes of an ONNX graph, and the table of functions that write the primitives."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sknet.compile import Variable
+from sknet.compile import Equation, Variable
 from sknet.compile.extend import Counted, Filled, Length, Rows, Share
 from sknet.exceptions import CaptureError
 
-__all__ = ["Node", "Value", "Writer"]
+__all__ = ["NOT_EXPORTED", "TABLE", "Node", "Row", "Value", "Writer", "row"]
+
 
 # Operators that onnxruntime computes only in single precision on the CPU: in double precision, values are
 # rounded before and after.
@@ -210,3 +211,55 @@ class Writer:
         if axes == list(range(x.ndim)):
             return x
         return self.add("Transpose", x, shape=[x.shape[a] for a in axes], perm=axes)
+
+
+Row = Callable[..., Value]
+TABLE: dict[str, Row] = {}
+
+_GRADIENT = "it occurs in gradients only"
+_TRAINING = "it occurs in training only, by the statistics of a batch"
+_NO_OPERATOR = "ONNX has no such operator"
+
+NOT_EXPORTED: dict[str, str] = {
+    "carry": "it occurs on the tape only",
+    "channel_moments": _TRAINING,
+    "channel_norm": _TRAINING,
+    "channel_norm_gradient": _GRADIENT,
+    "cholesky": _NO_OPERATOR,
+    "conv_weight": _GRADIENT,
+    "dropout_mask": "ONNX has other random numbers, and predictions draw none",
+    "eigh": _NO_OPERATOR,
+    "inv": _NO_OPERATOR,
+    "layer_norm_gradient": _GRADIENT,
+    "max_pool_put": _GRADIENT,
+    "max_pool_take": _GRADIENT,
+    "nextafter": _NO_OPERATOR,
+    "pinv": _NO_OPERATOR,
+    "qr": _NO_OPERATOR,
+    "recurrence_gradient": _GRADIENT,
+    "slogdet": _NO_OPERATOR,
+    "solve": _NO_OPERATOR,
+    "sparse_matmul": "ONNX has no sparse inputs: export with a dense example",
+    "svd": _NO_OPERATOR,
+    "uniform_draws": "ONNX has other random numbers, and predictions draw none",
+}
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    """Register a function for these primitives: ``write(w, equation, *operands, **params) -> Value``."""
+
+    def enter(function: Row) -> Row:
+        for name in names:
+            TABLE[name] = function
+        return function
+
+    return enter
+
+
+def operands_of(w: Writer, equation: Equation) -> list[Any]:
+    """Return an equation's operands: values, and numbers unless they depend on the rows."""
+    numbers = w.rows.numbers(equation)
+    return [
+        w.value(x) if number is None else w.number(number, equation.output.dtype)
+        for x, number in zip(equation.operands, numbers, strict=True)
+    ]

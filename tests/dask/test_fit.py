@@ -29,7 +29,7 @@ from sknet import (
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import KeepState
 from sknet.dask import batch_rows, fit
-from sknet.dask._order import held_out_rows
+from sknet.dask._collections import held_out_rows
 from sknet.estimators.extend import Perceptron
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD, Adam

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sknet.dask import batch_rows
-from sknet.dask._order import held_out_rows
+from sknet.dask._collections import held_out_rows
 
 SIZES = {
     "one partition": [100],

@@ -7,7 +7,7 @@ import pytest
 
 from sknet.compile import capture
 from sknet.core import PRIMITIVES, Tensor, bind, no_grad
-from sknet.onnx._table import NOT_EXPORTED, TABLE
+from sknet.onnx._writer import NOT_EXPORTED, TABLE
 from tests.contracts.rows import every_case
 from tests.contracts.table import drawn
 from tests.contracts.test_executors import applications
