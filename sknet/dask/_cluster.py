@@ -21,7 +21,7 @@ from sknet.dask._rank import Plan, Rank, Rows
 from sknet.engine import Model
 from sknet.estimators.extend import FitArguments, read_part
 
-__all__ = ["Cluster", "MakeExchange", "assigned", "outside_of_tasks", "run_here", "waiting_client"]
+__all__ = ["Cluster", "MakeExchange", "assigned", "outside_of_tasks", "waiting_client"]
 
 MOST_LOST = 5  # times in a row that a fit goes on without having trained since
 PATIENCE = 60.0  # seconds to wait for a worker

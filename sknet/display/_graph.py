@@ -14,7 +14,7 @@ from sknet.display._base import Display, network_of
 from sknet.nn import Module
 from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
 
-__all__ = ["GraphDisplay", "Node", "Routes", "flow_of_graph", "flow_of_module", "placed"]
+__all__ = ["GraphDisplay", "Node"]
 
 
 BEND = "bend"

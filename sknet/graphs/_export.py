@@ -1,17 +1,228 @@
-"""Export: from a module, or any function of tensors, to a graph module."""
+"""Networks exported as graphs, with their parameters, for any number of rows."""
 
-from collections.abc import Callable
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from os import PathLike
+from typing import Any, NamedTuple, cast
 
+from sknet._late import above
 from sknet._tree import leaves, map_leaves
 from sknet.compile import Graph, Variable, capture
-from sknet.compile.extend import SymbolicGraph
-from sknet.core import Tensor
-from sknet.device import is_array
-from sknet.graphs._module import GraphModule
-from sknet.nn import Module
+from sknet.compile.extend import OutputIndex, SymbolicGraph, checked_inputs, flat_arguments, outputs_of
+from sknet.core import Tensor, as_tensor
+from sknet.device import is_array, to_host
+from sknet.exceptions import CaptureError, GraphError
+from sknet.nn import Module, Parameter, Scope, bindings, run
+from sknet.nn.extend import RECORDED, Call, Calls, Recorded
 
-__all__ = ["export", "state_of"]
+__all__ = ["Exported", "GraphLayers", "GraphModule", "export", "export_function", "export_network"]
+
+
+SYMBOLIC, N_ROWS = ".symbolic", ".n_rows"  # attributes that no parameter or child can take: they have dots
+
+
+class GraphModule(Module):
+    """A captured function with its parameters: a module that runs a graph instead of a Python `forward`.
+
+    `Module.export` and `sknet.graphs.export` create it, and `sknet.load` reads it from a file. It can be
+    trained, copied and exported like any module; its parameters and buffers keep their paths, so that state
+    dicts of the original module can be loaded.
+
+    Parameters
+    ----------
+    symbolic : SymbolicGraph
+        The graph.
+    values : mapping of str to Parameter or array
+        Parameters and buffers by path; only `Parameter` objects are trained.
+    transient : iterable of str, default=()
+        Paths of non-persistent buffers.
+    n_rows : int, default=1
+        The number of rows for which `graph` is displayed.
+    parts : mapping of str to GraphModule, default=None
+        Modules that can be called on their own, by path; their parameters are among the values.
+
+    Raises
+    ------
+    GraphError
+        If names, shapes or dtypes of the values are not those of the graph.
+
+    Notes
+    -----
+    The graph was captured in evaluation mode, so `train` and `eval` change nothing. Training uses no dropout,
+    and the running statistics of batch norms.
+
+    It computes in the precision of its inputs and parameters, except where the function names a dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> exported = nn.Linear(3, 2).initialize(0).export(np.ones((1, 3), "float32"))
+    >>> exported
+    GraphModule(2 operations, x: float32[n,3])
+    >>> exported(np.ones((5, 3), "float32")).shape
+    (5, 2)
+    >>> [path for path, _ in exported.named_parameters()]
+    ['weight', 'bias']
+    """
+
+    def __init__(
+        self,
+        symbolic: SymbolicGraph,
+        values: Mapping[str, Any],
+        transient: Iterable[str] = (),
+        n_rows: int = 1,
+        *,
+        parts: "Mapping[str, GraphModule] | None" = None,
+    ) -> None:
+        super().__init__()
+        vars(self).update({SYMBOLIC: symbolic, N_ROWS: n_rows})
+        expected = [given.name for given in symbolic.inputs[: symbolic.n_values]]
+        if sorted(expected) != sorted(values):
+            raise GraphError(f"the graph needs values of {expected}, got {list(values)}")
+        for path, part in (parts or {}).items():
+            self.register_module(path, part)
+        for path, value in values.items():
+            _register(self, path, value, persistent=path not in transient)
+        for given, own in zip(symbolic.inputs, _own(self), strict=False):
+            if (own.shape, own.dtype.kind) != (given.shape, given.dtype.kind):
+                raise GraphError(f"the graph needs {given}, got an array {own.dtype}{list(own.shape)}")
+
+    @classmethod
+    def _is_reserved(cls, name: str) -> bool:
+        """Tell whether the captured module cannot have had a parameter or child of this name."""
+        return Module._is_reserved(name)
+
+    @property
+    def symbolic(self) -> SymbolicGraph:
+        """The graph for any number of rows."""
+        found: SymbolicGraph = vars(self)[SYMBOLIC]
+        return found
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows for which `graph` is displayed."""
+        found: int = vars(self)[N_ROWS]
+        return found
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        """Compute the captured function.
+
+        Parameters
+        ----------
+        *args : trees of tensors or arrays, each of shape (n_samples, ...)
+            With the structure and dtype kinds of the examples.
+        **named : tensor or array
+            The last arguments, by name.
+
+        Returns
+        -------
+        tree of Tensor
+            Like the function's result.
+
+        Raises
+        ------
+        CaptureError
+            If the structure of the arguments, or a number or string among them, differs from the examples.
+        ShapeError, DtypeError
+            If an array does not fit.
+        """
+        return _computed(self, self.symbolic, args, named)
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the input arrays."""
+        return [given.name for given in self.symbolic.arguments]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph for the example's number of rows, with the current values."""
+        own = zip(self.symbolic.inputs, _own(self), strict=False)
+        return self.symbolic.at(self.n_rows).with_values({x.name: to_host(value.data) for x, value in own})
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Write it to a file that executes nothing when it is loaded: ``sknet.save(module, path)``.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file, which `sknet.load` reads; an existing file is replaced.
+        """
+        above("save")(self, path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+    def extra_repr(self) -> str:
+        """Return the text between the parentheses of the repr."""
+        return f"{len(self.symbolic.lines)} operations, {', '.join(map(str, self.symbolic.arguments))}"
+
+
+# Not methods: a child may have their names.
+
+
+def _computed(
+    module: GraphModule, symbolic: SymbolicGraph, args: tuple[Any, ...], named: Mapping[str, Any]
+) -> Any:
+    """Return what a graph computes with the values of a module."""
+    if named:
+        args = (*args, *_by_name(module.input_names, len(args), named))
+    given = [as_tensor(x) for x in flat_arguments(symbolic.args, args)]
+    graph = symbolic.at(*symbolic.sizes(given))
+    outputs = outputs_of(graph, checked_inputs(graph, [*_own(module), *given]))
+    return map_leaves(lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, symbolic.result)
+
+
+def _register(module: GraphModule, path: str, value: Any, *, persistent: bool) -> None:
+    *parents, name = path.split(".")
+    owner: Module = module
+    for parent in parents:
+        if parent not in owner._children:
+            owner.register_module(parent, Module())
+        owner = owner._children[parent]
+    if owner._parameters.get(name) is value:
+        return  # of a part
+    if isinstance(value, Parameter):
+        owner.register_parameter(name, value)
+    else:
+        owner.register_buffer(name, value, persistent)
+
+
+def _own(module: GraphModule) -> list[Tensor]:
+    """Return parameters and buffers in the order of the graph's inputs."""
+    known: dict[str, Tensor] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return [known[given.name] for given in module.symbolic.inputs[: module.symbolic.n_values]]
+
+
+def _by_name(expected: list[str], n_given: int, named: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments after those given by position."""
+    names = expected[n_given:]
+    if set(names) != set(named):
+        raise TypeError(f"the graph takes {expected}, got {n_given} of them and {list(named)}")
+    return [named[name] for name in names]
+
+
+class GraphLayers(Recorded):
+    """The layers of the network that a `GraphModule` was made of: where their outputs are in its graph."""
+
+    def __init__(
+        self,
+        name: str,
+        modules: Mapping[str, tuple[str, str]],
+        shapes: Mapping[Call, tuple[int, ...]],
+        layers: Sequence[Call],
+        positions: Mapping[Call, int],
+    ) -> None:
+        super().__init__(name, modules, shapes, layers)
+        self.positions = dict(positions)
+
+    def output(self, module: Module, call: Call, args: tuple[Any, ...] | dict[str, Any]) -> Any:
+        """Return the output of a call; what comes after it is not computed."""
+        assert isinstance(module, GraphModule)
+        symbolic = module.symbolic.up_to(self.positions[call])
+        given, named = ((), args) if isinstance(args, dict) else (args, {})
+        return _computed(module, symbolic, given, named)
 
 
 def export(
@@ -96,3 +307,157 @@ def state_of(module: Module) -> tuple[dict[str, Any], list[str]]:
     return values | {path: buffer.detach() for path, buffer in buffers.items()}, [
         path for path in buffers if path not in lasting
     ]
+
+
+MOST_SIZES = 3  # that a graph depends on beside the number of rows
+MOST_TIED = 4  # axes that have one length
+Axis = tuple[int, int]  # the number of an input, and that of its axis
+Axes = tuple[Axis, ...]
+Shapes = Sequence[tuple[int, ...]]
+
+
+class Exported(NamedTuple):
+    """A network as a graph."""
+
+    module: GraphModule
+    fixed: dict[tuple[str, int], str]
+
+
+def export_network(
+    module: Module, example: tuple[Any, ...] | dict[str, Any], parts: Mapping[str, GraphModule] = {}
+) -> Exported:
+    """Export a network for any number of rows, and any other lengths that it takes."""
+    network = _Network(module, example)
+    symbolic, fixed = _for_sizes(network.captured, list(leaves(example)))
+    values, transient = state_of(module)
+    whole, outputs = symbolic.result
+    n_outputs = len([leaf for leaf in leaves(whole) if type(leaf) is OutputIndex])
+    made = GraphModule(symbolic.returning(n_outputs, whole), values, transient, parts=parts)
+    positions = {call: symbolic.outputs[i] for call, i in zip(network.seen, outputs, strict=True)}
+    shapes = [x.shape for x in symbolic.verified(1)[-1]]
+    of_calls = {call: shapes[position] for call, position in positions.items()}
+    calls = network.calls
+    vars(made)[RECORDED] = GraphLayers(
+        type(module).__name__, calls.modules, of_calls, [c for c in calls.layers if c in of_calls], positions
+    )
+    names = network.names
+    return Exported(made, {(names[i], axis): reason for (i, axis), reason in fixed.items()})
+
+
+def export_function(function: Callable[[Tensor], Tensor], example: Tensor) -> GraphModule:
+    """Export a pure function of one array for any number of rows, and any other lengths that it takes."""
+
+    def captured(shapes: Shapes, dtypes: Sequence[Any]) -> Graph:
+        return capture(function, Variable(shapes[0], dtypes[0]))
+
+    return GraphModule(_for_sizes(captured, [example])[0], {})
+
+
+class _Network:
+    """A module whose capture also returns the outputs of its layers."""
+
+    calls: Calls
+
+    def __init__(self, module: Module, example: tuple[Any, ...] | dict[str, Any]) -> None:
+        self.module, self.is_named = module, isinstance(example, dict)
+        self.names = list(
+            example if isinstance(example, dict) else inspect.signature(module.forward).parameters
+        )
+        self.seen: dict[Call, None] = {}
+
+    def as_pure(self, function: Callable[..., Any]) -> Any:
+        """Return what `capture` asks for."""
+        values, _, _ = self.module.as_pure(self.module)
+        return (
+            values,
+            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.names],
+            self.compute,
+        )
+
+    def compute(self, values: Mapping[str, Any], *args: Any) -> Any:
+        """Return the network's result, and a list of the outputs of its calls."""
+        found: list[Any] = []
+        given: Any = dict(zip(self.names, args, strict=True)) if self.is_named else args
+
+        def traced(twin: Module) -> None:
+            known = bindings(twin)
+            scope = Scope({known[path]: as_tensor(value) for path, value in values.items()}, training=False)
+            found.append(run(twin, scope, given))
+            if scope.updates:
+                raise CaptureError(
+                    f"{type(self.module).__name__} sets a buffer in evaluation mode, and a graph changes "
+                    "nothing"
+                )
+
+        seen: dict[Call, Tensor] = {}
+        calls = Calls(self.module, traced, seen)
+        if not self.seen:  # of the first capture; one that fails is not the last word on layers
+            self.calls, self.seen = calls, dict.fromkeys(seen)
+        return found[0], list(seen.values())
+
+    def captured(self, shapes: Shapes, dtypes: Sequence[Any]) -> Graph:
+        """Return the graph for inputs of these shapes."""
+        inputs = [Variable(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        return capture(cast(Any, self), *inputs).with_values({})
+
+
+def _for_sizes(
+    captured: Callable[[Shapes, Sequence[Any]], Graph], inputs: list[Any]
+) -> tuple[SymbolicGraph, dict[Axis, str]]:
+    """Return the graph for any lengths that it may have, and why it may not have some."""
+    known: list[Axes] = []
+    kept = _symbolic(captured, inputs, known)
+    fixed: dict[Axis, str] = {}
+    for axes in _candidates(inputs):
+        if len(known) == MOST_SIZES or any(axis in each for axis in axes for each in known):
+            continue
+        try:
+            kept = _symbolic(captured, inputs, [*known, axes])
+        except _OtherOperationsError as error:
+            fixed.update({axis: str(error) for axis in axes})
+        except Exception:  # the network itself takes no other lengths there
+            continue
+        else:
+            known.append(axes)
+    return kept, {axis: why for axis, why in fixed.items() if not any(axis in axes for axes in known)}
+
+
+class _OtherOperationsError(Exception):
+    """A network takes other lengths, and a graph does not."""
+
+
+def _symbolic(
+    captured: Callable[[Shapes, Sequence[Any]], Graph], inputs: list[Any], known: list[Axes]
+) -> SymbolicGraph:
+    """Return the graph for any number of rows, and any lengths of tied axes."""
+    dtypes = [x.dtype for x in inputs]
+
+    def of_sizes(*sizes: int) -> Graph:
+        shapes = [[sizes[0], *x.shape[1:]] if x.shape else [] for x in inputs]
+        for axes, length in zip(known, sizes[1:], strict=True):
+            for i, axis in axes:
+                shapes[i][axis] = length
+        return captured([tuple(shape) for shape in shapes], dtypes)
+
+    lengths = [inputs[i].shape[axis] for ((i, axis), *_) in known]
+    samples = [(n, n + 1, n + 3) for n in lengths]
+    if known:
+        of_sizes(2, *(n + 1 for n in lengths))  # the network's own errors, before those of the graph
+    try:
+        return SymbolicGraph.of_sizes(of_sizes, samples)
+    except CaptureError as error:
+        if not known:
+            raise
+        raise _OtherOperationsError(str(error)) from None
+
+
+def _candidates(inputs: list[Any]) -> Iterator[Axes]:
+    """Yield axes that may have other lengths: alone, and then with others of the same length."""
+    axes = [(i, axis) for i, x in enumerate(inputs) for axis in range(1, len(x.shape))]
+    yield from ((axis,) for axis in axes)
+    by_length: dict[int, list[Axis]] = {}
+    for i, axis in axes:
+        by_length.setdefault(inputs[i].shape[axis], []).append((i, axis))
+    for tied in by_length.values():
+        for count in range(2, min(len(tied), MOST_TIED) + 1):
+            yield from combinations(tied, count)

@@ -1,6 +1,5 @@
 """Names that predictors and files are built on; users do without them."""
 
-from sknet.graphs._module import GraphLayers
-from sknet.graphs._network import Exported, export_function, export_network
+from sknet.graphs._export import Exported, GraphLayers, export_function, export_network
 
 __all__ = ["Exported", "GraphLayers", "export_function", "export_network"]

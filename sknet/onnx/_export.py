@@ -1,21 +1,47 @@
 """Export of modules and estimators as ONNX models."""
 
+import inspect
 import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from sknet import nn
-from sknet.compile import Graph
-from sknet.compile.extend import SymbolicGraph
-from sknet.estimators.extend import is_estimator
+from sknet._installed import optional
+from sknet._tree import map_leaves
+from sknet.compile import Equation, Graph, capture
+from sknet.compile.extend import Length, Rows, SymbolicGraph, graph_of_any_rows
+from sknet.core import Tensor, no_grad
+from sknet.device import is_array, to_host
+from sknet.estimators.extend import computation_of, is_estimator
+from sknet.exceptions import CaptureError, StateError
 from sknet.freezing import FrozenPipeline
 from sknet.graphs import GraphModule
-from sknet.onnx._proto import model_of
-from sknet.onnx._written import Written, written_estimator, written_module
+from sknet.onnx import _elementwise, _neural, _shapes  # noqa: F401  they fill the table
+from sknet.onnx._tables import Tables
+from sknet.onnx._writer import NOT_EXPORTED, TABLE, Node, Value, Writer, operands_of
 from sknet.persistence import write_atomically
-from sknet.tabular.extend import is_ensemble
+from sknet.tabular.extend import ensemble_computation, is_ensemble
 
-__all__ = ["export"]
+__all__ = [
+    "ML",
+    "ML_OPERATORS",
+    "OPSET",
+    "Types",
+    "Written",
+    "export",
+    "exported",
+    "model_of",
+    "required",
+    "written_estimator",
+]
+
+OPSET = 20
+IR_VERSION = 10
+ML, ML_OPSET = "ai.onnx.ml", 3
+ML_OPERATORS = frozenset({"LabelEncoder"})
 
 
 def export(
@@ -88,7 +114,7 @@ def export(
     >>> [output.name for output in onnx.export(clf).graph.output]
     ['label', 'probabilities']
     """
-    written = _written(model, example, dtype)
+    written = _written_model(model, example, dtype)
     taken = [value.name for value in written.inputs if value.name in written.outputs]
     if taken:
         raise ValueError(
@@ -101,7 +127,7 @@ def export(
     return found
 
 
-def _written(model: Any, example: Any, dtype: Any) -> Written:
+def _written_model(model: Any, example: Any, dtype: Any) -> "Written":
     if is_estimator(model) or is_ensemble(model):
         return written_estimator(model, example, dtype)
     if isinstance(model, Graph):
@@ -129,3 +155,270 @@ def _written(model: Any, example: Any, dtype: Any) -> Written:
 def graph_module_of(graph: Graph) -> GraphModule:
     """Return a graph as a module of its values."""
     return GraphModule(SymbolicGraph.of(graph), dict(graph.values))
+
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+Bound = dict[str, Tensor]
+
+
+class Written(NamedTuple):
+    """Nodes, and the values that are inputs and outputs."""
+
+    writer: Writer
+    inputs: list[Value]
+    outputs: dict[str, Value]
+    name: str
+    is_half: bool
+
+
+def written_module(module: nn.Module, example: Any, dtype: Any) -> Written:
+    """Write a module; its outputs are named "output", or "output_0", "output_1", ..."""
+    any_rows = True
+    if isinstance(module, GraphModule):
+        given, takes, any_rows = _graph_inputs(module), module.symbolic.args, module.symbolic.any_rows
+    else:
+        given = _named_inputs(module, example)
+        takes = tuple(given.values())
+
+    def compute(bound: Bound, args: list[Tensor]) -> Any:
+        free = iter(args)
+        tree = map_leaves(lambda leaf: next(free) if is_array(leaf) else leaf, takes)
+        return nn.functional_call(module, bound, tree, training=False)[0]
+
+    w, inputs, outputs, is_half = _written(module, given, compute, dtype, ["output"], any_rows=any_rows)
+    names = ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
+    return Written(w, inputs, dict(zip(names, outputs, strict=True)), type(module).__name__, is_half)
+
+
+def written_estimator(
+    estimator: Any,
+    example: Any,
+    dtype: Any,
+    *,
+    splits: bool | None = None,
+    raw_scores: bool = False,
+    has_labels: bool = True,
+) -> Written:
+    """Write a fitted estimator, with the outputs that `sknet.estimators.extend.computation_of` names."""
+    if is_ensemble(estimator):
+        found = ensemble_computation(estimator, raw_scores=raw_scores)
+    else:
+        found = computation_of(estimator, example, raw_scores=raw_scores)
+    module, places = found.module, nn.bindings(found.module)
+
+    def compute(bound: Bound, args: list[Tensor]) -> Any:
+        scope = nn.Scope({places[path]: value for path, value in bound.items()}, training=False)
+        given = dict(zip(found.inputs, args, strict=True)) if found.is_named else tuple(args)
+        raw = found.by(module, scope, given)
+        return tuple(head(raw) for head in found.outputs.values())
+
+    w, inputs, outputs, is_half = _written(
+        module, dict(found.inputs), compute, dtype, found.outputs, encoders=found.encoders, splits=splits
+    )
+    named = dict(zip(found.outputs, outputs, strict=True))
+    if found.labels is not None and has_labels:
+        named["label"] = _labelled(w, named["label"], plain_labels(found.labels, type(estimator).__name__))
+    return Written(w, inputs, named, type(estimator).__name__, is_half)
+
+
+def plain_labels(labels: Any, name: str) -> np.ndarray[Any, Any]:
+    """Return labels as ONNX has them: integers, or strings."""
+    values = labels.tolist()
+    if all(isinstance(value, str) for value in values):
+        return np.array(values, dtype=object)
+    if all(isinstance(value, (bool, int, float)) and int(value) == value for value in values):
+        return np.array([int(value) for value in values], dtype=np.int64)
+    raise ValueError(
+        f"labels of an ONNX model must be integers or strings, but those of this {name} are {values}: "
+        "encode y before the fit"
+    )
+
+
+def _labelled(w: Writer, numbers: Value, labels: np.ndarray[Any, Any]) -> Value:
+    if labels.dtype != object and (labels == np.arange(len(labels))).all():
+        return numbers
+    known = w.parameter(w.name("labels"), labels)
+    return w.add("Gather", known, numbers, dtype=labels.dtype, shape=numbers.shape, axis=0)
+
+
+def _written(
+    module: nn.Module,
+    inputs: Arrays,
+    compute: Callable[[Bound, list[Tensor]], Any],
+    dtype: Any,
+    reserved: Iterable[str],
+    *,
+    any_rows: bool = True,
+    encoders: Sequence[Any] = (),
+    splits: bool | None = None,
+) -> tuple[Writer, list[Value], list[Value], bool]:
+    if nn.is_lazy(module):
+        raise StateError(
+            f"{type(module).__name__} has parameters whose shapes are not known yet: run it on an input once"
+        )
+    values = {name: to_host(parameter.data) for name, parameter in module.own_parameters()}
+    values |= {name: to_host(buffer.data) for name, buffer in module.named_buffers()}
+    kind = _dtype_of(values, inputs) if dtype is None else np.dtype(dtype)
+    half = kind == np.float16  # NumPy and SciPy support it less well than single precision
+    kind = np.dtype(np.float32) if half else kind
+    values, inputs = _converted(values, kind), _converted(inputs, kind)
+
+    def forward(*arrays: Tensor) -> Any:
+        bound = dict(zip(values, arrays[: len(values)], strict=True))
+        return compute(bound, list(arrays[len(values) :]))
+
+    def captured(n_rows: int) -> Graph:
+        shapes = [(n_rows, *x.shape[1:]) if any_rows and x.ndim else x.shape for x in inputs.values()]
+        rows = [np.zeros(shape, x.dtype) for shape, x in zip(shapes, inputs.values(), strict=True)]
+        with no_grad():
+            return capture(forward, *values.values(), *rows)
+
+    table = Tables(encoders, kind, splits) if encoders else None
+    names = list(inputs) if table is None else [value.name for value in table.inputs]
+    public = {f"{path}_" if path in {*names, *reserved} else path: value for path, value in values.items()}
+    w, outputs = exported(captured, public, list(inputs), table)
+    given = [w.value(x) for x in w.rows.graph.inputs[len(values) :]] if table is None else table.inputs
+    return w, given, outputs, half
+
+
+def _graph_inputs(module: GraphModule) -> Arrays:
+    """Return what a graph takes, for as many rows as its example had."""
+    variables = module.graph.inputs[module.symbolic.n_values :]
+    return {name: np.zeros(x.shape, x.dtype) for name, x in zip(module.input_names, variables, strict=True)}
+
+
+def _named_inputs(module: nn.Module, example: Any) -> Arrays:
+    """Return the inputs by the names of the arguments of `forward`, in its order."""
+    names = list(inspect.signature(module.forward).parameters)
+    if isinstance(example, Mapping):
+        unknown = [name for name in example if name not in names]
+        if unknown:
+            raise ValueError(f"example: {type(module).__name__}.forward takes {names}, got {unknown}")
+        given = {name: example[name] for name in names if name in example}
+        if list(given) != names[: len(given)]:
+            raise ValueError(
+                f"example: the inputs must be the first arguments of {type(module).__name__}.forward, which "
+                f"takes {names}, got {list(given)}"
+            )
+    else:
+        parts = example if isinstance(example, tuple) else (example,)
+        given = dict(zip(names, parts, strict=False))
+        if len(given) < len(parts):
+            raise ValueError(
+                f"example: {type(module).__name__}.forward takes {len(names)} inputs, got {len(parts)}"
+            )
+    arrays = {name: to_host(x) if is_array(x) else np.asarray(x) for name, x in given.items()}
+    for name, array in arrays.items():
+        if not array.ndim:
+            raise ValueError(f"example: {name} must have an axis of rows first, got a number")
+    return arrays
+
+
+def _dtype_of(values: Arrays, inputs: Arrays) -> np.dtype[Any]:
+    arrays = [*values.values(), *inputs.values()]
+    return next((a.dtype for a in arrays if a.dtype.kind == "f"), np.dtype(np.float32))
+
+
+def _converted(arrays: Arrays, dtype: np.dtype[Any]) -> Arrays:
+    return {name: a.astype(dtype) if a.dtype.kind == "f" else a for name, a in arrays.items()}
+
+
+class Prepares(Protocol):
+    """What comes before a function."""
+
+    inputs: list[Value]
+
+    def write(self, w: Writer, value: Value) -> Value:
+        """Write what computes a value of this dtype and shape, and return it."""
+
+
+def exported(
+    captured: Callable[[int], Graph],
+    parameters: Mapping[str, np.ndarray[Any, Any]],
+    inputs: Sequence[str],
+    prepares: "Prepares | None" = None,
+) -> tuple[Writer, list[Value]]:
+    """Write the graph of a function of parameters and inputs, for any number of rows."""
+    rows = graph_of_any_rows(captured)
+    graph = rows.graph
+    first = inputs[0] if inputs else None
+    w = Writer(rows, first if prepares is None else prepares.inputs[0].name)
+    free = iter(graph.inputs)
+    for name, array in parameters.items():
+        w.bind(next(free), w.parameter(name, array))
+    for name in inputs:
+        variable = next(free)
+        value = Value(name, variable.dtype, rows.shape(variable))
+        w.bind(variable, value if prepares is None else prepares.write(w, value))
+    for equation in graph.equations:
+        _write(w, rows, equation)
+    return w, [w.value(x) for x in graph.outputs]
+
+
+def _write(w: Writer, rows: Rows, equation: Equation) -> None:
+    name = equation.primitive.name
+    write = TABLE.get(name)
+    if write is None:
+        raise CaptureError(f"{name} cannot be exported to ONNX: {NOT_EXPORTED.get(name, 'it has no row')}")
+    found = write(w, equation, *operands_of(w, equation), **rows.params(equation))
+    w.bind(equation.output, found)
+
+
+def required() -> Any:
+    """Return the library onnx; if it is missing, raise an ImportError that names the extra."""
+    return optional("onnx", "sknet.onnx", "onnx")
+
+
+def model_of(
+    w: Writer, inputs: Sequence[Value], outputs: Mapping[str, Value], name: str, half: bool = False
+) -> Any:
+    """Return a checked ``onnx.ModelProto``."""
+    onnx = required()
+    types = Types(onnx.helper, half)
+    nodes = [types.node(node) for node in w.nodes]
+    nodes += [onnx.helper.make_node("Identity", [x.name], [public]) for public, x in outputs.items()]
+    used = {name for node in nodes for name in node.input}
+    graph = onnx.helper.make_graph(
+        nodes,
+        name,
+        [types.info(x.name, x) for x in inputs],
+        [types.info(public, x) for public, x in outputs.items()],
+        [onnx.numpy_helper.from_array(types.array(a), n) for n, a in w.constants.items() if n in used],
+    )
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    if any(node.op in ML_OPERATORS for node in w.nodes):
+        opsets.append(onnx.helper.make_opsetid(ML, ML_OPSET))
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="sknet")
+    onnx.checker.check_model(model)
+    return model
+
+
+class Types:
+    """Translates dtypes."""
+
+    def __init__(self, helper: Any, half: bool = False) -> None:
+        self._helper = helper
+        self._single = np.dtype(np.float16 if half else np.float32)
+
+    def dtype(self, dtype: Any) -> np.dtype[Any]:
+        return self._single if dtype == np.dtype(np.float32) else np.dtype(dtype)
+
+    def array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        with np.errstate(over="ignore"):
+            return array.astype(self.dtype(array.dtype), copy=False)
+
+    def number(self, dtype: Any) -> int:
+        return int(self._helper.np_dtype_to_tensor_dtype(self.dtype(dtype)))
+
+    def attributes(self, node: Node) -> dict[str, Any]:
+        return {k: self.number(v) if isinstance(v, np.dtype) else v for k, v in node.attributes.items()}
+
+    def node(self, node: Node) -> Any:
+        domain = ML if node.op in ML_OPERATORS else ""
+        return self._helper.make_node(
+            node.op, list(node.inputs), list(node.outputs), domain=domain, **self.attributes(node)
+        )
+
+    def info(self, name: str, value: Value) -> Any:
+        shape = [str(n) if isinstance(n, Length) else n for n in value.shape]
+        return self._helper.make_tensor_value_info(name, self.number(value.dtype), shape)

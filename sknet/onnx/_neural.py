@@ -5,9 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile import Equation
-from sknet.onnx._elementwise import common
-from sknet.onnx._expressions import broadcast_shape, expression
-from sknet.onnx._reductions import sliced
+from sknet.onnx._elementwise import broadcast_shape, common, expression, sliced
 from sknet.onnx._writer import Value, Writer, row
 
 __all__: list[str] = []

@@ -18,9 +18,8 @@ from sknet.estimators import (
     NetTransformer,
 )
 from sknet.estimators.extend import BaseClassifier, BaseNet
-from sknet.onnx._proto import ML, ML_OPERATORS, OPSET, Types, required
+from sknet.onnx._export import ML, ML_OPERATORS, OPSET, Types, Written, required, written_estimator
 from sknet.onnx._writer import Node
-from sknet.onnx._written import Written, written_estimator
 from sknet.preprocessing import TableEncoder
 from sknet.tabular import TabularClassifier, TabularRegressor
 

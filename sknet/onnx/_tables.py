@@ -8,7 +8,7 @@ import numpy as np
 from sknet._warnings import warn_caller
 from sknet.compile.extend import Length
 from sknet.exceptions import CaptureError
-from sknet.onnx._expressions import expression
+from sknet.onnx._elementwise import expression
 from sknet.onnx._writer import Value, Writer
 from sknet.preprocessing.extend import HUGE, MISSING, UNSEEN, Feature, FittedEncoder, Plan, ValueMeans
 

@@ -10,7 +10,7 @@ from sknet.compile import Equation, Variable
 from sknet.compile.extend import Counted, Filled, Length, Rows, Share
 from sknet.exceptions import CaptureError
 
-__all__ = ["NOT_EXPORTED", "TABLE", "Node", "Row", "Value", "Writer", "row"]
+__all__ = ["NOT_EXPORTED", "TABLE", "Node", "Value", "Writer", "row"]
 
 
 # Operators that onnxruntime computes only in single precision on the CPU: in double precision, values are

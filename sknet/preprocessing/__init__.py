@@ -3,16 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
-from sknet.preprocessing import (
-    _categories,
-    _fitted,
-    _numbers,
-    _plan,
-    _schema,
-    _sparse_numbers,
-    _targets,
-    _value_means,
-)
+from sknet.preprocessing import _encodings, _plan, _schema
 
 if TYPE_CHECKING:
     from sknet.preprocessing._encoder import TableEncoder
@@ -22,9 +13,9 @@ __all__ = ["TableEncoder"]
 # Classes of the parts of a fitted encoder, by their names in files.
 PARTS = {
     name: value
-    for module in (_categories, _fitted, _numbers, _plan, _schema, _sparse_numbers, _targets, _value_means)
+    for module in (_encodings, _plan, _schema)
     for name, value in vars(module).items()
-    if isinstance(value, type) and value.__module__ == module.__name__
+    if isinstance(value, type) and value.__module__ == module.__name__ and name != "OneRow"
 }
 
 if not TYPE_CHECKING:

@@ -1,31 +1,47 @@
-"""Columns of a table, read as numbers, levels or dates.
+"""Columns of a table, read as numbers, levels or dates."""
 
-Frames are recognized by their methods, so that neither pandas nor polars has to be installed.
-"""
-
+import datetime
+import re
+import warnings
+import zoneinfo
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import date
+from numbers import Number
 from typing import Any
 
 import numpy as np
 
 from sknet._cached import cached_property
 from sknet._constraints import shown
-from sknet._scipy import issparse
-from sknet.preprocessing._values import is_missing, is_number, to_number
-from sknet.preprocessing._zones import (
-    DATE_UNIT,
-    array_of,
-    local_dates,
-    name_of_zone,
-    time_zone,
-    zone_of_values,
-)
+from sknet._frames import is_frame, refuse_collection
+from sknet._scipy import issparse, scipy_sparse
 
-__all__ = ["CATEGORY", "DATE", "NUMBER", "Column", "columns_of", "not_a_level"]
+__all__ = [
+    "CATEGORY",
+    "DATE",
+    "HUGE",
+    "NUMBER",
+    "PERIODS",
+    "Column",
+    "array_of",
+    "columns_of",
+    "has_period",
+    "is_missing",
+    "local_dates",
+    "not_a_level",
+    "of_another_type",
+    "opened",
+    "phases",
+    "seconds",
+    "to_number",
+]
 
 NUMBER, CATEGORY, DATE = "number", "category", "date"
+
+# Larger values count as infinite, so that no difference or ratio of two others overflows.
+HUGE = 1e150
+DATE_UNIT = "datetime64[us]"
 DATES = (date, np.datetime64)
 
 
@@ -212,3 +228,282 @@ def columns_of(X: Any, names: Sequence[Any] | None) -> list[Column]:
     if issparse(X):
         return [ArrayColumn(label, X[:, [i]].toarray().ravel()) for i, label in enumerate(labels)]
     return [ArrayColumn(label, X[:, i]) for i, label in enumerate(labels)]
+
+
+DAY = 86_400
+
+# Periods, and their least length in seconds.
+PERIODS = {"day": DAY, "week": 7 * DAY, "month": 28 * DAY, "year": 365 * DAY}
+
+
+def seconds(dates: np.ndarray) -> np.ndarray:
+    """Return timestamps as seconds since 1970, NaN where missing."""
+    return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
+
+
+def has_period(dates: np.ndarray, period: str) -> bool:
+    """Tell whether dates span a quarter of a period, and differ within it, so that it can be informative."""
+    known = dates[~np.isnat(dates)]
+    if not len(known) or (known.max() - known.min()).astype(np.int64) / 1e6 < PERIODS[period] / 4:
+        return False
+    phase = _phase(known, period)
+    return bool(phase.max() > phase.min())
+
+
+def phases(dates: np.ndarray, period: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return sine and cosine of the phase within a period, NaN where a date is missing."""
+    known = ~np.isnat(dates)
+    angle = np.full(dates.shape, np.nan)
+    angle[known] = 2 * np.pi * _phase(dates[known], period)
+    return np.sin(angle), np.cos(angle)
+
+
+def _phase(dates: np.ndarray, period: str) -> np.ndarray:
+    """Return the phase within a period, from 0 to 1."""
+    if period in ("day", "week"):
+        length = PERIODS[period]
+        monday = 3 * DAY if period == "week" else 0  # 1970 began on a Thursday
+        found: np.ndarray = np.mod(dates.astype(np.int64) / 1e6 + monday, length) / length
+        return found
+    unit = "M" if period == "month" else "Y"
+    begin = dates.astype(f"datetime64[{unit}]")
+    first, following = (day.astype(dates.dtype).astype(np.int64) for day in (begin, begin + 1))
+    return (dates.astype(np.int64) - first) / (following - first)
+
+
+def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
+    """Return a table as a pandas or polars frame, an array or a CSC matrix, after checking its features."""
+    refuse_collection(X, type(estimator).__name__)
+    X = _contained(X)
+    _check_names(X)
+    if len(X.shape) != 2:
+        raise ValueError(
+            f"Expected 2D array, got {len(X.shape)}D array instead, of shape {X.shape}. Reshape your data "
+            "either using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
+            "it contains a single sample."
+        )
+    for count, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if count == 0:
+            raise ValueError(
+                f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required by "
+                f"{type(estimator).__name__}."
+            )
+    if hasattr(estimator, "check_columns"):
+        estimator.check_columns(X)
+        return X
+    from sklearn.utils.validation import validate_data  # of an estimator, which has loaded it
+
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return X
+
+
+def _check_names(X: Any) -> None:
+    """Raise a ValueError if columns of a frame have equal names, which no encoder could tell apart later."""
+    if getattr(getattr(X, "columns", None), "is_unique", True):
+        return
+    names = X.columns.tolist()
+    twice = sorted({repr(name) for name in names if names.count(name) > 1})
+    raise ValueError(
+        f"several columns of X have the name {', '.join(twice)}: columns are found by name, give each its own"
+    )
+
+
+def _contained(X: Any) -> Any:
+    if issparse(X):
+        if X.dtype.kind == "c":
+            raise ValueError("Complex data not supported: X is a sparse matrix of complex numbers")
+        sparse = scipy_sparse()
+        return sparse.csc_array(X) if isinstance(X, sparse.sparray) else sparse.csc_matrix(X)
+    if is_frame(X):
+        return X
+    if hasattr(X, "to_pandas"):
+        return X.to_pandas()
+    if hasattr(X, "__dataframe__") and not hasattr(X, "__array__"):
+        return _interchanged(X)
+    if isinstance(X, (list, tuple)):
+        return _of_rows(X)
+    return np.asarray(X)
+
+
+def _of_rows(X: Any) -> np.ndarray:
+    """Return rows as an array, of dtype object if not all values are numbers."""
+    try:
+        array = np.asarray(X)
+    except ValueError:  # ragged rows
+        array = np.asarray(X, dtype=object)
+    return array if array.dtype.kind in "biufcmM" else np.asarray(X, dtype=object)
+
+
+def _interchanged(X: Any) -> Any:
+    """Convert a frame with the dataframe interchange protocol to pandas."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pandas warns of later versions of the protocol
+        from pandas.api.interchange import from_dataframe
+
+        return from_dataframe(X)
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a value is missing: None, NaN, NaT or pandas' NA."""
+    if value is None:
+        return True
+    if isinstance(value, (str, bytes, int)):
+        return False
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):  # NA and arrays have no truth value
+        return type(value).__name__ == "NAType"
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a real number (not a bool), or missing."""
+    if isinstance(value, (float, int)) and not isinstance(value, bool):
+        return True
+    if isinstance(value, (bool, np.bool_, complex, np.complexfloating, np.timedelta64)):
+        return False
+    return isinstance(value, Number) or is_missing(value)
+
+
+def to_number(value: Any, label: str, row: int) -> float:
+    """Return a value as a float, NaN if it is missing."""
+    if isinstance(value, np.complexfloating):  # whose conversion only warns
+        value = value.item()
+    try:
+        if is_missing(value):
+            return np.nan
+        return float(value.total_seconds() if hasattr(value, "total_seconds") else value)
+    except ValueError:
+        raise ValueError(
+            f"{label}: could not convert string to float: expected numbers, got {value!r} in row {row}. Name "
+            "the column in categorical_features, or use categorical_features='from_dtype'."
+        ) from None
+    except TypeError:
+        raise TypeError(
+            f"{label}: argument must be a string or a real number, got {value!r} in row {row}"
+        ) from None
+
+
+def of_another_type(levels: list[Any], known: Any) -> str:
+    """Return a message if unseen levels are texts where known ones are none, or the reverse; else nothing."""
+    is_text, was_text = ({isinstance(level, str) for level in each} for each in (levels, known))
+    if not len(is_text) == len(was_text) == 1 or is_text == was_text:
+        return ""
+    if not {*map(str, levels)} & {*map(str, known)}:
+        return ""
+    now, before = ("texts" if True in each else "no texts" for each in (is_text, was_text))
+    return (
+        f"all levels are unseen, since they are {now}, such as {levels[0]!r}, and those of the fit are "
+        f"{before}, such as {next(iter(known))!r}: convert the column"
+    )
+
+
+def time_zone(name: str) -> Any:
+    """Return a time zone by its name, which is one of the IANA database, or such as "UTC+09:00"."""
+    if name == "UTC":
+        return datetime.UTC
+    if name.startswith(("UTC+", "UTC-")):
+        return datetime.datetime.strptime(name[3:], "%z").tzinfo
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+        raise ValueError(
+            f"the time zone {name!r} is not known here: install tzdata, or convert the column to it before"
+        ) from None
+
+
+def name_of_zone(zone: Any, label: str) -> str:
+    """Return the name of a time zone, as `time_zone` takes it."""
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None)  # of zoneinfo, and of pytz
+    if name is not None:
+        return str(name)
+    distance = zone.utcoffset(None)
+    if distance is None:
+        raise ValueError(
+            f"{label}: the time zone {zone!r} has no name by which it could be known later: use one of "
+            "zoneinfo, as by .dt.tz_convert('Europe/Berlin')"
+        )
+    return str(datetime.timezone(distance))
+
+
+def with_zone(value: Any) -> Any:
+    """Return a text in ISO 8601 that tells its distance from UTC as a datetime, other values as they are."""
+    if isinstance(value, str) and re.search(r":\d\d(\.\d+)? ?([zZ]|[+-]\d\d:?\d\d)$", value.strip()):
+        return datetime.datetime.fromisoformat(value.strip().replace(" +", "+").replace(" -", "-"))
+    return value
+
+
+def local_time(value: Any, zone: Any, label: str, row: int) -> Any:
+    """Return a date that is not missing as a timestamp of NumPy, local time of a zone, or of none."""
+    if isinstance(value, (str, datetime.date, np.datetime64)):
+        try:
+            moment = with_zone(value)
+            own = getattr(moment, "tzinfo", None)
+            found = np.datetime64(moment if own is None else moment.replace(tzinfo=None), "us")
+        except (ValueError, OverflowError):  # which of a text that cannot be encoded is one of the first
+            found = None
+        if found is not None:
+            if own is None and zone is None:
+                return found
+            if own is None:
+                raise ValueError(
+                    f"{label}: the dates of the fit have the time zone {zone!r}, got {value!r} without one "
+                    f"in row {row}. Say which it has, as by .dt.tz_localize({zone!r})"
+                )
+            name = name_of_zone(own, label)
+            if zone is None:
+                raise ValueError(
+                    f"{label}: the dates of the fit have no time zone, got {value!r} of {name!r} in row "
+                    f"{row}. Convert to local time without one, as by .dt.tz_localize(None)"
+                )
+            if name == zone:
+                return found
+            return np.datetime64(moment.astimezone(time_zone(zone)).replace(tzinfo=None), "us")
+    raise TypeError(
+        f"{label}: expected dates, as in the fit, got {value!r} in row {row}. Convert the column, as by "
+        "pandas.to_datetime."
+    )
+
+
+def local_dates(values: Any, zone: Any, label: str) -> Any:
+    """Return a column as timestamps, NaT where missing: local times of a zone, by name, or of none."""
+    if values.dtype.kind == "f" and np.isnan(values).all():  # nothing but missing values
+        return np.full(len(values), "NaT", DATE_UNIT)
+    if values.dtype.kind == "M":
+        dates = values.astype(DATE_UNIT)
+        known = np.flatnonzero(~np.isnat(dates))
+        if zone is not None and len(known):
+            local_time(dates[known[0]], zone, label, int(known[0]))  # raises the error
+        return dates
+    found = np.full(len(values), "NaT", DATE_UNIT)
+    for row, value in enumerate(values.tolist()):
+        if not is_missing(value):
+            found[row] = local_time(value, zone, label, row)
+    return found
+
+
+def array_of(values: Any) -> Any:
+    """Return a column as an array, of objects where a series of polars has a time zone."""
+    if getattr(getattr(values, "dtype", None), "time_zone", None) is None:
+        return np.asarray(values)
+    found = np.empty(len(values), dtype=object)
+    found[:] = values.to_list()
+    return found
+
+
+# -- what a fit learns --------------------------------------------------------------------------
+
+
+def zone_of_values(values: Any, label: str) -> str | None:
+    """Return the name of the time zone of all dates among objects, None if they have none."""
+    zones: dict[str | None, Any] = {}
+    for value in values:
+        if not is_missing(value):
+            own = getattr(value, "tzinfo", None)
+            zones.setdefault(None if own is None else name_of_zone(own, label), value)
+    if len(zones) > 1:
+        (first, one), (second, other) = list(zones.items())[:2]
+        raise ValueError(
+            f"{label}: all dates must have one time zone, or none, got {one!r} of {first!r} and {other!r} of "
+            f"{second!r}. Convert them to one, as by pandas.to_datetime(..., utc=True).dt.tz_convert"
+        )
+    return next(iter(zones), None)

@@ -12,10 +12,9 @@ from sklearn.utils.validation import _check_feature_names_in, check_consistent_l
 from sknet._fields import ABSENT, COUNT, Arrays
 from sknet._params import ParameterObject
 from sknet._validation import Interval, RealNotInt, StrOptions
-from sknet.preprocessing._categories import Crossed
+from sknet.preprocessing._encodings import Crossed, Target, target_of
 from sknet.preprocessing._plan import Options, Plan, check_plan, fit_plan
 from sknet.preprocessing._schema import Schema, Table
-from sknet.preprocessing._targets import Target, target_of
 
 __all__ = ["TableEncoder", "fit_encoder"]
 

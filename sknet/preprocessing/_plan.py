@@ -1,5 +1,6 @@
-"""The encodings of all columns of a table."""
+"""The encodings of all columns of a table, and what a fitted encoder is frozen into."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,17 +8,31 @@ from typing import Any, Literal
 import numpy as np
 
 from sknet._cached import cached_property
-from sknet._fields import COUNT
+from sknet._fields import ABSENT, COUNT, Arrays
+from sknet._frames import names_of
 from sknet._scipy import scipy_sparse
-from sknet.preprocessing._categories import FIRST, CategoryColumn, Crossed, fit_levels, fit_means
-from sknet.preprocessing._numbers import Numbers, fit_number, quartiles_of
-from sknet.preprocessing._one_row import OneRow
+from sknet.preprocessing._columns import HUGE
+from sknet.preprocessing._encodings import (
+    FIRST,
+    CategoryColumn,
+    Crossed,
+    Numbers,
+    SparseNumbers,
+    Target,
+    ValueMeans,
+    fit_levels,
+    fit_means,
+    fit_number,
+    fit_sparse,
+    fit_value_means,
+    quartiles_of,
+    smoothly_clipped,
+    values_repeat,
+    values_tell_more,
+)
 from sknet.preprocessing._schema import Feature, Schema, Table
-from sknet.preprocessing._sparse_numbers import SparseNumbers, fit_sparse
-from sknet.preprocessing._targets import Target
-from sknet.preprocessing._value_means import ValueMeans, fit_value_means, values_repeat, values_tell_more
 
-__all__ = ["Options", "Plan", "check_plan", "fit_plan"]
+__all__ = ["FittedEncoder", "OneRow", "Options", "Plan", "check_plan", "fit_plan"]
 
 Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 BLOCK = 4096  # rows that are looked at together
@@ -78,7 +93,7 @@ class Plan:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @cached_property
-    def one_row(self) -> OneRow:
+    def one_row(self) -> "OneRow":
         """What encodes a single row faster, where numbers are dense."""
         return OneRow([self])
 
@@ -329,3 +344,150 @@ def _fit_categories(
             column, fitted[i] = fit_means(feature.name, len(levels), codes, target, folds, options.smoothing)
         categories.append(column)
     return tuple(categories), fitted
+
+
+class FittedEncoder:
+    """An encoder that only reads and encodes tables."""
+
+    n_features_in_: int
+    _stored_fields = {
+        "_schema": Schema,
+        "_plan": Plan,
+        "n_features_in_": COUNT,
+        "n_features_out_": COUNT,
+        "_dtype": Literal["float32", "float64"],
+        "_is_sparse": bool,
+        "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+    }
+
+    def _check_stored(self) -> None:
+        check_plan(self._schema, self._plan, self.n_features_in_, self.n_features_out_)
+
+    def __init__(self, encoder: Any) -> None:
+        self._schema: Schema = encoder._schema
+        self._plan: Plan = encoder._plan
+        self.n_features_in_, self.n_features_out_ = int(encoder.n_features_in_), int(encoder.n_features_out_)
+        if hasattr(encoder, "feature_names_in_"):
+            self.feature_names_in_ = np.array(encoder.feature_names_in_)
+        self._dtype, self._is_sparse = str(encoder.dtype), bool(encoder._is_sparse())
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of the outputs."""
+        return self._dtype
+
+    @property
+    def schema(self) -> Schema:
+        """How a table is read."""
+        return self._schema
+
+    @property
+    def plan(self) -> Plan:
+        """How every column is encoded."""
+        return self._plan
+
+    def read(self, X: Any) -> Table:
+        """Read `X`, a table with the columns of the fit; pass the result to `encode`."""
+        return self._schema.read(self, X)
+
+    def encode(self, table: Table) -> Any:
+        """Return the outputs for a table that has been read, of shape (n_samples, n_features_out_)."""
+        encode = self._plan.csr if self._is_sparse else self._plan.dense
+        return encode(table, np.dtype(self._dtype))
+
+    def written(self, source: Any, name: str, table: str) -> str:
+        """Return Python for the outputs; `source`, `name` and `table` are as for `encoding_call`."""
+        from sknet.preprocessing._python import encoding_call  # a predictor does without
+
+        return encoding_call(source, self._schema, self._plan, self._dtype, name, table)
+
+    def check_columns(self, X: Any) -> None:
+        """Raise a ValueError if `X`, a table, has other columns than that of the fit."""
+        known = vars(self).get("feature_names_in_")
+        given = names_of(X) if hasattr(X, "columns") else None
+        given = given if given and all(isinstance(name, str) for name in given) else None
+        if known is not None and given is not None and given != known.tolist():
+            missing, unseen = set(known) - set(given), set(given) - set(known)
+            raise ValueError(
+                "The feature names should match those that were passed during fit: "
+                f"missing are {sorted(missing)}, unseen {sorted(unseen)}"
+                if missing or unseen
+                else "The feature names should match those that were passed during fit: they are in another "
+                f"order, not {known.tolist()}"
+            )
+        if (known is None) != (given is None):
+            was, now = ("with", "has no") if given is None else ("without", "has")
+            warnings.warn(f"X {now} feature names, but the encoder was fitted {was} them", stacklevel=2)
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but the encoder is expecting {self.n_features_in_} features"
+            )
+
+
+class OneRow:
+    """Encodes single rows of dense tables as `Plan.dense` does, to the same bits."""
+
+    def __init__(self, plans: "Sequence[Plan]") -> None:
+        self.widths = [plan.width for plan in plans]
+        numbers = [plan.numbers for plan in plans]
+        kept, centers, scales = (np.concatenate(x) for x in zip(*(n.values for n in numbers), strict=True))
+        self._values = kept, centers, scales
+        offsets = np.cumsum([0, *(len(n.values[0]) for n in numbers[:-1])])
+        phases = [n.phases + offset for n, offset in zip(numbers, offsets, strict=True)]
+        self._phases = np.concatenate(phases)
+        self._bins = tuple(np.concatenate(x) for x in zip(*(n.bins for n in numbers), strict=True))
+        self._fills = np.concatenate([n.centers[n.bins[0]] for n in numbers])
+        self._flags = np.concatenate([n.flags for n in numbers])
+        n_categories = len(plans[0].categories)
+        self._levels = [np.hstack([plan.categories[i].values for plan in plans]) for i in range(n_categories)]
+        self._means = [means for plan in plans for means in plan.value_means]
+        self._order = self._order_of(plans)
+
+    @staticmethod
+    def _order_of(plans: "Sequence[Plan]") -> np.ndarray:
+        """Return where each output is: they are computed by kind, and returned by plan."""
+        counts = [
+            [
+                *(len(x) for x in (plan.numbers.values[0], plan.numbers.bins[0], plan.numbers.flags)),
+                *(len(category.names) for category in plan.categories),
+                sum(len(means.column.names) for means in plan.value_means),
+            ]
+            for plan in plans
+        ]
+        places, at = {}, 0
+        for kind in range(len(counts[0])):
+            for i, of_plan in enumerate(counts):
+                places[i, kind] = np.arange(at, at + of_plan[kind])
+                at += of_plan[kind]
+        return np.concatenate([places[i, kind] for i in range(len(plans)) for kind in range(len(counts[0]))])
+
+    def __call__(self, table: Table, dtype: Any) -> np.ndarray:
+        """Return the outputs of the only row of a `table` in a `dtype`, of shape (1, sum(widths))."""
+        numbers, codes = table.numbers[0], table.codes[0].tolist()
+        parts = [self._numbers(numbers)] if len(numbers) else []
+        parts += [values[code + FIRST] for values, code in zip(self._levels, codes, strict=True)]
+        parts += [means.of(numbers.item(means.number)) for means in self._means]
+        found: np.ndarray = np.concatenate(parts).take(self._order).astype(dtype).reshape(1, -1)
+        return found
+
+    def _numbers(self, numbers: np.ndarray) -> np.ndarray:
+        missing = np.isnan(numbers)
+        has_gaps = bool(missing.any())
+        kept, centers, scales = self._values
+        number, low, inverse, smallest, largest = self._bins
+        z, t = numbers[kept], numbers[number]
+        if has_gaps:
+            z, t = np.where(missing[kept], centers, z), np.where(missing[number], self._fills, t)
+        z -= centers
+        t -= low
+        with np.errstate(over="ignore"):
+            z /= scales
+            t *= inverse
+        np.clip(z, -HUGE, HUGE, out=z)
+        values = smoothly_clipped(z)
+        if len(self._phases):
+            values[self._phases] = z[self._phases]
+        np.clip(t, smallest, largest, out=t)
+        t -= 0.5
+        parts = [values, t, missing[self._flags]] if len(self._flags) else [values, t]
+        return np.concatenate(parts)

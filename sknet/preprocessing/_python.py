@@ -10,15 +10,20 @@ import numpy as np
 
 from sknet.compile.extend import PythonSource, literal
 from sknet.exceptions import CaptureError
-from sknet.preprocessing._categories import FIRST
-from sknet.preprocessing._columns import CATEGORY, DATE
-from sknet.preprocessing._dates import phases, seconds
-from sknet.preprocessing._numbers import chunk_of, encode_numbers
+from sknet.preprocessing._columns import (
+    CATEGORY,
+    DATE,
+    HUGE,
+    array_of,
+    is_missing,
+    local_dates,
+    of_another_type,
+    phases,
+    seconds,
+)
+from sknet.preprocessing._encodings import FIRST, ValueMeans, chunk_of, encode_numbers, value_codes
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Schema
-from sknet.preprocessing._value_means import ValueMeans, value_codes
-from sknet.preprocessing._values import HUGE, is_missing, of_another_type
-from sknet.preprocessing._zones import array_of, local_dates
 
 __all__ = ["EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"]
 

@@ -15,10 +15,23 @@ from sknet._params import StrOptions
 from sknet._scipy import issparse, scipy_sparse
 from sknet._single_rows import RowReader
 from sknet._warnings import warn_caller
-from sknet.preprocessing._columns import CATEGORY, DATE, NUMBER, Column, columns_of, not_a_level
-from sknet.preprocessing._dates import PERIODS, has_period, phases, seconds
-from sknet.preprocessing._opening import opened
-from sknet.preprocessing._values import HUGE, is_missing, of_another_type, to_number
+from sknet.preprocessing._columns import (
+    CATEGORY,
+    DATE,
+    HUGE,
+    NUMBER,
+    PERIODS,
+    Column,
+    columns_of,
+    has_period,
+    is_missing,
+    not_a_level,
+    of_another_type,
+    opened,
+    phases,
+    seconds,
+    to_number,
+)
 
 __all__ = ["MISSING", "UNSEEN", "Schema", "Table"]
 

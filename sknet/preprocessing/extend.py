@@ -3,14 +3,10 @@
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
-from sknet.preprocessing._categories import Crossed
-from sknet.preprocessing._fitted import FittedEncoder
-from sknet.preprocessing._one_row import OneRow
-from sknet.preprocessing._plan import Options, Plan, check_plan, fit_plan
+from sknet.preprocessing._columns import HUGE
+from sknet.preprocessing._encodings import Crossed, Target, ValueMeans, target_of
+from sknet.preprocessing._plan import FittedEncoder, OneRow, Options, Plan, check_plan, fit_plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Feature, Schema, Table
-from sknet.preprocessing._targets import Target, target_of
-from sknet.preprocessing._value_means import ValueMeans
-from sknet.preprocessing._values import HUGE
 
 if TYPE_CHECKING:
     from sknet.preprocessing._encoder import fit_encoder

@@ -176,7 +176,7 @@ import sknet
 
 exported = sknet.load(sys.argv[1])
 X = np.load(sys.argv[2])
-assert type(exported).__module__ == "sknet.graphs._module"
+assert type(exported).__module__ == "sknet.graphs._export"
 np.save(sys.argv[3], exported(X).numpy())
 values = dict(exported.named_parameters())
 gradient = sknet.grad(lambda values: sknet.nn.functional_call(exported, values, X)[0].sum())(values)

@@ -5,8 +5,7 @@ import onnxruntime
 
 from sknet._tree import leaves
 from sknet.core import Tensor
-from sknet.onnx._graph import exported
-from sknet.onnx._proto import model_of
+from sknet.onnx._export import exported, model_of
 
 __all__ = ["arrays_of", "model_of_function", "names_and_arrays", "run"]
 

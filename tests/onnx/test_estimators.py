@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 import sknet
 from sknet import NetClassifier, NetRegressor, NetTransformer, losses, neural_network, nn, onnx
 from sknet.losses import LOSSES
-from sknet.onnx._written import plain_labels
+from sknet.onnx._export import plain_labels
 from tests.estimators.data import TABLES
 from tests.estimators.nets import Both, Images, Tokens
 from tests.onnx.runtime import names_and_arrays

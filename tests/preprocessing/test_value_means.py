@@ -12,9 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 import sknet
 import sknet.onnx
 from sknet import TableEncoder
-from sknet.preprocessing._edges import edges_of
-from sknet.preprocessing._targets import target_of
-from sknet.preprocessing._value_means import values_repeat, values_tell_more
+from sknet.preprocessing._encodings import edges_of, target_of, values_repeat, values_tell_more
 
 N_FOLDS, MIN_COUNT, SMOOTHING = 5, 5, 20.0
 

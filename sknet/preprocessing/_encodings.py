@@ -1,0 +1,644 @@
+"""Encodings of the numbers and the categories of a table, and the targets that they are fitted to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from sknet._cached import cached_property
+from sknet._fields import COUNT, FINITE, NOT_NEGATIVE, Arrays, Items
+from sknet._scipy import scipy_sparse
+from sknet.preprocessing._columns import HUGE
+from sknet.preprocessing._schema import MISSING, UNSEEN
+
+__all__ = [
+    "FIRST",
+    "CategoryColumn",
+    "Crossed",
+    "Numbers",
+    "SparseNumbers",
+    "Target",
+    "ValueMeans",
+    "chunk_of",
+    "edges_of",
+    "encode_numbers",
+    "fit_levels",
+    "fit_means",
+    "fit_number",
+    "fit_sparse",
+    "fit_value_means",
+    "quartiles_of",
+    "smoothly_clipped",
+    "target_of",
+    "value_codes",
+    "values_repeat",
+    "values_tell_more",
+]
+
+
+# With more classes, means would be of too few rows, and columns too many.
+MOST_CLASSES = 16
+# Beyond these, squares of numbers overflow, are what trees take for 0, or are the same for most of them.
+LEAST_DIGITS, MOST_DIGITS, MOST_DEVIATIONS = -16, 256, 1e4
+
+
+@dataclass(frozen=True)
+class Target:
+    """Targets, as trees and means use them."""
+
+    is_classification: bool
+    y: np.ndarray
+    numbers: np.ndarray
+    names: tuple[str, ...]
+    _stored_fields = {
+        "y": [Arrays("biuf", "n_samples"), Arrays("biuf", "n_samples", "n_outputs")],
+        "numbers": Arrays("f", "n_samples", "n_numbers"),
+    }
+
+    def take(self, rows: Any) -> "Target":
+        """Return the targets of some rows."""
+        return Target(self.is_classification, self.y[rows], self.numbers[rows], self.names)
+
+
+def target_of(y: Any, target_type: str) -> Target:
+    """Return checked targets."""
+    y = np.asarray(y)
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError("Input y contains NaN or infinity.")
+    if target_type == "auto":
+        from sklearn.utils.multiclass import type_of_target  # encoding does without it
+
+        found = type_of_target(y, input_name="y")
+        if found == "unknown":
+            raise ValueError(f"Unknown label type: y holds neither labels nor numbers, got dtype {y.dtype}")
+        target_type = "regression" if found.startswith("continuous") else "classification"
+    if target_type == "regression":
+        numbers = y.astype(np.float64)
+        if not np.isfinite(numbers).all():
+            raise ValueError("Input y contains NaN or infinity.")
+        columns = _in_range(numbers.reshape(len(y), -1))
+        return Target(False, columns.reshape(numbers.shape), columns, _named(columns.shape[1]))
+    return _classes(y)
+
+
+def _in_range(numbers: np.ndarray) -> np.ndarray:
+    """Return columns whose squares keep their digits: shifted and scaled where those of these would not."""
+    _, digits = np.frexp(np.abs(numbers).max(axis=0))
+    scaled = np.ldexp(numbers, -digits)
+    mean, deviation = scaled.mean(axis=0), scaled.std(axis=0)
+    is_far = (digits < LEAST_DIGITS) | (digits > MOST_DIGITS) | (np.abs(mean) > MOST_DEVIATIONS * deviation)
+    deviation[deviation == 0] = 1.0
+    found: np.ndarray = np.where(is_far, (scaled - mean) / deviation, numbers)
+    return found
+
+
+def _classes(y: np.ndarray) -> Target:
+    columns = y.reshape(len(y), -1)
+    coded, indicators, names = [], [], []
+    for i in range(columns.shape[1]):
+        classes, codes, counts = np.unique(columns[:, i], return_inverse=True, return_counts=True)
+        coded.append(codes)
+        most = np.sort(np.argsort(-counts, kind="stable")[:MOST_CLASSES])
+        shown = most[1:] if len(classes) == 2 else most
+        before = f"{i}_" if columns.shape[1] > 1 else ""
+        names += [f"{before}{classes[c]}" for c in shown]
+        indicators += [codes == c for c in shown]
+    numbers = np.stack(indicators, axis=1).astype(np.float64) if indicators else np.empty((len(y), 0))
+    own = np.stack(coded, axis=1) if y.ndim == 2 else coded[0]
+    return Target(True, own, numbers, tuple(names) if len(names) > 1 else ("",) * len(names))
+
+
+def _named(count: int) -> tuple[str, ...]:
+    return ("",) if count == 1 else tuple(map(str, range(count)))
+
+
+def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n_bins: int) -> Any:
+    """Return the edges of the bins of a number."""
+    low, high = values.min(), values.max()
+    if piecewise is None or not has_several(values, 3):
+        return {}
+    found = {}
+    if piecewise in ("tree", "both") and target is not None:
+        found["tree"] = _thresholds(values, target, n_bins)
+    if piecewise in ("quantile", "both") or target is None:
+        found["quantile"] = np.quantile(values, np.linspace(0, 1, n_bins + 1)[1:-1])
+    edges = {name: np.unique(np.concatenate([[low], inner, [high]])) for name, inner in found.items()}
+    return {name: each for name, each in edges.items() if len(each) > 1}
+
+
+def has_several(values: np.ndarray, count: int) -> bool:
+    """Tell whether there are at least `count` distinct values; most columns need no sorting for that."""
+    return len(np.unique(values[:1000])) >= count or len(np.unique(values)) >= count
+
+
+def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray:
+    """Return the thresholds of a tree that sees only this number."""
+    from sklearn import config_context
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+    kind = DecisionTreeClassifier if target.is_classification else DecisionTreeRegressor
+    least = max(8, len(values) // 200)
+    tree = kind(max_leaf_nodes=n_leaves, min_samples_leaf=least, random_state=0)
+    # Trees compute in float32, in which large numbers overflow and close ones are equal.
+    low, high = values.min(), values.max()
+    share = ((values - low) / (high - low)).astype(np.float32)[:, np.newaxis]
+    # The checks of scikit-learn take longer than most trees.
+    with config_context(skip_parameter_validation=True):
+        fitted = tree.fit(share, np.ascontiguousarray(target.y), check_input=False).tree_
+    inner = fitted.threshold[fitted.feature >= 0]
+    found: np.ndarray = low + inner * (high - low)
+    inside: np.ndarray = found[(found > low) & (found < high)]
+    return inside
+
+
+# Bins that are computed at a time, so that temporaries stay in the cache.
+CHUNK = 2**17
+QUARTILES = (0.25, 0.5, 0.75)
+FEW_ROWS = 1000
+
+
+def chunk_of(n_bins: int) -> int:
+    """Return how many rows with so many bins are encoded at a time."""
+    return max(64, min(1024, CHUNK // max(n_bins, 1)))
+
+
+def smoothly_clipped(z: np.ndarray) -> np.ndarray:
+    """Return ``z / sqrt(1 + (z / 3)**2)``: about z for small z, never beyond 3."""
+    third = z / 3.0
+    result: np.ndarray = z / np.sqrt(1.0 + third * third)
+    return result
+
+
+def encode_numbers(
+    numbers: np.ndarray, out: np.ndarray, centers: Any, values: Any, phases: Any, bins: Any, flags: Any
+) -> None:
+    """Write the outputs of numbers into `out`."""
+    missing = np.isnan(numbers)
+    filled = np.where(missing, centers, numbers)
+    kept, middles, scales = values
+    z = filled[:, kept]
+    z -= middles
+    # The largest differences divided by the smallest scales overflow, and are clipped anyway.
+    with np.errstate(over="ignore"):
+        z /= scales
+    np.clip(z, -HUGE, HUGE, out=z)
+    found = smoothly_clipped(z)
+    if len(phases):
+        found[:, phases] = z[:, phases]
+    out[:, : len(kept)] = found
+    number, low, inverse, smallest, largest = bins
+    if len(number):
+        t = filled[:, number]
+        t -= low
+        with np.errstate(over="ignore"):
+            t *= inverse
+        np.clip(t, smallest, largest, out=t)
+        t -= 0.5
+        out[:, len(kept) : len(kept) + len(number)] = t
+    if len(flags):
+        out[:, len(kept) + len(number) :] = missing[:, flags]
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """The encoding of a number."""
+
+    name: str
+    center: float
+    scale: float
+    edges: Mapping[str, np.ndarray] = field(default_factory=dict)
+    has_flag: bool = False
+    is_phase: bool = False
+    is_known: bool = True
+    _stored_fields = {
+        "center": FINITE,
+        "scale": NOT_NEGATIVE,
+        "edges": Items(Literal["tree", "quantile"], Arrays("f", "n_edges")),
+    }
+
+    def _check_stored(self) -> None:
+        if any(len(edges) < 2 or not np.isfinite(edges).all() for edges in self.edges.values()):
+            raise ValueError(f"{self.name} has bins without edges, or with edges that are not finite")
+        if any((np.diff(edges) < 0).any() for edges in self.edges.values()):
+            raise ValueError(f"{self.name} has edges of bins that are not sorted")
+
+    def with_flag(self, is_missing: bool) -> "NumberColumn":
+        """Return the same with a flag, if some values are missing and some are not."""
+        return replace(self, has_flag=is_missing and self.is_known and not self.is_phase)
+
+
+def fit_number(
+    name: str,
+    values: np.ndarray,
+    target: Target | None,
+    piecewise: str | None,
+    n_bins: int,
+    *,
+    is_phase: bool = False,
+    quartiles: Any = None,
+) -> NumberColumn:
+    """Fit the encoding of a number."""
+    usable = np.abs(values) < HUGE  # a comparison with NaN is False
+    seen = values[usable]
+    if not len(seen) or seen.min() == seen.max():
+        center = float(seen[0]) if len(seen) else 0.0
+        return NumberColumn(name, center, 0.0, is_phase=is_phase, is_known=not np.isnan(values).all())
+    if is_phase:
+        return NumberColumn(name, 0.0, 1.0, is_phase=True)
+    first, center, third = np.quantile(seen, QUARTILES) if quartiles is None else quartiles
+    scale = third - first or (seen.max() - seen.min()) / 2
+    edges = edges_of(seen, None if target is None else target.take(usable), piecewise, n_bins)
+    return NumberColumn(name, float(center), float(scale), edges)
+
+
+def quartiles_of(values: np.ndarray) -> dict[int, np.ndarray]:
+    """Return the quartiles of columns that are finite, found at once: of few rows, a call takes long."""
+    if len(values) > FEW_ROWS:
+        return {}
+    usable = np.flatnonzero((np.abs(values) < HUGE).all(axis=0))
+    return dict(zip(usable.tolist(), np.quantile(values[:, usable], QUARTILES, axis=0).T, strict=True))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """All numbers of a table, encoded together."""
+
+    columns: tuple[NumberColumn, ...]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the outputs: all values, then all bins, then all flags."""
+        values = [column.name for column in self.columns if column.scale]
+        bins = [
+            f"{column.name}_{kind}{i}"
+            for column in self.columns
+            for kind, edges in column.edges.items()
+            for i in range(len(edges) - 1)
+        ]
+        return [*values, *bins, *(f"{column.name}_missing" for column in self.columns if column.has_flag)]
+
+    @cached_property
+    def values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Indices of the numbers with a value, their centers and scales."""
+        kept = [i for i, column in enumerate(self.columns) if column.scale]
+        used = [self.columns[i] for i in kept]
+        return (
+            np.array(kept, dtype=np.intp),
+            np.array([column.center for column in used]),
+            np.array([column.scale for column in used]),
+        )
+
+    @cached_property
+    def phases(self) -> np.ndarray:
+        """Indices of the values that are passed through."""
+        used = [column for column in self.columns if column.scale]
+        return np.array([i for i, column in enumerate(used) if column.is_phase], dtype=np.intp)
+
+    @cached_property
+    def bins(self) -> tuple[np.ndarray, ...]:
+        """For every bin the index of its number, lower edge, inverse width, and clipping bounds."""
+        rows = []
+        for i, column in enumerate(self.columns):
+            for edges in column.edges.values():
+                last = len(edges) - 2
+                widths = np.maximum(np.diff(edges), 1 / HUGE)
+                # Outer bins extrapolate beyond their edges, by their own width.
+                rows += [
+                    (i, edges[k], 1 / widths[k], -1.0 if k == 0 else 0.0, 2.0 if k == last else 1.0)
+                    for k in range(last + 1)
+                ]
+        found = np.array(rows, dtype=np.float64).reshape(-1, 5)
+        return (found[:, 0].astype(np.intp), *(np.ascontiguousarray(x) for x in found[:, 1:].T))
+
+    @cached_property
+    def flags(self) -> np.ndarray:
+        """Which numbers have an output that says that they are missing."""
+        return np.array([i for i, column in enumerate(self.columns) if column.has_flag], dtype=np.intp)
+
+    @cached_property
+    def centers(self) -> np.ndarray:
+        """What stands for each number where it is missing."""
+        return np.array([column.center for column in self.columns])
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The last arguments of `encode_numbers`."""
+        return self.centers, self.values, self.phases, self.bins, self.flags
+
+    def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
+        """Encode numbers of shape (n_samples, n_numbers) into `out`, of shape (n_samples, n_outputs)."""
+        size = chunk_of(len(self.bins[0]))
+        for start in range(0, len(numbers), size):
+            encode_numbers(numbers[start : start + size], out[start : start + size], *self.parts)
+
+
+@dataclass(frozen=True)
+class SparseNumbers:
+    """The encoding of the numbers of a sparse matrix."""
+
+    names: tuple[str, ...]
+    kept: np.ndarray
+    scales: np.ndarray
+    flagged: np.ndarray
+    _stored_fields = {
+        "kept": Arrays("i", "n_kept"),
+        "scales": Arrays("f", "n_kept"),
+        "flagged": Arrays("i", "n_flags"),
+    }
+
+    def _check_stored(self) -> None:
+        if len(self.names) != len(self.kept) + len(self.flagged):
+            raise ValueError(
+                f"{len(self.kept)} numbers and {len(self.flagged)} flags have {len(self.names)} names"
+            )
+        if min(self.kept.min(initial=0), self.flagged.min(initial=0)) < 0 or not (self.scales > 0).all():
+            raise ValueError("a scale, or the index of a number, is negative")
+
+    def encode(self, sparse: Any) -> Any:
+        """Return the outputs of a CSR matrix as another CSR matrix."""
+        is_missing = np.isnan(sparse.data)
+        values = scipy_sparse().csr_array(sparse, copy=True)
+        values.data[is_missing] = 0.0
+        values = values[:, self.kept]
+        z = values.data / self.scales[values.indices]
+        values.data = smoothly_clipped(np.clip(z, -HUGE, HUGE))
+        if not len(self.flagged):
+            return values
+        missing = scipy_sparse().csr_array(
+            (is_missing.astype(np.float64), sparse.indices.copy(), sparse.indptr.copy()), sparse.shape
+        )
+        missing.eliminate_zeros()
+        return scipy_sparse().hstack([values, missing[:, self.flagged]], format="csr")
+
+
+def fit_sparse(names: list[str], sparse: Any) -> SparseNumbers:
+    """Fit the encoding of the numbers of a sparse matrix."""
+    columns = sparse.tocsc()
+    columns.sum_duplicates()
+    n_rows, n_columns = columns.shape
+    ends, data = columns.indptr, columns.data
+    of_column = np.repeat(np.arange(n_columns), np.diff(ends))
+    n_missing = np.bincount(of_column[np.isnan(data)], minlength=n_columns)
+    flagged = (n_missing > 0) & (n_missing < np.diff(ends))
+    usable = np.abs(data) < HUGE  # a comparison with NaN is False
+    values, of_value = data[usable], of_column[usable]
+    n_values = np.bincount(of_value, minlength=n_columns)
+    n_zeros = n_rows - np.diff(ends)
+    low, high = np.zeros((2, n_columns))
+    known = np.flatnonzero(n_values)
+    starts = np.cumsum(n_values) - n_values
+    if len(known):
+        low[known] = np.minimum.reduceat(values, starts[known])
+        high[known] = np.maximum.reduceat(values, starts[known])
+    has_zeros = n_zeros > 0
+    low[has_zeros], high[has_zeros] = np.minimum(low[has_zeros], 0.0), np.maximum(high[has_zeros], 0.0)
+    scales = (high - low) / 2
+    for i in np.flatnonzero((n_values > 0) & (4 * n_zeros < 3 * (n_values + n_zeros))):
+        own = values[starts[i] : starts[i] + n_values[i]]
+        first, third = np.quantile(np.concatenate([own, np.zeros(n_zeros[i])]), [0.25, 0.75])
+        scales[i] = third - first or scales[i]
+    kept, flags = np.flatnonzero(scales), np.flatnonzero(flagged)
+    outputs = (*(names[i] for i in kept), *(f"{names[i]}_missing" for i in flags))
+    return SparseNumbers(outputs, kept, scales[kept], flags)
+
+
+FIRST = -UNSEEN
+"""The row for code 0 in a table of levels, after those for unseen levels and missing values."""
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """The encoding of a category: a table with a row for each level."""
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    _stored_fields = {
+        "values": Arrays("f", "n_codes", "n_outputs"),
+    }
+
+    def _check_stored(self) -> None:
+        if self.values.shape[1] != len(self.names) or len(self.values) < FIRST:
+            raise ValueError(f"{len(self.names)} outputs have values of shape {self.values.shape}")
+
+    def encode(self, codes: np.ndarray, out: np.ndarray) -> None:
+        """Write the outputs of codes of shape (n_samples,) into `out`, of shape (n_samples, n_outputs)."""
+        out[:] = self.values[codes + FIRST]
+
+    def sparse(self, codes: np.ndarray) -> Any:
+        """Return the same outputs as a CSR array of shape (n_samples, n_outputs)."""
+        return scipy_sparse().csr_array(self.values)[codes + FIRST]
+
+    @property
+    def density(self) -> float:
+        """Approximate share of nonzero outputs."""
+        levels = self.values[FIRST:]
+        return np.count_nonzero(levels) / max(levels.size, 1)
+
+    @property
+    def is_one_hot(self) -> bool:
+        """Whether there is an output for each level that is kept."""
+        return len(self.names) > 2 and bool(np.isin(self.values, (0.0, 1.0)).all())
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """The outputs of rows of a fit, each by the means of other folds than its own."""
+
+    values: np.ndarray
+    codes: np.ndarray
+    _stored_fields = {
+        "values": Arrays("f", "n_codes", "n_outputs"),
+        "codes": Arrays("i", "n_samples"),
+    }
+
+    def take(self, rows: Any) -> np.ndarray:
+        """Return the outputs of some rows, of shape (n_rows, n_outputs)."""
+        found: np.ndarray = self.values[self.codes[rows] + FIRST]
+        return found
+
+
+def fit_levels(
+    name: str, levels: Sequence[Any], codes: np.ndarray, min_count: int, at_most: int | None = None
+) -> CategoryColumn:
+    """One-hot encode all levels that are frequent enough; two levels become one output of -1 and 1."""
+    counts = np.bincount(codes + FIRST, minlength=len(levels) + FIRST)
+    kept = [FIRST + i for i in range(len(levels)) if counts[FIRST + i] >= min_count]
+    if at_most is not None and len(kept) > at_most:
+        kept = sorted(sorted(kept, key=lambda row: -counts[row])[:at_most])
+    missing = FIRST + MISSING
+    kept += [missing] if counts[missing] else []
+    values = np.zeros((len(counts), len(kept)))
+    values[kept, np.arange(len(kept))] = 1.0
+    names = [f"{name}_missing" if row == missing else f"{name}_{levels[row - FIRST]}" for row in kept]
+    is_constant = len(kept) == 1 and counts[kept[0]] == len(codes)
+    if is_constant or not kept:
+        return CategoryColumn((), values[:, :0])
+    if len(kept) == 2:
+        return CategoryColumn((names[1],), values[:, 1:] - values[:, :1])
+    return CategoryColumn(tuple(names), values)
+
+
+def fit_means(
+    name: str,
+    n_levels: int,
+    codes: np.ndarray,
+    target: Target,
+    folds: Sequence[tuple[np.ndarray, np.ndarray]],
+    smoothing: float,
+) -> tuple[CategoryColumn, Crossed]:
+    """Encode levels by the means of their targets, shrunk towards the overall mean."""
+    numbers, rows = target.numbers, codes + FIRST
+    values = _level_means(rows, numbers, n_levels, smoothing)
+    tables, places = [values], rows
+    if len(folds):
+        tables, places = [], np.empty_like(rows)
+        for others, own in folds:
+            places[own] = rows[own] + len(tables) * len(values)
+            tables.append(_level_means(rows[others], numbers[others], n_levels, smoothing))
+    table = np.concatenate(tables)
+    crossed = table[places]
+    center, scale = crossed.mean(axis=0), crossed.std(axis=0)
+    scale[scale == 0] = 1.0
+    names = tuple(f"{name}_target{'_' * bool(each)}{each}" for each in target.names)
+    fitted = Crossed((table - center) / scale, (places - FIRST).astype(np.int32))
+    return CategoryColumn(names, (values - center) / scale), fitted
+
+
+def _level_means(rows: np.ndarray, numbers: np.ndarray, n_levels: int, smoothing: float) -> np.ndarray:
+    """Return smoothed means for every row of a table of levels."""
+    n = n_levels + FIRST
+    counts = np.bincount(rows, minlength=n)[:, np.newaxis]
+    sums = np.stack([np.bincount(rows, weights=each, minlength=n) for each in numbers.T], axis=1)
+    overall = numbers.mean(axis=0)
+    found: np.ndarray = overall + (sums - counts * overall) / np.maximum(counts + smoothing, 1e-12)
+    return found
+
+
+MOST_LEVELS = 1000
+# Up to so many rows, columns are looked at together: a call for each takes longer than to sort it.
+
+
+@dataclass(frozen=True)
+class ValueMeans:
+    """The mean targets of a number's values, beside its other encodings."""
+
+    number: int
+    levels: np.ndarray
+    column: CategoryColumn
+    _stored_fields = {
+        "number": COUNT,
+        "levels": Arrays("f", "n_levels"),
+    }
+
+    def _check_stored(self) -> None:
+        if not len(self.levels) or len(self.column.values) != len(self.levels) + FIRST:
+            raise ValueError(f"{len(self.levels)} values have {len(self.column.values)} rows of means")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    def codes(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the index of each row's level, of shape (n_samples,), from all numbers of a table."""
+        found: np.ndarray = value_codes(numbers[:, self.number], self.levels)
+        return found
+
+    def of(self, value: float) -> np.ndarray:
+        """Return the outputs of a single value."""
+        found: np.ndarray = self._rows.get(value, self.column.values[0])
+        return found
+
+    @cached_property
+    def _rows(self) -> dict[float, np.ndarray]:
+        return dict(zip(self.levels.tolist(), self.column.values[FIRST:], strict=True))
+
+
+def value_codes(values: Any, levels: Any) -> Any:
+    """Return the index of each value among increasing `levels`, `UNSEEN` where it is none of them."""
+    found = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
+    return np.where(levels[found] == values, found, UNSEEN)
+
+
+def values_repeat(numbers: np.ndarray, min_count: int) -> np.ndarray:
+    """Tell which numbers may have a value that occurs often; all of them in tables with many rows."""
+    if len(numbers) > FEW_ROWS:
+        return np.ones(numbers.shape[1], bool)
+    ordered = np.sort(numbers, axis=0)
+    found: np.ndarray = (ordered[min_count - 1 :] == ordered[: max(len(ordered) - min_count + 1, 0)]).any(
+        axis=0
+    )
+    return found
+
+
+def values_tell_more(
+    values: np.ndarray,
+    target: Target,
+    edges: Mapping[str, np.ndarray],
+    min_count: int,
+    folds: np.ndarray,
+    smoothing: float,
+) -> bool:
+    """Tell whether the values of a number, as such, tell more of the target than its bins do."""
+    n_folds = int(folds.max()) + 1
+    known = ~np.isnan(values)
+    values, numbers, folds = values[known], target.numbers[known], folds[known]
+    if len(values) < n_folds or not has_several(values, 3):
+        return False
+    levels, counts = np.unique(values, return_counts=True)
+    levels = levels[counts >= min_count]
+    if not len(levels):
+        return False
+    inner = _best(edges, values)[1:-1]
+    groups = folds, n_folds
+    bins = np.searchsorted(inner, values, side="right")
+    by_bin = _smoothed_means(*_sums_of_others(bins, len(inner) + 1, numbers, *groups), numbers.mean(axis=0))
+    codes = value_codes(values, levels)
+    often = codes != UNSEEN
+    n, total = _sums_of_others(codes[often], len(levels), numbers[often], folds[often], n_folds)
+    # All rows with a value are in one bin, so that their residuals need no further pass over the rows.
+    expected = by_bin[:, np.searchsorted(inner, levels, side="right")]
+    effect = (total - n * expected) / np.maximum(n + smoothing, 1e-12)
+    residual = (numbers - by_bin[folds, bins])[often]
+    better = residual - effect[folds[often], codes[often]]
+    gains = np.bincount(folds[often], (residual**2 - better**2).sum(axis=1), n_folds)
+    return bool((gains > 0).all())
+
+
+def _best(edges: Mapping[str, np.ndarray], values: np.ndarray) -> np.ndarray:
+    """Return the edges that fit the target best."""
+    found = edges or edges_of(values, None, "quantile", 16)
+    return found["tree"] if "tree" in found else found["quantile"]
+
+
+def _sums_of_others(
+    codes: np.ndarray, n_codes: int, numbers: np.ndarray, folds: np.ndarray, n_folds: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each fold and code, the count and the sums of the other folds' rows."""
+    cells = folds * n_codes + codes
+    size = n_folds * n_codes
+    columns = [np.ones(len(cells)), *numbers.T]
+    sums = np.stack([np.bincount(cells, weights=x, minlength=size) for x in columns], axis=1)
+    sums = sums.reshape(n_folds, n_codes, -1)
+    others = sums.sum(axis=0) - sums
+    return others[..., :1], others[..., 1:]
+
+
+def _smoothed_means(n: np.ndarray, total: np.ndarray, overall: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.where(n > 0, total / np.maximum(n, 1), overall)
+    return found
+
+
+def fit_value_means(
+    name: str,
+    number: int,
+    values: np.ndarray,
+    target: Target,
+    folds: Sequence[tuple[np.ndarray, np.ndarray]],
+    smoothing: float,
+) -> tuple[ValueMeans, Crossed]:
+    """Encode the values of a number, or the most frequent of them, by the means of their targets."""
+    levels, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    levels = np.sort(levels[np.argsort(-counts, kind="stable")[:MOST_LEVELS]])
+    column, fitted = fit_means(name, len(levels), value_codes(values, levels), target, folds, smoothing)
+    return ValueMeans(number, levels, column), fitted
