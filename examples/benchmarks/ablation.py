@@ -31,7 +31,7 @@ from sknet.losses.extend import Averaged
 from sknet.preprocessing import TableEncoder
 from sknet.tabular import TabularClassifier, TabularRegressor, _base, _training
 from sknet.tabular._members import KINDS, RECIPES
-from sknet.tabular._mixing import Mix, mixed
+from sknet.tabular._predicting import Mix, mixed
 
 WITH_CATEGORIES = ("adult", "diamonds", "bike_sharing")
 FEW, MANY = 200, 100_000

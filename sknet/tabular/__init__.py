@@ -6,10 +6,9 @@ from sknet._late import Names as _Names
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
-    from sknet.tabular._classifier import TabularClassifier
+    from sknet.tabular._estimators import TabularClassifier, TabularRegressor
     from sknet.tabular._frozen import FrozenTabularClassifier, FrozenTabularRegressor
     from sknet.tabular._members import Members
-    from sknet.tabular._regressor import TabularRegressor
     from sknet.tabular._training import Member
 
 __all__ = [
@@ -26,12 +25,10 @@ __all__ = [
 PARTS = _Names(
     {
         "sknet.tabular._base": ("BaseTabular",),
-        "sknet.tabular._jobs": ("Job", "Task"),
         "sknet.tabular._frozen": ("FrozenTabularClassifier", "FrozenTabularRegressor", "Parts"),
-        "sknet.tabular._members": ("Members", "Setting"),
-        "sknet.tabular._mixing": ("Mix",),
-        "sknet.tabular._network": ("TabularNet",),
-        "sknet.tabular._training": ("Member", "NoScore", "Rows"),
+        "sknet.tabular._members": ("Job", "Members", "Setting", "Task"),
+        "sknet.tabular._predicting": ("Mix",),
+        "sknet.tabular._training": ("Member", "NoScore", "Rows", "TabularNet"),
     }
 )
 
@@ -39,10 +36,9 @@ if not TYPE_CHECKING:
     __getattr__ = _Names(
         {
             "sknet.preprocessing": ("TableEncoder",),
-            "sknet.tabular._classifier": ("TabularClassifier",),
+            "sknet.tabular._estimators": ("TabularClassifier", "TabularRegressor"),
             "sknet.tabular._frozen": ("FrozenTabularClassifier", "FrozenTabularRegressor"),
             "sknet.tabular._members": ("Members",),
-            "sknet.tabular._regressor": ("TabularRegressor",),
             "sknet.tabular._training": ("Member",),
         }
     ).into(globals())

@@ -1,8 +1,10 @@
-"""The base of the ensembles for tables: fitting members in folds, mixing, predicting."""
+"""The base of the ensembles for tables: fitting members in folds, mixing, predicting, and summaries."""
 
+import math
 import re
 import time
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -12,6 +14,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from sknet import nn, ops
 from sknet._constraints import shown
 from sknet._params import (
     InvalidParameterError,
@@ -21,32 +24,34 @@ from sknet._params import (
     validate_parameters,
 )
 from sknet._validation import Interval, StrOptions
+from sknet.core import Tensor
 from sknet.engine import History
-from sknet.engine.extend import blas_threads, grouped, run_in_threads, slim_model
-from sknet.estimators import EstimatorSummary
-from sknet.estimators.extend import Summarized, check_loss_of_logits, check_weights, check_y, refuse_ignored
+from sknet.engine.extend import blas_threads, grouped, output_shapes, run_in_threads, slim_model
+from sknet.estimators import EstimatorSummary, LayerRow
+from sknet.estimators.extend import (
+    Computation,
+    Summarized,
+    check_loss_of_logits,
+    check_weights,
+    check_y,
+    outputs_of,
+    refuse_ignored,
+    summary_rows,
+    with_values,
+)
 from sknet.losses import LOSSES, Loss
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import Schema, Table, fit_encoder, target_of
-from sknet.tabular._blending import blended, counted
-from sknet.tabular._budget import LEAST_STEPS, Cost, is_affordable, planned, warn_of_more
-from sknet.tabular._folds import Fold, folds_of
-from sknet.tabular._frozen import Parts
-from sknet.tabular._jobs import Job, Task
-from sknet.tabular._members import KINDS, Members, Setting, setting_of
-from sknet.tabular._mixing import Mix, mixed
-from sknet.tabular._predicting import Predicts
-from sknet.tabular._progress import Progress
-from sknet.tabular._rows import encoded_rows
-from sknet.tabular._stored import ENSEMBLE, check_ensemble
-from sknet.tabular._summary import summary_of
-from sknet.tabular._training import Member, Rows, Training
+from sknet.tabular._budget import LEAST_STEPS, Cost, Progress, is_affordable, planned, warn_of_more
+from sknet.tabular._frozen import ENSEMBLE, FrozenTabular, Parts, check_ensemble
+from sknet.tabular._members import KINDS, Fold, Job, Members, Setting, Task, folds_of, setting_of
+from sknet.tabular._predicting import Blend, Mix, Predicts, blended, counted, mixed, spans_of
+from sknet.tabular._training import Member, Rows, Training, encoded_rows
 
-__all__ = ["CONSTRAINTS", "BaseTabular"]
+__all__ = ["CONSTRAINTS", "BaseTabular", "ensemble_computation", "is_ensemble"]
 
 SECONDS = re.compile(r"(\d+(?:\.\d+)?) ?s")
 MOST_WORK = 1000.0  # a multiple of the default that nobody waits for
-
 CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # names are checked by the function that looks them up, with a better message
     "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
@@ -61,13 +66,16 @@ CONSTRAINTS: dict[str, Any] = {
     "random_state": ["random_state"],
     "verbose": ["verbose", StrOptions({"bar"})],
 }
-
-
 Trained = tuple[Member, np.ndarray]
+
 """A member, and its outputs for its held-out rows."""
+
 Encoded = tuple[TableEncoder, Rows, Rows]
+
 """The encoder of a fold, and the rows for training and those held out."""
+
 Begun = tuple[Encoded, Training]
+
 """A fold's rows, and the training of a first member that has begun, to measure it."""
 
 
@@ -440,3 +448,88 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
 def _counted(n: int, what: str) -> str:
     """Return a number of things in words."""
     return f"{n} {what}" if n == 1 else f"{n} {what.removesuffix('y')}{'ies' if what.endswith('y') else 's'}"
+
+
+def is_ensemble(model: Any) -> bool:
+    """Tell whether `ensemble_computation` knows what a model computes."""
+    return isinstance(model, (BaseTabular, FrozenTabular))
+
+
+def ensemble_computation(ensemble: Any, *, raw_scores: bool = False) -> Computation:
+    """Return what an ensemble computes."""
+    if not isinstance(ensemble, FrozenTabular):
+        check_is_fitted(ensemble)
+        ensemble = ensemble.freeze()
+    members = ensemble._members
+    encoders, spans = spans_of(members)
+    module = Blend(members, spans).eval()
+    outputs, labels = outputs_of(ensemble, raw_scores)
+    if "variable" in outputs:
+        head, (lowest, highest) = outputs["variable"], ensemble._bounds
+
+        def clipped(output: Tensor) -> Tensor:
+            found = head(output)
+            bounds = [np.asarray(bound, found.dtype) for bound in (lowest, highest)]
+            return ops.minimum(ops.maximum(found, Tensor(bounds[0])), Tensor(bounds[1]))
+
+        outputs = {"variable": clipped}
+    width = sum(encoder.n_features_out_ for encoder in encoders)
+    inputs = {"X": np.zeros((1, width), np.float32)}
+    return Computation(module, nn.run, inputs, False, outputs, labels, encoders)
+
+
+def summary_of(
+    title: str, members: Sequence[Member], mix: Mix, loss: Loss, facts: Mapping[str, str]
+) -> EstimatorSummary:
+    """Return the summary of an ensemble."""
+    kinds = {kind: [member for member in members if member.kind == kind] for kind in mix.weights}
+    optimizers = {kind: with_values(found[0].model.optimizer) for kind, found in kinds.items()}
+    model = members[0].model
+    return EstimatorSummary(
+        title,
+        [row for kind, found in kinds.items() for row in _rows(kind, found)],
+        with_values(loss),
+        "; ".join(f"{kind}: {said}" for kind, said in optimizers.items()),
+        {
+            "members": "; ".join(f"{kind}: {_counts(found, mix, kind)}" for kind, found in kinds.items()),
+            **facts,
+            "computes in": f"{model.dtype} on {model.device}",
+        },
+        _losses(kinds),
+        None,
+    )
+
+
+def _rows(kind: str, members: Sequence[Member]) -> Iterator[LayerRow]:
+    """Yield the rows of one kind of members, which have the same layers and perhaps other widths."""
+    first = members[0]
+    example = np.zeros((1, first.encoder.plan.width), first.model.dtype)
+    every = [list(summary_rows(first.model.module, output_shapes(first.model, example)))]
+    every += [list(summary_rows(member.model.module, {})) for member in members[1:]]
+    for alike in zip(*every, strict=True):
+        row = alike[0]
+        yield row._replace(
+            path=f"{kind}.{row.path}" if row.path else kind,
+            text=row.text if row.path else f"{len(members)} x {row.text}",
+            parameters=sum(each.parameters for each in alike),
+            trained=sum(each.trained for each in alike),
+        )
+
+
+def _counts(members: Sequence[Member], mix: Mix, kind: str) -> str:
+    n_folds = len({member.fold for member in members})
+    folds = f"{n_folds} folds" if n_folds > 1 else "one fold"
+    said = f"{len(members)} in {folds}, weight {mix.weights[kind]:.2g}"
+    temperature = mix.temperatures[kind]
+    return said if temperature == 1.0 else f"{said}, temperature {temperature:.3g}"
+
+
+def _losses(kinds: Mapping[str, Sequence[Member]]) -> History:
+    """Return the mean training loss of each kind by epoch."""
+    curves: dict[str, Any] = {
+        f"{kind} loss": np.mean([member.history["loss"] for member in members], axis=0).tolist()
+        for kind, members in kinds.items()
+        if members[0].history  # slim ones have none
+    }
+    longest = max(map(len, curves.values()), default=0)
+    return History({name: [*curve, *[math.nan] * (longest - len(curve))] for name, curve in curves.items()})

@@ -1,25 +1,33 @@
-"""What ensembles are frozen into: members, encoders, and nothing of a training."""
+"""Frozen ensembles, without anything of a training, and checks of ensembles in files."""
 
+import math
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sknet._fields import FINITE, Arrays, Each, Named, Together
+from sknet._fields import ABSENT, COUNT, FINITE, Arrays, Each, Named, Together
 from sknet.core import Tensor
 from sknet.engine import History
 from sknet.engine.extend import predict_raw, slim_model
-from sknet.estimators.extend import portable_loss
+from sknet.estimators.extend import check_labels_of, check_network, portable_loss
 from sknet.losses import Loss
 from sknet.persistence import write_atomically
-from sknet.preprocessing.extend import FittedEncoder
-from sknet.tabular._blending import Counted, OfOneRow, blended
-from sknet.tabular._predicting import Classifies, Predicts, Regresses
+from sknet.preprocessing.extend import FittedEncoder, Schema
+from sknet.tabular._predicting import Classifies, Counted, Mix, OfOneRow, Predicts, Regresses, blended
 from sknet.tabular._training import Member
 
-__all__ = ["FrozenTabularClassifier", "FrozenTabularRegressor", "Parts"]
+__all__ = [
+    "ENSEMBLE",
+    "FrozenTabularClassifier",
+    "FrozenTabularRegressor",
+    "Parts",
+    "check_bounds",
+    "check_ensemble",
+]
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,6 @@ class FrozenTabular(Predicts):
     def _check_stored(self) -> None:
         if not self._members or self._encoder is not self._members[0][0].encoder:
             raise ValueError("its encoder is not that of its first member")
-        from sknet.tabular._stored import check_bounds, check_members  # predictions do without
 
         members = [member for member, _ in self._members]
         check_members(members, self._targets, self._loss_function, self._encoder.n_features_in_)
@@ -210,3 +217,59 @@ class FrozenTabularRegressor(Regresses, FrozenTabular):
     def __init__(self, parts: Parts, bounds: tuple[Any, Any]) -> None:
         super().__init__(parts)
         self._bounds = bounds
+
+
+ENSEMBLE: Mapping[str, Any] = {
+    "n_features_in_": COUNT,
+    "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+    "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
+    "_schema": Schema,
+    "_loss_function": Loss,
+    "members_": Each(list, Member),
+    "encoder_": Each(list, Named("TableEncoder", "FittedEncoder")),
+    "_mix": Mix,
+    "mix_": dict[str, float],
+    "temperature_": dict[str, float],
+    "oof_score_": float,
+    "oof_prediction_": [Arrays("biufOUS", "n_rows"), Arrays("fiu", "n_rows", "n_outputs")],
+}
+
+
+def check_ensemble(ensemble: Any) -> None:
+    """Raise a ValueError if fitted attributes contradict each other."""
+    check_labels_of(ensemble)
+    check_members(ensemble.members_, ensemble._targets, ensemble._loss_function, ensemble.n_features_in_)
+    _check_mix(ensemble)
+
+
+def check_members(members: Iterable[Member], targets: Any, loss: Loss, n_features: int) -> None:
+    """Raise a ValueError unless each network takes what its encoder returns and returns what targets need."""
+    n_outputs = targets.n_outputs * loss.outputs_per_target
+    for member in members:
+        encoder, model = member.encoder, member.model
+        if encoder.n_features_in_ != n_features:
+            raise ValueError(f"a member reads {encoder.n_features_in_} columns, and a table has {n_features}")
+        check_network(model.module, encoder.n_features_out_, model.dtype, targets, n_outputs)
+
+
+def _check_mix(ensemble: Any) -> None:
+    """Raise a ValueError if members are not mixed as the attributes say."""
+    mix, kinds = ensemble._mix, {member.kind for member in ensemble.members_}
+    if not kinds or not kinds == mix.weights.keys() == mix.temperatures.keys():
+        raise ValueError(f"members of the kinds {sorted(kinds)} are mixed as {mix.weights}")
+    if ensemble.mix_ != mix.weights or ensemble.temperature_ != mix.temperatures:
+        raise ValueError(f"mix_ and temperature_ are {ensemble.mix_} and {ensemble.temperature_}, not {mix}")
+    if not math.isclose(sum(mix.weights.values()), 1.0):
+        raise ValueError(f"the weights of kinds must sum to 1, and are {mix.weights}")
+    encoders = {id(encoder) for encoder in ensemble.encoder_}
+    if not all(id(member.encoder) in encoders for member in ensemble.members_):
+        raise ValueError("encoder_ lacks that of a member")
+
+
+def check_bounds(ensemble: Any) -> None:
+    """Raise a ValueError unless a prediction may be between two bounds for each target."""
+    if "_bounds" not in vars(ensemble):
+        return
+    lowest, highest = map(np.asarray, ensemble._bounds)
+    if not (lowest <= highest).all() or (lowest.ndim and len(lowest) != ensemble._targets.n_outputs):
+        raise ValueError(f"predictions of {ensemble._targets.n_outputs} targets cannot be within its bounds")

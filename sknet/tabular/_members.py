@@ -1,16 +1,23 @@
-"""The kinds of members of an ensemble: a user's options, measured defaults, and the settings of a fit."""
+"""Members of an ensemble: their kinds, options and settings, the folds, and the jobs of a kind in a fold."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
+import numpy as np
+
+from sknet._constraints import shown
+from sknet._fields import Arrays, Together
 from sknet._params import Interval, ParameterObject, StrOptions
+from sknet.losses import Loss
 from sknet.optim import Adam, BaseOptimizer, Optimizer, RateFactors, WeightDecay
 from sknet.optim.schedules import Cosine, FlatThenCosine, Schedule, WarmUp
+from sknet.preprocessing.extend import Schema, Table, Target
 
-__all__ = ["KINDS", "Members", "Setting", "setting_of"]
+__all__ = ["KINDS", "Fold", "Job", "Members", "Setting", "Task", "folds_of", "setting_of"]
+
 
 # Defaults by kind, measured on tables of 10,000 rows; a dict has a value for each task.
 RECIPES: dict[str, dict[str, Any]] = {
@@ -221,3 +228,108 @@ def _epochs(epochs: int, n_rows: int) -> int:
     if n_rows < 5_000:
         return round(epochs * min(5.0, math.sqrt(5_000 / max(n_rows, 1))))
     return max(1, round(epochs * min(1.0, float((20_000 / n_rows) ** 0.2))))
+
+
+Fold = tuple[np.ndarray, np.ndarray]
+# Folds hold out a tenth of the rows each, or more if there are few rows or groups.
+PARTS = 10
+
+
+def folds_of(
+    cv: Any, n_folds: int, y: np.ndarray, stratify: np.ndarray | None, groups: Any, random_state: Any
+) -> list[Fold]:
+    """Return training and held-out rows of each fold."""
+    n_rows = len(y)
+    if cv is not None:
+        return _given(cv, y, groups)
+    units, names = np.arange(n_rows), None
+    if groups is not None:
+        names, units = np.unique(np.asarray(groups), return_inverse=True)
+        if len(units) != n_rows:
+            raise ValueError(f"groups must have one entry per row, {n_rows} in all, got {len(units)}")
+    n_units = n_rows if names is None else len(names)
+    if n_units < 2:
+        what = "groups" if names is not None else "rows"
+        raise ValueError(
+            f"folds need at least 2 {what}, got {n_units} (n_samples={n_rows}): held-out rows cannot be "
+            "trained on"
+        )
+    order = random_state.permutation(n_units)
+    if stratify is not None and names is None:
+        order = order[np.argsort(stratify[order], kind="stable")]
+    n_parts = min(max(PARTS, n_folds), n_units)
+    part = np.empty(n_units, dtype=np.int64)
+    part[order] = np.arange(n_units) % n_parts
+    own = part[units]
+    return [(np.flatnonzero(own != i), np.flatnonzero(own == i)) for i in range(min(n_folds, n_parts))]
+
+
+def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
+    if hasattr(cv, "split") and not isinstance(cv, (str, bytes)):
+        pairs: Iterable[Any] = cv.split(np.zeros((len(y), 1)), y, groups)
+    elif isinstance(cv, Iterable) and getattr(cv, "shape", None) != ():
+        pairs = cv
+    else:
+        raise ValueError(
+            f"cv must be a splitter or yield pairs of (training, held-out) rows, got {shown(cv)}: n_folds "
+            "is their number"
+        )
+    found = []
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ValueError(
+                f"cv must be a splitter or yield pairs of (training, held-out) rows, got {shown(pair)} in "
+                "one of them"
+            )
+        rows = [np.asarray(part) for part in pair]
+        rows = [np.flatnonzero(part) if part.dtype == bool else part for part in rows]
+        for part in rows:
+            if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu" or not _are_in(part, len(y)):
+                raise ValueError(
+                    f"cv must yield pairs of row indices, from 0 to {len(y) - 1}, got "
+                    f"{shown(part)} in one of them"
+                )
+        if len(np.intersect1d(rows[0], rows[1])):
+            raise ValueError(
+                "cv yields a fold with the same rows on both sides: training rows cannot validate"
+            )
+        found.append((rows[0].astype(np.intp), rows[1].astype(np.intp)))
+    if not found:
+        raise ValueError(f"cv={shown(cv)} yields no folds")
+    return found
+
+
+def _are_in(rows: np.ndarray, n_rows: int) -> bool:
+    return bool(rows.min() >= 0 and rows.max() < n_rows)
+
+
+@dataclass(frozen=True)
+class Job:
+    """The members of one kind in one fold."""
+
+    kind: str
+    fold: int
+    rows: Fold
+    seeds: tuple[int, ...]
+    _stored_fields = {
+        "kind": StrOptions({*KINDS}),
+        "rows": Together(Arrays("iu", "n_rows"), Arrays("iu", "n_rows")),
+    }
+
+
+@dataclass
+class Task:
+    """The data and settings that all members of a fit share."""
+
+    schema: Schema
+    table: Table
+    target: Target
+    y: np.ndarray
+    weight: np.ndarray | None
+    loss: Loss
+    n_outputs: int
+    settings: dict[str, Setting]
+    _stored_fields = {
+        "y": np.ndarray,
+        "weight": [np.ndarray, None],
+    }

@@ -1,18 +1,24 @@
-"""What is predicted from mixed raw outputs; of ensembles, and of what they are frozen into."""
+"""Predictions of ensembles: the mix of kinds, raw outputs, and heads such as probabilities."""
 
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sknet import nn
 from sknet._available import available_if
+from sknet._fields import ABOVE_ZERO, NOT_NEGATIVE, Items
 from sknet.core import Tensor, no_grad
-from sknet.engine.extend import Head
+from sknet.engine.extend import Head, Predictor, detached, flattened
 from sknet.estimators.extend import (
     ClassTargets,
     ColumnTargets,
     OrderedTargets,
     RealTargets,
+    best_temperature,
     gives_deviations,
     gives_intervals,
     gives_probabilities,
@@ -21,8 +27,22 @@ from sknet.estimators.extend import (
     probability_head,
 )
 from sknet.losses import Loss
+from sknet.preprocessing.extend import OneRow, Table
+from sknet.tabular._training import Member, encoded_rows
 
-__all__ = ["Classifies", "Predicts", "Regresses"]
+__all__ = [
+    "Blend",
+    "Classifies",
+    "Counted",
+    "Mix",
+    "OfOneRow",
+    "Predicts",
+    "Regresses",
+    "blended",
+    "counted",
+    "mixed",
+    "spans_of",
+]
 
 
 class Predicts(ABC):
@@ -150,3 +170,132 @@ class Regresses(Predicts):
     def _found(self, X: Any, name: str) -> Any:
         outputs = self._outputs(X)
         return self._targets.decode(self._headed(outputs, getattr(self._loss_function, name)))
+
+
+STEPS = 10
+
+
+@dataclass(frozen=True)
+class Mix:
+    """The mix of the outputs of all kinds."""
+
+    weights: dict[str, float]
+    temperatures: dict[str, float]
+    _stored_fields = {
+        "weights": Items(str, NOT_NEGATIVE),
+        "temperatures": Items(str, ABOVE_ZERO),
+    }
+
+    def factor(self, kind: str) -> float:
+        """Return the factor of the outputs of a kind."""
+        return self.weights[kind] / self.temperatures[kind]
+
+    def of(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the mixed outputs."""
+        parts = [self.factor(kind) * output for kind, output in outputs.items() if self.weights[kind]]
+        found: np.ndarray = np.sum(parts, axis=0)
+        return found
+
+
+def mixed(
+    outputs: Mapping[str, np.ndarray], y: np.ndarray, weight: np.ndarray | None, loss: Loss, by_error: bool
+) -> Mix:
+    """Return the best mix for held-out rows."""
+    kinds = list(outputs)
+    temperatures = {kind: _temperature(loss, output, y, weight) for kind, output in outputs.items()}
+    if len(kinds) == 1:
+        return Mix({kinds[0]: 1.0}, temperatures)
+    first, second = kinds
+    mixes = [Mix({first: 1.0 - i / STEPS, second: i / STEPS}, temperatures) for i in range(STEPS + 1)]
+    return min(mixes, key=lambda mix: _badness(mix.of(outputs), y, weight, loss, by_error))
+
+
+def _temperature(loss: Any, output: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> float:
+    if not (loss.has_probabilities and hasattr(loss, "tempered") and hasattr(loss, "likelihood")):
+        return 1.0
+    if "ordinal" in loss.tasks:  # a temperature divides log odds, which are not its outputs
+        return 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # if all rows are right, it is 1
+        return best_temperature(loss, output.astype(np.float64), y, weight)
+
+
+def _badness(
+    output: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: Loss, by_error: bool
+) -> tuple[float, float]:
+    with no_grad(), np.errstate(under="ignore"):  # what is certain has no loss
+        values = loss.values(Tensor(output.astype(np.float64)), Tensor(y)).numpy()
+        mean = float(np.average(values, weights=weight))
+    error = float(np.average(output.argmax(axis=1) != y, weights=weight)) if by_error else 0.0
+    return error, mean
+
+
+# Rows that all members predict together, so that no more of their outputs are in memory.
+MOST_ROWS = 8192
+
+Counted = tuple[Member, float]
+"""A member, and by what its outputs are multiplied."""
+
+
+def counted(members: Sequence[Member], mix: Mix) -> list[Counted]:
+    """Return the members that a mix counts, those of one kind alike."""
+    counts = {kind: sum(member.kind == kind for member in members) for kind in mix.weights}
+    factors = {kind: mix.factor(kind) / count for kind, count in counts.items()}
+    return [(member, factors[member.kind]) for member in members if factors[member.kind]]
+
+
+def blended(members: Sequence[Counted], table: Table) -> np.ndarray:
+    """Return outputs of shape (n_samples, n_outputs) for a table that has been read."""
+    if table.n_rows > MOST_ROWS:
+        blocks = [slice(start, start + MOST_ROWS) for start in range(0, table.n_rows, MOST_ROWS)]
+        return np.concatenate([blended(members, table.take(block)) for block in blocks])
+    total: Any = 0.0
+    encoder, inputs = None, None
+    for member, factor in members:
+        if member.encoder is not encoder:
+            encoder, inputs = member.encoder, encoded_rows(member.encoder, table)
+        total = total + np.float32(factor) * member.outputs(inputs)
+    found: np.ndarray = total
+    return found
+
+
+class Blend(nn.Module):
+    """All members as one network, which reads a row encoded for each encoder."""
+
+    def __init__(self, members: Sequence[Counted], spans: Sequence[tuple[int, int]]) -> None:
+        self.networks = nn.ModuleList(*[detached(member.model) for member, _ in members])
+        self.factors = [float(np.float32(factor)) for _, factor in members]
+        self.spans = list(spans)
+
+    def forward(self, x: Any) -> Tensor:
+        total: Any = None
+        for network, factor, (start, stop) in zip(self.networks, self.factors, self.spans, strict=True):
+            part = network(x[:, start:stop]) * factor
+            total = part if total is None else total + part
+        found: Tensor = total
+        return found
+
+
+def spans_of(members: Sequence[Counted]) -> tuple[list[Any], list[tuple[int, int]]]:
+    """Return the encoders of members, and which columns of their outputs together each member reads."""
+    encoders = list({id(member.encoder): member.encoder for member, _ in members}.values())
+    ends = np.cumsum([encoder.plan.width for encoder in encoders]).tolist()
+    span_of = {
+        id(encoder): (end - encoder.plan.width, end) for encoder, end in zip(encoders, ends, strict=True)
+    }
+    return encoders, [span_of[id(member.encoder)] for member, _ in members]
+
+
+class OfOneRow:
+    """Outputs for one row of a dense table: one encoding for all encoders and one program for all members."""
+
+    def __init__(self, members: Sequence[Counted]) -> None:
+        encoders, spans = spans_of(members)
+        self._encode = OneRow([encoder.plan for encoder in encoders])
+        module = Blend(members, spans).eval()
+        self._predict = Predictor(module, *flattened(module, np.float32), most_rows=1, is_fixed=True)
+
+    def __call__(self, table: Table) -> np.ndarray:
+        """Return the outputs of the only row of a `table`, of shape (1, n_outputs)."""
+        found: np.ndarray = self._predict(self._encode(table, np.float32))
+        return found

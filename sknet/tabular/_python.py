@@ -12,7 +12,7 @@ from sknet.core import Tensor, no_grad
 from sknet.engine.extend import detached, rows_at_once
 from sknet.estimators.extend import Method, file_text, head_source, in_parts, label_facts, methods_of
 from sknet.preprocessing.extend import table_source
-from sknet.tabular._blending import Counted
+from sknet.tabular._predicting import Counted
 from sknet.tabular._training import Member
 
 __all__ = ["ensemble_file"]

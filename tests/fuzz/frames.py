@@ -32,7 +32,7 @@ from sklearn.model_selection import GroupKFold
 
 import sknet
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
-from sknet.tabular import _rows as rows_module
+from sknet.tabular import _training as rows_module
 from tests.fuzz.command import run
 from tests.fuzz.tables import drawn, harmed
 

@@ -33,7 +33,7 @@ from sknet.optim import EMA, SGD, Adam, RateFactors, WeightDecay
 from sknet.optim.schedules import FlatThenCosine
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import FittedEncoder, fit_encoder, target_of
-from sknet.tabular._rows import EncodedRows
+from sknet.tabular._training import EncodedRows
 from tests.fuzz.command import run
 from tests.fuzz.resumes import Dies, KilledError, different, drawn
 from tests.fuzz.tables import drawn as drawn_table

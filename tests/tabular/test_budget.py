@@ -10,8 +10,7 @@ from sknet import TabularClassifier, TabularRegressor
 from sknet.losses import LogLoss
 from sknet.tabular import Members, _base
 from sknet.tabular._budget import Cost, is_affordable, planned
-from sknet.tabular._jobs import Job
-from sknet.tabular._members import setting_of
+from sknet.tabular._members import Job, setting_of
 from sknet.tabular._training import Rows, Training
 
 SETTINGS = {kind: setting_of(kind, "auto", "binary", (20_000, 5), "auto") for kind in ("smooth", "sharp")}

@@ -6,7 +6,7 @@ from numpy.random import RandomState
 from sklearn.model_selection import KFold, ShuffleSplit
 
 from sknet.tabular import TabularRegressor
-from sknet.tabular._folds import folds_of
+from sknet.tabular._members import folds_of
 
 
 def check(folds, n_rows, disjoint=True):

@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 
 from sknet import TabularClassifier
 from sknet.losses import LogLoss, SquaredError
-from sknet.tabular._mixing import mixed
+from sknet.tabular._predicting import mixed
 
 rng = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sknet.core import Tensor, no_grad
 from sknet.preprocessing import TableEncoder
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
-from sknet.tabular._network import TabularNet
+from sknet.tabular._training import TabularNet
 from tests.devices.fake import FakeBackend
 
 WIDTH = 12

@@ -13,10 +13,9 @@ from sknet.losses import LogLoss
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import fit_encoder, target_of
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
-from sknet.tabular import _rows as rows_module
+from sknet.tabular import _training as rows_module
 from sknet.tabular._members import setting_of
-from sknet.tabular._rows import MOST_BYTES, EncodedRows, encoded_rows
-from sknet.tabular._training import Rows, Training
+from sknet.tabular._training import MOST_BYTES, EncodedRows, Rows, Training, encoded_rows
 
 NATIVE = ["never", "always"]
 

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 import sknet
 from sknet.losses import Huber
 from sknet.tabular import Members, TabularRegressor
-from sknet.tabular import _rows as rows_module
+from sknet.tabular import _training as rows_module
 from tests.tabular.test_rows import frame
 
 X, LABELS = frame(300)

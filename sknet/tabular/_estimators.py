@@ -1,27 +1,28 @@
-"""TabularClassifier: labels and probabilities from raw tables."""
+"""TabularClassifier and TabularRegressor: labels, probabilities and numbers from raw tables."""
 
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import type_of_target
 
-from sknet._fields import Each
+from sknet._fields import Arrays, Each, Together
 from sknet._validation import StrOptions
 from sknet.estimators.extend import (
     ClassTargets,
     ColumnTargets,
     OrderedTargets,
+    RealTargets,
     class_weighted,
     probability_head,
 )
 from sknet.losses import Loss
 from sknet.tabular._base import CONSTRAINTS, BaseTabular
-from sknet.tabular._frozen import FrozenTabularClassifier
+from sknet.tabular._frozen import FrozenTabularClassifier, FrozenTabularRegressor, check_bounds
 from sknet.tabular._members import Members
-from sknet.tabular._predicting import Classifies
+from sknet.tabular._predicting import Classifies, Regresses
 
-__all__ = ["TabularClassifier"]
+__all__ = ["TabularClassifier", "TabularRegressor"]
 
 
 class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
@@ -202,3 +203,153 @@ def _accuracy(found: Any, y: np.ndarray, weight: Any) -> float:
     """Return the share of rows with all labels right."""
     right = np.asarray(found) == y
     return float(np.average(right.reshape(len(right), -1).all(axis=1), weights=weight))
+
+
+class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
+    """Regression on raw tables, by an ensemble of small networks with measured defaults.
+
+    Columns of any kind are encoded by `TableEncoder`. In each of `n_folds` folds, members of two kinds are
+    trained on all rows that are not held out: smooth ones, small and strongly regularized, and sharp ones,
+    larger and trained to convergence. The held-out rows determine the weights with which the kinds are
+    mixed. Targets are standardized if the loss allows it, and predictions stay within the range of the
+    training targets, unless `extrapolate` is true.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="squared_error"
+        The loss to minimize: "squared_error", "absolute_error", "huber", "poisson", ``Quantile([0.1, 0.5,
+        0.9])`` or another of `sknet.losses`.
+    categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
+        Columns that are categories; as for `TableEncoder`.
+    n_folds : int, default=4
+        Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
+    members : int or "auto", default="auto"
+        Networks of each kind in each fold; "auto" is 1 smooth one and 2 sharp ones.
+    budget : float or str, default=1.0
+        Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
+        at most ten times the default work and at least one network of 30 updates.
+    smooth, sharp : Members, "auto" or None, default="auto"
+        How the members of a kind are trained; nested parameters are set as ``sharp__epochs``. None omits the
+        kind.
+    extrapolate : bool, default=False
+        Whether predictions may be smaller than the smallest target of the fit, and larger than the largest.
+        Within these bounds, rows unlike those of the fit do less harm; prices that rise need more.
+    cv : splitter, iterable of (training, held-out) rows, or None, default=None
+        Custom folds, instead of `n_folds`.
+    n_jobs : int or None, default=None
+        Threads that train members; None or -1 uses all cores. Results do not depend on it.
+    device : str, default="cpu"
+        Device to train members on: "cpu", "cuda", "cuda:1".
+    random_state : int, RandomState instance or None, default=None
+        Draws folds, initial weights, order of rows and dropout.
+    verbose : bool, int or "bar", default=False
+        Print a line for each fitted member, with the time that is left; "bar" shows a progress bar instead,
+        which needs tqdm.
+
+    Attributes
+    ----------
+    encoder_ : list of TableEncoder
+        The encoder of each fold and kind.
+    members_ : list of Member
+        The networks, each with its `kind`, ``fold``, `encoder`, `model` and ``history``.
+    mix_ : dict of str to float
+        Weight of each kind.
+    temperature_ : dict of str to float
+        Always 1; only classifiers are calibrated.
+    oof_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        Out-of-fold predictions; NaN for rows that no fold has held out.
+    oof_score_ : float
+        R2 on those rows.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Number and names of the features; names only if X had string names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sknet.tabular import TabularRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"kind": rng.choice(["a", "b"], 300), "size": rng.normal(size=300)})
+    >>> y = np.where(X["kind"] == "a", 1.0, -1.0) * X["size"]
+    >>> reg = TabularRegressor(budget=0.1, random_state=0).fit(X, y)
+    >>> reg.oof_score_ > 0.9
+    True
+    """
+
+    _numeric_targets = True
+    _parameter_constraints = CONSTRAINTS | {"extrapolate": ["boolean"]}
+    extrapolate = False  # of those that were pickled before there was the parameter
+    _stored_fields = {
+        "_bounds": [Together(float, float), Together(Arrays("f", "n_outputs"), Arrays("f", "n_outputs"))],
+    }
+
+    def _check_stored(self) -> None:
+        super()._check_stored()
+        check_bounds(self)
+
+    def __init__(
+        self,
+        *,
+        loss: str | Loss = "squared_error",
+        categorical_features: Any = "from_dtype",
+        n_folds: int = 4,
+        members: int | str = "auto",
+        budget: float | str = 1.0,
+        smooth: Members | str | None = "auto",
+        sharp: Members | str | None = "auto",
+        extrapolate: bool = False,
+        cv: Any = None,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+        random_state: Any = None,
+        verbose: bool | int | str = False,
+    ) -> None:
+        self.loss = loss
+        self.categorical_features = categorical_features
+        self.n_folds = n_folds
+        self.members = members
+        self.budget = budget
+        self.smooth = smooth
+        self.sharp = sharp
+        self.extrapolate = extrapolate
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _new_targets(self, y: Any, loss: Loss) -> RealTargets:
+        return RealTargets(y)
+
+    def _take_targets(self, y: Any) -> None:
+        lowest, highest = (x if y.dtype.kind == "f" else x.astype(np.float64) for x in (y.min(0), y.max(0)))
+        if self.extrapolate:
+            lowest, highest = (x + np.zeros(lowest.shape) for x in (-np.inf, np.inf))
+        self._bounds = lowest, highest
+
+    def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
+        from sklearn.metrics import r2_score  # slow to import
+
+        found = self._means(outputs)
+        self.oof_prediction_ = np.full(y.shape, np.nan, found.dtype)
+        self.oof_prediction_[rows] = found
+        several = len(rows) > 1
+        # It is the same in all units, of which one has no squares that overflow.
+        _, digits = np.frexp(np.abs(y).max())
+        known, found = (np.ldexp(np.asarray(each, np.float64), -digits) for each in (y[rows], found))
+        self.oof_score_ = float(r2_score(known, found, sample_weight=weight)) if several else np.nan
+
+    def freeze(self) -> "FrozenTabularRegressor":
+        """Return a predictor without any training state: smaller, picklable, fast for single rows.
+
+        Returns
+        -------
+        FrozenTabularRegressor
+            With the members as they are now; what it predicts has the same bits.
+        """
+        return FrozenTabularRegressor(self._frozen_parts(), self._bounds)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
