@@ -11,7 +11,7 @@ from tests.project import ROOT
 
 STUB = ROOT / "sknet/core/_methods.pyi"
 HEAD = '''\
-"""What `_methods.py` and `sknet.ops` make, for tools; written by ``python -m docs.make_methods``."""
+"""Signatures of the methods of tensors, for type checkers; written by ``python -m docs.make_methods``."""
 
 from collections.abc import Sequence
 from typing import Any, Self

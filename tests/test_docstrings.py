@@ -19,7 +19,7 @@ import pytest
 from docs import operations
 from docs.extensions.docstrings import constrained
 from docs.extensions.names import is_known
-from tests.project import is_protocol, public_objects
+from tests.project import ROOT, is_protocol, public_objects, source_files
 
 SECTION = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}$", re.MULTILINE)
 FIELD = re.compile(r"^(\*{0,2}\w[\w, *]*?)(?: : (\S.*))?$", re.MULTILINE)
@@ -196,6 +196,24 @@ def public_members() -> Iterator[tuple[str, object]]:
 
 def test_docstrings():
     found = [f"{path} {fault}" for path, value in public_members() for fault in faults(value)]
+    assert not found, "\n".join(found)
+
+
+QUESTION = re.compile(r"(?:What|How|Which|Whether|Of)\b")
+
+
+def described(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun():
+    """Neither questions nor headless phrases, in private modules either."""
+    found = [
+        f"{path.relative_to(ROOT)}: {doc.splitlines()[0]}"
+        for path in source_files("sknet")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if described(node) and QUESTION.match(doc := ast.get_docstring(node) or "")
+    ]
     assert not found, "\n".join(found)
 
 
