@@ -199,7 +199,7 @@ def test_docstrings():
     assert not found, "\n".join(found)
 
 
-QUESTION = re.compile(r"(?:What|How|Which|Whether|Of)\b")
+QUESTION = re.compile(r"(?:What|How|Which|Whether|Of|Where|When|Why)\b")
 
 
 def described(node: ast.AST) -> bool:
