@@ -1,4 +1,4 @@
-"""What parameters may be, in scikit-learn's format, and the one message for a parameter that is not.
+"""Constraints of parameters, in scikit-learn's format, and the message for a parameter that breaks one.
 
 Losses, optimizers and layers are loaded with a predictor, and scikit-learn takes longer to load than all of
 them: their constraints do without it. Estimators declare theirs with scikit-learn's own classes, which

@@ -1,4 +1,4 @@
-"""Whether all numbers of an array are finite."""
+"""Tests whether all numbers of an array are finite."""
 
 import math
 

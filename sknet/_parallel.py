@@ -193,7 +193,7 @@ def small_limit() -> int:
 
 
 class Threads(NamedTuple):
-    """How many threads some work needs."""
+    """Numbers of threads that some work needs."""
 
     blas: int | None = None
     leaves_cores: bool = False

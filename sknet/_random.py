@@ -120,7 +120,7 @@ class RandomSnapshot:
 
     @property
     def has_normal(self) -> bool:
-        """Whether a normal number is left over."""
+        """True if a normal number is left over."""
         return bool(self.state()["has_gauss"] if not self._words else NORMAL.unpack(self._normal)[0])
 
     def state(self) -> Any:

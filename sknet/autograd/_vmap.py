@@ -41,7 +41,7 @@ class _Level:
 
 
 class _Batched(TracedArray):
-    """What a mapped function sees: an array with the shape of one argument that represents all of them."""
+    """Array with the shape of one argument that represents all of them to a mapped function."""
 
     __slots__ = ("_level", "tensor")
 

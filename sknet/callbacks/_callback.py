@@ -161,7 +161,7 @@ class FitView:
 
     @property
     def directions(self) -> Mapping[str, bool | None]:
-        """Whether higher is better, by name, for numbers with a known direction."""
+        """Direction of each number that has a known one, by name: True if higher is better."""
         return self._fit.directions
 
     def announce(self, name: str, *, higher_is_better: bool) -> None:
@@ -203,7 +203,7 @@ class FitView:
 
     @property
     def failed(self) -> bool:
-        """Whether the fit ends with an error and its result is discarded; for `on_fit_end`."""
+        """True if the fit ends with an error and its result is discarded; for `on_fit_end`."""
         return self._fit.failed
 
     def __reduce__(self) -> Any:

@@ -26,7 +26,7 @@ HOST = Device("cpu")
 
 
 class Takes:
-    """What a function takes."""
+    """Inputs of a function."""
 
     def __init__(self, args: Tree) -> None:
         found = named_leaves(args)
@@ -153,14 +153,14 @@ class Compiled:
 
     @cached_property
     def slots(self) -> Tree:
-        """Where `run` reads the arguments."""
+        """Arrays from which `run` reads the arguments."""
         free = iter(self._inputs)
         found = [next(free) if isinstance(leaf, Variable) else leaf for leaf in self._takes.leaves]
         return rebuild(self._takes.tree, iter(found))
 
     @cached_property
     def result(self) -> Tree:
-        """Where `run` leaves the result."""
+        """Arrays in which `run` leaves the result."""
         plan, (_, arrays) = self.plan, self._bound
         copied = {output: arrays[donor] for output, donor in plan.copies}
         return self._like_result([copied.get(x, arrays[x]) for x in plan.graph.outputs])
@@ -211,7 +211,7 @@ class Compiled:
 
     @cached_property
     def draws(self) -> bool:
-        """Whether it draws random numbers, so that it depends on the stream that it was captured with."""
+        """True if it draws random numbers, so that it depends on the stream that it was captured with."""
         return any("key" in equation.params for equation in self.graph.equations)
 
     @property

@@ -229,7 +229,7 @@ class Graph:
 
     @property
     def values(self) -> Mapping[str, np.ndarray]:
-        """What the captured function's object held, such as the parameters of a module, by name."""
+        """Values held by the captured function's object, such as the parameters of a module, by name."""
         return NO_VALUES if self.signature is None else self.signature.values
 
     def __call__(self, *args: Any, values: Mapping[str, Any] = NO_VALUES) -> Any:

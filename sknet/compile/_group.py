@@ -69,7 +69,7 @@ class Group(NamedTuple):
 
     @property
     def in_parts(self) -> bool:
-        """Whether all equations are computed for one block or element before the next."""
+        """True if all equations are computed for one block or element before the next."""
         return self.fused or self.rows > 0
 
     @property

@@ -13,7 +13,7 @@ ALIGNMENT = backend("cpu").alignment  # bytes per cache line
 
 
 class Place(NamedTuple):
-    """Where an array is in memory."""
+    """Position of an array in memory."""
 
     start: int
     stop: int

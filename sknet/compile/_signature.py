@@ -1,4 +1,4 @@
-"""How a captured function is called: what its inputs are, and what becomes of its outputs."""
+"""Signatures of captured functions: their inputs, and the structure of their outputs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
@@ -24,7 +24,7 @@ class OutputIndex(int):
 
 
 class Signature(NamedTuple):
-    """How a captured function is called."""
+    """Signature of a captured function."""
 
     values: Arrays
     args: Tree

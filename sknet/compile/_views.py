@@ -24,7 +24,7 @@ def _untouched(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 class Views:
-    """Which variables of a graph are views of which."""
+    """Views among the variables of a graph, and their bases."""
 
     def __init__(self, equations: Iterable[Equation] = ()) -> None:
         self._sources: dict[Variable, Variable] = {}

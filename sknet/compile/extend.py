@@ -1,4 +1,4 @@
-"""What finds programs by keys, and writes graphs in other forms; users do without it."""
+"""Lookup of programs by keys, and other forms of graphs; for other packages, not for users."""
 
 from typing import TYPE_CHECKING
 

@@ -45,7 +45,7 @@ _numbers = itertools.count()
 
 
 class Notes:
-    """What only few nodes have: hooks by their number, a tensor that keeps the gradient, a line of code."""
+    """Rare facts about a node: hooks by number, a tensor that keeps the gradient, a line of code."""
 
     __slots__ = ("__weakref__", "absences", "hooks", "keeper", "line")
 
@@ -78,7 +78,7 @@ def _watched(node: Node) -> Notes:
 
 
 class HookHandle:
-    """What registering a hook returns: ``remove`` removes the hook; so does the end of a ``with`` block.
+    """Handle of a registered hook: ``remove`` removes the hook; so does the end of a ``with`` block.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class Hookable:
 
     @property
     def retains_grad(self) -> bool:
-        """Whether this is an intermediate result whose gradient `backward` keeps."""
+        """True if this is an intermediate result whose gradient `backward` keeps."""
         return self.node is not None and keeper_of(self.node) is self
 
 

@@ -357,7 +357,7 @@ OF_NUMPY: dict[Any, Callable[..., Any]] = {}
 
 
 class FromNumPy:
-    """What NumPy's functions do with tensors; tensors inherit it."""
+    """Support of NumPy's functions for tensors; tensors inherit it."""
 
     __slots__ = ()
 
@@ -524,7 +524,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether what is computed from this tensor is recorded."""
+        """True if operations on this tensor are recorded."""
         return self.node is not None
 
     @requires_grad.setter
@@ -574,7 +574,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it was made by the user rather than computed from tensors that need a gradient."""
+        """True if it was made by the user rather than computed from tensors that need a gradient."""
         return self.node is None or self.node.primitive is None
 
     def __len__(self) -> int:

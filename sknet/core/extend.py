@@ -1,4 +1,4 @@
-"""What operations, transforms and layers are built on; users of tensors do not need it.
+"""Building blocks of operations, transforms and layers; users of tensors do not need them.
 
 ``primitives`` holds the records that Python's operators need, by name, and ``param_kinds`` the types of
 parameters. The rest is the tape from inside: its

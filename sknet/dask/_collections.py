@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the parts of a fit have to agree in, and what is counted over all."""
+    """Facts on which the parts of a fit have to agree, and counts over all of them."""
 
     n_rows: int
     n_targets: int

@@ -29,7 +29,7 @@ class ExchangeError(RuntimeError):
 
 
 class Exchange(ABC):
-    """What adds up arrays over the workers of a fit, all of which call it with arrays of one shape.
+    """Sum of arrays over the workers of a fit, all of which call it with arrays of one shape.
 
     Attributes
     ----------

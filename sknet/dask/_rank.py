@@ -35,7 +35,7 @@ TAIL = 3  # weight, loss and rows, behind a gradient
 
 @dataclass(frozen=True)
 class Plan:
-    """What all workers of a fit know."""
+    """Plan of a fit that all workers know."""
 
     estimator: Any
     recipe: Any
@@ -51,7 +51,7 @@ class Plan:
 
 
 class Block(NamedTuple):
-    """What came of some batches."""
+    """Results of some batches."""
 
     losses: Any
     rows: Any

@@ -1,4 +1,4 @@
-"""What methods of estimators call that are given Dask collections."""
+"""Fits and predictions of estimators on Dask collections."""
 
 from sknet.dask._collections import map_blocks
 from sknet.dask._fit import fit_collections

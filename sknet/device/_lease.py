@@ -87,7 +87,7 @@ class _Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process has it."""
+        """True if this process has it."""
         return self._file is not None
 
     def take(self, holder: object) -> bool:

@@ -42,7 +42,7 @@ class Matrices(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """What is computed besides a product of two matrices in the same launch.
+    """Computation that a product of two matrices does in the same launch.
 
     Attributes
     ----------
@@ -253,7 +253,7 @@ def _kind(dtype: str) -> Kind | None:
 
 
 class Found(ctypes.Structure):
-    """What the heuristic finds: an algorithm, and the bytes that it works in."""
+    """Result of the heuristic: an algorithm, and the bytes that it works in."""
 
     _fields_ = (
         ("algorithm", ctypes.c_uint64 * 8),
@@ -278,7 +278,7 @@ def library(major: int) -> ctypes.CDLL | None:
 
 
 class Chosen(NamedTuple):
-    """How products of one form are computed."""
+    """Algorithm and layouts for products of one form."""
 
     layouts: list[ctypes.c_void_p]
     found: Found

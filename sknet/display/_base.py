@@ -1,4 +1,4 @@
-"""What all displays share: axes, the network inside a pipeline, and images side by side."""
+"""Base of all displays: axes, the network inside a pipeline, and images side by side."""
 
 import math
 from collections.abc import Iterable

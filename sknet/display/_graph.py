@@ -223,7 +223,7 @@ HEIGHT, GAP, MARGIN, LETTER = 40, 28, 12, 6.6  # of the boxes of an SVG, in pixe
 
 
 class GraphDisplay(Display):
-    """How data flow through a module, layer by layer, or through a captured graph, operation by operation.
+    """Flow of data through a module, layer by layer, or a captured graph, operation by operation.
 
     In notebooks it is shown as SVG; `to_svg` returns that, and `plot` draws the same with matplotlib. Neither
     needs Graphviz.

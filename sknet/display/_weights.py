@@ -192,7 +192,7 @@ def _matrix(weights: Any) -> Any:
 
 
 class GradientDisplay(Display):
-    """How large the gradient of each parameter was in the course of a fit, as `GradientMonitor` measured it.
+    """Size of each parameter's gradient in the course of a fit, as `GradientMonitor` measured it.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ class Members(nn.Parallel):
 
 
 class Joined(Architecture):
-    """What the members of an ensemble are built from."""
+    """Architecture of the members of an ensemble."""
 
     _stored_fields = {
         "member": Named("Architecture"),

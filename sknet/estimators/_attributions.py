@@ -1,4 +1,4 @@
-"""How much each input has to do with an output: gradients, and integrated gradients."""
+"""Attributions of an output to the inputs: gradients, and integrated gradients."""
 
 from collections.abc import Callable
 from numbers import Integral
@@ -20,7 +20,7 @@ __all__ = ["Attributions", "chosen_classes", "chosen_predictions", "numbered"]
 
 
 class Attributions:
-    """What says how an estimator's outputs depend on its inputs."""
+    """Methods that attribute an estimator's outputs to its inputs."""
 
     model_: Model
     _predicted: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""What classifiers add: labels, probabilities, class weights."""
+"""Base of classifiers: labels, probabilities, class weights."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self

@@ -1,4 +1,4 @@
-"""What a fitted estimator computes, for writing it in another form: a network, its inputs and its outputs."""
+"""Computation of a fitted estimator, to be written in another form: network, inputs and outputs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

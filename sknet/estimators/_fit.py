@@ -188,7 +188,7 @@ class DataSet(NamedTuple):
 
     @property
     def n_samples(self) -> int:
-        """How many rows count."""
+        """Number of rows that count."""
         return len(self.y) if self.rows is None else len(self.rows)
 
     def batches(self, model: Model, size: int) -> Batches:
@@ -276,7 +276,7 @@ class Fit:
 
     @property
     def dtype(self) -> Any:
-        """Of the arrays that it computes with."""
+        """Dtype of the arrays that it computes with."""
         if self.recipe.dtype != "auto":
             return self.recipe.array_dtype
         inputs = self.X.values() if isinstance(self.X, dict) else [self.X]
@@ -285,7 +285,7 @@ class Fit:
 
     @property
     def settings(self) -> Settings:
-        """Of the loop."""
+        """Settings of the loop."""
         settings = self.recipe.settings
         return _of_a_part(settings) if self.incremental else settings
 

@@ -372,7 +372,7 @@ class Frozen:
 
     @property
     def reads_tables(self) -> bool:
-        """Whether X is a table of any kinds of columns."""
+        """True if X is a table of any kinds of columns."""
         return isinstance(self._inputs, Encoded)
 
     def __getstate__(self) -> dict[str, Any]:

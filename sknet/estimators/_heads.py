@@ -30,7 +30,7 @@ __all__ = [
 
 
 def gives_probabilities(classifier: Any) -> bool:
-    """Whether a classifier predicts probabilities: what ``available_if`` asks."""
+    """Return whether a classifier predicts probabilities; for ``available_if``."""
     loss = classifier._loss
     if loss is not None and not loss.has_probabilities:
         raise AttributeError(
@@ -41,17 +41,17 @@ def gives_probabilities(classifier: Any) -> bool:
 
 
 def gives_deviations(regressor: Any) -> bool:
-    """Whether a regressor predicts standard deviations: what ``available_if`` asks."""
+    """Return whether a regressor predicts standard deviations; for ``available_if``."""
     return _learns(regressor, "predict_std", "standard deviations", "loss='gaussian_nll'")
 
 
 def gives_quantiles(regressor: Any) -> bool:
-    """Whether a regressor predicts quantiles: what ``available_if`` asks."""
+    """Return whether a regressor predicts quantiles; for ``available_if``."""
     return _learns(regressor, "predict_quantiles", "quantiles", "loss=Quantile([0.1, 0.5, 0.9])")
 
 
 def gives_intervals(regressor: Any) -> bool:
-    """Whether a regressor predicts intervals: what ``available_if`` asks."""
+    """Return whether a regressor predicts intervals; for ``available_if``."""
     advice = "loss=Quantile([0.1, 0.5, 0.9]) or loss='gaussian_nll'"
     # Bounds are two numbers: a loss with one output for a target has no interval.
     several = regressor._loss.outputs_per_target > 1

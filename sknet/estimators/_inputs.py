@@ -162,7 +162,7 @@ class Sequences:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of X."""
+        """Shape of X."""
         return tuple(np.shape(first_input(self.X)))
 
 
@@ -372,7 +372,7 @@ class Inputs:
 
     @property
     def is_table(self) -> bool:
-        """Whether they are a table of real numbers."""
+        """True if they are a table of real numbers."""
         return isinstance(self.shapes, tuple) and len(self.shapes) == 1 and not self.integers
 
     @property
@@ -526,7 +526,7 @@ def check_table(X: Any) -> Any:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the inputs of a fitted network are that reads encoded tables; stands where `Inputs` may."""
+    """Inputs of a fitted network that reads encoded tables; takes the place of `Inputs`."""
 
     encoder: "TableEncoder | FittedEncoder"
     forward: ClassVar[None] = None

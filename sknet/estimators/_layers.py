@@ -39,7 +39,7 @@ def in_container(estimator: Any, X: Any, output: Any, names: Callable[[], Any]) 
 
 
 class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[call-arg]
-    """What makes an estimator a transformer: the outputs of its hidden layers."""
+    """Outputs of hidden layers, which make an estimator a transformer."""
 
     model_: Model
     n_features_in_: int

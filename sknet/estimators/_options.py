@@ -66,7 +66,7 @@ def check_encoder(encoder: Any, caller: str) -> "TableEncoder | None":
 
 
 class WithEncoder:
-    """What estimators with a parameter `encoder` have besides."""
+    """Methods and attributes of estimators with a parameter `encoder`."""
 
     encoder: Any
     _inputs: "Inputs | Encoded | None"

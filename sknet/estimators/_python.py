@@ -104,7 +104,7 @@ COVERAGE = 0.8  # of the intervals that are asked for if no other is
 
 
 class Prepares(Protocol):
-    """What is done with X before a network, and with predictions afterwards."""
+    """Preparation of X in a Python file before a network, and of predictions after it."""
 
     title: str
     inverse: Any

@@ -1,4 +1,4 @@
-"""What regressors add: predictions through the loss's inverse link."""
+"""Base of regressors: predictions through the loss's inverse link."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self

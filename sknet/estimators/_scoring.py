@@ -1,4 +1,4 @@
-"""What ``scoring=`` and ``monitor=`` mean: scorers by name, which way is up, and which one decides."""
+"""Meaning of ``scoring=`` and ``monitor=``: scorers by name, their direction, and the one that decides."""
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
@@ -31,7 +31,7 @@ class Scorer(NamedTuple):
 
 
 class Scoring(NamedTuple):
-    """What is measured in every epoch besides the loss."""
+    """Metrics that are computed in every epoch besides the loss."""
 
     scorers: tuple[Scorer, ...] | None
 

@@ -183,9 +183,9 @@ class SequenceFit(SequenceLayers):
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
-            What a `sknet.callbacks.Checkpoint` has written, its folder or a file, to resume from,
-            and ends as if it had not been interrupted. X, y and parameters must be the same, but for
-            `max_iter`, `verbose`, `warm_start` and `callbacks`.
+            Folder or file of a `sknet.callbacks.Checkpoint` to resume from; the fit ends as if it had not
+            been interrupted. X, y and parameters must be the same, but for `max_iter`, `verbose`,
+            `warm_start` and `callbacks`.
 
         Returns
         -------

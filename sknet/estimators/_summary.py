@@ -156,7 +156,7 @@ class LayerRow(NamedTuple):
 
 @dataclass(frozen=True)
 class EstimatorSummary:
-    """What `summary` of a fitted estimator returns; prints as a table, and has a picture in notebooks.
+    """Summary of a fitted estimator; prints as a table, and has a picture in notebooks.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class EstimatorSummary:
 
 
 class Summarized(BaseEstimator):
-    """What shows the network of a fitted estimator."""
+    """Methods that show the network of a fitted estimator."""
 
     model_: Model
     history_: History

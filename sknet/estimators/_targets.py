@@ -161,7 +161,7 @@ class ClassEncoder(ABC):
 
     @property
     def labels(self) -> Any:
-        """What `numbers` count: the classes, of one column after the other; None if numbers are labels."""
+        """Labels that `numbers` count: the classes, column after column; None if numbers are labels."""
         return self.classes
 
     def decode(self, decision: Any, threshold: float = 0.0) -> Any:
@@ -383,7 +383,7 @@ class ColumnTargets(ClassEncoder):
 
     @property
     def n_classes(self) -> tuple[int, ...]:
-        """Of each column."""
+        """Number of classes of each column."""
         return tuple(len(classes) for classes in self.classes)
 
     def encode(self, y: Any) -> Any:
@@ -464,7 +464,7 @@ class OrderedTargets(ClassEncoder):
 
     @property
     def _places(self) -> Any:
-        """For each of the sorted classes its number in the order."""
+        """Number in the order of each of the sorted classes."""
         return np.argsort(np.searchsorted(self.classes, self.order))
 
     def encode(self, y: Any) -> Any:
@@ -712,7 +712,7 @@ class ArrayTargets:
 
     @property
     def have_positions(self) -> bool:
-        """Whether the second axis of outputs counts the steps of sequences."""
+        """True if the second axis of outputs counts the steps of sequences."""
         return self.task == "multiclass" or self._rank == 3
 
     def head(self, loss: Loss) -> Any:

@@ -61,7 +61,7 @@ try:
 except ImportError:
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """In the place of scikit-learn's: without callbacks."""
+        """Stand-in for scikit-learn's class, without callbacks."""
 
         def set_callbacks(self, *callbacks: Any) -> Any:
             """Say that there are none."""

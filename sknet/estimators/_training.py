@@ -204,7 +204,7 @@ MAY_CHANGE = ("max_iter", "verbose", "warm_start", "callbacks")  # of a fit that
 
 
 class FitSource(Source):
-    """What callbacks see of the estimator and its rows, or of `rows`, all of which are trained on."""
+    """Estimator and rows of a fit, or `rows`, all of which are trained on, as callbacks see them."""
 
     def __init__(self, fit: Fit, rows: Rows | None = None) -> None:
         self._fit, self._rows = fit, rows
@@ -353,7 +353,7 @@ DEFAULT_BATCH = 200
 
 
 class Trainer:
-    """What trains on the rows of a fit: in this base class this process, on those that were given."""
+    """Training on the rows of a fit: in this base class by this process, on those that were given."""
 
     def take_rows(self, fit: Fit) -> None:
         """Set the rows to train and to validate on, and what is measured there."""

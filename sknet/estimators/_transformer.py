@@ -1,4 +1,4 @@
-"""What transformers add: a code, the way back to X, and a score that is the loss."""
+"""Base of transformers: a code, the way back to X, and a score that is the loss."""
 
 from collections.abc import Callable
 from os import PathLike

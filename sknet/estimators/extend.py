@@ -1,4 +1,4 @@
-"""What estimators of other signatures are built on; users of estimators do without it."""
+"""Building blocks of estimators with other signatures; users of estimators do not need them."""
 
 from typing import TYPE_CHECKING
 

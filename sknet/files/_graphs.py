@@ -1,4 +1,4 @@
-"""How graphs are described in a file: as text, with the names of primitives, and no code."""
+"""Graphs in a file: text with the names of primitives, and no code."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How each kind of object is described, and restored from a description: one record per kind.
+"""Descriptions of each kind of object, and restoring from them: one record per kind.
 
 A description is a dict or list of values. An object is restored by its constructor if that checks its
 arguments, and otherwise attribute by attribute, after each was checked to be what the class declares (see
@@ -35,7 +35,7 @@ __all__ = ["is_stored", "kind_of"]
 
 
 class Kind(NamedTuple):
-    """How objects of some classes are described and restored."""
+    """Description and restoring of objects of some classes."""
 
     bases: tuple[type, ...]
     describe: Callable[[Any], Any]

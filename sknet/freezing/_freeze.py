@@ -1,4 +1,4 @@
-"""From a fitted pipeline to a predictor on arrays: one table row for each transformer."""
+"""Freezing of a fitted pipeline: one table row for each transformer."""
 
 import warnings
 from collections.abc import Callable, Mapping

@@ -153,7 +153,7 @@ class Columns:
 
     @cached_property
     def _writers(self) -> "tuple[int, list[Any]] | None":
-        """For each branch its step, and its slices of input and output row; None if a branch cannot write."""
+        """Step and slices of input and output row of each branch; None if a branch cannot write."""
         found, start = [], 0
         for branch in self.branches:
             positions = _numbered(branch.positions)
@@ -326,7 +326,7 @@ class FrozenPipeline:
 
     @cached_property
     def _width(self) -> int | None:
-        """How many outputs the steps write for one row in double precision; None if they cannot."""
+        """Number of outputs that the steps write for one row in float64; None if they cannot."""
         steps = self._steps.steps
         # Outputs in sparse matrices stay there, and a function may return other objects than numbers.
         if (
@@ -339,12 +339,12 @@ class FrozenPipeline:
 
     @cached_property
     def _read_row(self) -> RowReader | None:
-        """What reads rows of frames; None if columns have no names."""
+        """Function that reads rows of frames; None if columns have no names."""
         return None if self._features.names is None else RowReader(self._features.names)
 
     @cached_property
     def _write(self) -> Callable[[Any, Any], None]:
-        """What writes the outputs for one row."""
+        """Function that writes the outputs for one row."""
         steps: tuple[Any, ...] = self._steps.steps
         write: Callable[[Any, Any], None] = (steps[0] if len(steps) == 1 else self._steps).write
         return write

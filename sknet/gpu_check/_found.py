@@ -1,4 +1,4 @@
-"""What a stage has found: figures, failures, and the line of a failure to look at."""
+"""Results of a stage: figures, failures, and the line of a failure to look at."""
 
 import traceback
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Skipped(Exception):  # noqa: N818 - nothing is wrong
 
 @dataclass
 class Found:
-    """What a stage has found."""
+    """Results of a stage."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)

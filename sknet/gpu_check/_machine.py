@@ -1,4 +1,4 @@
-"""What the stages need of a machine beyond `sknet.device`: facts, streams, a limit of memory, counts."""
+"""Facts about a machine beyond `sknet.device`: streams, a limit of memory, counts."""
 
 import importlib
 import subprocess

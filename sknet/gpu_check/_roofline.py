@@ -17,7 +17,7 @@ ITEM = 4  # bytes of a float32
 
 @dataclass(frozen=True)
 class Work:
-    """What a step has to do."""
+    """Arithmetic and memory traffic of a step."""
 
     operations: float
     nbytes: float

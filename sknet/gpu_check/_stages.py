@@ -83,7 +83,7 @@ class Results:
 
     @property
     def is_fine(self) -> bool:
-        """Whether no stage failed."""
+        """True if no stage failed."""
         return all(each["status"] in ("passed", "skipped") for each in self.stages.values())
 
 

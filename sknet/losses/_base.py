@@ -1,4 +1,4 @@
-"""What every loss is: values per sample, an inverse link, a check of targets, the supported tasks."""
+"""Base of all losses: values per sample, an inverse link, a check of targets, the supported tasks."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple

@@ -34,17 +34,17 @@ class Wrapping(Loss):
 
     @property
     def mean_over_outputs(self) -> bool:  # type: ignore[override]
-        """Whether the loss is reported as the mean over outputs."""
+        """True if the loss is reported as the mean over outputs."""
         return self.loss.mean_over_outputs
 
     @property
     def of_probabilities(self) -> bool:  # type: ignore[override]
-        """Whether it expects probabilities."""
+        """True if it expects probabilities."""
         return self.loss.of_probabilities
 
     @property
     def has_probabilities(self) -> bool:  # type: ignore[override]
-        """Whether `predict` returns probabilities, where the task is a classification."""
+        """True if `predict` returns probabilities, where the task is a classification."""
         return self.loss.has_probabilities
 
     @property

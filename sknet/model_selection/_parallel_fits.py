@@ -180,7 +180,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Dispatch(enum.Enum):
-    """How the evaluations of a candidate run."""
+    """Ways to run the evaluations of a candidate."""
 
     STACKED = "all at once, their fits as one program on a device"
     THREADS = "in threads of one group"

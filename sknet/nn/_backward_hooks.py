@@ -59,7 +59,7 @@ class BackwardHooks:
 
 
 class _Watch:
-    """Where the gradients of several tensors meet, once for each backward walk."""
+    """Meeting point of the gradients of several tensors, once for each backward walk."""
 
     def __init__(self, tensors: list[Any], places: list[int], at: Callable[[Gradients], Gradients]) -> None:
         self._places = {i: (tensors[i].shape, tensors[i].device, tensors[i].dtype) for i in places}

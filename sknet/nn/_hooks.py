@@ -48,7 +48,7 @@ class Hooks:
 
     @property
     def backward(self) -> bool:
-        """Whether there are any for the backward pass."""
+        """True if there are any for the backward pass."""
         return bool(self.by_kind["backward"] or self.by_kind["backward_pre"])
 
     def call(self, module: Forward, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -196,7 +196,7 @@ class DataDependentInit(Protocol):
 
     @property
     def awaits_data(self) -> bool:
-        """Whether its first weights are still to be fitted, as `Parameter.awaits_data` says."""
+        """True if its first weights are still to be fitted, as `Parameter.awaits_data` says."""
 
     def see_data(self, x: Any, random_state: RandomState) -> None:
         """Fit the first weights to the module's first input."""

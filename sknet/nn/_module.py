@@ -430,7 +430,7 @@ class StateDict(dict[str, "np.ndarray[Any, Any]"]):
 
 
 class Keys(NamedTuple):
-    """Where a state and a module differ.
+    """Differences between the keys of a state and of a module.
 
     Attributes
     ----------
@@ -545,7 +545,7 @@ class Module(Registry):
 
     @property
     def training(self) -> bool:
-        """Whether layers such as `Dropout` behave as in training; `functional_call` decides for its pass.
+        """True if layers such as `Dropout` behave as in training; `functional_call` decides for its pass.
 
         It is False for a module whose statistics an estimator's ``frozen=`` holds.
         """

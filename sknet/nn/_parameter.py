@@ -228,7 +228,7 @@ class Parameter(Tensor):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether it is trainable: operations on it are recorded."""
+        """True if it is trainable: operations on it are recorded."""
         return self.node is not None
 
     @requires_grad.setter
@@ -248,7 +248,7 @@ class Parameter(Tensor):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether the parameter has values."""
+        """True if the parameter has values."""
         return self._undrawn is None
 
     def draw(self, random_state: "int | RandomState | None" = None) -> None:
@@ -292,7 +292,7 @@ class Parameter(Tensor):
 
     @property
     def awaits_data(self) -> bool:
-        """Whether its values are as they were drawn, and still to be fitted to data."""
+        """True if its values are as they were drawn, and still to be fitted to data."""
         if self._as_drawn is None or not self.requires_grad:
             return False
         return not self.is_drawn or self._as_drawn == _digest(to_host(self.data))

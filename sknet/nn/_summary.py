@@ -28,7 +28,7 @@ def _convolution(operands: list[Any], result: Shadow) -> int:
 
 
 def _convolution_back(operands: list[Any], result: Shadow) -> int:
-    """As for a transposed convolution: a kernel is added up for each element of the first operand."""
+    """Operations of a kernel that is added up for each element of the first operand."""
     return int(2 * operands[0].size * math.prod(operands[1].shape[1:]))
 
 

@@ -324,7 +324,7 @@ def _converted(arrays: Arrays, dtype: np.dtype[Any]) -> Arrays:
 
 
 class Prepares(Protocol):
-    """What comes before a function."""
+    """Nodes of a model before the inputs of a function."""
 
     inputs: list[Value]
 

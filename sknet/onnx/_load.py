@@ -208,7 +208,7 @@ def not_a_model(path: str, error: Exception) -> LoadError:
 
 
 class Reading:
-    """What a model holds."""
+    """Contents of a model."""
 
     def __init__(self, onnx: Any, model: Any, path: str) -> None:
         self._onnx, self._graph, self._path = onnx, model.graph, path

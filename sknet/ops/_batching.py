@@ -1,4 +1,4 @@
-"""How primitives are applied to a stack of operands at once: the rules behind `sknet.vmap`.
+"""Batching of primitives over a stack of operands: the rules behind `sknet.vmap`.
 
 Axes are counted from the end, so most primitives do what is meant when some operands have one more axis in
 front; a rule aligns it in front of the same axes for all operands. A primitive without a rule is applied to
@@ -110,14 +110,14 @@ def one_by_one(primitive: Primitive, operands: Operands, mapped: Mapped, size: i
 
 
 def aligned(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """For primitives that broadcast: the leading axis goes in front of the longest operand's axes."""
+    """Put the leading axis in front of the longest operand's axes, where primitives broadcast."""
     pairs = list(zip(operands, mapped, strict=True))
     rank = max(_rank(*pair) for pair in pairs)
     return bind(primitive, tuple([_lifted(x, m, rank) for x, m in pairs]), params)
 
 
 def everywhere(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """For primitives that treat all axes in front alike: every operand gets the leading one."""
+    """Give every operand the leading axis, where primitives treat all axes in front alike."""
     pairs = zip(operands, mapped, strict=True)
     return bind(primitive, tuple([_spread(x, m, size) for x, m in pairs]), params)
 
@@ -159,7 +159,7 @@ def _sum_squares(
 
 
 def _merged(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """For primitives that treat samples alike: the leading axis becomes part of the sample axis."""
+    """Make the leading axis part of the sample axis, where primitives treat samples alike."""
     pairs = zip(operands, mapped, strict=True)
     stacked = [_spread(x, m, size) for x, m in pairs]
     if not size:
@@ -168,7 +168,7 @@ def _merged(primitive: Primitive, operands: Operands, mapped: Mapped, size: int,
 
 
 def _grouped(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """For convolutions: every operand of the stack becomes a group of channels."""
+    """Make every operand of the stack a group of channels of a convolution."""
     if not size:
         return one_by_one(primitive, operands, mapped, size, params)
     if primitive.name != "conv_weight" and not mapped[1]:  # one weight for all: more samples

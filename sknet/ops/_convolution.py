@@ -250,7 +250,7 @@ ROLES = {_conv: (2, 1), _image: (0, 1), _weight: (1, 2)}
 
 
 class Work(NamedTuple):
-    """How many multiplications a convolution has, as if it were by columns, and where they are made."""
+    """Multiplications of a convolution by columns, in BLAS and in threads."""
 
     by_blas: int = 0
     in_threads: int = 0

@@ -489,7 +489,7 @@ class Winograd(NamedTuple):
 
     @property
     def beyond(self) -> int:
-        """How many elements are read beyond a plane at most, by vectors of native code."""
+        """Number of elements that vectors of native code read beyond a plane at most."""
         return self.plane[1] + 16
 
     @property
@@ -499,13 +499,13 @@ class Winograd(NamedTuple):
 
     @property
     def corner(self) -> Pair:
-        """What is added above and left of an image."""
+        """Rows above and columns left of an image that padding adds."""
         (top, _), (left, _) = self.windows.padding
         return top, left
 
     @property
     def _transformed(self) -> Shape:
-        """Of transformed kernels, by group."""
+        """Shape of transformed kernels, by group."""
         return POINTS, self.groups, self.filters // self.groups, self.channels // self.groups
 
     # -- a share, by NumPy --------------------------------------------------------------------

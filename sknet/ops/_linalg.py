@@ -593,7 +593,7 @@ def _qr_parts(packed: Tensor, m: int) -> tuple[Tensor, Tensor]:
 
 
 def _qr_vjp(g: Tensor, out: Tensor, x: Any) -> Tensor:
-    """For matrices with at least as many rows as columns."""
+    """Return the gradient for matrices with at least as many rows as columns."""
     m = x.shape[-2]
     q, r = _qr_parts(out, m)
     g_q, g_r = _qr_parts(g, m)

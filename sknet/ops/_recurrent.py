@@ -69,7 +69,7 @@ class Divided(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Of the weights."""
+        """Number of columns of the weights."""
         return CELLS[self.cell].gates * self.size
 
     @property

@@ -223,7 +223,7 @@ RECURS = {"cell": kinds.one_of(*CELLS), "reverse": kinds.FLAG}
 
 
 class Weights(NamedTuple):
-    """What states are multiplied with."""
+    """Weights that states are multiplied with."""
 
     matrix: Any
     part: int

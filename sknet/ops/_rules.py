@@ -1,4 +1,4 @@
-"""What the records of many primitives share: shape rules and the adjoint of broadcasting."""
+"""Rules that the records of many primitives share: shapes, and the adjoint of broadcasting."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -14,7 +14,7 @@ CORES = os.cpu_count() or 1
 
 
 class Shares(NamedTuple):
-    """How samples are divided. It depends on sizes alone, so results do not depend on how many threads."""
+    """Division of samples by sizes alone, so that results do not depend on the number of threads."""
 
     n_samples: int
     part: int

@@ -1,4 +1,4 @@
-"""Where the windows of a kernel are on an image: what convolutions and pools share.
+"""Windows of a kernel on an image, which convolutions and pools share.
 
 All computations are on images with two spatial axes; a signal is an image of one row.
 """
@@ -49,7 +49,7 @@ class Windows(NamedTuple):
 
     @property
     def grid(self) -> Pair:
-        """How many windows there are along each axis."""
+        """Number of windows along each axis."""
         rows, columns = (
             (n - d * (k - 1) - 1) // s + 1
             for n, k, s, d in zip(self.padded, self.kernel, self.stride, self.dilation, strict=True)
@@ -77,18 +77,18 @@ class Windows(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is padded or cut off."""
+        """True if nothing is padded or cut off."""
         return self.padded == self.size and self.padding[0][0] == self.padding[1][0] == 0
 
     @property
     def are_apart(self) -> bool:
-        """Whether no element is in two windows."""
+        """True if no element is in two windows."""
         axes = zip(self.stride, self.kernel, self.dilation, strict=True)
         return all(s >= d * (k - 1) + 1 for s, k, d in axes)
 
     @property
     def tile(self) -> bool:
-        """Whether every element is in exactly one window."""
+        """True if every element is in exactly one window."""
         axes = zip(self.kernel, self.grid, self.padded, strict=True)
         return self.stride == self.kernel and all(k * m == n for k, m, n in axes) and self.are_apart
 

@@ -1,4 +1,4 @@
-"""What layers and transforms are built on besides the functions; users of tensors do not need it."""
+"""Building blocks of layers and transforms besides the functions; users of tensors do not need them."""
 
 from sknet.ops._batching import batched, batching, goes_at_once
 from sknet.ops._convolution import convolution_work

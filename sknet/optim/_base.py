@@ -262,12 +262,12 @@ class Optimizer(BaseOptimizer):
 
     @property
     def elementwise(self) -> bool:
-        """Whether `rule` may be applied to many parameters in one flat array."""
+        """True if `rule` may be applied to many parameters in one flat array."""
         return True
 
     @property
     def measures(self) -> bool:
-        """Whether `measure` returns any numbers."""
+        """True if `measure` returns any numbers."""
         return False
 
     @property

@@ -284,7 +284,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
 
     @property
     def plan(self) -> Plan:
-        """How every column is encoded."""
+        """Encoding of every column."""
         check_is_fitted(self)
         return self._plan
 

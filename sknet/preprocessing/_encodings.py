@@ -298,7 +298,7 @@ class Numbers:
 
     @cached_property
     def bins(self) -> tuple[np.ndarray, ...]:
-        """For every bin the index of its number, lower edge, inverse width, and clipping bounds."""
+        """Index of the number, lower edge, inverse width, and clipping bounds of every bin."""
         rows = []
         for i, column in enumerate(self.columns):
             for edges in column.edges.values():
@@ -314,12 +314,12 @@ class Numbers:
 
     @cached_property
     def flags(self) -> np.ndarray:
-        """Which numbers have an output that says that they are missing."""
+        """Indices of the numbers that have an output for missing values."""
         return np.array([i for i, column in enumerate(self.columns) if column.has_flag], dtype=np.intp)
 
     @cached_property
     def centers(self) -> np.ndarray:
-        """What stands for each number where it is missing."""
+        """Replacement of each number where it is missing."""
         return np.array([column.center for column in self.columns])
 
     @property
@@ -438,7 +438,7 @@ class CategoryColumn:
 
     @property
     def is_one_hot(self) -> bool:
-        """Whether there is an output for each level that is kept."""
+        """True if there is an output for each level that is kept."""
         return len(self.names) > 2 and bool(np.isin(self.values, (0.0, 1.0)).all())
 
 

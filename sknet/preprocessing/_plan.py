@@ -94,7 +94,7 @@ class Plan:
 
     @cached_property
     def one_row(self) -> "OneRow":
-        """What encodes a single row faster, where numbers are dense."""
+        """Faster encoder of a single row, where numbers are dense."""
         return OneRow([self])
 
     def number_parts(self, n_numbers: int) -> tuple[Any, ...]:
@@ -378,12 +378,12 @@ class FittedEncoder:
 
     @property
     def schema(self) -> Schema:
-        """How a table is read."""
+        """Schema by which a table is read."""
         return self._schema
 
     @property
     def plan(self) -> Plan:
-        """How every column is encoded."""
+        """Encoding of every column."""
         return self._plan
 
     def read(self, X: Any) -> Table:

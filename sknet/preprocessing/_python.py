@@ -173,7 +173,7 @@ def _column(feature: Any) -> str:
 
 
 class EncodedTable:
-    """What a file does with a table before a network that has an encoder."""
+    """Encoding of a table in a Python file, before a network that has an encoder."""
 
     def __init__(self, encoder: Any, title: str, before: Any = None) -> None:
         self.encoder, self.title, self.before = encoder, title, before

@@ -32,7 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Parts:
-    """What a fitted ensemble predicts with."""
+    """Parts of a fitted ensemble that predict."""
 
     members: list[Counted]
     targets: Any

@@ -153,7 +153,7 @@ class Members(ParameterObject):
 
 @dataclass(frozen=True)
 class Setting:
-    """How the members of one kind are trained in a fit: `Members` without "auto"."""
+    """Settings of the members of one kind in a fit: `Members` without "auto"."""
 
     per_fold: int
     hidden_layer_sizes: tuple[int, ...]

@@ -195,7 +195,7 @@ class EncodedRows(ComputedRows):
 
     @property
     def is_native(self) -> bool:
-        """Whether native code encodes rows."""
+        """True if native code encodes rows."""
         return self._table.sparse is None and self.dtype == np.float32 and native_core() is not None
 
     def write(self, rows: np.ndarray, out: np.ndarray) -> None:

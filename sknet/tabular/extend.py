@@ -1,4 +1,4 @@
-"""What ensembles compute, for writing them in other forms."""
+"""Computation of ensembles, for writing them in other forms."""
 
 from typing import TYPE_CHECKING
 

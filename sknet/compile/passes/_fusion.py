@@ -31,7 +31,7 @@ def _nothing(*args: Any) -> tuple[()]:
 
 
 class Kernels(NamedTuple):
-    """What kernels a device executor can generate.
+    """Kinds of kernels that a device executor can generate.
 
     Attributes
     ----------

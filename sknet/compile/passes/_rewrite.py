@@ -166,7 +166,7 @@ class Rewriter:
 
     @cached_property
     def _factors(self) -> dict[Variable, set[Variable]]:
-        """What each variable is multiplied by, directly or as a view."""
+        """Factors by which each variable is multiplied, directly or as a view."""
         found: dict[Variable, set[Variable]] = {}
         for equation in self._before:
             if equation.primitive is PRIMITIVES["matmul"]:

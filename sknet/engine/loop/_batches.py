@@ -101,7 +101,7 @@ class Batches:
 
     @property
     def leaves_one(self) -> bool:
-        """Whether the last of several batches has a single row."""
+        """True if the last of several batches has a single row."""
         return self.n_batches > 1 and self.alike[-1][1] == 1 < self.size
 
     def join_leftover(self) -> None:

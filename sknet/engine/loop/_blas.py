@@ -1,4 +1,4 @@
-"""How many threads BLAS uses during fits: one where a second is not worth waking.
+"""Limits of BLAS threads during fits: one thread where a second is not worth waking.
 
 After a product, the threads of BLAS spin for a while. If another process or thread needs the core that one of
 them has, a product waits for the scheduler, which takes many times longer than a small product.

@@ -1,4 +1,4 @@
-"""What the steps of a block read and report, in a device's memory, where each step finds its place."""
+"""Inputs and reports of a block's steps in a device's memory, where each step finds its place."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -76,7 +76,7 @@ class Taken(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What a step leaves."""
+    """Results that a step leaves."""
 
     report: Any
     output: Any

@@ -60,7 +60,7 @@ OF_LABELS = """\
 
 
 class Counts(NamedTuple):
-    """What is counted of some rows."""
+    """Counts over some rows."""
 
     right: int
     infinite: int

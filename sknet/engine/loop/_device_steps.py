@@ -201,7 +201,7 @@ class DeviceSteps(Steps):
 
     @property
     def refusals(self) -> list[str]:
-        """Why steps are launched one by one rather than as graphs, if that was tried and refused."""
+        """Reasons for which steps are launched one by one rather than as graphs."""
         return [issued.refusal for _, issued, _ in self._issued.values() if issued.refusal is not None]
 
 

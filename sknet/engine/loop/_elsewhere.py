@@ -48,7 +48,7 @@ class StepsElsewhere(ABC):
 
 
 class _BatchesElsewhere:
-    """What callbacks see as the batches: how many there are, and an error for everything else."""
+    """Batches that callbacks see: their number, and an error for everything else."""
 
     def __init__(self, n_batches: int) -> None:
         self.n_batches = n_batches

@@ -23,7 +23,7 @@ NONE_YET: np.ndarray[Any, Any] = np.zeros(0)  # of an array of losses
 
 
 class Source:
-    """What callbacks see of a fit besides the model: its estimator and data; in this base class, nothing."""
+    """Estimator and data of a fit, as callbacks see them; in this base class, nothing."""
 
     monitor: str | None = None
     measured: Mapping[str, bool | None] = MEASURED

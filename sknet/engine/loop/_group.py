@@ -27,12 +27,12 @@ class Group:
 
     @property
     def is_parallel(self) -> bool:
-        """Whether this group, or one around it, has several threads."""
+        """True if this group, or one around it, has several threads."""
         return self.n_threads > 1 or (self._outer is not None and self._outer.is_parallel)
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether all fits have to end after the current block of steps."""
+        """True if all fits have to end after the current block of steps."""
         return self._ends or (self._outer is not None and self._outer.is_cancelled)
 
     def cancel(self) -> None:

@@ -49,12 +49,12 @@ class Hooks:
 
     @property
     def looks_at_blocks(self) -> bool:
-        """Whether a callback has `on_block_end`."""
+        """True if a callback has `on_block_end`."""
         return bool(self._of["on_block_end"])
 
     @property
     def epochs_ahead(self) -> int:
-        """How many epochs may be trained before the hooks are called for the first of them."""
+        """Number of epochs that may be trained before the hooks are called for the first of them."""
         if self.looks_at_blocks or self._of["on_epoch_begin"] or self.steps_per_block < sys.maxsize:
             return 1
         return min([_epochs_ahead(callback) for callback in self._of["on_epoch_end"]], default=sys.maxsize)

@@ -24,7 +24,7 @@ __all__ = ["Epochs", "Loop", "Outcome", "run_loop"]
 
 
 class Outcome(NamedTuple):
-    """How the loop ended."""
+    """End of a loop: its number of epochs and the reason."""
 
     n_iter: int
     stopped_by: Callback | None

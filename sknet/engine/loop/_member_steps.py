@@ -104,7 +104,7 @@ class MemberSteps(Steps):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many rows a batch may have."""
+        """Numbers of rows that a batch may have."""
         return tuple(n_rows for _, n_rows, _ in self.batches.alike)
 
     def captured(self, n_rows: int) -> Numbered:

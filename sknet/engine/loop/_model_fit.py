@@ -67,7 +67,7 @@ class Options(NamedTuple):
 
 
 class GivenSource(Source):
-    """What callbacks see of a fit without an estimator: its rows, as given."""
+    """Rows of a fit without an estimator, as given, for callbacks."""
 
     def __init__(
         self, training: Rows | None, validation: Rows | None, directions: Mapping[str, bool | None]

@@ -13,7 +13,7 @@ __all__ = ["Several"]
 
 
 class Several(NamedTuple):
-    """What several epochs have left."""
+    """Results of several epochs."""
 
     batches: Batches
     orders: np.ndarray

@@ -1,4 +1,4 @@
-"""What the steps of a block take and leave for several fits at once, in a device's memory."""
+"""Inputs and results of a block's steps for several fits at once, in a device's memory."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which of the fits that wait are trained together, as one stack after the other."""
+"""Choice of the waiting fits that are trained together, as one stack after the other."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar

@@ -60,7 +60,7 @@ class Steps(ABC):
 
     @property
     def threads_needed(self) -> Threads:
-        """How many threads are enough for the products."""
+        """Number of threads that are enough for the products."""
         return Threads()
 
     def look_ahead_by(self, next_order: Callable[[], Any]) -> None:
@@ -139,7 +139,7 @@ class CompiledSteps(Steps):
 
     @property
     def draws(self) -> bool:
-        """Whether steps draw random numbers, so that they depend on the model's seed."""
+        """True if steps draw random numbers, so that they depend on the model's seed."""
         return any(program.draws for program in self._by_rows.values())
 
     def lend(self, model: "Model", batches: Batches) -> None:

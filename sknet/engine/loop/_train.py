@@ -71,7 +71,7 @@ class RowEpochs(Epochs):
 
     @property
     def threads_needed(self) -> Threads:
-        """How many threads are enough for the products of the steps."""
+        """Number of threads that are enough for the products of the steps."""
         found: Threads = self._steps.threads_needed
         return found
 

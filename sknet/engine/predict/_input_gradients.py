@@ -1,4 +1,4 @@
-"""How outputs depend on inputs: gradients, and their averages along straight lines."""
+"""Gradients of outputs with respect to inputs, and their averages along straight lines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

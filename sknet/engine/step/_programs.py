@@ -51,7 +51,7 @@ class Programs:
 
     @property
     def numbers(self) -> Any:
-        """Where the update reads the numbers of the step: ndarray of shape (n_numbers,)."""
+        """Array from which the update reads the numbers of the step: ndarray of shape (n_numbers,)."""
         return self._numbers
 
     @property

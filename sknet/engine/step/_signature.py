@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 
 class SparseForm(NamedTuple):
-    """What a step has to know of a sparse input."""
+    """Form of a sparse input, as a step needs to know it."""
 
     shape: Annotated[tuple[int, ...], Each(tuple, COUNT)]
     dtype: Annotated[np.dtype[Any], Dtypes("biuf")]

@@ -25,7 +25,7 @@ KEPT = 8  # programs, one for each number of rows, each with its own memory
 
 
 class Share(NamedTuple):
-    """What some rows contribute to a step."""
+    """Contribution of some rows to a step."""
 
     loss: float
     penalty: float

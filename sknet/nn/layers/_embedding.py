@@ -569,7 +569,7 @@ def draw_frequencies(sigma: float, shape: tuple[int, ...], random_state: RandomS
 
 
 class PiecewiseLinearEncoding(Module):
-    r"""For every number of a row how far it has come through each of some bins.
+    r"""Position of every number of a row in each of some bins, from 0 to 1.
 
     Parameters
     ----------

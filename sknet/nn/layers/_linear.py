@@ -132,7 +132,7 @@ class Linear(Module):
 
     @property
     def awaits_data(self) -> bool:
-        """Whether the weights are still to be fitted to the first input."""
+        """True if the weights are still to be fitted to the first input."""
         weight: Parameter = self._parameters["weight"]
         return weight.awaits_data
 

@@ -1,4 +1,4 @@
-"""How a primitive outside of kernels is called on a device: by its own forward, with ``out=``.
+"""Calls of primitives outside of kernels on a device: their own forward, with ``out=``.
 
 Three kinds of calls allocate: primitives whose forward takes no ``out=`` (`argsort`, `topk`,
 `searchsorted`, advanced indexing), those whose forward uses temporary arrays that are not in the plan

@@ -79,7 +79,7 @@ def _works_in(equation: Equation) -> Arrays:
 
 
 class _Convolution:
-    """What the three maps share."""
+    """Base of the three maps of a convolution."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.forms = task, _Forms.of(task.equation, task.windows)

@@ -37,7 +37,7 @@ class Total(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """What is done for element number ``r`` of each total."""
+    """Statements for element number ``r`` of each total."""
 
     size: int
     body: Sequence[str]
@@ -84,12 +84,12 @@ class Reducer(NamedTuple):
 
     @property
     def totals(self) -> list[Total]:
-        """What all sections compute."""
+        """Totals of all sections."""
         return [total for section in self.sections for total in section.totals]
 
     @property
     def is_divided(self) -> bool:
-        """Whether no block has all elements."""
+        """True if no block has all elements."""
         return len(self.sections) > 1 or self.sections[0].pieces > 1
 
     # -- the four ways ------------------------------------------------------------------------

@@ -23,14 +23,14 @@ ALIGNMENT = 16  # bytes, of vectors from member to member
 
 
 class _Chain(NamedTuple):
-    """What is known of a product's launch, part by part."""
+    """Parts of a product's launch that are known, one by one."""
 
     finish: Finish
     equations: tuple[Equation, ...]
 
     @property
     def result(self) -> Variable:
-        """What the product writes."""
+        """Variable to which the product is written."""
         return self.finish.output
 
     def plus(self, equation: Equation, **changed: Any) -> "_Chain":

@@ -1,4 +1,4 @@
-"""What kernels of recurrent networks have in common: sizes, memory, and the text of the kernel of a step."""
+"""Common parts of kernels of recurrent networks: sizes, memory, and the text of the kernel of a step."""
 
 import math
 import re
@@ -49,12 +49,12 @@ class Network:
 
     @property
     def gates(self) -> int:
-        """How many there are, whose weights lie side by side."""
+        """Number of gates, whose weights lie side by side."""
         return int(self.columns // self.size)
 
     @property
     def biases(self) -> int:
-        """As many, and those of the product with the hidden states that have another gradient."""
+        """Number of biases: of gates, and of products with hidden states with another gradient."""
         return int(self.b.size // self.size)
 
     @property

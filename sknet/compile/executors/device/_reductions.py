@@ -155,7 +155,7 @@ class _Axes(NamedTuple):
 
     @property
     def is_signed(self) -> bool:
-        """Whether offsets can be negative."""
+        """True if offsets can be negative."""
         return position(self.lengths, self.strides, self.lengths)[1]
 
 
@@ -221,7 +221,7 @@ def reduced(name: str, group: Group, plan: Plan) -> Kernel:
 
 
 class _Part(NamedTuple):
-    """What a kernel computes from some elements."""
+    """Computation of a kernel on some elements."""
 
     equations: Sequence[Equation]
     loops: list[Loop]

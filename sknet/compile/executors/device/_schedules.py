@@ -1,4 +1,4 @@
-"""How the threads of a device share a reduction: by numbers of elements alone, so alike on every device."""
+"""Division of a reduction among threads, by numbers of elements alone, and so the same on every device."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ WORTHWHILE = 16  # elements of a thread for which a second kernel is worth its l
 
 
 class Schedule(NamedTuple):
-    """How a number of totals are divided among threads."""
+    """Division of a number of totals among threads."""
 
     kind: str
     width: int

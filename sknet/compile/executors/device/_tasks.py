@@ -123,7 +123,7 @@ class Task:
 
     @cached_property
     def windows(self) -> Windows:
-        """Where the windows are, of a pool or a convolution."""
+        """Windows of a pool or a convolution."""
         return windows_of(self.equation)
 
     def at(self, x: Variable, c_name: str, *place: str) -> str:

@@ -6,7 +6,7 @@ __all__ = ["Job", "Product", "Tile", "Work"]
 
 
 class Work(IntEnum):
-    """What a pass over arrays computes."""
+    """Kinds of passes over arrays."""
 
     CONVOLVED = 0
     WEIGHT = 1

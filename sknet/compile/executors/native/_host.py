@@ -1,4 +1,4 @@
-"""What native code leaves to NumPy: callbacks into the interpreter."""
+"""Callbacks into the interpreter, for calls that native code leaves to NumPy."""
 
 import ctypes
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class HostCalls:
 
     @property
     def count(self) -> int:
-        """How many functions can be called."""
+        """Number of functions that can be called."""
         return len(self._functions)
 
     def add(self, function: Callable[[], object]) -> int:

@@ -56,7 +56,7 @@ class Spread(IntEnum):
 
 
 class Meaning(IntEnum):
-    """What a loop computes, if it may be fused with a neighbouring instruction."""
+    """Loops that may be fused with a neighbouring instruction."""
 
     OTHER = 0
     RELU = 1

@@ -14,7 +14,7 @@ FIELDS = 50  # of what describes a step
 
 
 class NativeGates:
-    """What LSTMs call."""
+    """Native passes of LSTMs."""
 
     _pass: Callable[[int, int, int], int]
 

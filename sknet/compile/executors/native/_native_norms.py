@@ -12,7 +12,7 @@ __all__ = ["NativeNorms"]
 
 
 class NativeNorms:
-    """What layer norms and batch norms call."""
+    """Native passes of layer norms and batch norms."""
 
     def __init__(self, core: Core) -> None:
         self._pass = core.passes

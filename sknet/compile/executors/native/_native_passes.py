@@ -24,7 +24,7 @@ def _loop(function: Any, dtype: Any) -> Loop | None:
 
 
 class NativePasses(NativeNorms, NativeTiles, NativeGates):
-    """What operations call that have such code: two kinds of convolutions, erfc, norms, and LSTMs."""
+    """Native passes of operations: two kinds of convolutions, erfc, norms, and LSTMs."""
 
     def convolved(self, task: Any, x: Any, w: Any, bias: Any, out: Any, rooms: Any) -> bool:
         """Write a convolution of images with kernels."""

@@ -19,7 +19,7 @@ N_FIELDS = OF_PRODUCTS + Product.APART + 1
 
 
 class NativeTiles:
-    """What convolutions with kernels of three by three call."""
+    """Native passes of convolutions with kernels of three by three."""
 
     _pass: Callable[[int, int, int], int]
 

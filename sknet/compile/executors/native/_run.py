@@ -31,7 +31,7 @@ class Parts(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the steps of a call read and write, besides the memory of their programs."""
+    """Arrays that the steps of a call read and write, besides the memory of their programs."""
 
     orders: tuple[np.ndarray, np.ndarray]
     numbers: np.ndarray

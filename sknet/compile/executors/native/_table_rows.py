@@ -10,7 +10,7 @@ __all__ = ["Codes", "Field"]
 
 
 class Field(IntEnum):
-    """What describes a table and its encoding: numbers, and addresses of arrays."""
+    """Fields that describe a table and its encoding: numbers, and addresses of arrays."""
 
     NUMBERS = 0
     STRIDE = 1
@@ -35,7 +35,7 @@ class Field(IntEnum):
 
 
 class Codes(IntEnum):
-    """Where the codes of a column of levels come from."""
+    """Source of the codes of a column of levels."""
 
     OF_TABLE = 0
     OF_CHOSEN = 1

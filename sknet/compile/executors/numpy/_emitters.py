@@ -1,4 +1,4 @@
-"""How each primitive is called on NumPy with ``out=``: one short emitter each.
+"""Calls of primitives on NumPy with ``out=``: one short emitter each.
 
 For a primitive without an emitter, its own forward is called: a ufunc with the output as last argument,
 any other function with ``out=``.
