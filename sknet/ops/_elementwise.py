@@ -157,8 +157,10 @@ for _ufunc, _symbol in (
     (np.less, "<"), (np.less_equal, "<="), (np.greater, ">"),
     (np.greater_equal, ">="), (np.equal, "=="), (np.not_equal, "!="),
 ):  # fmt: skip
-    _name = _ufunc.__name__
-    PRIMITIVES[_name].define(forward=_name, shape=like(_ufunc, _name), vjp=None, expression=f"x {_symbol} y")
+    _comparison = _ufunc.__name__
+    PRIMITIVES[_comparison].define(
+        forward=_comparison, shape=like(_ufunc, _comparison), vjp=None, expression=f"x {_symbol} y"
+    )
 
 
 def less(x: Any, y: Any) -> Tensor:
