@@ -5,8 +5,10 @@ them: their constraints do without it. Estimators declare theirs with scikit-lea
 `sknet._validation` offers, since its checks of estimators read them; both kinds are checked here.
 """
 
+import inspect
 import math
 import operator
+import os
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -25,17 +27,20 @@ __all__ = [
     "Options",
     "RealNotInt",
     "StrOptions",
+    "Taking",
     "check_values",
     "constraint",
     "invalid",
     "is_plain",
     "plain",
+    "satisfies",
     "shown",
 ]
 
 PLAIN = frozenset({bool, int, float, str, type(None)})  # types of most parameters and attributes
 MOST_SHOWN = 500  # characters of a value in a message
 DEEPEST = 4  # lists in lists that numbers are looked for in
+MOST_AXES = 32  # lists in lists that are an array
 WHOLE = 2**63  # integers are smaller
 MOST_VALID = 4096  # values that are known to be valid
 BOOLEANS = (bool, np.bool_)
@@ -86,6 +91,30 @@ class Interval(NamedTuple):
         return str(bound) if self.type is Integral else str(float(bound))
 
 
+class Taking(NamedTuple):
+    """A callable that can be called with so many arguments."""
+
+    size: int
+    what: str
+
+    def is_satisfied_by(self, value: Any) -> bool:
+        """Tell whether a value is callable, and its signature, if it is known, fits."""
+        if not callable(value):
+            return False
+        try:
+            signature = inspect.signature(value)
+        except (TypeError, ValueError):  # of a function in C
+            return True
+        try:
+            signature.bind(*[None] * self.size)
+        except TypeError:
+            return False
+        return True
+
+    def __str__(self) -> str:
+        return f"a callable that takes {self.what}"
+
+
 class Options:
     """One of some values of a type."""
 
@@ -117,7 +146,20 @@ def is_array_like(value: Any) -> bool:
     """Tell whether NumPy makes an array of a value, and it is no single number or text."""
     if isinstance(value, (type, ModuleType)):  # whose attributes are not those of a value
         return False
-    return any(hasattr(value, name) for name in ("__len__", "shape", "__array__")) and not np.isscalar(value)
+    if not any(hasattr(value, name) for name in ("__len__", "shape", "__array__")) or np.isscalar(value):
+        return False
+    return _is_shallow(value, MOST_AXES)
+
+
+def _is_shallow(value: Any, most: int) -> bool:
+    """Tell whether lists are nested at most so deeply: one that holds itself is not."""
+    if not isinstance(value, (list, tuple)):
+        return True
+    return most > 0 and all(_is_shallow(item, most - 1) for item in value)
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, (str, os.PathLike)) and "\0" not in os.fspath(value)
 
 
 class _Named(NamedTuple):
@@ -137,6 +179,7 @@ NAMED: Mapping[Any, _Named] = {
     None: _Named(lambda value: value is None, "None"),
     callable: _Named(callable, "a callable"),
     "array-like": _Named(is_array_like, "an array-like"),
+    "path": _Named(_is_path, "a path, as a str or an os.PathLike without a NUL character"),
     "boolean": _Named(
         lambda value: isinstance(value, BOOLEANS), "an instance of 'bool' or an instance of 'numpy.bool'"
     ),

@@ -10,6 +10,8 @@ from sklearn.utils import _param_validation as theirs
 
 from sknet import _constraints as ours
 from sknet import _validation as both
+from sknet import nn
+from sknet.losses import LogLoss, Ordinal, Quantile
 from sknet.optim import Adam
 
 VALUES = (
@@ -99,3 +101,13 @@ def test_the_error_is_scikit_learns_and_can_be_pickled():
     assert type(same) is both.InvalidEstimatorError
     assert isinstance(same, ours.InvalidParameterError)
     assert str(same) == "wrong"
+
+
+def test_lists_that_hold_themselves_are_no_arrays():
+    circular = []
+    circular.append(circular)
+    for loss in (LogLoss(pos_weight=circular), Quantile(circular), Ordinal(circular)):
+        with pytest.raises(ours.InvalidParameterError, match=r"parameter of .* Got \[\[...\]\] instead"):
+            loss.validate()
+    with pytest.raises(ours.InvalidParameterError, match="'cardinalities' parameter of CategoryEmbeddings"):
+        nn.CategoryEmbeddings(circular)

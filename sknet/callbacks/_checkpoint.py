@@ -91,7 +91,7 @@ class Checkpoint(Callback):
     of_one_fit = "saves the fit of one network: sknet.save the ensemble after the fit, or set n_members=1"
     may_warn = False
     _parameter_constraints = {
-        "path": [str, os.PathLike],
+        "path": ["path"],
         "every": [Interval(Integral, 1, None, closed="left"), str],
         "resume": ["boolean", StrOptions({"fall_back"})],
     }

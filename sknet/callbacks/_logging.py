@@ -8,6 +8,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
+from sknet._constraints import Taking
 from sknet._installed import optional
 from sknet._params import Interval
 from sknet.callbacks._callback import Callback, FitView
@@ -42,7 +43,7 @@ class PrintLog(Callback):
 
     _parameter_constraints = {
         "every": [Interval(Integral, 1, None, closed="left")],
-        "report": [callable, None],
+        "report": [Taking(2, "an epoch and its record"), None],
     }
 
     def __init__(
@@ -95,7 +96,7 @@ class CSVLog(Callback):
     order = 1
     of_one_fit = "writes the table of one fit: read histories_ after the fit, or set n_members=1"
     keeps_result = True
-    _parameter_constraints = {"path": [str, os.PathLike]}
+    _parameter_constraints = {"path": ["path"]}
     _stored_fields = {
         "_columns": list[str],
     }
@@ -164,7 +165,7 @@ class TensorBoardLog(Callback):
     order = 1
     of_one_fit = "writes the curves of one fit: read histories_ after the fit, or set n_members=1"
     keeps_result = True
-    _parameter_constraints: dict[str, Any] = {"log_dir": [str, os.PathLike, None], "writer": "no_validation"}
+    _parameter_constraints: dict[str, Any] = {"log_dir": ["path", None], "writer": "no_validation"}
 
     def __init__(self, log_dir: "str | os.PathLike[str] | None" = None, *, writer: Any = None) -> None:
         self.log_dir = log_dir

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from sknet._constraints import shown
+from sknet._constraints import satisfies, shown
 from sknet._params import Interval, InvalidParameterError
 from sknet.device import is_array, to_host
 from sknet.engine import Model
@@ -115,7 +115,7 @@ def _of_real_inputs(estimator: Any, X: Any, found: Any) -> Any:
 
 
 def _check_steps(estimator: Any, n_steps: Any) -> None:
-    if not Interval(Integral, 1, None, closed="left").is_satisfied_by(n_steps) or isinstance(n_steps, bool):
+    if not satisfies(n_steps, Interval(Integral, 1, None, closed="left")) or isinstance(n_steps, bool):
         raise InvalidParameterError(
             f"The 'n_steps' parameter of {type(estimator).__name__}.integrated_gradients must be an int in "
             f"the range [1, inf). Got {shown(n_steps)} instead."

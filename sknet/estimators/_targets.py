@@ -431,6 +431,21 @@ class ColumnTargets(ClassEncoder):
         return next((classes.tolist()[0] for classes in self.classes if len(classes) == 1), None)
 
 
+def _checked_order(order: Any, labels: Any) -> Any:
+    """Return the array of an order that names every label once."""
+    try:
+        found = np.asarray(order)
+        is_once = found.ndim == 1 and len(np.unique(found)) == len(found)
+        if is_once and set(labels.tolist()) <= set(found.tolist()):
+            return found
+    except Exception:  # of objects that have no order, or are no labels
+        pass
+    raise ValueError(
+        f"Ordinal(order={shown(order)}) must name every class once, from the lowest to the highest; the "
+        f"labels of y are {labels.tolist()}"
+    ) from None
+
+
 class OrderedTargets(ClassEncoder):
     """Classes from the lowest to the highest, and their numbers in this order."""
 
@@ -452,14 +467,8 @@ class OrderedTargets(ClassEncoder):
         if kind_of_labels(y) not in ("binary", "multiclass"):
             raise ValueError(f"loss='ordinal' needs one label a row, got y of shape {np.shape(y)}")
         labels = unique_labels(y if classes is None else classes)
-        self.order = labels if order is None else np.asarray(order)
+        self.order = labels if order is None else _checked_order(order, labels)
         self.classes = np.unique(self.order)
-        missing = [label for label in labels.tolist() if label not in self.order.tolist()]
-        if self.order.ndim != 1 or len(self.classes) < len(self.order) or missing:
-            raise ValueError(
-                f"Ordinal(order={self.order.tolist()!r}) must name every class once, from the lowest to the "
-                f"highest; the labels of y are {labels.tolist()}"
-            )
         self.n_outputs = max(len(self.order) - 1, 1)
 
     @property

@@ -106,6 +106,7 @@ def _parts(estimator: Any, path: str) -> list[tuple[str, Any]]:
         return found or [("passthrough", Elementwise(None))]
     made = (STEPS.get(name) or LASTS.get(name)) if name else None
     if made is not None:
+        _check_fitted(estimator, path)
         _check_output(estimator, path)
         try:
             return [(type(estimator).__name__, made(estimator, path))]
@@ -125,6 +126,18 @@ def _kind(estimator: Any) -> str:
 def _where(estimator: Any, path: str) -> str:
     what = f"{type(estimator).__module__.partition('.')[0]}'s {type(estimator).__name__}"
     return f"step {path[:-1]!r}, {what}," if path else what
+
+
+def _check_fitted(estimator: Any, path: str) -> None:
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        raise NotFittedError(
+            f"{_where(estimator, path)} is not fitted: fit the whole pipeline before it is frozen"
+        ) from None
 
 
 def _check_output(estimator: Any, path: str) -> None:

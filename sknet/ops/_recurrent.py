@@ -508,8 +508,12 @@ def _recurrence(
     b = _operand(name, "bias", bias, (CELLS[cell].biases * size,), x, dtype)
     count = CELLS[cell].states
     states = [None] * count if state is None else state
-    if len(states) != count:
-        raise ShapeError(f"{name}: expected {count} states, hidden and cell state, got {len(states)}")
+    if not isinstance(states, (tuple, list)):
+        states = as_tensor(states)
+    given = states.shape[:1] if isinstance(states, Tensor) else (len(states),)
+    if given != (count,):
+        got = given[0] if given else shown(state)
+        raise ShapeError(f"{name}: expected {count} states, hidden and cell state, got {got}")
     first = stack([_operand(name, "state", s, (rows, size), x, dtype) for s in states])
     weights = astype(weight_ih, dtype), astype(weight_hh, dtype)
     operands = (astype(x, dtype), *weights, b, first, steps if lengths is None else lengths)

@@ -13,7 +13,7 @@ from sknet._tree import leaves, map_leaves, paths, rebuild
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.exceptions import ShapeError, StateError
 from sknet.optim.schedules import Progress, Schedule
-from sknet.optim.schedules._base import Rate, as_schedule
+from sknet.optim.schedules._base import Rate, as_schedule, rate_of
 
 Vector = NDArray[np.float64]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -289,7 +289,7 @@ class Optimizer(BaseOptimizer):
             What the schedule says, or the number that `lr` is.
         """
         # Called before every update, so no schedule object is made for a number.
-        return float(self.lr(progress) if callable(self.lr) else self.lr)
+        return rate_of(self.lr, progress)
 
     def init(self, params: Tree) -> OptimizerState:
         """Return the state before the first update: every slot is zero.

@@ -90,7 +90,7 @@ class LBFGS(BaseOptimizer):
             options={
                 "maxfun": self.max_fun,
                 "maxiter": max_iter,
-                "maxcor": self.memory,
+                "maxcor": int(self.memory),
                 "gtol": gtol if self.gtol is None else self.gtol,
                 "ftol": self.ftol,
             },

@@ -183,6 +183,8 @@ def test_the_result_is_kept_with_keeps_result(hook):
 
 @pytest.mark.parametrize("make", [list, tuple])
 def test_for_one_fit_besides_those_of_the_estimator(make, capsys):
+    with pytest.raises(ValueError, match=r"'report' parameter of PrintLog .* takes an epoch and its record"):
+        PrintLog(report=lambda epoch: "mine").validate()
     clf = classifier(PrintLog(report=lambda epoch, record: "mine"), max_iter=1)
     with unconverged():
         clf.fit(X, Y, callbacks=make([PrintLog(report=lambda epoch, record: "once")]))

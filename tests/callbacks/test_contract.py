@@ -314,3 +314,11 @@ def test_a_class_is_not_a_callback(name):
         InvalidParameterError, match=r"callbacks\[0\] of MLPClassifier is a class. Pass an object"
     ):
         classifier([getattr(sknet.callbacks, name)]).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("made", "name"), [(CSVLog, "path"), (Checkpoint, "path"), (TensorBoardLog, "log_dir")]
+)
+def test_paths_have_no_nul(made, name):
+    with pytest.raises(InvalidParameterError, match=f"'{name}' parameter of .* without a NUL character"):
+        made("a\0b").validate()

@@ -146,6 +146,8 @@ def test_class_weights_partial_fits_and_warm_starts():
     [
         (["poor", "fair"], NAMES[Y], r"must name every class once, .* labels of y are \['best', 'fair'"),
         (["poor", "fair", "good", "best", "fair"], NAMES[Y], "must name every class once"),
+        (np.array(0.5), NAMES[Y], r"Ordinal\(order=array\(0\.5\)\) must name every class once"),
+        ([None, "a", 1], NAMES[Y], r"Ordinal\(order=\[None, 'a', 1\]\) must name every class once"),
         (None, TABLES["multilabel"][1], "loss='ordinal' needs one label a row, got y of shape"),
         (None, TABLES["columns"][1], "loss='ordinal' needs one label a row, got y of shape"),
     ],

@@ -516,3 +516,16 @@ def test_a_row_of_a_frame_is_read_as_the_frame_is(dtype):
         frozen = sknet.freeze(pipeline.fit(table, NAMED["age"]))
         for i in range(5):
             assert_same(frozen.predict(table[i : i + 1]), pipeline.predict(table[i : i + 1]))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [StandardScaler(), ColumnTransformer([("a", StandardScaler(), [0])]), make_pipeline(StandardScaler())],
+    ids=lambda step: type(step).__name__,
+)
+def test_unfitted_steps_are_named(step):
+    clf = sknet.MLPClassifier((3,), max_iter=200, tol=0.1, random_state=0).fit(np.eye(4), [0, 1, 0, 1])
+    with pytest.raises(
+        NotFittedError, match=r"step '.*', sklearn's .* is not fitted: fit the whole pipeline"
+    ):
+        sknet.freeze(make_pipeline(step, clf))

@@ -144,6 +144,7 @@ def test_errors():
             bias,
             [np.ones((3, 4))],
         ),
+        ("lstm: expected 2 states, hidden and cell state, got 0.5", ops.lstm, x, wi, wh, bias, 0.5),
         (r"lstm: expected state of shape \(3, 4\), got \(4,\)", ops.lstm, x, wi, wh, bias, np.ones((2, 4))),
     ]:
         with pytest.raises(ShapeError, match=message):

@@ -364,6 +364,12 @@ def test_schedules_affect_the_updates():
         (Joined([0.1, Constant(0.0)], [2]), r"'lr' parameter of Constant must be .* Got 0\.0"),
         (Joined([0.1, 0.2], [-2]), r"'boundaries' parameter of Joined must be .* rising .* Got \[-2\]"),
         (Cosine(0.1, min_lr=0.2), r"'min_lr' parameter of Cosine must be at most lr=0\.1\. Got 0\.2 instead"),
+        (Joined([10**400], []), r"'schedules' parameter of Joined must be .* Got an int of 1329 bits"),
+        (
+            WarmUp(lambda: 0.1, 3),
+            r"'lr' parameter of WarmUp must be .* callable that takes a Progress\. Got <f",
+        ),
+        (Product([dict, lambda: 0.1]), r"'schedules' parameter of Product must be .* Got <function"),
     ],
     ids=str,
 )
@@ -372,6 +378,16 @@ def test_wrong_parameters(schedule, message):
         schedule.validate()
     with pytest.raises(InvalidParameterError, match=message):
         SGD(lr=schedule).validate()
+
+
+@pytest.mark.parametrize("found", [None, "fast", 1j, 10**400, [0.1]], ids=lambda x: type(x).__name__)
+def test_a_function_must_return_a_number(found):
+    def rate(progress):
+        return found
+
+    for caller in (SGD(lr=rate).learning_rate, WarmUp(rate, 3), Product([rate])):
+        with pytest.raises(TypeError, match=r"rate at .* called with a Progress for a rate, .* at step \d"):
+            caller(Progress(step=2))
 
 
 def test_the_base_is_abstract():

@@ -6,7 +6,7 @@ from numbers import Integral
 from operator import add, mul
 from typing import Any, Self
 
-from sknet._constraints import shown
+from sknet._constraints import Taking, shown
 from sknet._fields import Named
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
@@ -548,6 +548,10 @@ class Lambda(Module):
     def __init__(self, function: Callable[[Any], Any]) -> None:
         if not callable(function) or isinstance(function, Module):
             raise TypeError(f"Lambda needs a function, got {type(function).__name__}")
+        if not Taking(1, "an input").is_satisfied_by(function):
+            raise TypeError(
+                f"Lambda needs a function that can be called with the input alone, got {shown(function)}"
+            )
         self.function = function
 
     def forward(self, x: Any) -> Any:

@@ -72,6 +72,7 @@ class _Convolution(Module):
         check_arguments(self, **arguments)
         bias = arguments.pop("bias")
         vars(self).update(arguments)
+        self.in_channels, self.out_channels = int(arguments["in_channels"]), int(arguments["out_channels"])
         first, second = self.in_channels, self.out_channels
         if first % self.groups or second % self.groups:
             raise ValueError(

@@ -716,6 +716,6 @@ def _length(n_levels: int) -> int:
 @lru_cache(maxsize=16)
 def _waves(length: int, dim: int, base: float) -> np.ndarray[Any, Any]:
     angles = np.arange(length)[:, None] / base ** (np.arange(0, dim, 2) / dim)
-    waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, -1)[:, :dim]
+    waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, 2 * angles.shape[1])[:, :dim]
     waves.flags.writeable = False
     return waves

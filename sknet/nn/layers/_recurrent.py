@@ -420,6 +420,8 @@ class _Recurrent(Module, ABC):
         if state is None:
             return [None] * count
         parts = [as_tensor(part) for part in _parts(state)]
+        if not parts:
+            raise ShapeError(f"{self!r}: expected an initial state, or None for zeros, got {state!r}")
         for part in parts:
             if part.shape != (count, rows, self.hidden_size):
                 raise ShapeError(

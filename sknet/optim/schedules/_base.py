@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeAlias
 
-from sknet._constraints import WHOLE, shown
+from sknet._constraints import WHOLE, Taking, shown
 from sknet._params import Interval, InvalidParameterError, ParameterObject, StrOptions
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -151,8 +151,9 @@ class Schedule(ParameterObject, ABC):
 
 
 Rate: TypeAlias = float | Schedule | Callable[[Progress], float]
-RATE: list[Any] = [POSITIVE, Schedule, callable]
-DECAY: list[Any] = [SHARE, Schedule, callable]
+_OF_PROGRESS = Taking(1, "a Progress")
+RATE: list[Any] = [POSITIVE, Schedule, _OF_PROGRESS]
+DECAY: list[Any] = [SHARE, Schedule, _OF_PROGRESS]
 
 
 class Called(Schedule):
@@ -162,7 +163,7 @@ class Called(Schedule):
         self.function = function
 
     def __call__(self, progress: Progress) -> float:
-        return float(self.function(progress))
+        return rate_of(self.function, progress)
 
 
 def as_schedule(lr: Rate) -> Schedule:
@@ -179,7 +180,16 @@ def scheduled(rate: Rate) -> tuple[Schedule, ...]:
 
 def rate_of(lr: Rate, progress: Progress) -> float:
     """Return the value of a rate (a number, a schedule or a function) at some progress."""
-    return float(lr(progress) if callable(lr) else lr)
+    if not callable(lr):
+        return float(lr)
+    found = lr(progress)
+    try:
+        return float(found)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(
+            f"{shown(lr)} is called with a Progress for a rate, and must return a number. "
+            f"Got {shown(found)} at step {progress.step}."
+        ) from None
 
 
 def length_of(schedule: Schedule, n_steps: int | None, progress: Progress) -> int:

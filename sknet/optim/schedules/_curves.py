@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 
-from sknet._constraints import shown
+from sknet._constraints import constraint, satisfies, shown
 from sknet._params import Composite, Interval, InvalidParameterError, StrOptions
 from sknet.optim.schedules._base import (
     COUNT,
@@ -554,7 +554,7 @@ class ScheduleList(Composite, Composed):
         for schedule in self.schedules:
             if isinstance(schedule, Schedule):
                 schedule.validate()
-            elif not (callable(schedule) or POSITIVE.is_satisfied_by(schedule)):
+            elif not any(satisfies(schedule, constraint(each)) for each in RATE):
                 raise InvalidParameterError(
                     f"The 'schedules' parameter of {type(self).__name__} must be a list of schedules and "
                     f"positive numbers. Got {shown(schedule)} among them."

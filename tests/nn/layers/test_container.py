@@ -182,3 +182,5 @@ def test_lambda():
     for wrong in (3, nn.ReLU()):
         with pytest.raises(TypeError, match=f"Lambda needs a function, got {type(wrong).__name__}"):
             nn.Lambda(wrong)
+    with pytest.raises(TypeError, match="function that can be called with the input alone, got <function"):
+        nn.Lambda(lambda: 1)

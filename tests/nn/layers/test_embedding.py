@@ -70,6 +70,10 @@ def test_indices_are_no_part_of_a_compiled_function():
     np.testing.assert_array_equal(compiled(weight, np.array([4, 0])), weight[[4, 0]])
 
 
+def test_sequences_may_have_no_steps():
+    assert nn.PositionalEncoding()(np.zeros((2, 0, 7))).shape == (2, 0, 7)
+
+
 def test_positions_are_waves():
     encoding = nn.PositionalEncoding()(np.zeros((1, 50, 7))).numpy()[0]
     position, i = 31, 2

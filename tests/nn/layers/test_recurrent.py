@@ -173,6 +173,8 @@ def test_wrong_inputs(layer):
         made(X[:, 0])
     with pytest.raises(ShapeError, match=r"expected an initial state of shape \(2, 4, 5\), got \(1, 4, 5\)"):
         made(X, tuple([np.zeros((1, 4, 5))] * (1 + (layer is nn.LSTM))))
+    with pytest.raises(ShapeError, match=r"expected an initial state, or None for zeros, got \(\)"):
+        made(X, ())
     with pytest.raises(ValueError, match="lengths must be between 0 and the 6 steps of x, got 7"):
         made(X, lengths=[1, 2, 7, 3])
     with pytest.raises(ValueError, match="The 'returns' parameter of"):
