@@ -1,18 +1,39 @@
-"""Late binding: names of a package loaded on first use, and what a package needs from one above it.
+"""Late imports: names of packages, functions of upper packages, parts of SciPy, and optional packages.
 
 Imports point down only, so a lower package cannot import an upper one, and a user may import only the
 lower package. `sknet/__init__.py`, which Python always loads first, registers what completes which
 package; the lower package calls `complete` at its end. A method that calls a function of an upper
 package looks it up by `above`.
+
+SciPy takes longer to load than all of sknet. A predictor computes with NumPy alone, unless its network has a
+function that NumPy lacks.
 """
 
 import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Names", "above", "complete", "completed_by", "imported", "offered"]
+__all__ = [
+    "SPECIAL_FUNCTIONS",
+    "Names",
+    "SpecialFunction",
+    "above",
+    "complete",
+    "completed_by",
+    "imported",
+    "installing",
+    "issparse",
+    "offered",
+    "optional",
+    "scipy_sparse",
+    "sparsetools",
+    "special",
+    "version_of",
+]
+
 
 _loaders: dict[str, Callable[[], object]] = {}
 _offers: dict[str, Callable[[], Any]] = {}
@@ -88,3 +109,77 @@ def offered(name: str, load: Callable[[], Any]) -> None:
 def above(name: str) -> Any:
     """Return a function of an upper package, for a method that calls it."""
     return _offers[name]()
+
+
+# -- parts of SciPy ---------------------------------------------------------------------------------------
+
+SPECIAL_FUNCTIONS = ("erf", "erfc", "expit", "logit", "xlogy")
+
+
+def special(name: str) -> Any:
+    """Return a ufunc of `scipy.special` by its name."""
+    # Private, but the ufuncs themselves: with SCIPY_ARRAY_API=1 the public names are functions around them.
+    return getattr(import_module("scipy.special._ufuncs"), name)
+
+
+class SpecialFunction:
+    """A ufunc of `scipy.special` that is loaded by the first call."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return special(self.__name__)(*args, **kwargs)
+
+    def resolve_dtypes(self, dtypes: Any) -> Any:
+        """Return the dtypes of operands and results, as `numpy.ufunc.resolve_dtypes` does."""
+        return special(self.__name__).resolve_dtypes(dtypes)
+
+
+@cache
+def scipy_sparse() -> Any:
+    """Return `scipy.sparse`."""
+    return import_module("scipy.sparse")
+
+
+@cache
+def sparsetools() -> Any:
+    """Return the loops behind sparse matrices, which write into given arrays; private, too."""
+    return import_module("scipy.sparse._sparsetools")
+
+
+def issparse(x: Any) -> bool:
+    """Tell whether x is a sparse matrix or array of SciPy: none is unless SciPy has been loaded."""
+    loaded: Any = sys.modules.get("scipy.sparse")
+    return loaded is not None and isinstance(x, (loaded.sparray, loaded.spmatrix))
+
+
+# -- installed packages -----------------------------------------------------------------------------------
+
+DISTRIBUTION = "scikit-neural"  # the name that pip knows; "sknet" belongs to another project there
+
+
+@cache  # reading what is installed takes milliseconds
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package; None if there is none, as when run from source."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(DISTRIBUTION if package == "sknet" else package)
+    except PackageNotFoundError:
+        return None
+
+
+def installing(extra: str) -> str:
+    """Return the command that installs an extra of sknet."""
+    return f'pip install "{DISTRIBUTION}[{extra}]"'
+
+
+def optional(module: str, who: str, extra: str) -> Any:
+    """Import a module of an optional package; raise an ImportError that says how to install it."""
+    package = module.partition(".")[0]
+    try:
+        import_module(package)
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{who} needs {package}, which is not installed: {installing(extra)}") from error

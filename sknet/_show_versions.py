@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from sknet._config import get_config
-from sknet._installed import version_of
+from sknet._late import version_of
 from sknet._native import core, reason
 from sknet._parallel import libraries
 from sknet.device import available, backend

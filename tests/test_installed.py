@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sknet._installed import version_of
+from sknet._late import version_of
 
 
 def test_versions_are_those_of_the_packages():

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import sknet
-from sknet._single_rows import RowReader
+from sknet._frames import RowReader
 
 N = 30
 RNG = np.random.default_rng(0)

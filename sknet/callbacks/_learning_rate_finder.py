@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet._fields import Arrays
-from sknet._installed import optional
+from sknet._late import optional
 from sknet._params import Interval
 from sknet.callbacks._callback import Answer, Callback, FitView
 from sknet.exceptions import NonFiniteError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sknet._constraints import Taking
-from sknet._installed import optional
+from sknet._late import optional
 from sknet._params import Interval
 from sknet.callbacks._callback import Callback, FitView
 

@@ -11,7 +11,7 @@ import numpy as np
 from sknet._constraints import shown
 from sknet._fields import ABSENT, COUNT, FINITE, Arrays, Each, Fields, Items, Number
 from sknet._hints import suggestion
-from sknet._installed import optional
+from sknet._late import optional
 from sknet._params import Interval, Options
 from sknet.callbacks._callback import Answer, Callback, FitView
 from sknet.device import to_device, to_host

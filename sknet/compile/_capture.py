@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._scipy import issparse
+from sknet._late import issparse
 from sknet._tree import leaves, map_leaves, paths
 from sknet.compile._constant import axes_of, same_bytes, snapshot
 from sknet.compile._graph import Equation, Graph, Operand, Variable

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from sknet._cached import cached_property
+from sknet._attributes import cached_property
 from sknet._tree import leaves, map_leaves, named_leaves, paths, rebuild
 from sknet.compile._capture import is_dense
 from sknet.compile._graph import Graph, Variable

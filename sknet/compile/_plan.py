@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._cached import cached_property
+from sknet._attributes import cached_property
 from sknet.compile import _internal as own
 from sknet.compile._constant import as_read
 from sknet.compile._graph import Equation, Graph, Variable

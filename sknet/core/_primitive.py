@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from sknet._constraints import shown
-from sknet._scipy import SpecialFunction
+from sknet._late import SpecialFunction
 from sknet.core._param_kinds import ParamKind
 from sknet.device import Backend, Namespace
 

@@ -4,7 +4,7 @@ Estimators take Dask arrays and data frames in `fit`, `partial_fit` and `predict
 is what only such fits need. Importing it needs the extra ``scikit-neural[dask]``.
 """
 
-from sknet._installed import installing
+from sknet._late import installing
 
 try:
     import dask  # noqa: F401  the library, not this package

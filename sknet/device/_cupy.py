@@ -9,9 +9,8 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from sknet._installed import installing
+from sknet._late import SPECIAL_FUNCTIONS, SpecialFunction, installing, issparse
 from sknet._parallel import Lock
-from sknet._scipy import SPECIAL_FUNCTIONS, SpecialFunction, issparse
 from sknet.device._backend import Backend, Device, Kernel, Namespace, StreamTransfers, register
 from sknet.device._dtype import product_precision
 from sknet.device._products import NO_ENDING, Ending, Form, Library, Products, library, multiplied

@@ -7,10 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from sknet._indexing import are_indices
-from sknet._late import above
+from sknet._arrays import are_indices
+from sknet._late import SPECIAL_FUNCTIONS, above, issparse, sparsetools, special
 from sknet._native import core
-from sknet._scipy import SPECIAL_FUNCTIONS, issparse, sparsetools, special
 from sknet.device._backend import Backend, Device, Namespace, backend, register
 
 __all__ = ["NumpyBackend"]

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._installed import optional
+from sknet._late import optional
 from sknet.callbacks import Callback
 from sknet.estimators.extend import BaseNet
 

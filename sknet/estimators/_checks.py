@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 )
 
 from sknet import ops
-from sknet._finite import all_finite
+from sknet._arrays import all_finite
 from sknet._frames import Frame, is_frame
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.engine.extend import first_input

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sknet import ops
-from sknet._available import available_if
-from sknet._cached import cached_property
+from sknet._attributes import available_if, cached_property
 from sknet._fields import ABOVE_ZERO, ABSENT, COUNT, Dtypes, Each, Named
-from sknet._frames import is_frame, read_frame, refuse_collection, with_columns
-from sknet._single_rows import RowReader
+from sknet._frames import RowReader, is_frame, read_frame, refuse_collection, with_columns
 from sknet.core import Tensor, no_grad
 from sknet.device import Device
 from sknet.engine.extend import (

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._available import available_if
+from sknet._attributes import available_if
 from sknet.engine import Batches, Model, Score
 from sknet.engine import extend as engine
 from sknet.estimators._attributions import chosen_predictions

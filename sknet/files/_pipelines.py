@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch
 
-from sknet._installed import optional
+from sknet._late import optional
 from sknet.exceptions import LoadError
 from sknet.files._registry import full_name, is_ours, splitters
 from sknet.persistence import needed

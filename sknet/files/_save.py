@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from sknet._constraints import shown
-from sknet._installed import version_of
+from sknet._late import version_of
 from sknet.callbacks.extend import checked_fit
 from sknet.engine import Model
 from sknet.engine.extend import slim_model

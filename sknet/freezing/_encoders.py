@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet._fields import COUNT, LEVEL, Arrays, Dtypes, Each, Items
 from sknet._frames import Frame
-from sknet._scipy import issparse, scipy_sparse
+from sknet._late import issparse, scipy_sparse
 from sknet.freezing._transformers import PRECISIONS, as_array, dense, finite
 from sknet.preprocessing.extend import Plan, Schema
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._scipy import issparse
+from sknet._late import issparse
 from sknet.freezing._encoders import k_bins, one_hot_encoder, ordinal_encoder, table_encoder
 from sknet.freezing._predictor import Branch, Chain, Columns, Features, FrozenPipeline, Positions, Retargeted
 from sknet.freezing._transformers import (

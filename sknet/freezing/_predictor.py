@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sknet._available import available_if
-from sknet._cached import cached_property
+from sknet._attributes import available_if, cached_property
 from sknet._fields import COUNT, SLICE, Each, Named
-from sknet._frames import Frame, is_frame, read_frame
-from sknet._scipy import issparse, scipy_sparse
-from sknet._single_rows import RowReader
+from sknet._frames import Frame, RowReader, is_frame, read_frame
+from sknet._late import issparse, scipy_sparse
 from sknet.freezing._encoders import Bins, Encoding, OneHot, Ordinal
 from sknet.freezing._transformers import (
     Binarizing,

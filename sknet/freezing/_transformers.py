@@ -9,8 +9,8 @@ import numpy as np
 
 from sknet._fields import COUNT, POSITIVE, Arrays, Each, Together
 from sknet._frames import FLOATS, Frame, with_columns
+from sknet._late import issparse, scipy_sparse, special
 from sknet._params import StrOptions
-from sknet._scipy import issparse, scipy_sparse, special
 
 __all__ = [
     "FUNCTIONS",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sknet import nn
-from sknet._installed import optional
+from sknet._late import optional
 from sknet._tree import map_leaves
 from sknet.compile import Equation, Graph, capture
 from sknet.compile.extend import Length, Rows, SymbolicGraph, graph_of_any_rows

@@ -6,7 +6,7 @@ import numpy as np
 
 from sknet import neural_network
 from sknet._constraints import shown
-from sknet._installed import optional
+from sknet._late import optional
 from sknet.compile.extend import Length
 from sknet.estimators import (
     Autoencoder,

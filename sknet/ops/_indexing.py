@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
+from sknet._arrays import is_basic, may_repeat, rows_of, with_ellipsis
 from sknet.core import Primitive, Shaped, Tensor, as_tensor, bind, normalize_axis
 from sknet.core.extend import param_kinds as kinds
 from sknet.core.extend import primitives as p

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._scipy import SpecialFunction
+from sknet._late import SpecialFunction
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core.extend import primitives as p
 from sknet.device import Namespace

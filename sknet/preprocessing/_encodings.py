@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sknet._cached import cached_property
+from sknet._attributes import cached_property
 from sknet._fields import COUNT, FINITE, NOT_NEGATIVE, Arrays, Items
-from sknet._scipy import scipy_sparse
+from sknet._late import scipy_sparse
 from sknet.preprocessing._columns import HUGE
 from sknet.preprocessing._schema import MISSING, UNSEEN
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sknet._cached import cached_property
+from sknet._attributes import cached_property
 from sknet._fields import ABSENT, COUNT, Arrays
 from sknet._frames import names_of
-from sknet._scipy import scipy_sparse
+from sknet._late import scipy_sparse
 from sknet.preprocessing._columns import HUGE
 from sknet.preprocessing._encodings import (
     FIRST,

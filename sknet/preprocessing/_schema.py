@@ -6,14 +6,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sknet._cached import cached_property
+from sknet._attributes import cached_property
 from sknet._constraints import shown
 from sknet._fields import LEVEL, Arrays, Each
-from sknet._frames import is_collection, names_of
+from sknet._frames import RowReader, is_collection, names_of
 from sknet._hints import suggestion
+from sknet._late import issparse, scipy_sparse
 from sknet._params import StrOptions
-from sknet._scipy import issparse, scipy_sparse
-from sknet._single_rows import RowReader
 from sknet._warnings import warn_caller
 from sknet.preprocessing._columns import (
     CATEGORY,

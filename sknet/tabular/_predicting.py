@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
-from sknet._available import available_if
+from sknet._attributes import available_if
 from sknet._fields import ABOVE_ZERO, NOT_NEGATIVE, Items
 from sknet.core import Tensor, no_grad
 from sknet.engine.extend import Head, Predictor, detached, flattened

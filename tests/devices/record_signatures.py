@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from sknet._scipy import SPECIAL_FUNCTIONS
+from sknet._late import SPECIAL_FUNCTIONS
 from sknet.core import PRIMITIVES
 from sknet.device import LinearAlgebra, Namespace, _backend, _cupy
 from tests.project import source_files

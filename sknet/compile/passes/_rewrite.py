@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sknet._cached import cached_property
+from sknet._attributes import cached_property
 from sknet.compile._constant import read_as_laid_out
 from sknet.compile._graph import Equation, Graph, Operand, Variable
 from sknet.compile._key import key_of

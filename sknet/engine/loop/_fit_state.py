@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sknet._cached import cached_property
+from sknet._attributes import cached_property
 from sknet._fields import Fields
-from sknet._installed import version_of
+from sknet._late import version_of
 from sknet._native import core
 from sknet._parallel import libraries
 from sknet.callbacks import Callback

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._finite import all_finite
-from sknet._indexing import are_indices
+from sknet._arrays import all_finite, are_indices
 from sknet.core import Tensor
 from sknet.device import to_host
 from sknet.exceptions import ShapeError

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._finite import all_finite
+from sknet._arrays import all_finite
 from sknet._warnings import warn_caller
 from sknet.device import active, device_of, namespace, to_host
 

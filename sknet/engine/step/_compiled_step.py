@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sknet._cached import cached_property
+from sknet._attributes import cached_property
 from sknet.compile import Compiled
 from sknet.engine.step._programs import Programs
 from sknet.exceptions import CaptureError, GraphError

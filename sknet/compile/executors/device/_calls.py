@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from sknet._indexing import is_basic, with_ellipsis
+from sknet._arrays import is_basic, with_ellipsis
 from sknet.compile._graph import Equation, Operand, Variable
 from sknet.compile.executors._calls import FILL, Name
 from sknet.compile.executors._writer import Writer, forward_scratch, registry

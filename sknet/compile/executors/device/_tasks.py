@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sknet._cached import cached_property
+from sknet._attributes import cached_property
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._calls import Name
 from sknet.compile.executors._writer import Writer, registry

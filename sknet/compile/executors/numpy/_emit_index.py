@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
+from sknet._arrays import is_basic, may_repeat, rows_of, with_ellipsis
 
 # Private: the loop behind a sparse matrix product, which adds into a given array; see device/_numpy.py.
-from sknet._scipy import sparsetools
+from sknet._late import sparsetools
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._calls import Name
 from sknet.compile.executors._writer import Writer

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.linalg import blas
 
+from sknet._late import sparsetools
 from sknet._native import needed
-from sknet._scipy import sparsetools
 from sknet.compile.executors import Call
 from sknet.compile.executors.native._instructions import Kind, Tape
 from sknet.compile.executors.native._rules import translated

@@ -1,11 +1,24 @@
-"""NumPy's indices: which return a view, which may select an element twice."""
+"""NumPy arrays: finite numbers, indices that return views, and indices that repeat elements."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-__all__ = ["are_indices", "is_basic", "may_repeat", "rows_of", "with_ellipsis"]
+__all__ = ["all_finite", "are_indices", "is_basic", "may_repeat", "rows_of", "with_ellipsis"]
+
+
+SMALL = 1 << 16  # numbers of which a mask is faster than a sum, and small
+
+
+def all_finite(x: np.ndarray) -> bool:
+    """Tell whether no number of an array on the host is NaN or infinite."""
+    if x.size > SMALL:
+        with np.errstate(all="ignore"):
+            if math.isfinite(np.add.reduce(x, axis=None)):
+                return True  # otherwise, the sum may just have overflowed
+    return bool(np.isfinite(x).all())
+
 
 # By integer dtype: the unsigned dtype of its size, and how many of that one's numbers it has, too.
 UNSIGNED = {

@@ -1,10 +1,11 @@
-"""Methods that are available under a condition: `available_if` without importing scikit-learn."""
+"""Attributes: methods that are available under a condition, and cached properties without locks."""
 
+import functools
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, TypeVar, overload
 
-__all__ = ["available_if"]
+__all__ = ["available_if", "cached_property"]
 
 
 class _Available:
@@ -30,3 +31,21 @@ class _Available:
 def available_if(check: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator of methods that exist only if a check succeeds."""
     return lambda function: _Available(function, check)
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class cached_property(functools.cached_property[T_co]):  # noqa: N801 - named as what it replaces
+    """A `functools.cached_property` that takes no lock, which a forked process would find held."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> "cached_property[T_co]": ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T_co: ...
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        if instance is None:
+            return self
+        return vars(instance).setdefault(self.attrname, self.func(instance))
