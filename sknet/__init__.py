@@ -51,7 +51,7 @@ _completed_by(
 )  # core declares primitives, ops attach their rules
 _offered("export", lambda: import_module("sknet.graphs").export)
 _offered("save", lambda: import_module("sknet.files").save)
-_offered("native_passes", lambda: import_module("sknet.compile.executors.native").native_passes)
+_offered("native_passes", lambda: import_module("sknet.compile.native").native_passes)
 # Estimators that are given Dask collections.
 _offered("fit_collections", lambda: import_module("sknet.dask.extend").fit_collections)
 _offered("map_blocks", lambda: import_module("sknet.dask.extend").map_blocks)

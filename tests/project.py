@@ -12,7 +12,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 # Subpackages whose public names are exported by their package.
-ROOMS = ("sknet.engine.", "sknet.compile.executors.", "sknet.compile.python")
+ROOMS = (
+    *("sknet.engine.", "sknet.compile.cuda", "sknet.compile.native"),
+    *("sknet.compile.numpy", "sknet.compile.python"),
+)
 
 
 def module_name(path: Path) -> str:

@@ -22,7 +22,7 @@ HEAVY = (
     "sklearn.model_selection",
     "sklearn.preprocessing",
     "sknet.autograd",
-    "sknet.compile.executors.native._run",
+    "sknet.compile.native._run",
     "sknet.compile.python",
     "sknet.engine.loop._device_scores",
     "sknet.engine.loop._device_steps",

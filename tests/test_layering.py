@@ -42,8 +42,8 @@ HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
 
 # Optional packages, and the only packages that may import them.
 OPTIONAL = {
-    "cupy": ("sknet.device", "sknet.compile.executors", "sknet.gpu_check"),
-    "cupyx": ("sknet.device", "sknet.compile.executors"),
+    "cupy": ("sknet.device", "sknet.compile.cuda", "sknet.gpu_check"),
+    "cupyx": ("sknet.device", "sknet.compile.cuda"),
     "matplotlib": ("sknet.callbacks", "sknet.display"),
     "optuna": ("sknet.callbacks",),
     "tensorboardX": ("sknet.callbacks",),
@@ -174,28 +174,10 @@ def test_exports_and_own_modules_may_be_imported(module, source):
 # The order inside packages: each module imports only earlier ones.
 ORDERS = {
     "sknet.compile": [
-        *("_key", "_identifier", "_constant", "_signature", "_evaluate", "_graph"),
-        *("_layout", "_internal", "_views", "_group"),
-        *(
-            "_plan",
-            "_capture",
-            "_rows",
-            "passes",
-            "_alike",
-            "python",
-            "executors",
-            "_compiled",
-            "_compile",
-            "_recalled",
-            "_symbolic",
-            "extend",
-        ),
+        *("_graph", "_primitives", "_plan", "_capture", "passes", "_calls", "_symbolic", "_lifted"),
+        *("python", "numpy", "native", "cuda", "executors", "_compile", "extend"),
     ],
     "sknet.engine": ["state", "step", "predict", "loop", "_model", "_many", "_stored", "extend"],
-    "sknet.compile.executors": [
-        *("_calls", "_writer", "_expressions", "_products"),
-        *("numpy", "native", "device", "_program"),
-    ],
 }
 
 
@@ -248,7 +230,7 @@ def test_a_violation_is_detected(module, source):
     [
         ("sknet.core._tensor", "from ..device import Device\nfrom sknet.device import Device", False),
         ("sknet.core", "from ._tensor import Tensor\nfrom .. import exceptions", True),
-        ("sknet.compile.executors.device._executor", "import cupy", False),
+        ("sknet.compile.cuda._executor", "import cupy", False),
         ("sknet", "from .nn import Module", True),
     ],
 )

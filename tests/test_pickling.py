@@ -20,7 +20,7 @@ from sknet.callbacks.extend import Rows, SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, capture, compile
 from sknet.compile import extend as compiling
 from sknet.compile.executors import Call, NumpyProgram
-from sknet.compile.extend import Length, Numbered, Share, graph_of_any_rows, numbered
+from sknet.compile.extend import Length, LiftedGraph, Share, graph_of_any_rows, lift_constants
 from sknet.compile.extend import Rows as CommonRows
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
@@ -252,7 +252,7 @@ SPECIAL = {
     Form: lambda: form_of(X, X.T, np.ones((6, 6), "float32")),
     Share: lambda: Share(Length(1, 0)),
     Call: lambda: Call(np.exp, (X,)),
-    Numbered: lambda: numbered(capture(lambda x: x * 2.0, np.ones(3))),
+    LiftedGraph: lambda: lift_constants(capture(lambda x: x * 2.0, np.ones(3))),
     extend.Batch: lambda: extend.Batch(X, Y, None),
     extend.SparseForm: lambda: extend.SparseForm((2, 3), np.dtype("float32")),
     extend.Share: lambda: extend.Share(1.5, 0.5, X),

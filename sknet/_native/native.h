@@ -42,7 +42,7 @@ struct kernels {
 
 extern const struct kernels sknet_baseline, sknet_v2, sknet_v3, sknet_v4;
 
-/* -- training steps: see `Kind` in sknet/compile/executors/native/_instructions.py ----------------------- */
+/* -- training steps: see `Kind` in sknet/compile/native/_instructions.py ----------------------- */
 
 enum { WIDTH = 32 }; /* numbers of an instruction */
 
@@ -63,7 +63,7 @@ struct move {
     int64_t source, s0, s1, rows, target, t0, t1, n0, n1;
 };
 
-/* -- rows of tables: see `Field` and `Codes` in sknet/compile/executors/native/_table_rows.py -------------- */
+/* -- rows of tables: see `Field` and `Codes` in sknet/compile/native/_instructions.py -------------- */
 
 struct table {
     int64_t numbers, stride, n_numbers, centers, n_values, kept, middles, scales, is_phase, n_bins, bin_numbers,
@@ -77,7 +77,7 @@ struct column {
 
 enum codes { OF_TABLE, OF_CHOSEN, OF_NUMBER };
 
-/* -- passes over arrays: see sknet/compile/executors/native/_fields.py -------------------------------------- */
+/* -- passes over arrays: see sknet/compile/native/_instructions.py -------------------------------------- */
 
 enum work {
     CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT, LSTM_STEPS, BY_TILES,

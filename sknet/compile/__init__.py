@@ -5,8 +5,7 @@ by a plan, and written out as a list of calls. It knows neither modules nor opti
 """
 
 from sknet.compile._capture import capture
-from sknet.compile._compile import compile
-from sknet.compile._compiled import Compiled
+from sknet.compile._compile import Compiled, compile
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._plan import Plan
 

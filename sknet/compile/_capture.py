@@ -8,9 +8,19 @@ import numpy as np
 
 from sknet._late import issparse
 from sknet._tree import leaves, map_leaves, paths
-from sknet.compile._constant import axes_of, same_bytes, snapshot
-from sknet.compile._graph import Equation, Graph, Operand, Variable
-from sknet.compile._signature import OutputIndex, Pure, Signature, pure_of
+from sknet.compile._graph import (
+    Equation,
+    Graph,
+    Operand,
+    OutputIndex,
+    Pure,
+    Signature,
+    Variable,
+    axes_of,
+    pure_of,
+    same_bytes,
+    snapshot,
+)
 from sknet.core import PRIMITIVES, Primitive, Tensor, TracedArray, capturing, user_line
 from sknet.core.extend import line_of
 from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host

@@ -1,27 +1,432 @@
-"""Compile: capture a function, plan it, and bind it to memory."""
+"""Compiled functions: captured, planned, bound to memory, and cached by a key of their structure."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+
+from sknet._attributes import cached_property
 from sknet._parallel import Lock
-from sknet._tree import leaves
-from sknet.compile import _internal as own
+from sknet._tree import leaves, map_leaves, named_leaves, paths, rebuild
+from sknet.compile import _primitives as own
+from sknet.compile._calls import NO_SLOTS, Call, runner_of
 from sknet.compile._capture import device_among, is_dense, trace
-from sknet.compile._compiled import Compiled
-from sknet.compile._graph import Equation, Graph, Variable
-from sknet.compile._views import Views
+from sknet.compile._graph import Equation, Graph, OutputIndex, Variable, key_of, same_value
+from sknet.compile._plan import Plan, Views
 from sknet.compile.executors import Program
 from sknet.compile.executors import program as new_program
 from sknet.compile.passes import optimize
-from sknet.device import Device, product_precision
-from sknet.exceptions import CaptureError
+from sknet.core import Tensor
+from sknet.device import Backend, Device, backend, device_of, is_array, product_precision
+from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 from sknet.ops import SparseSlot
 
-__all__ = ["Prepared", "compile", "forget_plans", "prepared"]
+__all__ = ["Compiled", "compile", "compile_cached", "forget_programs"]
+
 
 Tree = Any
-KEPT = 64  # cached programs
+HOST = Device("cpu")
+
+
+class Takes:
+    """Inputs of a function."""
+
+    def __init__(self, args: Tree) -> None:
+        found = named_leaves(args)
+        self.names = [name for name, _ in found]
+        self.leaves = [_variable_like(leaf) for _, leaf in found]
+        self.tree = rebuild(args, iter(self.leaves))
+
+
+class Compiled:
+    """A captured function with its own memory, made by `compile` or by the `fresh` method of another.
+
+    Parameters
+    ----------
+    program : Program
+        Plan and calls, shared by all functions of the same structure.
+    template : tree
+        Like the result, with output positions in place of arrays.
+    args : tree
+        Example arguments.
+    slots : tree of arrays, default=None
+        As for `fresh`.
+    device : Device, default=the host
+        Where it runs.
+    memory : array, default=None
+        Memory shared with another instance; None allocates new memory.
+    sparse : mapping of SparseSlot to SparseSlot
+        Maps the program's own slots for sparse matrices to those that this function reads.
+
+    Attributes
+    ----------
+    takes : tuple of trees of Variable
+        Like the arguments, with shape and dtype in place of every array.
+    slots : tuple of trees of arrays
+        Where `run` reads the arguments: like the arguments, with an array in place of every array.
+    result : tree of arrays
+        Where `run` leaves the result. The arrays hold it until the next run.
+    run : callable
+        Computes the result from what the slots hold.
+
+    Raises
+    ------
+    DeviceError
+        If the device does not exist.
+
+    Notes
+    -----
+    Memory is allocated, and the program bound to it, on first access to `slots`, `result` or `run`:
+    a function that is compiled only to be inspected, or to run in native code, costs neither.
+
+    There are two ways to call it. ``compiled(*args)`` copies the arguments into the slots and
+    returns `result`. A fast loop writes the next batch into the slots itself
+    (``np.take(X, index, axis=0, out=slot, mode="clip")``) and calls ``compiled.run()``.
+
+    An instance computes in its own memory, so only one thread may use it at a time; `fresh` makes
+    another in microseconds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import compile
+    >>> def step(w, x):
+    ...     return w - 0.5 * x, (w * x).sum()
+    >>> w, x = np.ones(3), np.arange(3.0)
+    >>> compiled = compile(step, (w, x), donate=(0,))
+    >>> new_w, total = compiled(w, x)
+    >>> new_w, total
+    (array([1. , 0.5, 0. ]), array(3.))
+    >>> new_w is compiled.slots[0]
+    True
+    """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a compiled function is bound to memory of this process and cannot be pickled or copied: pickle "
+            "what it was made of and compile that again, or call `fresh` for another instance"
+        )
+
+    def __init__(
+        self,
+        program: Program,
+        template: Tree,
+        args: Tree,
+        slots: Tree = None,
+        device: Device = HOST,
+        memory: Any = None,
+        sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
+    ) -> None:
+        self._program = program
+        self._sparse = sparse
+        self._template = template
+        self._takes = args if isinstance(args, Takes) else Takes(args)
+        self.device = device
+        self._owner = backend(device.kind)
+        self._given = self._usable_slots(slots)
+        if memory is not None:
+            self._memory = memory
+
+    # -- memory -------------------------------------------------------------------------------
+
+    @cached_property
+    def _memory(self) -> Any:
+        plan = self.plan
+        with self._owner.activate(self.device), self._owner.asking(self.device, self._needed):
+            memory = self._owner.memory(plan.arena_size + plan.pinned_size, self.device)
+            memory[plan.arena_size :] = 0  # gaps between assembled parts; the arena needs no initial values
+        return memory
+
+    def _needed(self) -> str:
+        return f"the plan of a compiled function takes {self.nbytes:,} bytes"
+
+    @cached_property
+    def _inputs(self) -> list[Any]:
+        """The array of every slot."""
+        variables = self.graph.inputs
+        with self._owner.activate(self.device):
+            found = zip(variables, self._given, strict=True)
+            return [self._zeros(x) if array is None else array for x, array in found]
+
+    @cached_property
+    def _bound(self) -> tuple[Any, dict[Variable, Any]]:
+        """The program on this memory, as `Program.bind` returns it, and the array of every variable."""
+        with self._owner.activate(self.device):
+            return self._program.bind(self._memory, self._inputs, self._sparse)
+
+    @cached_property
+    def slots(self) -> Tree:
+        """Arrays from which `run` reads the arguments."""
+        free = iter(self._inputs)
+        found = [next(free) if isinstance(leaf, Variable) else leaf for leaf in self._takes.leaves]
+        return rebuild(self._takes.tree, iter(found))
+
+    @cached_property
+    def result(self) -> Tree:
+        """Arrays in which `run` leaves the result."""
+        plan, (_, arrays) = self.plan, self._bound
+        copied = {output: arrays[donor] for output, donor in plan.copies}
+        return self._like_result([copied.get(x, arrays[x]) for x in plan.graph.outputs])
+
+    @cached_property
+    def run(self) -> Callable[[], None]:
+        """Computes the result from what the slots hold."""
+        bound, _ = self._bound
+        # Without a reference to this object, so that its memory is free as soon as nobody needs it.
+        if self.device.kind == "cpu":
+            return runner_of(bound)
+        return partial(_run_there, self._owner, self.device, bound)
+
+    def calls(self) -> list[Call]:
+        """Return the calls that `run` makes, with the arrays that it reads and writes; only on the host."""
+        found: list[Call] = self._bound[0]
+        return found
+
+    def _like_result(self, values: Sequence[Any]) -> Tree:
+        return map_leaves(lambda leaf: values[leaf] if type(leaf) is OutputIndex else leaf, self._template)
+
+    # -- description ---------------------------------------------------------------------------
+
+    @property
+    def takes(self) -> Tree:
+        """Like the arguments, with a variable in place of every array."""
+        return self._takes.tree
+
+    @property
+    def graph(self) -> Graph:
+        """The graph after all passes."""
+        return self._program.plan.graph
+
+    @property
+    def plan(self) -> Plan:
+        """The memory plan."""
+        return self._program.plan
+
+    @cached_property
+    def returns(self) -> Tree:
+        """Like the result, with shape and dtype in place of every array."""
+        return self._like_result(self.graph.outputs)
+
+    @property
+    def source(self) -> str:
+        """The calls of a run as Python source, to be read."""
+        return self._program.source
+
+    @cached_property
+    def draws(self) -> bool:
+        """True if it draws random numbers, so that it depends on the stream that it was captured with."""
+        return any("key" in equation.params for equation in self.graph.equations)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of working memory, slots not included."""
+        return self.plan.arena_size + self.plan.pinned_size
+
+    @cached_property
+    def nbytes_taken(self) -> int:
+        """Bytes of the arguments."""
+        return sum(leaf.nbytes for leaf in self._takes.leaves if isinstance(leaf, Variable))
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        return f"Compiled({len(plan.equations)} equations, arena of {plan.arena_size} bytes)"
+
+    # -- calls ------------------------------------------------------------------------------
+
+    def __call__(self, *args: Tree) -> Tree:
+        """Copy the arguments into the slots, run, and return the result.
+
+        Parameters
+        ----------
+        *args : trees of arrays
+            With the structure, shapes and dtypes of the examples.
+
+        Returns
+        -------
+        tree of arrays
+            `result`; the next run overwrites its arrays.
+
+        Raises
+        ------
+        CaptureError
+            If the structure, or a number or text among the arguments, differs from the examples.
+        ShapeError, DtypeError
+            If an array does not fit into its slot.
+        """
+        found = zip(self.graph.inputs, self._inputs, self._checked(args), strict=True)
+        changed = [
+            (slot, array) for x, slot, array in found if slot is not array and x not in self.plan.blank
+        ]
+        with self._owner.activate(self.device):
+            if len(changed) > 1:  # one slot's array may be passed as the argument for another
+                owners = {id(_root(slot)) for slot, _ in changed}
+                changed = [
+                    (slot, array.copy() if id(_root(array)) in owners else array) for slot, array in changed
+                ]
+            for slot, array in changed:
+                slot[...] = array
+        self.run()
+        return self.result
+
+    def fresh(self, slots: Tree = None) -> "Compiled":
+        """Return the same function with its own memory.
+
+        Parameters
+        ----------
+        slots : tuple of trees of arrays, default=None
+            Arrays to use as slots: structured like the arguments, with None where a new array is to be
+            allocated. Several functions can share parameters this way, such as one for full batches and
+            one for the last, shorter batch.
+
+        Returns
+        -------
+        Compiled
+            Shares the plan and its calls.
+
+        Raises
+        ------
+        ShapeError, DtypeError
+            If an array does not fit its slot.
+        """
+        return Compiled(self._program, self._template, self._takes, slots, self.device, sparse=self._sparse)
+
+    def over(self, slots: Tree) -> "Compiled":
+        """Return the same function in the same memory, but reading other arrays.
+
+        Parameters
+        ----------
+        slots : tuple of trees of arrays
+            Structured like the arguments, with None where this function's own slot is to be used.
+            Slots that are not donated are only read, and may be read-only.
+
+        Returns
+        -------
+        Compiled
+            Running either overwrites the result of the other.
+
+        Raises
+        ------
+        ShapeError, DtypeError
+            If an array does not fit its slot.
+        """
+        given = dict(named_leaves(slots))
+        mine = iter(paths(self.slots))
+        merged = map_leaves(lambda leaf: given.get(next(mine), leaf), self.slots)
+        return Compiled(
+            self._program, self._template, self._takes, merged, self.device, self._memory, self._sparse
+        )
+
+    def poison(self) -> None:
+        """Fill the arena with NaN; a correct plan never reads stale values."""
+        with self._owner.activate(self.device):
+            self._memory[: self.plan.arena_size] = 0xFF
+
+    # -- slots --------------------------------------------------------------------------------
+
+    def _usable_slots(self, given: Tree) -> list[Any]:
+        """Return the array that was given for each slot, or None."""
+        by_path = dict(named_leaves(given))
+        donors, blank = self.plan.donors, self.plan.blank
+        inputs = iter(self.graph.inputs)
+        slots: list[Any] = []
+        for path, example in zip(self._takes.names, self._takes.leaves, strict=True):
+            array = by_path.pop(path, None)
+            if isinstance(example, Variable):
+                x = next(inputs)
+                slots.append(None if array is None else self._usable(path, example, array, x in donors))
+        if by_path:
+            raise CaptureError(f"slots has arrays at {sorted(by_path)}, where the function takes none")
+        if given is not None and self.device.kind == "cpu":
+            self._check_apart(slots)
+        with self._owner.activate(self.device):
+            for x, slot in zip(self.graph.inputs, slots, strict=True):
+                if x in blank and slot is not None:
+                    slot[...] = 0
+        return slots
+
+    def _check_apart(self, slots: list[Any]) -> None:
+        """Raise if a slot that is written to shares memory with another."""
+        given = [(i, slot) for i, slot in enumerate(slots) if slot is not None]
+        donors, inputs = self.plan.donors, self.graph.inputs
+        for i, slot in given:
+            if inputs[i] not in donors:
+                continue
+            for j, other in given:
+                if i != j and np.may_share_memory(slot, other):
+                    leaves_at = zip(self._takes.names, self._takes.leaves, strict=True)
+                    names = [path for path, example in leaves_at if isinstance(example, Variable)]
+                    raise CaptureError(
+                        f"slots {names[i]} and {names[j]} share memory, and the first is written to "
+                        "while the second is read: give each an array of its own, or do not donate it"
+                    )
+
+    def _zeros(self, x: Variable) -> Any:
+        memory = self._owner.memory(x.nbytes, self.device)
+        memory[:] = 0
+        return memory.view(x.dtype).reshape(x.shape)
+
+    def _usable(self, name: str, slot: Variable, array: Any, is_written: bool) -> Any:
+        array = self._fitting(name, slot, array)
+        if not self._owner.is_plain(array, writeable=is_written):
+            kind = "a writeable array" if is_written else "an array"
+            raise ShapeError(f"slot {name} must be {kind} that is C-contiguous")
+        return array
+
+    def _fitting(self, name: str, slot: Variable, leaf: Any) -> Any:
+        array = leaf.data if isinstance(leaf, Tensor) else leaf if is_array(leaf) else np.asarray(leaf)
+        if array.shape != slot.shape:
+            raise ShapeError(f"argument {name} must have shape {slot.shape}, as captured, got {array.shape}")
+        if array.dtype != slot.dtype:
+            raise DtypeError(f"argument {name} must have dtype {slot.dtype}, as captured, got {array.dtype}")
+        place = device_of(array)
+        if place != self.device:
+            raise DeviceError(
+                f"argument {name} must be on device '{self.device}', as captured, got an array on '{place}'"
+            )
+        return array
+
+    def _checked(self, args: tuple[Tree, ...]) -> list[Any]:
+        names = self._takes.names
+        if paths(args) != names:
+            raise CaptureError(
+                "the arguments must be trees like those of the capture, with leaves at "
+                f"{names}, got {paths(args)}"
+            )
+        found = []
+        for name, example, leaf in zip(names, self._takes.leaves, leaves(args), strict=True):
+            if isinstance(example, Variable):
+                found.append(self._fitting(name, example, leaf))
+            elif not same_value(example, leaf):
+                raise CaptureError(
+                    f"argument {name} was {example!r} when the function was captured, and is {leaf!r} now. "
+                    "Numbers and text are part of the captured function: compile it again, or pass a number "
+                    "that changes as an array of shape ()."
+                )
+        return found
+
+
+def _variable_like(leaf: Any) -> Any:
+    return Variable(leaf.shape, leaf.dtype) if is_dense(leaf) else leaf
+
+
+def _root(array: Any) -> Any:
+    """Return the object that owns an array's memory."""
+    while (base := getattr(array, "base", None)) is not None:
+        array = base
+    return array
+
+
+def _run_there(owner: Backend, device: Device, run: Callable[[], None]) -> None:
+    with owner.activate(device):
+        run()
+
+
+# -- compiling --------------------------------------------------------------------------------
+
+
+MOST_PROGRAMS = 64  # cached programs
 
 
 def compile(
@@ -118,7 +523,7 @@ def prepared(
             graph, own_slots = _with_own_slots(graph)
             found, donated = _with_donations(optimize(graph, exact=exact), donors)
             known = _programs[key] = new_program(found, donated, exact, device, precision), own_slots
-            if len(_programs) > KEPT:
+            if len(_programs) > MOST_PROGRAMS:
                 _programs.popitem(last=False)
         _programs.move_to_end(key)
     return Prepared(known[0], template, device, known[1], matrices, draws)
@@ -188,3 +593,85 @@ def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[
     if copies:
         graph = graph.replaced(equations=[*graph.equations, *copies], outputs=outputs).verify()
     return graph, {outputs[i]: donor for i, donor in pairs.items()}
+
+
+# -- functions cached by a key of their structure, so that they need not be captured again ----
+
+
+MOST_FUNCTIONS = 256  # functions; most share a program
+
+
+class Known(NamedTuple):
+    """A function that was captured before."""
+
+    made: Prepared
+    places: tuple[int, ...]
+    takes: Takes | None
+
+
+# Functions by key; None for one whose key also includes its random stream.
+_known: OrderedDict[Hashable, Known | None] = OrderedDict()
+_known_lock = Lock()
+
+
+def compile_cached(
+    structure: Hashable | None,
+    function: Callable[..., Any],
+    args: tuple[Tree, ...],
+    *,
+    stream: tuple[int, int] | None = None,
+    donate: Iterable[int] = (),
+    exact: bool = False,
+    slots: Tree = None,
+) -> Compiled:
+    """Compile a function, or reuse the program of one that does the same operations."""
+    if structure is None:
+        return compile(function, args, donate=donate, exact=exact, slots=slots)
+    named, donate = named_leaves(args), tuple(donate)
+    sparse = [leaf for _, leaf in named if isinstance(leaf, SparseSlot)]
+    forms = tuple([(path, _form(leaf)) for path, leaf in named])
+    key: Hashable = structure, donate, exact, product_precision(), forms
+    found = _find(key, stream)
+    if found is not None:
+        matrices = [sparse[place] for place in found.places]
+        return found.made.bound(args if found.takes is None else found.takes, slots, matrices)
+    made, takes = prepared(function, args, donate, exact), None if sparse else Takes(args)
+    if all(matrix in sparse for matrix in made.matrices):
+        places = tuple([sparse.index(matrix) for matrix in made.matrices])
+        _keep(key, stream, Known(made._replace(matrices=()), places, takes))
+    return made.bound(args if takes is None else takes, slots, made.matrices)
+
+
+def _find(key: Hashable, stream: Hashable) -> Known | None:
+    with _known_lock:
+        for each in (key, (key, stream)):
+            if each in _known:
+                _known.move_to_end(each)
+                if (found := _known[each]) is not None:
+                    return found
+    return None
+
+
+def _keep(key: Hashable, stream: Hashable, known: Known) -> None:
+    with _known_lock:
+        if known.made.draws:
+            _known[key], key = None, (key, stream)
+        _known[key] = known
+        while len(_known) > MOST_FUNCTIONS:
+            _known.popitem(last=False)
+
+
+def _form(leaf: Any) -> Hashable:
+    """Return everything about an argument that a program depends on."""
+    if isinstance(leaf, SparseSlot):
+        return leaf.key
+    if is_array(leaf):
+        return leaf.shape, leaf.dtype, device_of(leaf)
+    return key_of(leaf)
+
+
+def forget_programs() -> None:
+    """Clear all cached programs, so that functions are captured and planned again."""
+    with _known_lock:
+        _known.clear()
+    forget_plans()

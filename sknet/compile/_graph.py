@@ -1,27 +1,32 @@
 """The graph: what a captured function computes, as a readable list of equations."""
 
 import functools
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+import hashlib
+import struct
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from inspect import Parameter
 from os import PathLike
-from typing import Any
+from types import EllipsisType
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from sknet._late import above
-from sknet.compile._evaluate import evaluated
-from sknet.compile._key import key_of
-from sknet.compile._signature import NO_VALUES, Signature
-from sknet.core import Primitive
-from sknet.device import MetaArray
-from sknet.exceptions import DtypeError, GraphError, ShapeError
+from sknet._tree import leaves, map_leaves, paths
+from sknet.core import PRIMITIVES, Primitive, Tensor, as_tensor, bind, is_grad_enabled
+from sknet.device import Device, MetaArray, device_of, is_array, to_device, to_host
+from sknet.exceptions import CaptureError, DtypeError, GradientError, GraphError, ShapeError, StateError
 from sknet.ops import SparseSlot
 
-__all__ = ["Equation", "Graph", "Operand", "Variable"]
+__all__ = [
+    "Equation", "Graph", "Operand", "OutputIndex", "Pure", "Signature", "Variable", "as_read", "axes_of",
+    "checked_inputs", "flat_arguments", "is_repeated", "key_of", "outputs_of", "pure_of", "read_as_laid_out",
+    "same_bytes", "same_value", "snapshot",
+]  # fmt: skip
 
 _dtype_name = functools.cache(str)  # NumPy builds the name on every call
 MOST_SHOWN = 8  # elements of an array that are printed
-Scalar = bool | int | float
-Operand = Any  # a Variable or a Scalar
+Operand = Any  # a Variable, a bool, an int or a float
 
 
 class Variable(MetaArray):
@@ -131,6 +136,69 @@ class Equation:
                 f"{self.primitive.name} gives {Variable(shape, dtype)}, but its output is declared as {found}"
             )
         self.verified = True
+
+
+# -- how a captured function is called: its inputs, and where its outputs go ------------------
+
+
+Tree = Any
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+NO_VALUES: Arrays = {}  # of functions; a read-only view could not be pickled
+
+
+class OutputIndex(int):
+    """The position of an output; it replaces the array in a tree of results."""
+
+    def __new__(cls, position: int) -> Self:
+        """Make it of a number."""
+        return super().__new__(cls, position)
+
+
+class Signature(NamedTuple):
+    """Signature of a captured function."""
+
+    values: Arrays
+    args: Tree
+    names: tuple[str, ...]
+    result: Tree
+
+
+class Pure(NamedTuple):
+    """A function of what an object holds."""
+
+    values: Arrays
+    parameters: Sequence[Parameter]
+    call: Callable[..., Any]
+
+    def argument(self, number: int) -> str:
+        """Return the name of an argument by its position."""
+        free = number
+        for parameter in self.parameters:
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                return f"{parameter.name}_{free}"
+            if not free:
+                return parameter.name
+            free -= 1
+        raise CaptureError(f"a function of {len(self.parameters)} arguments is given {number + 1}")
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An object that holds arrays, and says how to compute with others in their place; a module is one."""
+
+    def as_pure(self, function: Callable[..., Any]) -> Any:
+        """Return `function`, the object itself or a method of it, as something with the parts of `Pure`."""
+
+
+def pure_of(function: Callable[..., Any]) -> Pure | None:
+    """Return a function as one of what its object holds; None if there is no such object."""
+    owner = function if isinstance(function, Stateful) else getattr(function, "__self__", None)
+    if not isinstance(owner, Stateful):
+        return None
+    return Pure(*owner.as_pure(function))
+
+
+# -- graphs -----------------------------------------------------------------------------------
 
 
 class Graph:
@@ -410,3 +478,265 @@ def _shown(value: Any) -> str:
         inside = ", ".join(map(_shown, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
     return repr(value)
+
+
+# -- computing a graph by its primitives, one after the other, as any function of tensors does --
+
+
+HOST = Device("cpu")
+
+
+def evaluated(graph: "Graph", args: tuple[Tree, ...], values: Mapping[str, Any]) -> Tree:
+    """Compute a graph; `Graph.__call__` says what it takes."""
+    signature = graph.called()
+    unknown = [name for name in values if name not in signature.values]
+    if unknown:
+        raise StateError(f"the graph has no {', '.join(map(repr, unknown))}, only {list(signature.values)}")
+    given = flat_arguments(signature.args, args)
+    device = next((x.device for x in given if isinstance(x, Tensor)), HOST)
+    own = [
+        to_device(x, device) if type(x) is np.ndarray else x for x in {**signature.values, **values}.values()
+    ]
+    inputs = checked_inputs(graph, [*own, *given])
+    outputs = outputs_of(graph, inputs)
+    return map_leaves(lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, signature.result)
+
+
+def flat_arguments(takes: Tree, args: tuple[Tree, ...]) -> list[Any]:
+    """Return the arrays among the arguments, once the rest is known to be as in the capture."""
+    expected, got = paths(takes), paths(_like(takes, args))
+    if expected != got:
+        raise CaptureError(
+            f"the arguments must be trees like those of the capture, with leaves at {expected}, got {got}"
+        )
+    found = []
+    for name, example, leaf in zip(expected, leaves(takes), leaves(_like(takes, args)), strict=True):
+        if isinstance(example, MetaArray):
+            found.append(leaf)
+        elif not same_value(example, leaf):
+            raise CaptureError(
+                f"argument {name} was {example!r} when the function was captured, and is {leaf!r} now. "
+                "Numbers and text are part of the graph: capture it again."
+            )
+    return found
+
+
+def _like(example: Tree, tree: Tree) -> Tree:
+    """Return a tree with an array in place of each list that stands for one."""
+    if isinstance(example, MetaArray):
+        return tree if isinstance(tree, Tensor) else _as_array(tree)
+    if isinstance(example, dict) and isinstance(tree, dict):
+        return {key: _like(example[key], x) if key in example else x for key, x in tree.items()}
+    if isinstance(example, (list, tuple)) and isinstance(tree, (list, tuple)) and len(example) == len(tree):
+        return [_like(x, y) for x, y in zip(example, tree, strict=True)]
+    return tree
+
+
+def _as_array(x: Any) -> Any:
+    return np.asarray(x) if isinstance(x, (list, tuple, int, float)) else x
+
+
+def checked_inputs(graph: "Graph", given: Sequence[Any]) -> list[Tensor]:
+    """Return inputs as tensors, once they are known to fit."""
+    found, names = [], graph.names()
+    for variable, x in zip(graph.inputs, given, strict=True):
+        tensor = as_tensor(x)
+        if tensor.shape != variable.shape:
+            raise ShapeError(f"{names[variable]} must have shape {variable.shape}, got {tensor.shape}")
+        if tensor.dtype.kind != variable.dtype.kind:
+            raise DtypeError(f"{names[variable]} must be {variable.dtype}, got {tensor.dtype}")
+        found.append(tensor)
+    return found
+
+
+def outputs_of(graph: "Graph", inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Compute the outputs of a graph from its inputs, by its primitives."""
+    known: dict[Any, Tensor] = dict(zip(graph.inputs, inputs, strict=True))
+    device = inputs[0].device if inputs else None
+    for variable, constant in as_read(graph.constants, reversed(graph.equations)).items():
+        array = constant if device is None or device.kind in ("cpu", "meta") else to_device(constant, device)
+        known[variable] = Tensor(array)
+    for equation in graph.equations:
+        primitive = equation.primitive
+        operands = tuple([known[x] if type(x) not in (bool, int, float) else x for x in equation.operands])
+        if PRIMITIVES.get(primitive.name) is not primitive and _is_recorded(operands):
+            raise GradientError(
+                f"{primitive.name} has no gradient: a pass has put it into the graph. Differentiate the "
+                "graph as it was captured"
+            )
+        known[equation.output] = bind(primitive, operands, equation.params)
+    return [known[x] for x in graph.outputs]
+
+
+def _is_recorded(operands: tuple[Any, ...]) -> bool:
+    return is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
+
+
+# -- constants: C-contiguous copies, of which one number that repeats is kept once ------------
+
+
+def snapshot(array: np.ndarray) -> np.ndarray:
+    """Copy an array; one whose elements are all equal becomes a broadcast view of a single element."""
+    if array.size > 1:
+        first = array[(0,) * array.ndim]
+        if not any(array.strides) or array.tobytes() == first.tobytes() * array.size:
+            return np.broadcast_to(first, array.shape)
+    copy = np.array(array, order="C")
+    copy.flags.writeable = False
+    return copy
+
+
+def is_repeated(constant: np.ndarray) -> bool:
+    """Tell whether a constant is one number that is kept once and stands for a C-contiguous array of it."""
+    return constant.size > 1 and not any(constant.strides)
+
+
+def same_bytes(array: np.ndarray, constant: np.ndarray) -> bool:
+    """Tell whether an array still has the elements of its snapshot; False for arrays of objects."""
+    if array.dtype.hasobject:
+        return False
+    if is_repeated(constant):
+        return bool(array.tobytes() == constant[(0,) * constant.ndim].tobytes() * array.size)
+    return bool(array.tobytes() == constant.tobytes())
+
+
+def axes_of(array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...] | None]:
+    """Return an array without repetitions, its longest strides first, and how to restore its axes."""
+    once = array[tuple([slice(None) if stride else slice(1) for stride in array.strides])]
+    if once.flags.c_contiguous:
+        return once, None
+    order = sorted(range(once.ndim), key=lambda i: -abs(once.strides[i]))
+    if order == list(range(once.ndim)):
+        return once, None
+    return once.transpose(order), tuple([order.index(i) - once.ndim for i in range(once.ndim)])
+
+
+def read_as_laid_out(equations: Iterable["Equation"]) -> set["Variable"]:
+    """Return the variables that products, sums and the like read, directly or as views."""
+    found: set[Variable] = set()
+    for equation in equations:
+        primitive = equation.primitive
+        is_own = primitive.expression is None and not primitive.lays_out
+        is_reading = equation.output in found if primitive.view is not None else is_own
+        if is_reading:
+            found.update(equation.variables)
+    return found
+
+
+def as_read(
+    constants: Mapping["Variable", np.ndarray], equations: Iterable["Equation"]
+) -> dict["Variable", Any]:
+    """Return constants; repeated numbers that are read as laid out are written out as C-contiguous arrays."""
+    read = read_as_laid_out(equations)
+    return {
+        x: np.array(value, order="C") if x in read and is_repeated(value) else value
+        for x, value in constants.items()
+    }
+
+
+# -- keys: equal for values of the same type and bits, and for no others ----------------------
+
+
+INLINE = 64  # bytes up to which a key contains an array itself; larger ones are represented by a digest
+
+
+class _Identity:
+    """The key of an object that equals only itself; keeping the object keeps its id unique."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self._value is other._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
+def key_of(value: Any) -> Hashable:
+    """Return a key that identifies a value."""
+    found = _KEYS.get(type(value))
+    return found(value) if found is not None else _other(value)
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Tell whether two values have equal keys, or, if keys go by identity, equal types and values."""
+    if key_of(a) == key_of(b):
+        return True
+    return type(a) is type(b) and isinstance(key_of(a), _Identity) and bool(a == b)
+
+
+def _tagged(value: Any) -> Hashable:
+    return type(value), value
+
+
+def _float(value: float) -> Hashable:
+    return float, struct.pack("d", value)
+
+
+def _sequence(value: Any) -> Hashable:
+    if set(map(type, value)) <= _INT:  # shapes and axes, which most parameters are
+        return type(value), tuple(value)
+    return type(value), tuple([key_of(x) for x in value])
+
+
+def _mapping(value: Mapping[Any, Any]) -> Hashable:
+    return type(value), tuple([(key_of(name), key_of(x)) for name, x in value.items()])
+
+
+def _slice(value: slice) -> Hashable:
+    return slice, key_of(value.start), key_of(value.stop), key_of(value.step)
+
+
+def _array(value: np.ndarray) -> Hashable:
+    if value.dtype.hasobject:
+        return np.ndarray, value.dtype, value.shape, tuple([key_of(x) for x in value.flat])
+    if value.size > 1 and not any(value.strides):  # one element, repeated
+        return np.ndarray, value.dtype, value.shape, value[(0,) * value.ndim].tobytes(), "repeated"
+    return np.ndarray, value.dtype, value.shape, _digest(value)
+
+
+def _digest(value: np.ndarray) -> bytes:
+    if value.nbytes <= INLINE:
+        return value.tobytes()
+    rows = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    return hashlib.blake2b(rows.data, digest_size=32).digest()
+
+
+def _scalar(value: np.generic) -> Hashable:
+    return type(value), value.dtype, key_of(value.item()) if value.dtype.hasobject else value.tobytes()
+
+
+_BY_BASE: tuple[tuple[type, Callable[[Any], Hashable]], ...] = (
+    (np.dtype, lambda value: (np.dtype, value)),
+    (np.ndarray, _array),
+    (np.generic, _scalar),
+    (int, int.__int__),  # subclasses, such as a tensor's size
+    (float, lambda value: _float(float(value))),
+    (str, str.__str__),
+    (tuple, _sequence),
+    (list, _sequence),
+    (dict, _mapping),
+)
+_INT: set[type] = {int}
+_KEYS: dict[type, Callable[[Any], Hashable]] = {
+    **dict.fromkeys((bool, int, str, bytes, type(None), EllipsisType), _tagged),
+    float: _float,
+    complex: lambda value: (complex, struct.pack("dd", value.real, value.imag)),
+    slice: _slice,
+    tuple: _sequence,
+    list: _sequence,
+    dict: _mapping,
+    np.ndarray: _array,
+}
+
+
+def _other(value: Any) -> Hashable:
+    for base, key in _BY_BASE:
+        if isinstance(value, base):
+            return type(value), key(value)
+    if is_array(value) and not isinstance(value, MetaArray):
+        return type(value), device_of(value), _array(to_host(value))
+    return _Identity(value)

@@ -6,20 +6,269 @@ operand that is no longer needed; slices of a flat array are written in place; a
 written into the slot of a donated input. A value that only one kernel uses needs no memory.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import math
+import mmap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sknet._attributes import cached_property
-from sknet.compile import _internal as own
-from sknet.compile._constant import as_read
-from sknet.compile._graph import Equation, Graph, Variable
-from sknet.compile._group import Group, is_elementwise
-from sknet.compile._layout import ALIGNMENT, Buffer, Place, assign_offsets
-from sknet.compile._views import Views
+from sknet.compile import _primitives as own
+from sknet.compile._graph import Equation, Graph, Variable, as_read
+from sknet.device import backend, backend_of
 
-__all__ = ["Plan"]
+__all__ = [
+    "ALIGNMENT", "Buffer", "Finish", "Group", "Place", "Plan", "Views", "assign_offsets",
+    "is_elementwise",
+]  # fmt: skip
+
+
+# -- offsets: buffers whose lifetimes do not overlap share memory -----------------------------
+
+
+ALIGNMENT = backend("cpu").alignment  # bytes per cache line
+
+
+class Place(NamedTuple):
+    """Position of an array in memory."""
+
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def array(self, memory: Any) -> Any:
+        """Return the array in an array of bytes."""
+        return memory[self.start : self.stop].view(self.dtype).reshape(self.shape)
+
+
+class Buffer:
+    """A block of memory and its lifetime (both ends inclusive)."""
+
+    __slots__ = ("_parent", "aligned", "is_assembled", "kind", "nbytes", "offset", "start", "stop")
+
+    def __init__(
+        self, nbytes: int, start: int, stop: int, kind: str = "arena", alignment: int = ALIGNMENT
+    ) -> None:
+        self.nbytes = nbytes
+        self.start = start
+        self.stop = stop
+        self.kind = kind
+        self.aligned = -(-nbytes // alignment) * alignment
+        self.offset = 0
+        self._parent: Buffer | None = None
+        self.is_assembled = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    @property
+    def parent(self) -> "Buffer | None":
+        """The buffer that contains this one."""
+        return self._parent
+
+    @parent.setter
+    def parent(self, parent: "Buffer") -> None:
+        self._parent = parent
+        parent.is_assembled = True
+
+    @property
+    def position(self) -> int:
+        """Its offset from the start of the memory."""
+        return self.offset + (self._parent.position if self._parent is not None else 0)
+
+    def place(self, shape: tuple[int, ...], dtype: Any) -> "Place":
+        """Return where the first elements of the buffer are, as an array of this shape and dtype."""
+        dtype = np.dtype(dtype)
+        start = self.position
+        return Place(start, start + math.prod(shape) * dtype.itemsize, shape, dtype)
+
+
+def assign_offsets(buffers: list[Buffer]) -> tuple[int, int]:
+    """Assign an offset to every buffer: largest first, each in the smallest gap that fits."""
+    placed: list[Buffer] = []
+    size = 0
+    for buffer in sorted(buffers, key=lambda b: (-b.aligned, b.start)):
+        rivals = sorted(
+            (b for b in placed if b.start <= buffer.stop and buffer.start <= b.stop), key=lambda b: b.offset
+        )
+        buffer.offset = _best_gap(rivals, buffer.aligned)
+        size = max(size, buffer.offset + buffer.aligned)
+        placed.append(buffer)
+    return size, _peak(buffers)
+
+
+def _best_gap(rivals: list[Buffer], needed: int) -> int:
+    best, best_length, end = -1, 0, 0
+    for rival in rivals:
+        length = rival.offset - end
+        if length >= needed and (best < 0 or length < best_length):
+            best, best_length = end, length
+        end = max(end, rival.offset + rival.aligned)
+    return end if best < 0 else best
+
+
+def _peak(buffers: list[Buffer]) -> int:
+    changes: dict[int, int] = {}
+    for buffer in buffers:
+        changes[buffer.start] = changes.get(buffer.start, 0) + buffer.aligned
+        changes[buffer.stop + 1] = changes.get(buffer.stop + 1, 0) - buffer.aligned
+    live = peak = 0
+    for time in sorted(changes):
+        live += changes[time]
+        peak = max(peak, live)
+    return peak
+
+
+# -- views: equations that compute nothing; their arrays are made once, when memory is assigned --
+
+
+SMALL = 1 << 16  # bytes; above, an array that nobody reads should take no memory
+
+
+def _untouched(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return an array with arbitrary values, in pages that the system provides only if they are accessed."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size <= SMALL:
+        return np.empty(shape, dtype)
+    return np.frombuffer(mmap.mmap(-1, size), dtype).reshape(shape)
+
+
+class Views:
+    """Views among the variables of a graph, and their bases."""
+
+    def __init__(self, equations: Iterable[Equation] = ()) -> None:
+        self._sources: dict[Variable, Variable] = {}
+        self._whole: dict[Variable, bool] = {}
+        # Arrays with the right strides, whose memory is never accessed.
+        self._ghosts: dict[Variable, np.ndarray] = {}
+        for equation in equations:
+            self.add(equation)
+
+    def add(self, equation: Equation) -> None:
+        """Take in the equation after those known so far."""
+        if equation.primitive.view is None:
+            return
+        x: Variable = equation.operands[0]
+        after = self.applied(equation, self.ghost(x))
+        if after is None:
+            return  # a copy, not a view
+        output = equation.output
+        self._ghosts[output] = after
+        self._sources[output] = self._sources.get(x, x)
+        self._whole[output] = self.is_whole(x) and after.flags.c_contiguous and after.size == x.size
+
+    def ghost(self, x: Variable) -> np.ndarray:
+        """Return an array with arbitrary values and the memory layout of `x`."""
+        found = self._ghosts.get(x)
+        if found is None:
+            found = self._ghosts[x] = _untouched(x.shape, x.dtype)
+        return found
+
+    def is_view(self, equation: Equation) -> bool:
+        """Tell whether an equation's output is a view of its operand."""
+        return equation.output in self._sources
+
+    def root(self, x: Variable) -> Variable:
+        """Return the variable that `x` is a view of, or `x` itself if it is not a view."""
+        return self._sources.get(x, x)
+
+    def is_whole(self, x: Variable) -> bool:
+        """Tell whether `x` has all elements of its root, in memory order."""
+        return self._whole.get(x, True)
+
+    def is_contiguous(self, x: Variable) -> bool:
+        """Tell whether `x` is C-contiguous."""
+        return x not in self._sources or bool(self.ghost(x).flags.c_contiguous)
+
+    def applied(self, equation: Equation, array: Any) -> Any:
+        """Return the view of an array, on any device, that an equation takes; None if it takes a copy."""
+        view = equation.primitive.view
+        return None if view is None else view(backend_of(array).xp, array, **equation.params)
+
+
+# -- groups: equations that are executed together ---------------------------------------------
+
+
+class Finish(NamedTuple):
+    """A matrix product, and what is computed from it in the same launch."""
+
+    product: Equation
+    output: Variable
+    parts: tuple[str, ...] = ()
+    vector: Variable | None = None
+    term: Variable | None = None
+    factor: float = 0.0
+
+
+class Group(NamedTuple):
+    """Equations that are executed together.
+
+    Attributes
+    ----------
+    equations : list of Equation
+        In order. Those of a group of several are elementwise and have the same output shape, but for
+        the reductions of a kernel.
+    rows : int
+        Rows of the leading axis per block; 0 if the array is not divided.
+    fused : bool
+        Whether one kernel computes all equations, element by element; values that no other group
+        uses are never in memory.
+    reductions : sequence of Equation
+        Those of the equations that reduce an output of the others, over the same axes, in their kernel.
+    epilogue : sequence of Equation
+        Those that are then computed for each total.
+    parts : sequence of Group
+        The groups of which this one consists, if it has totals of several arrays.
+    finish : Finish or None
+        How a product is finished, if the equations are that and a product.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> from sknet.compile.passes import fuse
+    >>> graph = capture(lambda x: ops.tanh(ops.exp(x) + 1), np.zeros((1024, 1024)))
+    >>> group = fuse(graph)[0]
+    >>> group.rows, group.in_parts, len(group.internal)
+    (8, True, 3)
+    """
+
+    equations: list[Equation]
+    rows: int
+    fused: bool = False
+    reductions: Sequence[Equation] = ()
+    epilogue: Sequence[Equation] = ()
+    parts: Sequence["Group"] = ()
+    finish: Finish | None = None
+
+    @property
+    def maps(self) -> list[Equation]:
+        """The equations that are neither reductions nor computed after them."""
+        others = [*self.reductions, *self.epilogue]
+        return [equation for equation in self.equations if equation not in others]
+
+    @property
+    def in_parts(self) -> bool:
+        """True if all equations are computed for one block or element before the next."""
+        return self.fused or self.rows > 0
+
+    @property
+    def internal(self) -> set[Variable]:
+        """Outputs of the group's equations."""
+        return {equation.output for equation in self.equations}
+
+
+def is_elementwise(equation: Equation) -> bool:
+    """Tell whether each output element depends only on the operands' elements at the same position."""
+    return equation.primitive.expression is not None
+
 
 Scratch = Callable[[Equation], Sequence[tuple[Any, ...]]]
 

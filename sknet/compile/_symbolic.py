@@ -2,31 +2,312 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from functools import cache
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
+from sknet._fields import COUNT, Arrays, Dtypes, Each, Together
 from sknet._tree import leaves, map_leaves
-from sknet.compile._graph import Equation, Graph, Variable
-from sknet.compile._internal import primitive_named
-from sknet.compile._rows import (
-    ROWS,
-    Counted,
-    Filled,
-    Length,
-    Lengths,
-    Rows,
-    Samples,
-    Share,
-    Triangles,
-    graph_of_any_rows,
-)
-from sknet.compile._signature import OutputIndex, Signature
+from sknet.compile._capture import lines_of
+from sknet.compile._graph import Equation, Graph, OutputIndex, Signature, Variable
+from sknet.compile._primitives import primitive_named
 from sknet.core import Tensor
+from sknet.core.extend import shown
 from sknet.device import is_array
-from sknet.exceptions import ShapeError
+from sknet.exceptions import CaptureError, ShapeError
 
-__all__ = ["Input", "Line", "Position", "SymbolicGraph"]
+__all__ = [
+    "ROWS", "Counted", "Filled", "Input", "Length", "Lengths", "Line", "Position", "Rows", "Samples", "Share",
+    "SymbolicGraph", "Triangles", "graph_of_any_rows",
+]  # fmt: skip
+
+
+ROWS = (5, 6, 8)  # numbers of rows to capture for; the first graph is exported
+
+
+class Length(NamedTuple):
+    """A length or position ``per_row * n + more`` for n rows."""
+
+    per_row: int
+    more: int
+
+    def __str__(self) -> str:
+        text = "n" if self.per_row == 1 else f"{self.per_row}*n"
+        return text if not self.more else f"{text}{self.more:+d}"
+
+
+Terms = dict[tuple[int, ...], int]
+
+
+class Lengths(NamedTuple):
+    """A length that depends on several sizes, such as rows and steps: a sum of products."""
+
+    terms: Annotated[tuple[Any, ...], Each(tuple, Together(Each(tuple, COUNT), int))]
+
+    def __str__(self) -> str:
+        parts = []
+        for sizes, factor in self.terms:
+            names = [f"s{i}" if i else "n" for i in sizes]
+            parts.append("*".join([*([] if factor == 1 and names else [str(factor)]), *names]))
+        return "+".join(parts)
+
+
+class Share(NamedTuple):
+    """The reciprocal of a length."""
+
+    of: Length | Lengths
+
+
+class Filled(NamedTuple):
+    """A constant that is one number everywhere."""
+
+    number: Annotated[np.ndarray[Any, Any], Arrays("biuf")]
+    shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length, Lengths])]
+
+
+class Counted(NamedTuple):
+    """The constant 0, 1, 2, ..."""
+
+    dtype: Annotated[np.dtype[Any], Dtypes("biuf")]
+    shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length, Lengths])]
+
+
+class Triangles(NamedTuple):
+    """A constant matrix of one number up to a diagonal, and another one after it: a causal mask."""
+
+    lower: Annotated[np.ndarray[Any, Any], Arrays("biuf")]
+    upper: Annotated[np.ndarray[Any, Any], Arrays("biuf")]
+    diagonal: int
+    shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length, Lengths])]
+
+    @classmethod
+    def of(cls, values: tuple[np.ndarray[Any, Any], ...], shape: tuple[Any, ...]) -> "Triangles | None":
+        """Return what matrices of several sizes have in common; None if they are no such matrices."""
+        first = values[0]
+        if first.ndim != 2 or not first.size:
+            return None
+        lower, upper = np.array(first[-1, 0]), np.array(first[0, -1])
+        found = cls(lower, upper, int((first[0] == lower).sum()) - 1, shape)
+        return found if all(found.array(v.shape).tobytes() == v.tobytes() for v in values) else None
+
+    def array(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """Return the matrix of a shape."""
+        rows, columns = shape
+        return np.where(np.tri(rows, columns, self.diagonal, dtype=bool), self.lower, self.upper)
+
+
+class Samples(NamedTuple):
+    """Values of a size for which the same function is captured; finds what depends on that size."""
+
+    size: int
+    values: tuple[int, ...]
+
+    def common(self, values: tuple[Any, ...], where: str) -> Any:
+        """Return the common value, with a length in place of numbers that depend on the size."""
+        first = values[0]
+        if any(isinstance(v, (Length, Lengths)) for v in values):
+            return first if all(v == first for v in values) else self._length(values, where)
+        if isinstance(first, (tuple, list)):
+            self.check(len({len(v) for v in values}) == 1, where)
+            return type(first)([self.common(parts, where) for parts in zip(*values, strict=True)])
+        if isinstance(first, slice):
+            bounds = [(v.start, v.stop, v.step) for v in values]
+            return slice(*[self.common(parts, where) for parts in zip(*bounds, strict=True)])
+        if isinstance(first, dict):
+            return {key: self.common(tuple(v[key] for v in values), where) for key in first}
+        if isinstance(first, np.ndarray):
+            self.check(all(v.shape == first.shape and (v == first).all() for v in values), where)
+            return first
+        if isinstance(first, int) and type(first) is not bool:
+            return int(first) if all(v == first for v in values) else self._length(values, where)
+        self.check(all(_are_same(v, first) for v in values), where)
+        return first
+
+    def number(self, values: tuple[Any, ...], where: str) -> Any:
+        """Return a number that all are, or what it is of the size: a mean divides by how many there are."""
+        if all(_are_same(v, values[0]) for v in values):
+            return values[0]
+        if any(isinstance(v, Share) for v in values):
+            self.check(all(isinstance(v, Share) for v in values), where)
+            return Share(self._length(tuple(v.of for v in values), where))
+        if any(isinstance(v, (Length, Lengths)) for v in values):
+            return self._length(values, where)
+        self.check(all(v != 0 for v in values), where)
+        wholes = tuple(round(v) for v in values)
+        if wholes == values:
+            return self._length(wholes, where)
+        parts = tuple(round(1 / v) for v in values)
+        self.check(all(1 / part == v for part, v in zip(parts, values, strict=True) if part), where)
+        return Share(self._length(parts, where))
+
+    def constant(self, values: tuple[Any, ...], shape: tuple[Any, ...]) -> Any:
+        """Return the form of a constant for any value of the size."""
+        first = values[0]
+        self.check(len({type(v) for v in values}) == 1, "a constant")
+        if isinstance(first, Filled):
+            self.check(all(v.number.tobytes() == first.number.tobytes() for v in values), "a constant")
+            return Filled(first.number, shape)
+        if isinstance(first, Counted):
+            return Counted(first.dtype, shape)
+        if isinstance(first, Triangles):
+            self.check(all(_same_triangles(v, first) for v in values), "a constant")
+            return Triangles(*first[:3], shape)
+        if all(isinstance(n, int) for n in shape):
+            if any(v.tobytes() != first.tobytes() for v in values):
+                raise CaptureError(
+                    f"a constant depends on {self}, so the function cannot be exported for any"
+                )
+            repeats = first.size > 1 and not any(first.strides)
+            return Filled(np.array(first.flat[0]), shape) if repeats else first
+        if first.size and all(v.tobytes() == first.flat[0].tobytes() * v.size for v in values):
+            return Filled(np.array(first.flat[0]), shape)
+        is_flat = self.size or first.ndim == 1
+        if is_flat and all((v.ravel() == np.arange(v.size)).all() for v in values):
+            return Counted(first.dtype, shape)
+        triangles = Triangles.of(values, shape) if self.size else None
+        if triangles is not None:
+            return triangles
+        raise CaptureError(
+            f"a constant has another length for another {str(self).removeprefix('the ')}, and is neither "
+            f"one number everywhere nor 0, 1, 2, ...: the function cannot be exported for any {self}"
+        )
+
+    def check(self, condition: bool, where: str = "it") -> None:
+        """Raise a CaptureError unless a condition holds."""
+        if not condition:
+            raise CaptureError(self.told(f"{where} differs"))
+
+    def told(self, what: str) -> str:
+        """Return a message that operations depend on the size."""
+        return (
+            f"the operations of this function depend on {self} ({what}), so it cannot be exported "
+            "for any number: let them depend on the other axes only."
+        )
+
+    def __str__(self) -> str:
+        return "the length of an axis" if self.size else "the number of rows"
+
+    def _length(self, values: tuple[Any, ...], where: str) -> Length | Lengths:
+        a, b, c = self.values
+        terms, found = [_terms(v) for v in values], Terms()
+        for sizes in {sizes: None for each in terms for sizes in each}:
+            first, second, third = (each.get(sizes, 0) for each in terms)
+            slope, rest = divmod(second - first, b - a)
+            self.check(rest == 0 and third == first + slope * (c - a), where)
+            found[sizes] = found.get(sizes, 0) + first - slope * a
+            found[*sizes, self.size] = slope
+        if found.keys() <= {(), (0,)}:
+            return _interned(found.get((0,), 0), found.get((), 0))
+        return _interned_lengths(tuple(sorted((sizes, n) for sizes, n in found.items() if n)))
+
+
+def _terms(length: Any) -> Terms:
+    if isinstance(length, Lengths):
+        return dict(length.terms)
+    return {(0,): length.per_row, (): length.more} if isinstance(length, Length) else {(): length}
+
+
+def _same_triangles(x: Triangles, y: Triangles) -> bool:
+    return (
+        x.diagonal == y.diagonal
+        and x.lower.tobytes() + x.upper.tobytes() == y.lower.tobytes() + y.upper.tobytes()
+    )
+
+
+def _are_same(x: Any, y: Any) -> bool:
+    return bool(x == y or (x != x and y != y))
+
+
+# One object for equal lengths, which a file then holds once.
+_interned, _interned_lengths = cache(Length), cache(Lengths)
+BY_ROWS = Samples(0, ROWS)
+
+
+class Rows:
+    """The lengths and numbers in a captured graph that depend on the number of rows."""
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        self._shapes: dict[Variable, tuple[Any, ...]] = {}
+        self._numbers: dict[Variable, list[Any]] = {}
+        self._params: dict[Variable, dict[str, Any]] = {}
+        self._constants: dict[Variable, tuple[np.ndarray[Any, Any], ...]] = {}
+        first = graphs[0]
+        for variables in zip(*(g.inputs for g in graphs), strict=True):
+            self._shapes[variables[0]] = BY_ROWS.common(tuple(v.shape for v in variables), "an input")
+        self._add_all(graphs)
+        BY_ROWS.check(len({len(g.constants) for g in graphs}) == 1)
+        for variables in zip(*(g.constants for g in graphs), strict=True):
+            values = tuple(g.constants[v] for g, v in zip(graphs, variables, strict=True))
+            self._constants[variables[0]] = values
+            self._shapes[variables[0]] = BY_ROWS.common(tuple(v.shape for v in values), "a constant")
+        self.graph = first
+
+    def _add_all(self, graphs: Sequence[Graph]) -> None:
+        number = -1
+        for number, equations in enumerate(zip(*(g.equations for g in graphs), strict=False)):
+            try:
+                self._add(equations)
+            except CaptureError as error:
+                raise OtherOperationsError(str(error), number) from None
+        if len({len(g.equations) for g in graphs}) > 1:
+            raise OtherOperationsError(BY_ROWS.told("there are more"), number + 1)
+
+    def _add(self, equations: tuple[Equation, ...]) -> None:
+        first = equations[0]
+        name = first.primitive.name
+        BY_ROWS.check(len({e.primitive.name for e in equations}) == 1)
+        BY_ROWS.check(len({len(e.operands) for e in equations}) == 1)
+        self._numbers[first.output] = [
+            None if type(operands[0]) is Variable else BY_ROWS.number(operands, name)
+            for operands in zip(*(e.operands for e in equations), strict=True)
+        ]
+        self._shapes[first.output] = BY_ROWS.common(tuple(e.output.shape for e in equations), name)
+        self._params[first.output] = {
+            key: BY_ROWS.common(tuple(e.params[key] for e in equations), name) for key in first.params
+        }
+
+    def shape(self, variable: Variable) -> tuple[int | Length, ...]:
+        """Return the lengths of a variable's axes."""
+        return self._shapes[variable]
+
+    def params(self, equation: Equation) -> dict[str, Any]:
+        """Return the parameters of an equation, with a `Length` for each number that depends on the rows."""
+        return self._params[equation.output]
+
+    def numbers(self, equation: Equation) -> list[Any]:
+        """Return the operands of an equation that are numbers, and None for variables."""
+        return self._numbers[equation.output]
+
+    def constant(self, variable: Variable) -> tuple[np.ndarray[Any, Any], ...]:
+        """Return the values of a constant, the `variable`, for each number of `ROWS`."""
+        return self._constants[variable]
+
+    def form(self, variable: Variable) -> Any:
+        """Return the value of a constant, or what it is for any number of rows."""
+        return BY_ROWS.constant(self._constants[variable], self._shapes[variable])
+
+
+def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
+    """Capture a function for several numbers of rows."""
+    try:
+        return Rows([captured(n) for n in ROWS])
+    except OtherOperationsError as error:
+        lines = lines_of(lambda: captured(ROWS[-1]))
+        where = f" The first is {shown(lines[error.number])}." if error.number < len(lines) else ""
+        raise CaptureError(f"{error}{where}") from None
+
+
+class OtherOperationsError(CaptureError):
+    """A function does other operations for another number of rows; `number` counts those before."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.number)
+
 
 VARYING = (Length, Lengths)
 KEPT = 16  # graphs that are remembered, of as many numbers of rows

@@ -6,7 +6,7 @@ from typing import NoReturn
 import numpy as np
 
 from sknet._native import needed
-from sknet.compile.executors.native import Codes, Field
+from sknet.compile.native import Codes, Field
 from sknet.preprocessing._encodings import Crossed
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import Table

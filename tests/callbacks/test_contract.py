@@ -28,7 +28,7 @@ from sknet.callbacks import (
     TensorBoardLog,
     TimeLimit,
 )
-from sknet.compile.executors.native import NativeRun
+from sknet.compile.native import NativeRun
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)).astype("float32")

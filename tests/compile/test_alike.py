@@ -5,14 +5,14 @@ import pytest
 
 from sknet import Tensor, ops, vmap
 from sknet.compile import capture, compile
-from sknet.compile.extend import differing, numbered, outputs_with
+from sknet.compile.extend import differing, lift_constants, outputs_with
 from sknet.compile.passes import ASSEMBLY, rewrite
 
 X = np.random.default_rng(0).normal(size=(4, 6))
 
 
 def graphs(function, *numbers, x=X):
-    return [numbered(capture(lambda x, number=number: function(x, number), x)) for number in numbers]
+    return [lift_constants(capture(lambda x, number=number: function(x, number), x)) for number in numbers]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_flat_array_of_each_is_assembled_slice_by_slice():
         return grown * 3.0
 
     common, x = np.arange(3.0), X
-    of = numbered(capture(function, x[0], common))
+    of = lift_constants(capture(function, x[0], common))
     assert any(e.primitive.name == "assemble" for e in rewrite(of.graph, ASSEMBLY).equations)
 
     def each(x, common):

@@ -5,7 +5,7 @@ import pytest
 
 from sknet import Tensor, ops
 from sknet.compile import capture
-from sknet.compile._constant import as_read, axes_of, is_repeated, same_bytes, snapshot
+from sknet.compile._graph import as_read, axes_of, is_repeated, same_bytes, snapshot
 from tests.fuzz.products import LAYOUTS
 
 RNG = np.random.default_rng(0)

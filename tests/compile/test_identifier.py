@@ -7,7 +7,7 @@ import pytest
 
 from sknet import ops
 from sknet.compile import compile
-from sknet.compile._identifier import identifier
+from sknet.compile._calls import identifier
 from sknet.core import PRIMITIVES, bind
 from sknet.device import to_device, to_host
 from tests.compile.helpers import named

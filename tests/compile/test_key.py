@@ -6,7 +6,7 @@ import scipy.sparse
 
 from sknet import Model, Tensor, nn, ops
 from sknet.compile import Equation, Graph, Variable, capture, compile
-from sknet.compile._key import key_of, same_value
+from sknet.compile._graph import key_of, same_value
 from sknet.core import PRIMITIVES, gradients
 from sknet.exceptions import CaptureError
 from tests.contracts.rows import every_case

@@ -8,11 +8,11 @@ import pytest
 from sknet import ops
 from sknet._tree import leaves
 from sknet.compile import Plan, compile
-from sknet.compile import _internal as own
-from sknet.compile._layout import ALIGNMENT, Buffer, aligned_memory, assign_offsets
-from sknet.compile._recalled import forget_programs
-from sknet.compile._views import Views
+from sknet.compile import _primitives as own
+from sknet.compile._compile import forget_programs
+from sknet.compile._plan import ALIGNMENT, Buffer, Views, assign_offsets
 from sknet.core import Tensor, gradients
+from sknet.device import Device, backend
 from tests.combinations import every
 
 UNARY = [ops.exp, ops.tanh, ops.relu, ops.negative, ops.square, lambda x: x * 0.5, lambda x: ops.softmax(x)]
@@ -95,7 +95,7 @@ def test_random_graphs_with_donated_arguments(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_random_chains_block_by_block(seed, monkeypatch, request):
     """Blocks of a few rows, so that chains of every kind are split."""
-    import sknet.compile.executors.numpy._executor as executor
+    import sknet.compile.numpy._executor as executor
     from sknet.compile.passes import fuse
 
     monkeypatch.setattr(executor, "fuse", lambda graph: fuse(graph, block=9, cache=1))
@@ -123,7 +123,7 @@ def test_a_chain_needs_no_second_array():
 def test_values_in_one_place_are_one_array():
     given = np.ones((1, 8))
     run = compile(lambda x: ops.softmax(ops.relu(ops.tanh(x) + 1.0) * 2.0), given)
-    memory = aligned_memory(run.plan.arena_size + run.plan.pinned_size)
+    memory = backend("cpu").memory(run.plan.arena_size + run.plan.pinned_size, Device("cpu"))
     found = run.plan.arrays(memory, [given]).values()
     inside = [x for x in found if x.base is not None and np.shares_memory(x, memory)]
     places = {(x.ctypes.data, x.shape, x.dtype) for x in inside}
@@ -276,7 +276,7 @@ def test_arena_of_many_lifetimes():
 
 
 def test_aligned_memory():
-    assert all(aligned_memory(n).ctypes.data % ALIGNMENT == 0 for n in (1, 100, 12345))
+    assert all(backend("cpu").memory(n, Device("cpu")).ctypes.data % ALIGNMENT == 0 for n in (1, 100, 12345))
 
 
 def test_views():

@@ -7,7 +7,8 @@ import numpy as np
 import scipy.sparse
 
 from sknet import ops
-from sknet.compile._recalled import KEPT, recalled
+from sknet.compile._compile import MOST_FUNCTIONS as KEPT
+from sknet.compile._compile import compile_cached
 from sknet.device import Device
 
 
@@ -32,13 +33,13 @@ def test_arguments_of_another_structure_are_captured_again():
     ]
     for number, args in enumerate(examples):
         for _ in range(2):
-            [found] = recalled("of other structure", function, args)(*args)
+            [found] = compile_cached("of other structure", function, args)(*args)
             np.testing.assert_array_equal(found, args[0]["a"] * 2)
         assert function.times == number + 1
 
 
 def test_instances_have_their_own_memory():
-    one, other = (recalled("own memory", lambda x: x + 1, (np.ones(3),)) for _ in range(2))
+    one, other = (compile_cached("own memory", lambda x: x + 1, (np.ones(3),)) for _ in range(2))
     found = one(np.zeros(3))
     other(np.ones(3))
     assert found.tolist() == [1.0, 1.0, 1.0]
@@ -48,7 +49,7 @@ def test_random_streams_are_in_the_key_only_if_numbers_are_drawn():
     def masked(stream):
         function.function = lambda x, step: ops.dropout(x, 0.5, key=stream, step=step)
         args = np.ones(64), np.zeros((), np.int64)
-        return recalled("draws", function, args, stream=stream)(*args).tolist()
+        return compile_cached("draws", function, args, stream=stream)(*args).tolist()
 
     function = Counted(None)
     streams = [(1, 2), (3, 4), (1, 2), (5, 6), (3, 4), (5, 6)]
@@ -59,7 +60,7 @@ def test_random_streams_are_in_the_key_only_if_numbers_are_drawn():
         assert values == found[streams.index(stream)]
     plain = Counted(lambda x: x * 2)
     for stream in streams:
-        recalled("draws nothing", plain, (np.ones(3),), stream=stream)
+        compile_cached("draws nothing", plain, (np.ones(3),), stream=stream)
     assert plain.times == 1
 
 
@@ -71,7 +72,7 @@ def test_each_reads_the_sparse_matrices_that_it_was_given():
         for i, slot in enumerate(slots):
             slot.matrix = scipy.sparse.csr_array(factor * (i + 1) * np.eye(2))
         args = (*slots, np.ones(2))
-        bound.append(recalled("sparse", function, args))
+        bound.append(compile_cached("sparse", function, args))
     for run, factor in zip(bound, (1.0, 2.0), strict=True):
         run.slots[2][...] = 1.0
         run.run()
@@ -83,18 +84,18 @@ def test_a_matrix_that_is_not_an_argument_is_never_shared():
     slots = [ops.SparseSlot((2, 2), "float64") for _ in range(2)]
     for i, slot in enumerate(slots):
         slot.matrix = scipy.sparse.csr_array((i + 1.0) * np.eye(2))
-        found = recalled("closed over", lambda w, slot=slot: ops.matmul(slot, w), (np.ones(2),))
+        found = compile_cached("closed over", lambda w, slot=slot: ops.matmul(slot, w), (np.ones(2),))
         assert found(np.ones(2)).tolist() == [i + 1.0] * 2
 
 
 def test_the_least_recently_used_are_evicted():
     function = Counted(lambda x: x + 1)
     for number in range(KEPT + 2):
-        recalled(("many", number), function, (np.ones(1),))
+        compile_cached(("many", number), function, (np.ones(1),))
     before = function.times
-    recalled(("many", KEPT + 1), function, (np.ones(1),))
+    compile_cached(("many", KEPT + 1), function, (np.ones(1),))
     assert function.times == before
-    recalled(("many", 0), function, (np.ones(1),))
+    compile_cached(("many", 0), function, (np.ones(1),))
     assert function.times == before + 1
 
 
@@ -102,7 +103,7 @@ def test_programs_of_many_constants_are_freed():
     alive = weakref.WeakSet()
     for number in range(KEPT + 100):
         scale = 1 + number * 1e-6
-        alive.add(recalled(("constant", number), lambda x, scale=scale: x * scale, (np.ones(1),)).plan)
+        alive.add(compile_cached(("constant", number), lambda x, scale=scale: x * scale, (np.ones(1),)).plan)
     gc.collect()
     assert len(alive) <= KEPT
 
@@ -110,5 +111,5 @@ def test_programs_of_many_constants_are_freed():
 def test_shapes_are_part_of_the_structure():
     function = Counted(lambda x: x + 1)
     for device in ("cpu", "meta"):
-        recalled("device", function, (ops.zeros((2,), device=Device(device)).data,))
+        compile_cached("device", function, (ops.zeros((2,), device=Device(device)).data,))
     assert function.times == 2

@@ -17,8 +17,8 @@ import numpy as np
 from sknet import Model, nn, ops
 from sknet._tree import map_leaves
 from sknet.compile import compile
-from sknet.compile._recalled import forget_programs
-from sknet.compile.executors.device._c_scalar import TYPES
+from sknet.compile._compile import forget_programs
+from sknet.compile.cuda._maps import TYPES
 from sknet.device import Device, backend, to_device
 from sknet.engine import Batches
 from sknet.engine.loop._device_ring import Left, Ring, Taken

@@ -31,7 +31,7 @@ def test_a_second_model_is_not_captured(monkeypatch):
         if structure_of(model.module, model.loss_function, model.optimizer) is not None:
             known += 1
             with monkeypatch.context() as patched:
-                patched.setattr("sknet.compile._recalled.prepared", refused)
+                patched.setattr("sknet.compile._compile.prepared", refused)
                 for one, other in zip(first, outcome(again.model(), again), strict=True):
                     assert one is other or one == other
     assert known > 9

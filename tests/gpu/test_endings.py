@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sknet.compile import compile
-from sknet.compile.executors.device._finishes import CHAINS, WITH_TERM
+from sknet.compile.cuda._epilogues import CHAINS, WITH_TERM
 from sknet.core import Tensor
 from sknet.device import Device, Ending, active, backend, form_of, to_device
 from tests.compile.executors.device.test_executor import off, on

@@ -1,11 +1,8 @@
 """All passes over a graph, in their order."""
 
 from sknet.compile._graph import Graph
-from sknet.compile.passes._algebra import ALGEBRA, SIGNS
-from sknet.compile.passes._assemble import ASSEMBLY
-from sknet.compile.passes._constants import CONSTANTS
-from sknet.compile.passes._dead import without_dead_code
-from sknet.compile.passes._relaxed import RELAXED
+from sknet.compile.passes._algebra import ALGEBRA, ASSEMBLY, CONSTANTS, SIGNS
+from sknet.compile.passes._fast_math import RELAXED
 from sknet.compile.passes._rewrite import Rules, rewrite
 
 __all__ = ["RULES", "optimize"]
@@ -40,7 +37,19 @@ def optimize(graph: Graph, *, exact: bool = False) -> Graph:
       return v2
     """
     rules = EXACT_RULES if exact else ALL_RULES
-    graph = without_dead_code(rewrite(without_dead_code(graph), rules, exact))
+    graph = _without_dead_code(rewrite(_without_dead_code(graph), rules, exact))
     if exact or SIGNS.apply_to(graph):  # an exact walk may have kept views that the next one merges
-        graph = without_dead_code(rewrite(graph, SIGNS, exact))
+        graph = _without_dead_code(rewrite(graph, SIGNS, exact))
     return graph.verify()
+
+
+def _without_dead_code(graph: Graph) -> Graph:
+    """Return the graph without equations and constants that no output depends on."""
+    needed = set(graph.outputs)
+    kept = []
+    for equation in reversed(graph.equations):
+        if equation.output in needed:
+            kept.append(equation)
+            needed.update(equation.variables)
+    constants = {v: value for v, value in graph.constants.items() if v in needed}
+    return graph.replaced(constants=constants, equations=kept[::-1])

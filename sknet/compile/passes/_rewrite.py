@@ -6,13 +6,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from sknet._attributes import cached_property
-from sknet.compile._constant import read_as_laid_out
-from sknet.compile._graph import Equation, Graph, Operand, Variable
-from sknet.compile._key import key_of
-from sknet.compile._views import Views
+from sknet.compile._graph import Equation, Graph, Operand, Variable, key_of, read_as_laid_out
+from sknet.compile._plan import Views
 from sknet.core import PRIMITIVES, Primitive
 
-__all__ = ["Rewriter", "Rule", "Rules", "rewrite", "scalar_of"]
+__all__ = ["Rewriter", "Rules", "rewrite", "scalar_of"]
 
 
 class Rule(Protocol):

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from sknet.compile._constant import read_as_laid_out
-from sknet.compile._graph import Equation, Graph, Variable
-from sknet.compile._rows import Length, Rows, graph_of_any_rows
-from sknet.compile._views import Views
+from sknet.compile._graph import Equation, Graph, Variable, read_as_laid_out
+from sknet.compile._plan import Views
+from sknet.compile._symbolic import Length, Rows, graph_of_any_rows
 from sknet.compile.passes import optimize
-from sknet.compile.python._file_names import FileNames
 from sknet.compile.python._functions import Functions
-from sknet.compile.python._literals import comment, docstring, literal
+from sknet.compile.python._literals import FileNames, comment, docstring, literal
 from sknet.exceptions import CaptureError
 
 __all__ = ["PythonSource"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sknet.compile import Variable, capture
-from sknet.compile.extend import Numbered, numbered
+from sknet.compile.extend import LiftedGraph, lift_constants
 from sknet.device import active, backend, is_array, namespace
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
@@ -66,7 +66,7 @@ class MemberSteps(Steps):
         self.optimizer = model.optimizer.in_steps()
         self._turn = turn
         self._alone: Steps | None = None
-        self._captured: dict[int, Numbered] = {}
+        self._captured: dict[int, LiftedGraph] = {}
         self._structure = structure_of(model.module, model.loss_function, model.alpha, self.optimizer)
         self._made_of = made_of(model)
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
@@ -107,7 +107,7 @@ class MemberSteps(Steps):
         """Numbers of rows that a batch may have."""
         return tuple(n_rows for _, n_rows, _ in self.batches.alike)
 
-    def captured(self, n_rows: int) -> Numbered:
+    def captured(self, n_rows: int) -> LiftedGraph:
         """Return the step of this model alone on so many rows, as a graph with its numbers."""
         if n_rows not in self._captured:
             known = self._turn.board.setdefault("captured", {})
@@ -134,7 +134,7 @@ class MemberSteps(Steps):
             len(arrays),
         )
 
-    def _capture(self, n_rows: int) -> Numbered:
+    def _capture(self, n_rows: int) -> LiftedGraph:
         model, batches = self.model, self.batches
         function = step_function(model, batches.weight is not None, self.check_finite, is_masked=True)
 
@@ -150,7 +150,7 @@ class MemberSteps(Steps):
             args = (flat, slots, model.memory.untrained, counter, is_fine, hyper, X, y, weight)
             key = Variable((), np.int64), Variable((), np.int64)
             check_repeatable(model, function, (*args, key))
-            return numbered(capture(function, *args, key))
+            return lift_constants(capture(function, *args, key))
 
     # -- the place in a stack -------------------------------------------------------------------
 

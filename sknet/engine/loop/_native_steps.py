@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet.compile.executors import native
+from sknet.compile import native
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._computed import ComputedRows, Window
 from sknet.engine.loop._outputs import Outputs
@@ -17,7 +17,7 @@ from sknet.engine.step import advance, follow_schedules, per_output
 from sknet.optim.schedules import Progress
 
 if TYPE_CHECKING:
-    from sknet.compile.executors.native import NativeRun, Turns
+    from sknet.compile.native import NativeRun, Turns
     from sknet.engine._model import Model
 
 __all__ = ["NativeSteps"]

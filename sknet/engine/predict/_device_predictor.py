@@ -2,7 +2,7 @@
 
 from typing import Any, NoReturn
 
-from sknet.compile.extend import recalled
+from sknet.compile.extend import compile_cached
 from sknet.core import no_grad
 from sknet.device import Device, Issued, active, backend
 from sknet.engine.predict._predictor import Head, Pass, are_equal, forward_function
@@ -77,7 +77,7 @@ class DevicePredictor:
             known = structure_of(module, head, by)
             structure = None if known is None else ("forward", known, tuple(layout.shapes))
             forward = forward_function(module, layout, head, by)
-            program = recalled(structure, forward, args, slots=(self.flat, frozen, None))
+            program = compile_cached(structure, forward, args, slots=(self.flat, frozen, None))
         return Issued(program.run, self._device), program.slots, program.result
 
 

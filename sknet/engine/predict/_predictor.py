@@ -10,9 +10,8 @@ import numpy as np
 
 from sknet._config import native_core
 from sknet._warnings import silently
-from sknet.compile import Compiled
-from sknet.compile.executors import native
-from sknet.compile.extend import recalled
+from sknet.compile import Compiled, native
+from sknet.compile.extend import compile_cached
 from sknet.core import Tensor, no_grad
 from sknet.engine.state import (
     Fingerprint,
@@ -26,7 +25,7 @@ from sknet.engine.state import (
 from sknet.nn import Module, Scope, bindings, run
 
 if TYPE_CHECKING:
-    from sknet.compile.executors.native import NativeStep
+    from sknet.compile.native import NativeStep
 
 __all__ = ["MOST_ROWS", "Head", "Pass", "Predictor", "are_equal", "forward_function", "rows_of_a_part"]
 
@@ -180,7 +179,7 @@ class Predictor:
             args = (self.flat, {**buffers, **frozen}, inputs)
             known = structure_of(module, head, by)
             structure = None if known is None else ("forward", known, tuple(layout.shapes))
-            program = recalled(structure, forward, args, slots=(self.flat, frozen, None), exact=True)
+            program = compile_cached(structure, forward, args, slots=(self.flat, frozen, None), exact=True)
         replaced = {name: program.slots[1][name] for name in buffers}
         slot, result = program.slots[2], program.result
         if native_core() is not None:

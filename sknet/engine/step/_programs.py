@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet import ops
 from sknet.compile import Compiled, capture
-from sknet.compile.extend import recalled
+from sknet.compile.extend import compile_cached
 from sknet.core import Tensor, gradients
 from sknet.device import backend, device_of
 from sknet.engine.state import arguments, each_input, structure_of
@@ -47,7 +47,7 @@ class Programs:
         shapes = tuple(model.memory.layout.shapes.items())
         known = structure_of(None, optimizer)
         structure = None if known is None else ("update", known, shapes, keep_delta)
-        self.update = recalled(structure, function, args, donate=(0, 1), exact=exact, slots=args)
+        self.update = compile_cached(structure, function, args, donate=(0, 1), exact=exact, slots=args)
 
     @property
     def numbers(self) -> Any:
@@ -103,7 +103,7 @@ class Programs:
         frozen = {name: array for name, array in untrained.items() if name not in model.buffers}
         slots = GradientInputs(self.flat, self.gradient, frozen, None, None, None, None)
         stream = model.memory.key
-        found = recalled(
+        found = compile_cached(
             structure, function, args, stream=stream, donate=(1,), exact=self._exact, slots=slots
         )
         self.set_strength(found)

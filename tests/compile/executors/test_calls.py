@@ -8,7 +8,7 @@ import pytest
 
 from sknet import ops
 from sknet.compile import compile
-from sknet.compile.executors._calls import Assigned, Call, Loop, Method, Name, bound, lines_of, runner_of
+from sknet.compile._calls import Assigned, Call, Loop, Method, Name, bound, lines_of, runner_of
 
 X, W, B = np.random.default_rng(0).normal(size=(3, 12, 12)).astype("float32")
 LABELS = (np.arange(12) % 3).reshape(12, 1)

@@ -8,9 +8,9 @@ import pytest
 from sknet import Tensor, ops
 from sknet._tree import leaves
 from sknet.compile import capture, compile
-from sknet.compile._internal import OWN
+from sknet.compile._primitives import OWN
 from sknet.compile.extend import PythonSource
-from sknet.compile.python._lacking import LACKING
+from sknet.compile.python._literals import LACKING
 from sknet.compile.python._source import NOT_WRITTEN
 from sknet.core import PRIMITIVES, bind, no_grad
 from sknet.device import backend

@@ -6,12 +6,12 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from sknet.compile._recalled import forget_programs
+from sknet.compile._compile import forget_programs
 from sknet.device import active
 from tests.devices import fake, kernels, texts
 
 # Steps of these allocate: their primitives take indices that are arrays, or work in arrays that no plan
-# knows of (`executors/device/_calls.py`). Everything else can be captured.
+# knows of (`compile/cuda/_executor.py`). Everything else can be captured.
 ALLOCATING = (
     "AdaptiveMaxPool", "AvgPool", "CTC", "CategoryEmbeddings", "Conv", "Embedding", "MaxPool",
     "the network images", "the network sequences",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.compile._recalled import forget_programs
+from sknet.compile._compile import forget_programs
 from sknet.device import Device, active, backend
 from sknet.engine import Batches
 from sknet.engine.loop._device_steps import DeviceSteps

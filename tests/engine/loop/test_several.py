@@ -98,8 +98,7 @@ def test_several_epochs_are_one_call_of_native_code(batch_size, calls, monkeypat
     """Also where the last batch of each is shorter."""
     native, core = [], needed()
     counting = SimpleNamespace(steps=lambda *args: native.append(1) or core.steps(*args))
-    for module in ("_run", "_turns"):
-        monkeypatch.setattr(f"sknet.compile.executors.native.{module}.needed", lambda: counting)
+    monkeypatch.setattr("sknet.compile.native._run.needed", lambda: counting)
     params = {"max_iter": 12, "tol": 0.0, "callbacks": [Reading(ahead=4)], "batch_size": batch_size}
     MLPClassifier((9,), random_state=0, **params).fit(X, LABELS)
     assert calls == [4, 4, 4]

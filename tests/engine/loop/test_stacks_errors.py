@@ -12,7 +12,7 @@ import pytest
 
 from sknet import Model, nn, ops
 from sknet.callbacks import Callback, Checkpoint
-from sknet.compile._recalled import forget_programs
+from sknet.compile._compile import forget_programs
 from sknet.device import to_host
 from sknet.engine import fit_many
 from sknet.engine.extend import run_together

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn, ops
-from sknet.compile._recalled import forget_programs
+from sknet.compile._compile import forget_programs
 from sknet.device import active, to_device, to_host
 from sknet.engine import Accuracy, Batches
 from sknet.engine.extend import Validation, predict_rows

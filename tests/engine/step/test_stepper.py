@@ -201,7 +201,7 @@ def test_a_failing_plan_falls_back_too(monkeypatch):
     def broken(*args, **kwargs):
         raise GraphError("an output is never assigned")
 
-    monkeypatch.setattr("sknet.engine.step._programs.recalled", broken)
+    monkeypatch.setattr("sknet.engine.step._programs.compile_cached", broken)
     model = classifier()
     model.step(X, CLASSES)
     with pytest.warns(UserWarning, match="not compiled, which is slower: an output is never assigned"):

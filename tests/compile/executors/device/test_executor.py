@@ -9,8 +9,8 @@ import pytest
 from sknet import grad, ops
 from sknet._tree import leaves, map_leaves
 from sknet.compile import compile
-from sknet.compile.executors.device._maps import is_map
-from sknet.compile.executors.device._reductions import is_reduction
+from sknet.compile.cuda._maps import is_map
+from sknet.compile.cuda._reductions import is_reduction
 from sknet.core import PRIMITIVES, Tensor
 from sknet.device import Device, backend, to_device, to_host
 from sknet.exceptions import CaptureError, DeviceError, ShapeError

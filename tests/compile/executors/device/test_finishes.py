@@ -7,9 +7,9 @@ import pytest
 
 from sknet import ops
 from sknet.autograd import vmap
-from sknet.compile import _internal, capture, compile
-from sknet.compile._recalled import forget_programs
-from sknet.compile.executors.device._finishes import CHAINS, finishes
+from sknet.compile import _primitives, capture, compile
+from sknet.compile._compile import forget_programs
+from sknet.compile.cuda._epilogues import CHAINS, epilogues
 from sknet.compile.passes import optimize
 from sknet.core import Tensor, bind, gradients
 from tests.compile.executors.device.test_executor import off, on
@@ -22,7 +22,7 @@ def drawn(*shape, seed=0):
 
 def parts_of(function, *args, takes=lambda form, parts: True):
     """Return the parts that follow the products of a function."""
-    found = finishes(optimize(capture(function, *args), exact=False), takes)
+    found = epilogues(optimize(capture(function, *args), exact=False), takes)
     return [each.finish.parts for each in found.values()]
 
 
@@ -194,7 +194,7 @@ def test_elements_that_are_taken_are_seen(of_all):
     positions = Tensor(np.arange(MEMBERS * 20 * 32))
 
     def function(x, w):
-        of_w = ops.sum(bind(_internal.take_at, (w, positions), {"of_all": of_all}))
+        of_w = ops.sum(bind(_primitives.take_at, (w, positions), {"of_all": of_all}))
         return ops.relu(x @ w), ops.less(ops.abs(ops.sum(x) + of_w), np.inf)
 
     assert parts_of(function, *STACK[:2]) == ([("relu",)] if of_all else [])

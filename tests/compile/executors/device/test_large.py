@@ -6,8 +6,8 @@ import pytest
 from sknet import grad, ops
 from sknet._tree import leaves
 from sknet.compile import compile
-from sknet.compile._recalled import forget_programs
-from sknet.compile.executors.device import _maps, _scatter, _tasks
+from sknet.compile._compile import forget_programs
+from sknet.compile.cuda import _maps, _rules
 from sknet.engine import fit_many
 from sknet.engine.loop import _device_ring, _stack_ring
 from sknet.optim import SGD
@@ -26,10 +26,10 @@ def large(request, monkeypatch):
     for module in (_device_ring, _stack_ring):
         monkeypatch.setattr(module, "THREADS", 32)
     if request.param == "few blocks":
-        for module in (_maps, _tasks, _device_ring, _stack_ring):
+        for module in (_maps, _rules, _device_ring, _stack_ring):
             monkeypatch.setattr(module, "MOST_BLOCKS", 1)
     else:
-        for module in (_maps, _tasks, _device_ring):
+        for module in (_maps, _rules, _device_ring):
             monkeypatch.setattr(module, "NARROW", 0)
     yield request.param
     forget_programs()
@@ -58,7 +58,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("is_in_order", [True, False])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_ops(name, is_in_order, large, fake_device, monkeypatch):
-    monkeypatch.setattr(_scatter, "MOST_LOOKS", 1 << 26 if is_in_order else 0)
+    monkeypatch.setattr(_rules, "MOST_LOOKS", 1 << 26 if is_in_order else 0)
     function, args = FUNCTIONS[name]
     floats = tuple(i for i, x in enumerate(args) if x.dtype.kind == "f")
 

@@ -8,8 +8,7 @@ import pytest
 
 from sknet import ops
 from sknet.compile import Equation, Graph, Plan, Variable, compile
-from sknet.compile.executors.device._c_scalar import literal
-from sknet.compile.executors.device._maps import is_map, position, written
+from sknet.compile.cuda._maps import is_map, literal, position, written
 from sknet.compile.passes import Kernels, fuse_maps
 from sknet.core import PRIMITIVES, Tensor
 from sknet.device import to_device, to_host

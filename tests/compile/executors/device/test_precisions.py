@@ -5,7 +5,7 @@ import pytest
 
 from sknet import ops
 from sknet.compile import compile
-from sknet.compile.extend import recalled
+from sknet.compile.extend import compile_cached
 from sknet.device import active, products_in, to_device, to_host
 from tests.devices import fake
 from tests.devices.rounding import BITS, rounded
@@ -62,7 +62,7 @@ def test_a_program_keeps_its_precision(fake_device, known):
         made = {}
         for precision in PRECISIONS:
             with products_in(precision):
-                made[precision] = recalled(known, ops.matmul, tuple(arrays))
+                made[precision] = compile_cached(known, ops.matmul, tuple(arrays))
         assert len({id(program.plan) for program in made.values()}) == 3
         for precision, program in made.items():
             for around in PRECISIONS:

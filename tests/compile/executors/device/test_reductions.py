@@ -9,7 +9,8 @@ import pytest
 
 from sknet import ops
 from sknet.compile import compile
-from sknet.compile.executors.device._schedules import BLOCK, BLOCKS, Schedule, pieces, pieces_of_all, schedule
+from sknet.compile.cuda._maps import BLOCK
+from sknet.compile.cuda._reductions import BLOCKS, Schedule, pieces, pieces_of_all, schedule
 from sknet.core import Tensor
 from sknet.device import to_device, to_host
 from tests.compile.executors.device.test_executor import off, on

@@ -6,8 +6,8 @@ import pytest
 from sknet import ops
 from sknet._tree import leaves
 from sknet.compile import capture, compile
-from sknet.compile._views import Views
-from sknet.compile.executors.device._strided import with_strided_products
+from sknet.compile._plan import Views
+from sknet.compile.cuda._executor import with_strided_products
 from sknet.device import form_of
 from tests.compile.executors.device.test_executor import off, on
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet.compile.executors.native._addresses import place_of
+from sknet.compile.native._instructions import address_of
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
 ARRAYS = {
@@ -23,13 +23,13 @@ ARRAYS = {
 
 @pytest.mark.parametrize("kind", ARRAYS)
 def test_they_are_numpys(kind):
-    assert place_of(ARRAYS[kind]) == ARRAYS[kind].ctypes.data
+    assert address_of(ARRAYS[kind]) == ARRAYS[kind].ctypes.data
 
 
 def test_none_has_none():
-    assert place_of(None) == 0
+    assert address_of(None) == 0
 
 
 def test_memory_in_a_file(tmp_path):
     array = np.memmap(tmp_path / "rows", np.float32, "w+", shape=(5, 3))
-    assert place_of(array[2:]) == array.ctypes.data + 24
+    assert address_of(array[2:]) == array.ctypes.data + 24

@@ -5,11 +5,11 @@ import pytest
 from scipy.linalg import blas
 
 from sknet.compile.executors import Call
-from sknet.compile.executors.native import _together
-from sknet.compile.executors.native._instructions import Kind, Tape
-from sknet.compile.executors.native._rules import translated
-from sknet.compile.executors.native._together import joined
-from sknet.compile.executors.numpy import add_multiple
+from sknet.compile.native import _fusion
+from sknet.compile.native._fusion import joined
+from sknet.compile.native._instructions import Kind, Tape
+from sknet.compile.native._rules import translated
+from sknet.compile.numpy import add_multiple
 
 core = pytest.importorskip("sknet._native._core", reason="native code was not built")
 
@@ -179,7 +179,7 @@ def test_an_update_against_float64():
 
 
 def test_a_blas_that_rounds_in_another_way_is_called(monkeypatch):
-    monkeypatch.setattr(_together, "contracted_body", lambda size: None)
+    monkeypatch.setattr(_fusion, "contracted_body", lambda size: None)
     arrays = vectors(2, 3000, "float32")
     assert assert_as_one_after_the_other(moments(*arrays), arrays) == [Kind.CHAIN, Kind.BLAS, Kind.BLAS]
 

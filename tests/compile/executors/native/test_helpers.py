@@ -15,9 +15,9 @@ from threadpoolctl import threadpool_limits
 from sknet import config_context, no_grad, ops
 from sknet._native import needed
 from sknet._parallel import free_threads, libraries
-from sknet.compile.executors.native import _helpers
-from sknet.compile.executors.native._fields import Job, Work
-from sknet.compile.executors.native._helpers import share_out
+from sknet.compile.native import _threads
+from sknet.compile.native._instructions import Job, Work
+from sknet.compile.native._threads import share_out
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
 
@@ -62,12 +62,12 @@ def test_a_helper_avoids_the_core_of_its_caller():
 
 
 def test_helpers_rest_sooner_after_one_was_late():
-    crew, found = _helpers._Crew(), []
-    for is_late in (False, True, *[False] * _helpers.QUIET, False):
+    crew, found = _threads._Crew(), []
+    for is_late in (False, True, *[False] * _threads.QUIET, False):
         crew.note(is_late)
         found.append(int(crew.job[Job.LOOKS]))
-    many, few = _helpers.MANY, _helpers.FEW
-    assert found == [many, *[few] * _helpers.QUIET, many, many]
+    many, few = _threads.MANY, _threads.FEW
+    assert found == [many, *[few] * _threads.QUIET, many, many]
 
 
 def test_no_thread_is_called_for_limits_of_one():
@@ -122,7 +122,7 @@ def pythons_own_handler():
 def test_ctrl_c_leaves_nothing_running():
     """Wherever it comes, nothing is written once it is raised, and the next call is whole."""
     expected, own = convolved(), threading.get_ident()
-    crew, steps = _helpers._crew, needed().passes
+    crew, steps = _threads._crew, needed().passes
 
     def endlessly(timer):
         timer.start()
@@ -175,7 +175,7 @@ def test_a_thread_that_cannot_begin_is_none(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    crew, before = _helpers._Crew(), len(helpers())
+    crew, before = _threads._Crew(), len(helpers())
     for _ in range(2):
         crew.call(needed().passes, 3)
     assert len(helpers()) == before
@@ -193,7 +193,7 @@ def test_ctrl_c_while_a_thread_begins_gives_no_number_twice(monkeypatch):
         return 0
 
     monkeypatch.setattr(threading.Thread, "start", interrupted)
-    crew = _helpers._Crew()
+    crew = _threads._Crew()
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             crew.call(serve, 2)
@@ -208,14 +208,14 @@ STILL_LOOKING = """
 import numpy as np
 from threadpoolctl import threadpool_limits
 from sknet import config_context, no_grad, ops
-from sknet.compile.executors.native import _helpers
+from sknet.compile.native import _threads
 
 threadpool_limits(2, "blas")
 X, W = np.ones((64, 32, 14, 14), "float32"), np.ones((64, 32, 3, 3), "float32")
 with no_grad(), config_context(native="always"):
     for looks in (10000, 1 << 40):
-        _helpers._crew.job[_helpers.Job.LOOKS] = looks
-        _helpers._crew.note = lambda is_late: None
+        _threads._crew.job[_threads.Job.LOOKS] = looks
+        _threads._crew.note = lambda is_late: None
         ops.conv2d(X, W)
 print("done")
 """
@@ -228,7 +228,7 @@ def test_a_helper_may_be_in_native_code_when_python_ends():
 
 def test_shares_are_done_by_one_thread_while_helpers_are_busy():
     done = []
-    with _helpers._crew.busy:
+    with _threads._crew.busy:
         share_out(
             lambda place, size, work: done.append((place, size, work)), np.zeros((3, 2, 5), np.int64), 4
         )

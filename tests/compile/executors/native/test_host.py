@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from sknet.compile.executors.native._host import HostCalls
+from sknet.compile.native._run import HostCalls
 
 
 def called(host, number):

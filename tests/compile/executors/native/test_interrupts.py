@@ -9,7 +9,7 @@ import pytest
 
 from sknet import NetClassifier, nn
 from sknet.callbacks import Callback
-from sknet.compile.executors.native._host import HostCalls
+from sknet.compile.native._run import HostCalls
 from sknet.exceptions import FitInterruptedWarning
 from tests.fuzz.same import assert_same
 

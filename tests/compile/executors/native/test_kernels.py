@@ -13,8 +13,8 @@ import scipy.special
 import sknet
 from sknet import config_context, no_grad, ops
 from sknet._native import needed
-from sknet.compile.executors.native._instructions import CONVERTED, Kind, Spread, Tape
-from sknet.compile.executors.numpy._emit_erfc import fast_erfc
+from sknet.compile.native._instructions import CONVERTED, Kind, Spread, Tape
+from sknet.compile.numpy._emitters import fast_erfc
 from sknet.preprocessing.extend import NativeRows
 
 core = pytest.importorskip("sknet._native._core", reason="native code was not built")

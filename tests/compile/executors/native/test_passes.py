@@ -4,10 +4,20 @@ import re
 
 import pytest
 
-from sknet.compile.executors.native._fields import Job, Product, Tile, Work
-from sknet.compile.executors.native._instructions import CONVERTED, TURN, WIDTH, Kind, Spread
-from sknet.compile.executors.native._native_gates import FIELDS
-from sknet.compile.executors.native._table_rows import Codes, Field
+from sknet.compile.native._instructions import (
+    CONVERTED,
+    TURN,
+    WIDTH,
+    Codes,
+    Field,
+    Job,
+    Kind,
+    Product,
+    Spread,
+    Tile,
+    Work,
+)
+from sknet.compile.native._passes import FIELDS
 from tests.project import ROOT
 
 FOLDER = ROOT / "sknet" / "_native"

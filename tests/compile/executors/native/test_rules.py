@@ -10,10 +10,10 @@ from scipy.linalg import blas
 from sknet._late import sparsetools
 from sknet._native import needed
 from sknet.compile.executors import Call
-from sknet.compile.executors.native._instructions import Kind, Tape
-from sknet.compile.executors.native._rules import translated
-from sknet.compile.executors.native._together import joined
-from sknet.compile.executors.numpy import add_multiple, check_indices, fill_uniform
+from sknet.compile.native._fusion import joined
+from sknet.compile.native._instructions import Kind, Tape
+from sknet.compile.native._rules import translated
+from sknet.compile.numpy import add_multiple, check_indices, fill_uniform
 from sknet.device import philox_uniform
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")

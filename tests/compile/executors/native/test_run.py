@@ -136,7 +136,7 @@ import sys, warnings
 sys.modules["sknet._native._core"] = None  # as if it had not been built
 import numpy as np
 import sknet
-from sknet.compile.executors.native import native_passes
+from sknet.compile.native import native_passes
 
 X, y = np.random.default_rng(0).standard_normal((30, 4)), np.arange(30) % 3
 with warnings.catch_warnings(action="ignore"):

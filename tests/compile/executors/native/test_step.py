@@ -5,7 +5,7 @@ import pytest
 
 from sknet import ops
 from sknet.compile import compile
-from sknet.compile.executors.native import NativeStep
+from sknet.compile.native import NativeStep
 
 RNG = np.random.default_rng(0)
 

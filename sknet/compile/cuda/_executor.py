@@ -1,0 +1,416 @@
+"""The CuPy executor: a plan as calls that launch generated kernels at fixed addresses.
+
+It runs on every device whose backend compiles kernels. A whole step is issued on the current stream; nothing
+is copied from or to the host, and no memory is allocated except by three kinds of calls: primitives whose
+forward takes no ``out=`` (`argsort`, `topk`, `searchsorted`, advanced indexing), those whose forward uses
+temporary arrays that are not in the plan (`logsumexp`, `take_along_axis` of more than one element per row),
+and CuPy functions that allocate internally (`argmax` and `argmin`, a sort; products that need copies, since
+one strided call does not compute them; in exact programs, reductions). In exact programs all that has a rule
+(`_rules`) is called so too.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, NoReturn, Self
+
+import numpy as np
+
+from sknet._arrays import is_basic, with_ellipsis
+from sknet.compile import _primitives as own
+from sknet.compile._calls import FILL, NO_SLOTS, Name, Writer, forward_scratch, registry, runner_of
+from sknet.compile._graph import Equation, Graph, Operand, Variable, is_repeated
+from sknet.compile._plan import Finish, Plan, Views
+from sknet.compile.cuda._epilogues import epilogues
+from sknet.compile.cuda._maps import Kernel, is_map, written
+from sknet.compile.cuda._reductions import (
+    has_operands,
+    is_fusible,
+    is_in_rows,
+    is_of_blocks,
+    is_reduction,
+    reduced,
+    row_kernel,
+    shapes_of_rows,
+)
+from sknet.compile.cuda._reductions import scratch_of as partials_of
+from sknet.compile.cuda._rules import Product, by_rule, has_rule, scratch_of_rule
+from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
+from sknet.device import Backend, Device, Ending, Form, backend, form_of, products_in
+from sknet.ops import SparseSlot
+
+__all__ = ["CupyProgram", "with_strided_products"]
+
+
+KERNELS = Kernels(is_map, is_reduction, is_fusible, is_in_rows, shapes_of_rows, has_operands)
+
+
+class CupyProgram:
+    """The calls of a plan, and its compiled kernels, which can be bound to memory many times."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a program is code of this process and cannot be pickled or copied: pickle its graph, and plan "
+            "it again"
+        )
+
+    def __init__(self, plan: Plan, device: Device, exact: bool = False, precision: str = "float32") -> None:
+        self.plan, self._precision = plan, precision
+        self._calls = False  # functions, which multiply in the precision of the moment
+        self._device, self._owner = device, backend(device.kind)
+        self._writer = Writer(plan, exact)
+        self._exact, self._needs = exact, _needs_of(plan.groups, exact)
+        self._products = partial(self._owner.products, precision)  # what one object prepares shares memory
+        self._kernels: dict[str, Kernel] = {}  # by name: some are launched many times, on other arrays
+        self._own_names = (self._writer.new_name(f"own{n}") for n in count())
+        for group in plan.groups:
+            self._write(group)
+        for output, donor in plan.copies:
+            assign(self._writer, self._writer.name(donor), self._writer.name(output))
+        module = self._module()
+        with self._owner.activate(device):
+            self._compile(module)
+            self._constants = {x: self._on_device(value) for x, value in plan.constants.items()}
+        how = "" if precision == "float32" else f", products in {precision}"
+        self._head = f"# device: {device}{how}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
+
+    @property
+    def source(self) -> str:
+        """The kernels in C, and the calls as Python source, to be read."""
+        return self._writer.source(self._head)
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        donated: Mapping[Variable, Variable],
+        exact: bool,
+        device: Device,
+        precision: str = "float32",
+    ) -> Self:
+        """Plan a graph for `device` whose outputs take over `donated` inputs; all others as above."""
+        # Kernels read them as they read all arrays, also one that repeats a number.
+        joined = _only_joined(graph)
+        constants = {
+            x: value if x in joined else np.array(value, order="C") for x, value in graph.constants.items()
+        }
+        graph = graph.replaced(constants=constants)
+        owner = backend(device.kind)
+        if exact:
+            groups = fuse_maps(graph, Kernels(lambda equation: False))
+        else:
+
+            def takes(form: Form, parts: Sequence[str]) -> bool:
+                return owner.finishes(form.in_precision(precision), parts)
+
+            graph = with_strided_products(graph)
+            with owner.activate(device):
+                finished = epilogues(graph, takes)
+            groups = join_totals(graph, fuse_maps(graph, KERNELS, finishes=finished), is_of_blocks)
+        plan = Plan(graph, groups, donated, _needs_of(groups, exact), owner.alignment)
+        return cls(plan, device, exact, precision)
+
+    def _on_device(self, constant: np.ndarray) -> Any:
+        """Return a constant on the device; a number that is repeated has the memory of one."""
+        if not is_repeated(constant):
+            return self._owner.from_host(constant, self._device)
+        one = self._owner.from_host(constant[(slice(0, 1),) * constant.ndim], self._device)
+        return self._owner.xp.broadcast_to(one, constant.shape)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def _write(self, group: Group) -> None:
+        what = [equation.primitive.name for equation in group.equations]
+        if group.finish is not None:
+            self._finish(group.finish, group)
+        elif group.reductions and group.maps and is_in_rows(group.reductions[0]):
+            self._launch(row_kernel(self._new_name("rows"), group, self.plan), what)
+        elif group.reductions:
+            self._launch(reduced(self._new_name("reduce"), group, self.plan), what)
+        elif group.fused:
+            self._launch(written(self._new_name("map"), group, self.plan), what)
+        else:
+            self._call(group)
+
+    def _new_name(self, kind: str) -> str:
+        """Return a name for the next kernel."""
+        return self._writer.new_name(f"{kind}{len(self._kernels)}")
+
+    def _call(self, group: Group) -> None:
+        for equation in group.equations:
+            if not equation.output.size or self.plan.views.is_view(equation):
+                continue
+            if has_rule(equation) and not self._exact:
+                self._by_rule(equation)
+            else:
+                first = len(self._writer.calls)
+                if equation.primitive.name == "matmul" and not self._exact:
+                    self._multiply(*map(self._writer.name, (*equation.variables, equation.output)))
+                else:
+                    call(self._writer, equation, self._owner)
+                    self._calls = True
+                self._writer.comment(first, str(equation.output))
+
+    def _multiply(self, *given: Name) -> None:
+        """Add a product, which is prepared when the step is bound; all of them share memory to work in."""
+        w = self._writer
+        product = w.of(w.function(self._products, "products"), "product")
+        w.call(w.of(product, "p", *given))
+
+    def _by_rule(self, equation: Equation) -> None:
+        """Write an equation that has kernels of its own."""
+        for step in by_rule(equation, self._writer, self._owner, partial(next, self._own_names)):
+            if isinstance(step, Kernel):
+                self._launch(step, [equation.primitive.name])
+            elif isinstance(step, Product):
+                self._multiply(*step)
+            else:
+                assign(self._writer, *step)
+
+    def _finish(self, finish: Finish, group: Group) -> None:
+        """Write a product with what follows it, prepared as above."""
+        w, first = self._writer, len(self._writer.calls)
+        others = (None if x is None else w.name(x) for x in (finish.vector, finish.term))
+        ending = w.of(Ending, "e", tuple(finish.parts), *others, finish.factor)
+        self._multiply(*map(w.name, (*finish.product.variables, finish.output)), ending)
+        w.comment(first, ", ".join(equation.primitive.name for equation in group.equations))
+
+    def _launch(self, kernel: Kernel, what: Iterable[str]) -> None:
+        w = self._writer
+        self._kernels[kernel.name] = kernel
+        first = len(w.calls)
+        w.call(Name(kernel.name), (kernel.blocks,), (kernel.threads,), tuple(map(Name, kernel.arguments)))
+        w.comment(first, ", ".join(dict.fromkeys(what)))
+
+    def _module(self) -> str:
+        helpers = dict.fromkeys(
+            helper for kernel in self._kernels.values() for helper in sorted(kernel.helpers)
+        )
+        return "\n".join([*helpers, *[kernel.text for kernel in self._kernels.values()]])
+
+    def _compile(self, module: str) -> None:
+        if module:
+            names = list(map(str, self._kernels))  # CuPy takes no derived class
+            compiled = self._owner.kernels(module, names, self._device)
+            self._writer.functions.update(zip(names, compiled, strict=True))
+
+    # -- binding ------------------------------------------------------------------------------
+
+    def bind(
+        self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS
+    ) -> tuple[Callable[[], None], dict[Variable, Any]]:
+        """Return the step on this memory, and the array of every variable that has one."""
+        arrays = self.plan.arrays(memory, slots, self._constants)
+        step = runner_of(self._writer.bound(self._writer.values(memory, arrays, self._needs, sparse)))
+        return partial(_in_precision, self._precision, step) if self._calls else step, arrays
+
+
+def _only_joined(graph: Graph) -> set[Variable]:
+    """Return what only concatenations read: of its numbers, zeros are not read at all."""
+    others = {x for each in graph.equations if each.primitive.name != "concat" for x in each.variables}
+    return set(graph.constants) - others - set(graph.outputs)
+
+
+def _in_precision(precision: str, step: Callable[[], None]) -> None:
+    with products_in(precision):
+        step()
+
+
+def _needs_of(groups: Sequence[Group], exact: bool) -> Callable[[Equation], Sequence[tuple[Any, ...]]]:
+    """Return what lists shape and dtype of the arrays that an equation needs besides its output."""
+    finished = {e for group in groups if group.finish is not None for e in group.equations}
+
+    def needs(equation: Equation) -> Sequence[tuple[Any, ...]]:
+        if equation in finished:
+            return ()
+        if not exact and has_rule(equation):
+            return scratch_of_rule(equation)
+        return partials_of(equation) if not exact and is_reduction(equation) else scratch_of(equation)
+
+    return needs
+
+
+# -- calls of primitives outside of kernels: by their own forward, with ``out=`` --------------
+
+
+Caller = Callable[[Writer, Equation, Backend], None]
+Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
+CALLS: dict[str, Caller] = {}
+SCRATCH: dict[str, Scratch] = {}
+
+
+caller = registry(CALLS)  # registers how primitives are called
+scratch = registry(SCRATCH)  # registers the scratch arrays that such calls need
+
+
+def call(w: Writer, equation: Equation, owner: Backend) -> None:
+    """Add the calls that compute one equation."""
+    CALLS.get(equation.primitive.name, _by_its_forward)(w, equation, owner)
+
+
+def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    """Return shape and dtype of the arrays that an equation needs besides its output."""
+    return SCRATCH.get(equation.primitive.name, forward_scratch)(equation)
+
+
+def assign(w: Writer, out: Name, x: Any) -> None:
+    """Add the assignment of an array or a number to all elements of an array."""
+    w.call(operator.setitem, out, ..., x)
+
+
+def _by_its_forward(w: Writer, equation: Equation, owner: Backend) -> None:
+    forward = equation.primitive.forward_on(owner)
+    w.forward_call(equation, forward, [_operand(w, x) for x in equation.operands])
+
+
+def _operand(w: Writer, x: Operand) -> Any:
+    return w.name(x) if type(x) is Variable else x
+
+
+@caller("copy", "broadcast_to", "permute_dims")
+def _copy(w: Writer, equation: Equation, owner: Backend) -> None:
+    assign(w, w.name(equation.output), w.name(equation.operands[0]))
+
+
+@caller("reshape")
+def _reshape(w: Writer, equation: Equation, owner: Backend) -> None:
+    [x] = equation.operands  # not contiguous, so this is a copy rather than a view
+    assign(w, w.reshaped(equation.output, x.shape), w.name(x))
+
+
+@caller("where")
+def _where(w: Writer, equation: Equation, owner: Backend) -> None:
+    condition, x, y = equation.operands
+    out = w.name(equation.output)
+    buffers, views = w.plan.buffers, w.plan.views
+    if type(y) is not Variable or buffers[views.root(y)] is not buffers[equation.output]:
+        assign(w, out, _operand(w, y))
+    elif y.dtype != equation.output.dtype:
+        w.call(owner.xp.copyto, out, w.name(y), label="copyto")
+    w.call(owner.xp.copyto, out, _operand(w, x), where=w.name(condition), label="copyto")
+
+
+@scratch("sum_squares")
+def _one_square(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    return [((), equation.output.dtype)] if len(equation.operands) > 1 else []
+
+
+@caller("sum_squares")
+def _sum_squares(w: Writer, equation: Equation, owner: Backend) -> None:
+    if not all(w.plan.views.is_contiguous(x) for x in equation.variables):
+        _by_its_forward(w, equation, owner)
+        return
+    out = w.name(equation.output)
+    for i, x in enumerate(equation.operands):
+        flat = w.reshaped(x, (x.size,))
+        target = w.scratch(equation) if i else out
+        w.call(owner.xp.matmul, flat, flat, out=target, label="matmul")
+        if i:
+            w.call(owner.xp.add, out, target, out=out, label="add")
+
+
+@caller("scatter_add")
+def _scatter_add(w: Writer, equation: Equation, owner: Backend) -> None:
+    [g], out = equation.operands, w.name(equation.output)
+    part = _part(w, out, equation.params["index"])
+    if part is None:
+        _by_its_forward(w, equation, owner)
+        return
+    w.call(FILL, out, 0, label="fill")
+    assign(w, part, w.name(g))
+
+
+@caller("setitem")
+def _setitem(w: Writer, equation: Equation, owner: Backend) -> None:
+    [x, value], out = equation.operands, w.name(equation.output)
+    part = _part(w, out, equation.params["index"])
+    if part is None:
+        _by_its_forward(w, equation, owner)
+        return
+    assign(w, out, _operand(w, x))
+    assign(w, part, _operand(w, value))
+
+
+def _part(w: Writer, array: Name, index: Any) -> Name | None:
+    """Return the name of the view that an index takes of an array; None if it takes a copy."""
+    if not is_basic(index):
+        return None
+    return w.part(array, w.partial(with_ellipsis(index), "index"))
+
+
+@caller("concat")
+def _concat(w: Writer, equation: Equation, owner: Backend) -> None:
+    has_zeros, parts = w.parts_of(equation)
+    if has_zeros:
+        w.call(FILL, w.name(equation.output), 0, label="fill")
+    for place, x in parts:
+        assign(w, place, w.name(x))
+
+
+@caller("assemble")
+def _assemble(w: Writer, equation: Equation, owner: Backend) -> None:
+    out = w.name(equation.output)
+    for i, (start, part) in enumerate(zip(equation.params["starts"], equation.operands, strict=True)):
+        if not w.plan.is_in_place(equation, i):
+            target = w.part(out, slice(start, start + math.prod(part.shape)))
+            assign(w, target, w.name(part))
+
+
+# -- operands of products in an order that one strided product of BLAS reads ------------------
+
+
+def with_strided_products(graph: Graph) -> Graph:
+    """Return a graph in which operands of products are copied where a product would copy them."""
+    views, equations, copies = Views(graph.equations), [], dict[Variable, Variable]()
+    for equation in graph.equations:
+        copied = list(COPIED.get(equation.primitive.name, _none)(views, equation))
+        if copied:
+            for x in copied:
+                if x not in copies:
+                    copy = Equation(own.copy, (x,), {})
+                    equations.append(copy)
+                    copies[x] = copy.output
+            operands = tuple(copies[x] if x in copied else x for x in equation.operands)
+            equation = Equation(equation.primitive, operands, equation.params, equation.output)
+        equations.append(equation)
+    return graph.replaced(equations=equations) if copies else graph
+
+
+def _is_refused(views: Views, equation: Equation) -> bool:
+    x, y = equation.variables
+    if not (x.dtype == y.dtype == equation.output.dtype and x.size and y.size):
+        return False  # copies would not help
+    return form_of(views.ghost(x), views.ghost(y), views.ghost(equation.output)) is None
+
+
+def _of_product(views: Views, equation: Equation) -> Iterator[Variable]:
+    """Yield operands to copy: the second, if that is enough, or all that are not contiguous."""
+    if not _is_refused(views, equation):
+        return
+    x, y = equation.variables
+    is_alone = views.is_contiguous(x) or (
+        not views.is_contiguous(y) and form_of(views.ghost(x), *map(Views().ghost, (y, equation.output)))
+    )
+    if not is_alone:
+        yield x
+    if not views.is_contiguous(y):
+        yield y
+
+
+def _of_recurrence(views: Views, equation: Equation) -> Iterator[Variable]:
+    """Yield what is not contiguous."""
+    yield from (x for x in equation.variables if not views.is_contiguous(x))
+
+
+def _none(views: Views, equation: Equation) -> Iterator[Variable]:
+    yield from ()
+
+
+COPIED: dict[str, Callable[[Views, Equation], Iterator[Variable]]] = {
+    "matmul": _of_product,
+    "recurrence_outputs": _of_recurrence,
+    "recurrence_tape": _of_recurrence,
+    "recurrence_gradient": _of_recurrence,
+}

@@ -1,0 +1,308 @@
+"""Fuse instructions: ReLU, updates, and chains of neighbours whose arrays stay in the nearest cache."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+
+import numpy as np
+
+from sknet._native import needed
+from sknet.compile.native._instructions import MEANING, OPERANDS, WIDTH, Kind, Meaning, address_of
+
+__all__ = ["joined"]
+
+
+Row = list[int]
+CHUNK = 1 << 10  # elements at a time: a multiple of what vectors and unrolled loops take at once
+MOST = 64  # instructions of a chain
+ALONE = 1 << 13  # elements that BLAS does not share among threads
+NUMBER = 8  # bytes of a number that all elements use, at most
+# An array that is used: address, bytes from element to element, its end, and whether it is written.
+Use = tuple[int, int, int, bool]
+
+
+def chained(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield instructions with the same results, neighbours in chains where their arrays are large."""
+    chain: list[Row] = []
+    uses: dict[Use, None] = {}
+    arrays: set[tuple[int, int]] = set()
+    length = 0
+    known = [(row, *uses_of(row, CHUNK + 1)) for row in rows]
+    for i, (row, n, own) in enumerate(known):
+        if chain and not (
+            n == length
+            and len(chain) < MOST
+            and _is_near(known[i : i + 2], arrays, n)
+            and are_apart(own, uses)
+        ):
+            yield from _finished(chain, length)
+            chain, uses, arrays, length = [], {}, set(), 0
+        if not n:
+            yield row
+            continue
+        chain.append(row)
+        uses.update(dict.fromkeys(own))
+        arrays.update([(x, stride) for x, stride, _, _ in own if stride])
+        length = n
+    yield from _finished(chain, length)
+
+
+def _is_near(known: list[tuple[Row, int, list[Use]]], arrays: set[tuple[int, int]], length: int) -> bool:
+    """Tell whether an instruction, or the next one, reads what is in the cache."""
+    return any(
+        (x, stride) in arrays and not is_written
+        for _, n, uses in known
+        if n == length
+        for x, stride, _, is_written in uses
+    )
+
+
+def _finished(chain: list[Row], length: int) -> Iterator[Row]:
+    if len(chain) > 1:
+        yield [int(Kind.CHAIN), len(chain), length, CHUNK, *[0] * (WIDTH - 4)]
+    yield from chain
+
+
+def are_apart(uses: Iterable[Use], others: Iterable[Use]) -> bool:
+    """Tell whether what is written is the same array as another, or has no memory in common with it."""
+    for x, x_stride, x_end, x_is_written in uses:
+        for y, y_stride, y_end, y_is_written in others:
+            is_other = x != y or x_stride != y_stride
+            if is_other and x < y_end and y < x_end and (x_is_written or y_is_written):
+                return False
+    return True
+
+
+def uses_of(row: Row, least: int = 1) -> tuple[int, list[Use]]:
+    """Return the length of an elementwise instruction, and what it uses; 0 and nothing for others."""
+    rule = RULES.get(row[0])
+    n, read, written = NO_USES if rule is None else rule(row)
+    if n < least:
+        return 0, []
+    uses = [(x, stride, x + (stride * n or NUMBER), False) for x, stride in read]
+    uses += [(x, stride, x + stride * n, True) for x, stride in written]
+    return (n, uses) if are_apart(uses, uses) else (0, [])
+
+
+# Length; addresses and strides of what is read, and of what is written.
+Found = tuple[int, list[tuple[int, int]], list[tuple[int, int]]]
+NO_USES: Found = 0, [], []
+
+
+def _uses_of_loop(row: Row) -> Found:
+    count = row[OPERANDS]
+    *read, written = list(zip(row[3:7], row[16:20], strict=True))[:count] or [(0, 0)]
+    return (row[12], read, [written]) if count and written[1] > 0 else NO_USES
+
+
+def _uses_of_blas(row: Row) -> Found:
+    return _uses_of_level_1(row[2:8], row[8], row[9])
+
+
+def _uses_of_add_multiple(row: Row) -> Found:
+    return _uses_of_level_1(row[3:9], row[9], row[1])
+
+
+def _uses_of_level_1(given: Row, length: int, size: int) -> Found:
+    _, factor, x, _, y, _ = given
+    if length > ALONE:
+        return NO_USES
+    return length, [(factor, 0), (x, size), *([(y, size)] if y else [])], [(y or x, size)]
+
+
+def _uses_of_mask(row: Row) -> Found:
+    size, source, mask, target, length = row[1:6]
+    return length, [(source, size), (mask, 1)], [(target, size)]
+
+
+def _uses_of_mask_positive(row: Row) -> Found:
+    size, x, source, mask, target, length = row[1:7]
+    return length, [(x, size), (source, size)], [(mask, 1), (target, size)]
+
+
+def _uses_of_moments(row: Row) -> Found:
+    size, length, _, a, x, b, y = row[1:8]
+    return length, [(a, 0), (b, 0), (y, size), (x, size)], [(x, size)]
+
+
+def _uses_of_squares(row: Row) -> Found:
+    size, length, _, g, squares, a, x, b = row[1:9]
+    return length, [(a, 0), (b, 0), (g, size), (x, size)], [(squares, size), (x, size)]
+
+
+def _uses_of_quotients(row: Row) -> Found:
+    size, length, _, v, more, m, quotients, factor, w = row[1:10]
+    numbers = [(factor, 0), *([(more, 0)] if more else [])]
+    return length, [*numbers, (v, size), (m, size), (w, size)], [(quotients, size), (w, size)]
+
+
+RULES: dict[int, Callable[[Row], Found]] = {
+    Kind.LOOP: _uses_of_loop,
+    Kind.BLAS: _uses_of_blas,
+    Kind.ADD_MULTIPLE: _uses_of_add_multiple,
+    Kind.MASK: _uses_of_mask,
+    Kind.MASK_POSITIVE: _uses_of_mask_positive,
+    Kind.MOMENTS: _uses_of_moments,
+    Kind.SQUARES: _uses_of_squares,
+    Kind.QUOTIENTS: _uses_of_quotients,
+}
+
+
+def joined(rows: Iterable[Row]) -> list[Row]:
+    """Return instructions with the same results, some of them fused."""
+    return list(chained(_updates(list(_joined(rows)))))
+
+
+def _joined(rows: Iterable[Row]) -> Iterator[Row]:
+    before: Row | None = None
+    for row in rows:
+        found = None if before is None else (_add_row_relu(before, row) or _mask_positive(before, row))
+        if found is None and before is not None:
+            yield before
+        before = row if found is None else found
+    if before is not None:
+        yield before
+
+
+def _add_row_relu(first: Row, second: Row) -> Row | None:
+    """Return one instruction for the addition of a row and the ReLU of the sum, if these two are that."""
+    if first[0] != Kind.SPREAD or first[2] != 0 or second[0] != Kind.LOOP or second[MEANING] != Meaning.RELU:
+        return None
+    size, _, x, row, out, n_rows, n_columns = first[1:8]
+    if not second[3] == second[5] == out or second[12] != n_rows * n_columns or not _keeps_no_sign():
+        return None
+    return _row(Kind.ADD_ROW_RELU, size, x, row, out, n_rows, n_columns)
+
+
+@cache
+def _keeps_no_sign() -> bool:
+    """Tell whether NumPy's maximum of -0.0 and 0.0 is 0.0, wherever they are in an array."""
+    for dtype in (np.float32, np.float64):
+        negative = np.full(131, -0.0, dtype)
+        for zero in (np.zeros(131, dtype), dtype(0)):
+            if np.signbit(np.maximum(negative, zero)).any():
+                return False
+    return True
+
+
+def _mask_positive(first: Row, second: Row) -> Row | None:
+    """Return one instruction for a mask of positive elements and its product with a vector, likewise."""
+    if first[0] != Kind.LOOP or first[MEANING] != Meaning.IS_POSITIVE or second[0] != Kind.MASK:
+        return None
+    size, source, mask, target, length = second[1:6]
+    same = first[5] == mask and first[12] == length and first[16] == size
+    return _row(Kind.MASK_POSITIVE, size, first[3], source, mask, target, length) if same else None
+
+
+# -- updates ------------------------------------------------------------------------------------
+
+
+def _updates(rows: list[Row]) -> Iterator[Row]:
+    """Yield instructions, of which sequences that updates have are one, with the bits of them all."""
+    i = 0
+    while i < len(rows):
+        count, row = _update(rows[i : i + 4]) if rows[i][0] in (Kind.LOOP, Kind.BLAS) else (1, rows[i])
+        yield row
+        i += count
+
+
+def _update(rows: list[Row]) -> tuple[int, Row]:
+    """Return how many of these instructions are one that is faster, and that one."""
+    for count, rule in ((2, _moments), (3, _squares), (4, _quotients), (3, _quotients)):
+        found = rule(rows[:count]) if len(rows) >= count else None
+        if found is not None and _is_element_by_element(rows[:count]):
+            body = contracted_body(found[1])
+            if body is not None:
+                found[3] = found[2] // body * body if body else 0
+                return count, found
+    return 1, rows[0]
+
+
+def _is_element_by_element(rows: list[Row]) -> bool:
+    """Tell whether instructions may be carried out for one element after the other."""
+    lengths, uses = zip(*map(uses_of, rows), strict=True)
+    every = [use for each in uses for use in each]
+    return lengths[0] > 0 and len(set(lengths)) == 1 and are_apart(every, every)
+
+
+def _moments(rows: list[Row]) -> Row | None:
+    """Match x *= a; x += b * y."""
+    scal, axpy = rows
+    if not (_is_scal(scal) and _is_axpy(axpy, scal[4]) and axpy[4] != scal[4]):
+        return None
+    return _row(Kind.MOMENTS, scal[9], scal[8], 0, scal[3], scal[4], axpy[3], axpy[4])
+
+
+def _squares(rows: list[Row]) -> Row | None:
+    """Match squares = g * g; x *= a; x += b * squares."""
+    square, scal, axpy = rows
+    if not (_is(square, Meaning.SQUARE) and _is_scal(scal) and _is_axpy(axpy, scal[4])):
+        return None
+    g, out = square[3], square[6 if square[6] else 5] if square[5] else square[4]
+    if axpy[4] != out or len({g, out, scal[4]}) < 3 or not _is_dense(square, scal[9]):
+        return None
+    return _row(Kind.SQUARES, scal[9], scal[8], 0, g, out, scal[3], scal[4], axpy[3])
+
+
+def _quotients(rows: list[Row]) -> Row | None:
+    """Match q = sqrt(v); q += more; q = m / q; w += factor * q, with the second or without."""
+    (root, *sums, quotient, add), more = rows, 0
+    q = root[4]
+    if not (_is(root, Meaning.ROOT) and _is(quotient, Meaning.QUOTIENT) and add[0] == Kind.ADD_MULTIPLE):
+        return None
+    size = add[1]
+    for each in sums:
+        if not (_is(each, Meaning.SUM) and each[3] == each[5] == q and each[16:19] == [size, 0, size]):
+            return None
+        more = each[4]
+    m, v, w = quotient[3], root[3], add[7]
+    if not quotient[4] == quotient[5] == add[5] == q or len({m, v, w, q}) < 4 - (m == v):
+        return None
+    if not (_is_dense(root, size) and _is_dense(quotient, size)):
+        return None
+    return _row(Kind.QUOTIENTS, size, add[9], 0, v, more, m, q, add[4], w)
+
+
+def _is(row: Row, meaning: Meaning) -> bool:
+    return row[0] == Kind.LOOP and row[MEANING] == meaning
+
+
+def _is_dense(row: Row, size: int) -> bool:
+    """Tell whether the elements of all operands of a loop are next to each other."""
+    return all(stride == size for stride in row[16 : 16 + row[OPERANDS]])
+
+
+def _is_scal(row: Row) -> bool:
+    return row[0] == Kind.BLAS and row[6] == 0 and row[10] == 1
+
+
+def _is_axpy(row: Row, target: int) -> bool:
+    return row[0] == Kind.BLAS and row[6] == target and row[10] == 1
+
+
+@cache
+def contracted_body(size: int) -> int | None:
+    """Return a number of elements of which this BLAS rounds x + a * y once, and what is left over twice."""
+    from scipy.linalg import blas  # which predictions do without
+
+    dtype = np.dtype(f"f{size}")
+    axpy = blas.get_blas_funcs("axpy", dtype=dtype)
+    one, factor = np.array(1, dtype), np.array(0.7, dtype)
+    numbers = np.random.default_rng(0).standard_normal((2, 1061)).astype(dtype)
+    vectors = [numbers[:, :n] for n in (1061, 127, 61, 31, 7)]
+    expected = [axpy(x, y.copy(), y.size, factor[()]) for x, y in vectors]
+    for body in (32, 16, 64, 8, 4, 128, 1, 0):
+        for (x, given), y in zip(vectors, expected, strict=True):
+            rounded, found = y.size // body * body if body else 0, given.copy()
+            fields = size, y.size, rounded, *map(address_of, (one, found, factor, x))
+            program = np.array([_row(Kind.MOMENTS, *fields)], np.int64)
+            turn = np.array([address_of(program), 1, 1, 0], np.int64)
+            needed().steps(address_of(turn), 1)
+            if found.tobytes() != y.tobytes():
+                break
+        else:
+            return body
+    return None
+
+
+def _row(kind: Kind, *fields: int) -> Row:
+    return [int(kind), *fields, *[0] * (WIDTH - 1 - len(fields))]

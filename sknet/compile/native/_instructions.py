@@ -1,0 +1,424 @@
+"""Instructions: rows of integers that the C extension carries out, and the addresses and layouts in them."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "CONVERTED", "GIVEN", "MEANING", "OPERANDS", "TURN", "WIDTH", "Array", "Codes", "Field", "Job", "Kind",
+    "Loop", "Meaning", "Product", "Spread", "Tape", "Tile", "Work", "address_of", "code", "copy", "fill",
+    "is_apart", "is_plain", "level_1", "loop", "loop_of", "loop_of_products", "looped", "merged", "offset",
+    "padded", "strides_over",
+]  # fmt: skip
+
+
+# -- addresses: of arrays, and of the C functions that do the work of NumPy's plan -----------------
+
+
+class Loop(NamedTuple):
+    """An inner loop of a ufunc: ``loop(arguments, lengths, strides, data)``, which needs no interpreter."""
+
+    address: int
+    data: int
+
+
+class _UFunc(ctypes.Structure):
+    """The fields of a PyUFuncObject after its header (numpy/ufuncobject.h), as far as needed."""
+
+    _fields_ = (
+        ("nin", ctypes.c_int),
+        ("nout", ctypes.c_int),
+        ("nargs", ctypes.c_int),
+        ("identity", ctypes.c_int),
+        ("functions", ctypes.POINTER(ctypes.c_void_p)),
+        ("data", ctypes.POINTER(ctypes.c_void_p)),
+        ("ntypes", ctypes.c_int),
+        ("reserved", ctypes.c_int),
+        ("name", ctypes.c_char_p),
+    )
+
+
+@cache
+def loop_of(function: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
+    """Return the loop of one of NumPy's ufuncs for operands and result of these dtypes, if it has one."""
+    if not isinstance(function, np.ufunc) or getattr(np, function.__name__, None) is not function:
+        return None
+    return _loop(function, dtypes)
+
+
+@cache
+def loop_of_products(dtype: np.dtype[Any]) -> Loop | None:
+    """Return the loop of NumPy's matrix product for operands and result of a dtype."""
+    return loop_of(np.matmul, (dtype, dtype, dtype)) if dtype.isnative else None
+
+
+def address_of(x: Any) -> int:
+    """Return the address of an array's first element, or 0 for None."""
+    return 0 if x is None else ctypes.c_size_t.from_address(id(x) + object.__basicsize__).value
+
+
+def _loop(ufunc: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
+    kinds = [signature.replace("->", "") for signature in ufunc.types]
+    wanted = [i for i, kind in enumerate(kinds) if [np.dtype(c) for c in kind] == list(dtypes)]
+    found = _UFunc.from_address(id(ufunc) + object.__basicsize__)
+    known = (found.nin, found.nout, found.nargs, found.ntypes, found.name)
+    if known != (ufunc.nin, 1, ufunc.nargs, len(kinds), ufunc.__name__.encode()) or not wanted:
+        return None
+    [first, *_] = wanted
+    address = found.functions[first]
+    return None if not address else Loop(address, found.data[first] or 0)
+
+
+def level_1(function: Callable[..., Any]) -> tuple[str, np.dtype[Any], int] | None:
+    """Return name, dtype and address if a function is one of SciPy's level-1 BLAS routines, else None."""
+    found = _vectors().get(id(function))
+    return None if found is None else found[1:]
+
+
+@cache
+def _vectors() -> dict[int, tuple[Any, str, np.dtype[Any], int]]:
+    """Return the functions by their identity, each with what `level_1` returns."""
+    from scipy.linalg import blas  # long to load, and forward passes do without
+
+    found = {}
+    for name in ("scal", "axpy"):
+        for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+            function = blas.get_blas_funcs(name, dtype=dtype)
+            if (address := _address_in(function)) is not None:
+                found[id(function)] = function, name, dtype, address
+    return found
+
+
+def _address_in(function: Any) -> int | None:
+    capsule = getattr(function, "_cpointer", None)  # public: SciPy's manual describes it
+    if capsule is None:
+        return None
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    found: int | None = get(capsule, None)
+    return found
+
+
+# -- instructions: a function of the runner and its arguments, mostly addresses ---------------------
+
+WIDTH = 32  # integers per instruction
+TURN = 4  # integers per turn: instructions and their number, steps, and the first
+MEANING = 31  # field of a loop that only `_fusion` reads: see `Meaning`
+OPERANDS = 30  # field of a loop that may be carried out in parts: number of addresses, or 0
+GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
+# Pairs of dtypes between which elements are converted; NumPy converts all others.
+CONVERTED = tuple((a, b) for a in GIVEN for b in ("float32", "float64") if a != b)
+
+
+class Kind(IntEnum):
+    """The first field; the others follow, in this order. `b` is the number of the step in a run."""
+
+    LOOP = 0
+    BLAS = 1
+    SPREAD = 2
+    COPY = 3
+    CONVERT = 4
+    MASK = 5
+    REPLACE = 6
+    FILL = 7
+    PUT = 8
+    ADD_ROWS = 9
+    ADD_MULTIPLE = 10
+    BOUNDS = 11
+    TABLE = 12
+    HOST = 13
+    FINITE = 14
+    COUNTER = 15
+    NOTHING = 16
+    ADD_ROW_RELU = 17
+    MASK_POSITIVE = 18
+    UNIFORM = 19
+    CHAIN = 20
+    MOMENTS = 21
+    SQUARES = 22
+    QUOTIENTS = 23
+
+
+class Spread(IntEnum):
+    """Operations of a matrix and a row or column that is broadcast to it."""
+
+    ADD_ROW = 0
+    SUBTRACT_COLUMN = 1
+    MULTIPLY_COLUMN = 2
+    DIVIDE_COLUMN = 3
+
+
+class Meaning(IntEnum):
+    """Loops that may be fused with a neighbouring instruction."""
+
+    OTHER = 0
+    RELU = 1
+    IS_POSITIVE = 2
+    SQUARE = 3
+    ROOT = 4
+    SUM = 5
+    QUOTIENT = 6
+
+
+class Tape:
+    """Collects instructions, and keeps alive what they point to."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[int]] = []
+        self._alive: list[np.ndarray] = []
+
+    def address(self, array: np.ndarray) -> int:
+        """Return the address of an array, which is kept alive."""
+        self._alive.append(array)
+        return address_of(array)
+
+    def number(self, value: float, dtype: np.dtype) -> int:
+        """Return the address of a constant."""
+        return self.address(np.array(value, dtype))
+
+    def add(self, kind: Kind, *fields: int) -> int:
+        """Append an instruction; return its position."""
+        self.rows.append([int(kind), *map(int, fields), *[0] * (WIDTH - 1 - len(fields))])
+        return len(self.rows) - 1
+
+    def finished(self) -> np.ndarray:
+        """Return all instructions: ndarray of shape (n, WIDTH), dtype=int64."""
+        return np.array(self.rows, np.int64).reshape(-1, WIDTH)
+
+
+# -- passes over arrays: fields that `sknet/_native/native.h` describes ------------------------------
+
+
+class Work(IntEnum):
+    """Kinds of passes over arrays."""
+
+    CONVOLVED = 0
+    WEIGHT = 1
+    ERFC = 2
+    LSTM_FORWARD = 3
+    LSTM_BACKWARD = 4
+    NORM = 5
+    NORM_GRADIENT = 6
+    LSTM_STEPS = 7
+    BY_TILES = 8
+    SUMS_OF_PRODUCTS = 9
+    SCALED_ROWS = 10
+    SERVE = 11
+    LEAD = 12
+    LSTM_BACK_STEPS = 13
+
+
+class Tile(IntEnum):
+    """Images and their tiles."""
+
+    X = 0
+    X_SAMPLE = 1
+    X_CHANNEL = 2
+    X_ROW = 3
+    X_COLUMN = 4
+    TILES = 5
+    STEP = 6
+    ROOM = 7
+    BIAS = 8
+    SAMPLES = 9
+    CHANNELS = 10
+    ROWS = 11
+    COLUMNS = 12
+    TOP = 13
+    LEFT = 14
+    TILE_ROWS = 15
+    TILE_COLUMNS = 16
+
+
+class Product(IntEnum):
+    """Products of tiles: SHAPE is the first of four lengths, STRIDES of nine steps in bytes."""
+
+    MATMUL = 0
+    MATMUL_DATA = 1
+    LEFT = 2
+    RIGHT = 3
+    OUT = 4
+    SHAPE = 5
+    STRIDES = 9
+    SUMS = 18
+    SAMPLES = 19
+    PART = 20
+    GROUPS = 21
+    APART = 22
+
+
+class Job(IntEnum):
+    """Work that threads share."""
+
+    OPEN = 0
+    LEFT = 8
+    FIELDS = 16
+    SHARE = 17
+    THREAD = 18
+    SIZE = 19
+    LOOKS = 20
+
+
+# -- rows of tables: arguments are the address of a number for each `Field`, how many rows, the addresses of
+# -- their indices among the chosen rows and in the table, of their outputs, and of memory for a row's numbers
+
+
+class Field(IntEnum):
+    """Fields that describe a table and its encoding: numbers, and addresses of arrays."""
+
+    NUMBERS = 0
+    STRIDE = 1
+    N_NUMBERS = 2
+    CENTERS = 3
+    N_VALUES = 4
+    KEPT = 5
+    MIDDLES = 6
+    SCALES = 7
+    IS_PHASE = 8
+    N_BINS = 9
+    BIN_NUMBERS = 10
+    LOW = 11
+    INVERSE = 12
+    SMALLEST = 13
+    LARGEST = 14
+    N_FLAGS = 15
+    FLAGS = 16
+    N_COLUMNS = 17
+    COLUMNS = 18
+    WIDTH = 19
+
+
+class Codes(IntEnum):
+    """Source of the codes of a column of levels."""
+
+    OF_TABLE = 0
+    OF_CHOSEN = 1
+    OF_NUMBER = 2
+
+
+# -- layouts of arrays --------------------------------------------------------------------------
+
+Array = np.ndarray[Any, Any]
+
+
+def is_plain(*arrays: Any) -> bool:
+    """Tell whether these are C-contiguous, aligned arrays."""
+    return all(
+        type(x) is np.ndarray and x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative
+        for x in arrays
+    )
+
+
+def is_apart(out: Array, *operands: Array) -> bool:
+    """Tell whether each operand has exactly the memory of the result, or none of it."""
+    place = out.__array_interface__["data"][0], out.strides
+    return all(
+        (x.__array_interface__["data"][0], x.strides) == place or not np.may_share_memory(x, out)
+        for x in operands
+    )
+
+
+def merged(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
+    """Return lengths, and strides of each array, after merging axes that are contiguous in all of them."""
+    lengths: list[int] = []
+    steps: list[list[int]] = [[] for _ in strides]
+    for i, n in enumerate(shape):
+        if n == 1:
+            continue
+        here = [each[i] for each in strides]
+        if lengths and all(own[-1] == n * step for own, step in zip(steps, here, strict=True)):
+            lengths[-1] *= n
+            for own, step in zip(steps, here, strict=True):
+                own[-1] = step
+        else:
+            lengths.append(n)
+            for own, step in zip(steps, here, strict=True):
+                own.append(step)
+    return (lengths, steps) if lengths else ([1], [[0] for _ in strides])
+
+
+def offset(place: tuple[int, ...], steps: Sequence[int]) -> int:
+    return sum(i * step for i, step in zip(place, steps, strict=False))
+
+
+def strides_over(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of an array that is broadcast to a shape."""
+    return (
+        *[0] * (len(shape) - x.ndim),
+        *[0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True)],
+    )
+
+
+# -- loops --------------------------------------------------------------------------------------
+
+
+def looped(
+    tape: Tape,
+    function: Loop,
+    arrays: Sequence[Array],
+    lengths: list[int],
+    strides: list[list[int]],
+    meaning: Meaning = Meaning.OTHER,
+    in_parts: bool = False,
+) -> bool:
+    """Append an inner loop over the last of up to three axes, called for each position along the others."""
+    *outer, inner = lengths
+    if len(outer) > 2:
+        return False
+    outer = [*[1] * (2 - len(outer)), *outer]
+    steps = [[*[0] * (3 - len(each)), *each] for each in strides]
+    loop(
+        tape, function, [tape.address(x) for x in arrays],
+        (outer[1], [each[1] for each in steps]), [inner], [each[2] for each in steps],
+        (outer[0], [each[0] for each in steps]),
+    )  # fmt: skip
+    if len(lengths) == 1:
+        tape.rows[-1][MEANING] = meaning
+        tape.rows[-1][OPERANDS] = len(arrays) if in_parts else 0
+    return True
+
+
+def loop(
+    tape: Tape, function: Loop, addresses: Sequence[int], often: tuple[int, Sequence[int]],
+    lengths: Sequence[int], strides: Sequence[int], again: tuple[int, Sequence[int]] = (1, ()),
+) -> None:  # fmt: skip
+    tape.add(
+        Kind.LOOP, function.address, function.data, *padded(addresses, 4), often[0], *padded(often[1], 4),
+        *padded(lengths, 4), *padded(strides, 9), again[0], *padded(again[1], 4),
+    )  # fmt: skip
+
+
+def padded(values: Sequence[int], length: int) -> list[int]:
+    return [*values, *[0] * (length - len(values))]
+
+
+# -- copies -------------------------------------------------------------------------------------
+
+
+def fill(tape: Tape, out: Any, value: Any) -> bool:
+    if not is_plain(out) or out.itemsize not in (1, 2, 4, 8) or type(value) not in (int, float, bool):
+        return False
+    bits = np.array(value, out.dtype).view(f"i{out.itemsize}").item()
+    tape.add(Kind.FILL, out.itemsize, tape.address(out), bits, out.size)
+    return True
+
+
+def code(source: np.dtype[Any], target: np.dtype[Any]) -> int | None:
+    """Return the size of the elements if they are copied, a negative number for a conversion, or None."""
+    if source == target:
+        return source.itemsize if source.itemsize in (1, 2, 4, 8) and source.kind in "biuf" else None
+    pair = ("uint8" if source.kind == "b" else source.name), target.name
+    return -1 - CONVERTED.index(pair) if pair in CONVERTED else None
+
+
+def copy(
+    tape: Tape, code: int, source: int, strides: Sequence[int], target: int, to: Sequence[int],
+    lengths: tuple[int, int], rows: int = 0, by: tuple[int, int, int] = (0, 0, 0),
+) -> int:  # fmt: skip
+    """Append a copy of rows, converted if necessary; return its position."""
+    kind, number = (Kind.COPY, code) if code > 0 else (Kind.CONVERT, -1 - code)
+    return tape.add(kind, number, source, *strides, rows, target, *to, *lengths, *by)

@@ -1,0 +1,514 @@
+"""Translate calls of NumPy to instructions with the same bits; others are left to NumPy."""
+
+import math
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._calls import Call
+from sknet.compile.native._instructions import (
+    Array,
+    Kind,
+    Meaning,
+    Spread,
+    Tape,
+    address_of,
+    code,
+    copy,
+    fill,
+    is_apart,
+    is_plain,
+    level_1,
+    loop,
+    loop_of,
+    looped,
+    merged,
+    offset,
+    padded,
+    strides_over,
+)
+from sknet.compile.numpy import add_multiple, check_indices, fill_uniform, write_largest
+
+__all__ = ["check_finite", "copied", "gathered", "translated"]
+
+
+SPREADS: dict[Any, Spread] = {
+    np.add: Spread.ADD_ROW,
+    np.subtract: Spread.SUBTRACT_COLUMN,
+    np.multiply: Spread.MULTIPLY_COLUMN,
+    np.divide: Spread.DIVIDE_COLUMN,
+}
+# Ufuncs whose result depends on the operands alone, not on where in memory an element is.
+EXACT = frozenset(
+    {
+        np.absolute, np.add, np.copysign, np.ceil, np.divide, np.equal, np.floor, np.greater,
+        np.greater_equal, np.isfinite, np.isinf, np.isnan, np.less, np.less_equal, np.logical_and,
+        np.logical_not, np.logical_or, np.maximum, np.minimum, np.multiply, np.negative, np.not_equal,
+        np.positive, np.rint, np.sign, np.signbit, np.sqrt, np.square, np.subtract, np.trunc,
+    }
+)  # fmt: skip
+
+
+# Ufuncs whose loops round an element by its position among some, a power of 2: those of parts are the same.
+EVEN = frozenset({np.exp, np.expm1, np.log, np.log1p, np.tanh})
+MEANINGS: dict[Any, Meaning] = {
+    np.maximum: Meaning.RELU,
+    np.greater: Meaning.IS_POSITIVE,
+    np.square: Meaning.SQUARE,
+    np.multiply: Meaning.SQUARE,  # if both operands are the same
+    np.sqrt: Meaning.ROOT,
+    np.add: Meaning.SUM,
+    np.divide: Meaning.QUOTIENT,
+}
+
+
+# -- elementwise --------------------------------------------------------------------------------
+
+
+def ufunc(tape: Tape, call: Call) -> bool:
+    function: Any = call.function
+    named = dict(call.named)
+    given = [*call.args, named.pop("out")] if "out" in named else list(call.args)
+    if named or len(given) != function.nin + 1 or function.nout != 1 or len(given) > 4:
+        return False
+    out = given[-1]
+    operands = _as_arrays(given[:-1])
+    if type(out) is not np.ndarray or operands is None:
+        return False
+    arrays = [*operands, out]
+    if np.broadcast_shapes(*[x.shape for x in arrays]) != out.shape or not all(
+        x.flags.aligned and x.dtype.isnative and min(x.strides, default=0) >= 0 for x in arrays
+    ):
+        return False
+    if not out.size:
+        return True
+    if not is_apart(out, *operands):
+        return False
+    if function is np.multiply and _masked(tape, *arrays):
+        return True
+    inner = loop_of(function, tuple(x.dtype for x in arrays))
+    if inner is None:
+        return False
+    if function in SPREADS and _spread(tape, function, *arrays):
+        return True
+    lengths, strides = merged(out.shape, [strides_over(x, out.shape) for x in arrays])
+    if len(lengths) > 1 and function not in EXACT:
+        return False
+    return looped(
+        tape,
+        inner,
+        arrays,
+        lengths,
+        strides,
+        _meaning(function, arrays),
+        function in EXACT or function in EVEN,
+    )
+
+
+def _meaning(function: Any, arrays: Sequence[Array]) -> Meaning:
+    found = MEANINGS.get(function, Meaning.OTHER)
+    if found in (Meaning.RELU, Meaning.IS_POSITIVE):
+        # Only constants of a plan are read-only.
+        return Meaning.OTHER if arrays[1].flags.writeable or arrays[1].any() else found
+    if any(x.dtype.char not in "fd" for x in arrays):
+        return Meaning.OTHER
+    if function is np.multiply and address_of(arrays[0]) != address_of(arrays[1]):
+        return Meaning.OTHER
+    return found
+
+
+def _as_arrays(operands: Sequence[Any]) -> list[Array] | None:
+    """Return operands as arrays; numbers get the dtype of the arrays."""
+    dtypes = {x.dtype for x in operands if type(x) is np.ndarray}
+    if len(dtypes) == 1 and all(type(x) in (np.ndarray, int, float) for x in operands):
+        [dtype] = dtypes
+        return [np.asarray(x, dtype) for x in operands]
+    return list(operands) if all(type(x) is np.ndarray for x in operands) else None
+
+
+def _spread(tape: Tape, function: Any, x: Array, y: Array, out: Array) -> bool:
+    """Append an operation of a matrix and a row or column that is broadcast to it."""
+    if function in (np.add, np.multiply) and x.shape != out.shape:
+        x, y = y, x
+    if x.shape != out.shape or out.dtype.char not in "fd" or not is_plain(x, y, out):
+        return False
+    lengths, [_, of_y] = merged(out.shape, [strides_over(a, out.shape) for a in (x, y)])
+    size = out.itemsize
+    if len(lengths) != 2 or of_y != ([0, size] if function is np.add else [size, 0]):
+        return False
+    tape.add(Kind.SPREAD, size, SPREADS[function], *map(tape.address, (x, y, out)), *lengths)
+    return True
+
+
+def _masked(tape: Tape, x: Array, mask: Array, out: Array) -> bool:
+    """Append the product of an array, read as integers, and a mask."""
+    is_mask = mask.dtype.kind == "b" and x.dtype.kind == "i" and x.dtype == out.dtype and x.itemsize in (4, 8)
+    if not is_mask or not x.shape == mask.shape == out.shape or not is_plain(x, mask, out):
+        return False
+    tape.add(Kind.MASK, x.itemsize, *map(tape.address, (x, mask, out)), x.size)
+    return True
+
+
+# -- reductions ---------------------------------------------------------------------------------
+
+
+def reduce(tape: Tape, call: Call) -> bool:
+    function: Any = getattr(call.function, "__self__", None)
+    if function not in (np.add, np.maximum, np.minimum) or call.named or len(call.args) not in (4, 5):
+        return False
+    x, axis, _, out = call.args[:4]
+    axes = sorted(a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
+    inner = loop_of(function, (out.dtype, x.dtype, out.dtype)) if type(out) is np.ndarray else None
+    if inner is None or not is_plain(x, out) or not x.size or x.dtype.char not in "fd":
+        return False
+    if not axes or axes != list(range(axes[0], axes[-1] + 1)):
+        return False
+    before, n, behind = (math.prod(x.shape[part]) for part in _parts(axes))
+    size, begin = x.itemsize, 0
+    if function is np.add:
+        fill(tape, out, 0)
+    else:  # begins with the first
+        begin = 1
+        steps = [n * behind * size, size, behind * size, size]
+        copy(tape, size, tape.address(x), steps[:2], tape.address(out), steps[2:], (before, behind))
+    first, target = tape.address(x) + begin * behind * size, tape.address(out)
+    if n == begin:
+        return True
+    each = n * behind * size
+    if behind == 1:
+        loop(tape, inner, [target, first, target], (before, [size, each, size]), [n - begin], [0, size, 0])
+    else:
+        whole = behind * size
+        loop(
+            tape, inner, [target, first, target], (n - begin, [0, whole, 0]), [behind], [size] * 3,
+            (before, [whole, each, whole]),
+        )  # fmt: skip
+    return True
+
+
+def largest(tape: Tape, call: Call) -> bool:
+    number, x = call.args
+    return reduce(tape, Call(np.maximum.reduce, (x.reshape(-1), 0, None, number)))
+
+
+def _parts(axes: list[int]) -> tuple[slice, slice, slice]:
+    return slice(axes[0]), slice(axes[0], axes[-1] + 1), slice(axes[-1] + 1, None)
+
+
+# -- products -----------------------------------------------------------------------------------
+
+
+def dot(tape: Tape, call: Call) -> bool:
+    if call.named or len(call.args) != 3:
+        return False
+    a, b, out = call.args
+    if (
+        any(type(x) is not np.ndarray for x in (a, b, out))
+        or min(a.ndim, b.ndim) < 1
+        or max(a.ndim, b.ndim) > 2
+    ):
+        return False
+    if not all(x.flags.c_contiguous or x.flags.f_contiguous for x in (a, b)) or not out.flags.c_contiguous:
+        return False  # it would copy
+    first, second = a[np.newaxis] if a.ndim == 1 else a, b[:, np.newaxis] if b.ndim == 1 else b
+    result = out.reshape(first.shape[0], second.shape[1])
+    if first.shape[1] < 2 and result.size > 1:
+        return False  # a column times a row: other functions of BLAS
+    return _multiplied(tape, first, second, result)
+
+
+def matmul(tape: Tape, call: Call) -> bool:
+    named = dict(call.named)
+    given = [*call.args, named.pop("out")] if "out" in named else list(call.args)
+    if named or len(given) != 3 or any(type(x) is not np.ndarray or x.ndim < 2 for x in given):
+        return False
+    return _multiplied(tape, *given)
+
+
+def _multiplied(tape: Tape, a: Array, b: Array, out: Array) -> bool:
+    inner = loop_of(np.matmul, (a.dtype, b.dtype, out.dtype))
+    arrays = a, b, out
+    if inner is None or out.dtype.char not in "fd" or not all(x.flags.aligned for x in arrays):
+        return False
+    if np.may_share_memory(a, out) or np.may_share_memory(b, out):
+        return False
+    if not out.size:
+        return True
+    batch = out.shape[:-2]
+    if np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) != batch:
+        return False
+    lengths, strides = merged(batch, [_strides_over_batch(x, batch) for x in arrays])
+    if len(lengths) > 3:
+        return False
+    outer = [*[1] * (3 - len(lengths)), *lengths]
+    steps = [[*[0] * (3 - len(each)), *each] for each in strides]
+    core = [s for x in arrays for s in x.strides[-2:]]
+    loop(
+        tape, inner, [tape.address(x) for x in arrays], (outer[1], [each[1] for each in steps]),
+        [outer[2], a.shape[-2], a.shape[-1], b.shape[-1]], [*[each[2] for each in steps], *core],
+        (outer[0], [each[0] for each in steps]),
+    )  # fmt: skip
+    return True
+
+
+def _strides_over_batch(x: Array, batch: tuple[int, ...]) -> tuple[int, ...]:
+    own = [0 if n == 1 else s for n, s in zip(x.shape[:-2], x.strides[:-2], strict=True)]
+    return (*[0] * (len(batch) - len(own)), *own)
+
+
+def vectors(tape: Tape, call: Call) -> bool:
+    found = level_1(call.function)
+    if found is None or call.named:
+        return False
+    name, dtype, address = found
+    if name == "scal":
+        factor, x = call.args
+        vectors, size = [x], x.size
+    else:
+        x, y, *more = call.args
+        size, factor = more if more else (x.size, 1.0)
+        vectors = [x, y]
+    return _blas(tape, Kind.BLAS, dtype, address, vectors, size, factor)
+
+
+def _blas(
+    tape: Tape, kind: Kind, dtype: Any, address: int, vectors: list[Array], size: int, factor: Any
+) -> bool:
+    if not is_plain(*vectors) or any(x.dtype != dtype for x in vectors):
+        return False
+    if isinstance(factor, np.ndarray):
+        if factor.dtype != dtype:
+            return False
+        scale = tape.address(factor)
+    else:
+        scale = tape.number(factor, dtype)
+    one, whole = tape.number(1, np.dtype(np.int64)), np.dtype(np.int64)
+    places = [place for x in vectors for place in (tape.address(x), one)]
+    fields = [tape.number(size, whole), scale, *padded(places, 4)]
+    if kind == Kind.ADD_MULTIPLE:
+        tape.add(kind, dtype.itemsize, address, *fields, size)
+    else:
+        is_known = not isinstance(factor, np.ndarray) and dtype.type(factor) != 0
+        tape.add(kind, address, *fields, size, dtype.itemsize, is_known)
+    return True
+
+
+def add_multiple_rule(tape: Tape, call: Call) -> bool:
+    axpy, source, target, size, factor = call.args
+    found = level_1(axpy)
+    if found is None:
+        return False
+    return _blas(tape, Kind.ADD_MULTIPLE, found[1], found[2], [source, target], size, factor)
+
+
+def check_finite(tape: Tape, x: Array, *terms: Array) -> None:
+    """End a run unless the sum of squares of an array, and the sum of up to two numbers, are finite."""
+    squares, zero = np.zeros((1, 1), x.dtype), tape.number(0, x.dtype)
+    _multiplied(tape, x.reshape(1, -1), x.reshape(-1, 1), squares)
+    numbers = [*map(tape.address, terms), zero, zero]
+    tape.add(Kind.FINITE, x.itemsize, *numbers[:2], tape.address(squares))
+
+
+MOST_LOOPS = 64  # most instructions for one call
+
+
+def copyto(tape: Tape, call: Call) -> bool:
+    out, source, *_ = call.args
+    named = dict(call.named)
+    mask = named.pop("where", None)
+    if named or type(out) is not np.ndarray:
+        return False
+    if type(source) in (int, float, bool):
+        source = np.array(source, out.dtype)
+        if mask is None and fill(tape, out, source.item()):
+            return True
+    if type(source) is not np.ndarray:
+        return False
+    if mask is not None:
+        return _replace(tape, source, mask, out)
+    if source.ndim > out.ndim or np.broadcast_shapes(source.shape, out.shape) != out.shape:
+        return False
+    return is_apart(out, source) and copied(tape, source, out)
+
+
+def copied(tape: Tape, source: Array, out: Array, by: tuple[int, int, int] = (0, 0, 0)) -> bool:
+    """Append copies of an array into another; `by` are steps in bytes between the training steps of a run."""
+    kind = code(source.dtype, out.dtype)
+    readable = all(x.flags.aligned and x.dtype.isnative for x in (source, out))
+    if kind is None or not readable or (kind < 0 and any(by)):
+        return False
+    lengths, (a, b) = merged(out.shape, [strides_over(x, out.shape) for x in (source, out)])
+    if not out.size:
+        return True
+    if math.prod(lengths[:-2]) > MOST_LOOPS:
+        return False
+    inner = (*[1] * (2 - len(lengths)), *lengths)[-2:]
+    for place in np.ndindex(*lengths[:-2]):
+        from_, to = (tape.address(x) + offset(place, steps) for x, steps in ((source, a), (out, b)))
+        two = [(*[0] * (2 - len(steps)), *steps)[-2:] for steps in (a, b)]
+        copy(tape, kind, from_, two[0], to, two[1], (inner[0], inner[1]), 0, by)
+    return True
+
+
+def gathered(tape: Tape, source: Array, slot: Array) -> bool:
+    """Append copies of rows of an array into a batch; their addresses are filled in before a run."""
+    kind = code(source.dtype, slot.dtype)
+    if kind is None or not (source.flags.aligned and source.dtype.isnative) or not slot.size:
+        return False
+    shape = slot.shape[1:]
+    lengths, (a, b) = merged(shape, [source.strides[1:], slot.strides[1:]])
+    if math.prod(lengths[:-1]) > MOST_LOOPS:
+        return False
+    for place in np.ndindex(*lengths[:-1]):
+        from_, to = (tape.address(x) + offset(place, steps) for x, steps in ((source, a), (slot, b)))
+        copy(
+            tape, kind, from_, (source.strides[0], a[-1]), to, (slot.strides[0], b[-1]),
+            (slot.shape[0], lengths[-1]), 0, (8 * slot.shape[0], 0, 0),
+        )  # fmt: skip
+    return True
+
+
+def _replace(tape: Tape, source: Array, mask: Any, out: Array) -> bool:
+    if type(mask) is not np.ndarray or mask.shape != out.shape or mask.dtype.kind != "b" or not out.size:
+        return False
+    if source.dtype != out.dtype or source.shape not in (out.shape, ()) or not is_plain(source, mask, out):
+        return False
+    if out.itemsize not in (4, 8) or not is_apart(out, source):
+        return False
+    stride = out.itemsize if source.shape else 0
+    places = tape.address(source), stride, tape.address(mask), tape.address(out)
+    tape.add(Kind.REPLACE, out.itemsize, *places, out.size)
+    return True
+
+
+# -- indices ------------------------------------------------------------------------------------
+
+
+def _is_index(x: Any) -> bool:
+    return type(x) is np.ndarray and x.dtype == np.int64 and is_plain(x)
+
+
+def take(tape: Tape, call: Call) -> bool:
+    if call.named or len(call.args) not in (4, 5):
+        return False
+    x, rows, axis, out, *mode = call.args
+    if not _is_index(rows) or not is_plain(x, out) or x.dtype != out.dtype or np.may_share_memory(x, out):
+        return False
+    if not mode:
+        if x.ndim != 1 or axis is not None or x.dtype != np.int64:
+            return False
+        tape.add(Kind.TABLE, 0, tape.address(x), x.size, *map(tape.address, (rows, out)), rows.size)
+        return True
+    kind, length = code(x.dtype, x.dtype), math.prod(x.shape[1:]) if axis == 0 else 1
+    if mode != ["clip"] or kind is None or axis not in (0, None):
+        return False
+    size = x.itemsize
+    strides = [length * size, size]
+    copy(
+        tape, kind, tape.address(x), strides, tape.address(out), strides, (rows.size, length),
+        tape.address(rows),
+    )  # fmt: skip
+    return True
+
+
+def put(tape: Tape, call: Call) -> bool:
+    out, places, values = call.args
+    if not _is_index(places) or not is_plain(out, values) or out.ndim != 1 or out.dtype != values.dtype:
+        return False
+    if values.size != places.size or out.itemsize not in (4, 8):
+        return False
+    tape.add(Kind.PUT, out.itemsize, *map(tape.address, (out, places, values)), places.size)
+    return True
+
+
+def check_indices_rule(tape: Tape, call: Call) -> bool:
+    indices, length, *_ = call.args
+    if not is_plain(indices) or indices.dtype.kind not in "iu":
+        return False
+    # Read as unsigned integers, negative numbers exceed all that a signed integer can be.
+    bound = min(length, int(np.iinfo(indices.dtype).max) + 1) if indices.dtype.kind == "i" else length
+    tape.add(Kind.BOUNDS, indices.itemsize, tape.address(indices), indices.size, bound)
+    return True
+
+
+def add_rows(tape: Tape, call: Call) -> bool:
+    _, count, length, starts, rows, ones, values, out = call.args
+    fits = _is_index(rows) and is_plain(values, out) and values.dtype == out.dtype
+    if not fits or out.dtype.char not in "fd" or not np.array_equal(starts, np.arange(count + 1)):
+        return False
+    if not (ones == 1).all():
+        return False
+    tape.add(
+        Kind.ADD_ROWS, out.itemsize, tape.address(out), length, *map(tape.address, (rows, values)), count
+    )
+    return True
+
+
+# -- random numbers -----------------------------------------------------------------------------
+
+
+def uniform(tape: Tape, call: Call) -> bool:
+    key, site, shape = call.function.args
+    step, out = call.args
+    if not is_plain(out) or out.dtype != np.float32 or out.shape != shape or step.dtype != np.int64:
+        return False
+    halves = np.array(key, np.uint64).view(np.int64).tolist()
+    tape.add(Kind.UNIFORM, 0, tape.address(out), out.size, *halves, site, tape.address(step))
+    return True
+
+
+Rule = Callable[[Tape, Call], bool]  # appends instructions, or returns False
+
+
+def translated(tape: Tape, call: Call) -> bool:
+    """Append instructions for a call."""
+    rule = _rule_of(call.function)
+    return rule is not None and rule(tape, call)
+
+
+def _rule_of(function: Any) -> Rule | None:
+    if isinstance(function, np.ufunc):
+        return matmul if function is np.matmul else ufunc
+    if isinstance(getattr(function, "__self__", None), Context):  # as `silently` calls a function
+        return _silenced
+    if isinstance(function, partial):
+        return uniform if function.func is fill_uniform else None
+    if isinstance(getattr(function, "__self__", None), np.ufunc):
+        return reduce if function.__name__ == "reduce" else None
+    try:
+        return _rules().get(function) or _rule_of_scipy(function)
+    except TypeError:  # not hashable
+        return None
+
+
+def _rule_of_scipy(function: Any) -> Rule | None:
+    """Return the rule of a function of SciPy, which is loaded only where a program needs it."""
+    sparsetools: Any = sys.modules.get("scipy.sparse._sparsetools")
+    if sparsetools is not None and function is sparsetools.csc_matvecs:
+        return add_rows
+    is_loaded = "scipy.linalg" in sys.modules
+    return vectors if is_loaded and level_1(function) else None
+
+
+def _silenced(tape: Tape, call: Call) -> bool:
+    function, *args = call.args
+    return translated(tape, Call(function, tuple(args), call.named))
+
+
+@cache
+def _rules() -> dict[Any, Rule]:
+    return {
+        np.dot: dot,
+        np.copyto: copyto,
+        np.ndarray.take: take,
+        np.ndarray.fill: lambda tape, call: fill(tape, call.args[0], call.args[1]),
+        operator.setitem: put,
+        add_multiple: add_multiple_rule,
+        check_indices: check_indices_rule,
+        write_largest: largest,
+    }

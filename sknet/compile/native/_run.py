@@ -1,0 +1,357 @@
+"""Run programs in native code: many training steps in one call, or the calls of a forward pass."""
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from sknet._native import needed
+from sknet.compile._calls import Call
+from sknet.compile.native._fusion import joined
+from sknet.compile.native._instructions import GIVEN, TURN, Kind, Tape, address_of, code, is_plain
+from sknet.compile.native._rules import check_finite, copied, gathered, translated
+from sknet.exceptions import CaptureError
+
+__all__ = ["HostCalls", "NativeRun", "NativeStep", "Parts", "Turns", "UnsupportedError", "run_turns"]
+
+
+class UnsupportedError(CaptureError):
+    """Steps that native code cannot do; NumPy's plan can."""
+
+
+_Callback = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+
+
+class HostCalls:
+    """Python functions that native code calls by number; an exception in one of them ends the run."""
+
+    def __init__(self) -> None:
+        self._functions: list[list[Callable[[], object]]] = []
+        self._raised: tuple[int, BaseException] | None = None
+        self._callback = _Callback(self._call)
+        self.address: int = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+
+    @property
+    def count(self) -> int:
+        """Number of functions that can be called."""
+        return len(self._functions)
+
+    def add(self, function: Callable[[], object]) -> int:
+        """Append a function; return its number."""
+        self._functions.append([function])
+        return len(self._functions) - 1
+
+    def extend(self, function: Callable[[], object]) -> None:
+        """Add a function to those that the last number calls."""
+        self._functions[-1].append(function)
+
+    def _call(self, number: int) -> int:
+        try:
+            for function in self._functions[number]:
+                function()
+        except BaseException as error:
+            self._raised = number, error
+            return 1
+        return 0
+
+    def check(self, repeated: int) -> None:
+        """Raise what a function has raised, unless NumPy repeats the step and raises it in full."""
+        raised, self._raised = self._raised, None
+        if raised is not None and (raised[0] >= repeated or not isinstance(raised[1], Exception)):
+            raise raised[1]
+
+
+SOURCE, ROWS, TARGET = 2, 5, 6  # fields of a copy
+
+
+class Parts(NamedTuple):
+    """The parts of a step."""
+
+    gradient: Any
+    update: Any
+    flat_gradient: np.ndarray
+    numbers: np.ndarray
+
+
+class Memory(NamedTuple):
+    """Arrays that the steps of a call read and write, besides the memory of their programs."""
+
+    orders: tuple[np.ndarray, np.ndarray]
+    numbers: np.ndarray
+    losses: np.ndarray
+    outputs: np.ndarray | None
+
+
+class NativeRun:
+    """Runs training steps in native code, in the memory of compiled programs."""
+
+    def __init__(self, parts: Parts, data: tuple[Any, Any, Any], check: bool, most: int) -> None:
+        self._parts, self.most = parts, most
+        self.hosted: list[Call] = []
+        self._tape, self._of_data, self._host = Tape(), Tape(), HostCalls()
+        slots, result = parts.gradient.slots, parts.gradient.result
+        self.rows = slots.y.shape[0]
+        self.losses, self._numbers = self.tables(most)
+        pairs = self._pairs(data)
+        self._gathers = [self._write_gather(*pair) for pair in pairs]
+        # What instructions depend on that read an array.
+        self._sources = [(source.strides, source.dtype, address_of(source)) for source, _ in pairs]
+        first = self._gathers[self._n_inputs].start
+        self._of_inputs, self._of_targets = slice(0, first), slice(first, len(self._tape.rows))
+        self._orders: tuple[tuple[np.ndarray, np.ndarray], int, int] | None = None
+        self._tape.add(Kind.COUNTER, 0, self._tape.address(slots.counter))
+        self._write_calls(parts.gradient.calls())
+        if check:
+            self._write_check(result)
+        first = len(self._tape.rows)
+        for i, x in enumerate((result.data, result.penalty)):
+            self._write_copy(x, self.losses[0, i : i + 1].reshape(x.shape), (0, 0, self.losses.strides[0]))
+        self._gives_losses = slice(first, len(self._tape.rows))
+        room = np.zeros(result.output.shape, result.output.dtype)
+        self._outputs = self._write_copy(result.output, room, (0, 0, room.nbytes))
+        self._room, self._has_outputs = address_of(room), True
+        self._of_gradient = self._host.count
+        self._takes_numbers = self._write_copy(
+            self._numbers[0], parts.numbers, (0, self._numbers.strides[0], 0)
+        )
+        self._write_calls(parts.update.calls())
+        for name, value in result.changed.items():
+            self._write_copy(value, slots.untrained[name])
+        self._program = self._tape.finished()
+        self._offsets = self._program[self._outputs, TARGET] - self._room
+        self._turn = np.array([self._turn_of(address_of(self._program), 0, 0)], np.int64)
+        self._place = address_of(self._turn)
+        self._steps = needed().steps
+
+    # -- instructions -------------------------------------------------------------------------
+
+    def _pairs(self, data: tuple[Any, Any, Any]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return each array of the data, and the slot for a batch of its rows."""
+        slots = self._parts.gradient.slots
+        X, y, weight = data
+        inputs = (
+            [(X[name], slot) for name, slot in slots.X.items()] if isinstance(X, dict) else [(X, slots.X)]
+        )
+        self._n_inputs = len(inputs)
+        targets = [(y, slots.y), *([] if weight is None else [(weight, slots.weight)])]
+        return [(np.asarray(source), slot) for source, slot in (*inputs, *targets)]
+
+    def _write_gather(self, source: np.ndarray, slot: np.ndarray) -> slice:
+        first, known = len(self._tape.rows), len(self._of_data.rows)
+        if not gathered(self._of_data, source, slot):
+            raise UnsupportedError(f"rows of {source.dtype} whose layout differs from that of a batch")
+        self._tape.rows += self._of_data.rows[known:]
+        return slice(first, len(self._tape.rows))
+
+    def _write_calls(self, calls: Iterable[Call]) -> None:
+        first = len(self._tape.rows)
+        for call in calls:
+            if translated(self._tape, call):
+                continue
+            self.hosted.append(call)
+            if self._tape.rows[-1][0] == Kind.HOST:
+                self._host.extend(call.run)  # in the same callback
+            else:
+                self._tape.add(Kind.HOST, self._host.address, self._host.add(call.run))
+        self._tape.rows[first:] = joined(self._tape.rows[first:])
+
+    def _write_check(self, result: Any) -> None:
+        flat = self._parts.flat_gradient
+        if not result.data.dtype == result.penalty.dtype == flat.dtype or flat.dtype.char not in "fd":
+            raise UnsupportedError("a loss whose dtype differs from that of the parameters")
+        check_finite(self._tape, flat, result.data, result.penalty)
+
+    def _write_copy(
+        self, source: np.ndarray, target: np.ndarray, by: tuple[int, int, int] = (0, 0, 0)
+    ) -> slice:
+        first = len(self._tape.rows)
+        if not copied(self._tape, source, target, by):
+            raise UnsupportedError(f"results of {source.dtype} that are converted to {target.dtype}")
+        return slice(first, len(self._tape.rows))
+
+    # -- running ------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Release the data, until `rebind` is called."""
+        self._of_data, self._orders = Tape(), None
+
+    def rebind(self, data: tuple[Any, Any, Any]) -> None:
+        """Read other rows of the same shapes, dtypes and layouts from now on."""
+        for i, (source, slot) in enumerate(self._pairs(data)):
+            places, (strides, dtype, before) = self._gathers[i], self._sources[i]
+            address = self._of_data.address(source)
+            if source.strides == strides and source.dtype == dtype:
+                for row in range(places.start, places.stop):  # most often one
+                    self._program[row, SOURCE] += address - before
+            else:
+                first = len(self._of_data.rows)
+                gathered(self._of_data, source, slot)
+                self._program[places] = self._of_data.finished()[first:]
+            self._sources[i] = source.strides, source.dtype, address
+
+    def run(
+        self,
+        orders: tuple[np.ndarray, np.ndarray],
+        start: int,
+        hyper: np.ndarray,
+        counter: int,
+        outputs: np.ndarray | None = None,
+    ) -> int:
+        """Train on some batches, one after the other."""
+        program, count = self._program, len(hyper)
+        self._numbers[:count] = hyper
+        if self._orders is None or self._orders[0] is not orders:
+            of_inputs, of_targets = orders
+            address = address_of(of_inputs)
+            other = address if of_targets is of_inputs else address_of(of_targets)
+            self._orders = orders, address, other
+        self._point(program, self._orders[1] + 8 * start, self._orders[2] + 8 * start)
+        self._give_outputs(program, None if outputs is None else address_of(outputs))
+        self._turn[0, 2:] = count, counter
+        done = self._steps(self._place, 1)
+        self.check()
+        return done
+
+    def check(self) -> None:
+        """Raise what a call of NumPy has raised, unless NumPy repeats the step."""
+        self._host.check(self._of_gradient)
+
+    def _point(self, program: np.ndarray, of_inputs: Any, of_targets: Any) -> None:
+        """Let instructions read the rows whose numbers are at these addresses."""
+        program[..., self._of_inputs, ROWS] = of_inputs
+        program[..., self._of_targets, ROWS] = of_targets
+
+    def _give_outputs(self, program: np.ndarray, address: Any) -> None:
+        """Let instructions write outputs to an address; None to skip them."""
+        if address is not None:
+            program[..., self._outputs, TARGET] = self._offsets + address
+        if self._has_outputs != (address is not None):
+            self._has_outputs = address is not None
+            kind = Kind.COPY if self._has_outputs else Kind.NOTHING
+            program[..., self._outputs, 0] = self._program[self._outputs, 0] = kind
+
+    def _turn_of(self, program: int, steps: int, counter: int) -> tuple[int, ...]:
+        return program, len(self._program), steps, counter
+
+    # -- in turn with other runs --------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the instructions, of which each turn has its own."""
+        return self._program.nbytes
+
+    def tables(self, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return room for losses and penalties of some steps, and for their numbers."""
+        flat, numbers = self._parts.flat_gradient, self._parts.numbers
+        return np.zeros((n_steps, 2), flat.dtype), np.zeros((n_steps, numbers.size), numbers.dtype)
+
+    def turns(
+        self, firsts: np.ndarray, starts: np.ndarray, steps: int, memory: Memory, counter: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return turns of this run among those of a call."""
+        program = np.repeat(self._program[np.newaxis], len(firsts), axis=0)
+        steps_before, rows_before = firsts[:, np.newaxis], starts[:, np.newaxis]
+        self._point(program, *[address_of(x) + 8 * rows_before for x in memory.orders])
+        for mine, shared, place, field in (
+            (self.losses, memory.losses, self._gives_losses, TARGET),
+            (self._numbers, memory.numbers, self._takes_numbers, SOURCE),
+        ):
+            moved = address_of(shared) - address_of(mine)
+            program[:, place, field] += moved + steps_before * shared.strides[0]
+        outputs = memory.outputs
+        self._give_outputs(
+            program, None if outputs is None else address_of(outputs) + rows_before * outputs.strides[0]
+        )
+        table = np.empty((len(firsts), TURN), np.int64)
+        table[:] = self._turn_of(address_of(program), steps, counter)
+        table[:, 0] += np.arange(len(firsts)) * program.strides[0]
+        table[:, 3] += firsts
+        return table, program
+
+
+class Turns(NamedTuple):
+    """The turns of a run: each is some of its steps, before those of the next run."""
+
+    run: NativeRun
+    firsts: np.ndarray
+    starts: np.ndarray
+    steps: int
+
+
+def run_turns(
+    runs: Sequence[Turns],
+    orders: tuple[np.ndarray, np.ndarray],
+    hyper: np.ndarray,
+    counter: int,
+    outputs: np.ndarray | None = None,
+) -> np.ndarray:
+    """Train on some batches, one after the other, in one call."""
+    losses, numbers = runs[0].run.tables(len(hyper))
+    numbers[...] = hyper
+    memory = Memory(orders, numbers, losses, outputs)
+    tables, programs = zip(*[each.run.turns(*each[1:], memory, counter) for each in runs], strict=True)
+    table = np.stack(tables, axis=1).reshape(-1, tables[0].shape[1])
+    done = needed().steps(address_of(table), len(table))
+    del programs  # which the table points to
+    for each in runs:
+        each.run.check()
+    return losses[:done]
+
+
+LONG = 1 << 16  # bytes that a run reads and writes, about: 10 us and more, for which it releases the GIL
+
+
+class NativeStep:
+    """The calls of a program in native code, with the bits of NumPy's."""
+
+    def __init__(self, tape: Tape, calls: slice, nbytes: int, dtype: np.dtype[Any] | None) -> None:
+        self._tape, program = tape, tape.finished()
+        start, n_calls = address_of(program), calls.stop - calls.start
+        first = start + calls.start * program.strides[0]
+        turns = np.array([[first, n_calls, 1, 0], [start, len(program), 1, 0]], np.int64)
+        self._alive, self._place, self._place_of_row = (
+            (program, turns),
+            address_of(turns),
+            address_of(turns[1]),
+        )
+        self._holds = nbytes < LONG
+        self._codes = {} if dtype is None else _codes(dtype)
+        self._steps, self._row = needed().steps, needed().row
+
+    @classmethod
+    def of(cls, calls: Iterable[Call], slot: Any, result: Any, nbytes: int) -> Self | None:
+        """Translate calls, with checks around them if the program computes the outcome of a row."""
+        tape = Tape()
+        is_row = _is_row(slot) and is_plain(result) and result.dtype.char in "fd"
+        if is_row:
+            copied(tape, slot, slot)  # the source is that of a run
+            check_finite(tape, slot)
+        first = len(tape.rows)
+        if not all(translated(tape, call) for call in calls):
+            return None
+        tape.rows[first:] = joined(tape.rows[first:])
+        stop = len(tape.rows)
+        if is_row:
+            check_finite(tape, result)
+        return cls(tape, slice(first, stop), nbytes, slot.dtype if is_row else None)
+
+    def run(self) -> bool:
+        """Make the calls; tell whether none of them has to be repeated by NumPy, which says what is wrong."""
+        return self._steps(self._place, 1) == 1
+
+    def row(self, X: np.ndarray) -> bool:
+        """Compute the result for a row; tell whether that was done, and row and result are finite."""
+        found = self._codes.get(X.dtype)
+        return found is not None and self._row(X, self._place_of_row, found, self._holds) == 1
+
+
+def _is_row(slot: Any) -> bool:
+    return type(slot) is np.ndarray and slot.ndim == 2 and len(slot) == 1 and slot.dtype.char in "fd"
+
+
+@cache
+def _codes(target: np.dtype[Any]) -> dict[np.dtype[Any], int | None]:
+    """Return how numbers of each dtype are copied."""
+    return {each: code(each, target) for each in map(np.dtype, GIVEN)}

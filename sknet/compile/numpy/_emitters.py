@@ -1,0 +1,497 @@
+"""Calls of primitives on NumPy with ``out=``: one short emitter each.
+
+For a primitive without an emitter, its own forward is called: a ufunc with the output as last argument,
+any other function with ``out=``.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sknet._late import above
+from sknet._warnings import silently
+from sknet.compile._calls import Emitter, Name, Writer, forward_scratch, registry
+from sknet.compile._graph import Equation, Variable
+from sknet.compile.passes import BLOCK
+from sknet.device import backend, philox_uniform
+
+__all__ = [
+    "REAL", "Needs", "add_multiple", "by_its_forward", "emit", "emitter", "fast_erfc", "fill_uniform",
+    "level_1", "scratch", "scratch_of", "unless_in_place", "write_largest",
+]  # fmt: skip
+
+
+Needs = list[tuple[tuple[int, ...], Any]]  # shape and dtype of scratch arrays
+Scratch = Callable[[Equation], Needs]
+
+EMITTERS: dict[str, Emitter] = {}
+SCRATCH: dict[str, Scratch] = {}
+REAL = "fd"  # dtypes of BLAS: arrays of other floating dtypes would be converted
+ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide"})
+WIDE = 1 << 16  # up to this many elements, a constant array of zeros is worth its memory
+
+
+emitter = registry(EMITTERS)  # registers how primitives are called
+scratch = registry(SCRATCH)  # registers the scratch arrays that they need
+
+
+def emit(w: Writer, equation: Equation) -> None:
+    """Add the calls that compute one equation."""
+    special = EMITTERS.get(equation.primitive.name)
+    if special is None:
+        by_its_forward(w, equation)
+    else:
+        special(w, equation)
+
+
+def by_its_forward(w: Writer, equation: Equation) -> None:
+    primitive = equation.primitive
+    forward = primitive.forward_on(backend("cpu"))
+    operands = w.operands(equation)
+    if w.exact and primitive.name in ARITHMETIC and not w.is_dividing:
+        operands = _unbroadcast(w, equation, operands)
+    if isinstance(forward, np.ufunc) and forward not in (np.maximum, np.minimum):  # faster without a keyword
+        w.call(forward, *operands, w.name(equation.output), label=primitive.name)
+    else:
+        w.forward_call(equation, forward, operands)
+
+
+def _unbroadcast(w: Writer, equation: Equation, operands: list[Name]) -> list[Name]:
+    """Return operands in the shape of the output, or of one number, where they have as many elements."""
+    output, found = equation.output, []
+    for x, name in zip(equation.operands, operands, strict=True):
+        if type(x) is Variable and x.shape != output.shape and w.plan.views.is_contiguous(x):
+            if x.size == output.size:
+                name = w.reshaped(x, output.shape)
+            elif x.size == 1:
+                name = w.reshaped(x, ())
+        found.append(name)
+    return found
+
+
+def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], Any]]:
+    """Return shape and dtype of the arrays that an equation needs besides its output."""
+    needed = SCRATCH.get(equation.primitive.name)
+    return needed(equation) if needed is not None else forward_scratch(equation)
+
+
+# -- elementwise ------------------------------------------------------------------------------
+
+
+@emitter("relu")
+def _relu(w: Writer, equation: Equation) -> None:
+    [x], out = equation.operands, equation.output
+    # NumPy's maximum is vectorized for two arrays, but not for an array and a number.
+    shape = x.shape if x.size <= WIDE else ()
+    zero = w.block_constant(0, x) if w.is_dividing else w.zeros(shape, x.dtype)
+    w.call(np.maximum, w.name(x), zero, out=w.name(out))
+
+
+@emitter("sigmoid")
+def _sigmoid(w: Writer, equation: Equation) -> None:
+    """Write 1 / (1 + exp(-x)) with the calls that the forward makes."""
+    [x], output = equation.operands, equation.output
+    if type(x) is not Variable or x.dtype != output.dtype or output.dtype.char not in REAL:
+        by_its_forward(w, equation)
+        return
+    out, one = w.name(output), w.constant(1, output.dtype)
+    w.call(np.negative, w.name(x), out)
+    w.call(w.of(silent_overflow, "silent"), w.function(np.exp, "exp"), out, out)
+    w.call(np.add, out, one, out)
+    w.call(np.divide, one, out, out)
+
+
+def silent_overflow() -> Callable[..., Any]:
+    """Return a function that calls another without its warnings of overflow."""
+    return silently(over="ignore")
+
+
+@scratch("softplus", "log_sigmoid")
+def _tail_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    output = equation.output  # a larger one may be computed in blocks
+    return [(output.shape, output.dtype)] if output.size <= BLOCK else []
+
+
+@emitter("softplus", "log_sigmoid")
+def _soft(w: Writer, equation: Equation) -> None:
+    """Write max(x, 0) + log1p(exp(-|x|)), or min(x, 0) minus that, with the calls that the forwards make."""
+    if not _tail_of(equation):
+        by_its_forward(w, equation)
+        return
+    out, tail = w.name(equation.output), w.scratch(equation)
+    limit, join = (np.maximum, np.add) if equation.primitive.name == "softplus" else (np.minimum, np.subtract)
+    x, zero = w.name(equation.operands[0]), w.constant(0, equation.output.dtype)
+    for function, operand in ((np.absolute, x), (np.negative, tail), (np.exp, tail), (np.log1p, tail)):
+        w.call(function, operand, tail)
+    w.call(limit, x, zero, out=out)
+    w.call(join, out, tail, out)
+
+
+@emitter("zeros_like", "ones_like")
+def _filled(w: Writer, equation: Equation) -> None:
+    if w.is_dividing:
+        by_its_forward(w, equation)
+        return
+    w.call(np.ndarray.fill, w.name(equation.output), 0 if equation.primitive.name == "zeros_like" else 1)
+
+
+@emitter("multiply")
+def _multiply(w: Writer, equation: Equation) -> None:
+    x, y = equation.operands
+    number, array = (x, y) if type(y) is Variable and y.shape == equation.output.shape else (y, x)
+    is_number = type(number) is not Variable or (not number.shape and number.dtype == array.dtype)
+    if w.exact or not is_number or not _for_level_1(w, array) or not _shares(w, array, equation.output):
+        by_its_forward(w, equation)
+        return
+    w.call(level_1("scal", array), w.number(number), _flat(w, array), label="scal")
+
+
+@emitter("axpy")
+def _axpy(w: Writer, equation: Equation) -> None:
+    (x, y, _), output = equation.operands, equation.output
+    if not _for_level_1(w, y):
+        by_its_forward(w, equation)
+        return
+    unless_in_place(w, x, output)
+    source, target = _flat(w, y), _flat(w, output)
+    write = partial(_write_axpy, w, equation)
+    if w.is_dividing or y.size <= BLOCK:
+        write(source, target)
+    else:
+        # In blocks too small for BLAS to use threads: SciPy's threads would compete with NumPy's.
+        w.on_parts({"b_x": source, "b_y": target}, BLOCK, write)
+
+
+def _write_axpy(w: Writer, equation: Equation, source: Name, target: Name) -> None:
+    _, y, a = equation.operands
+    axpy, size = level_1("axpy", y), w.of(len, "n", source) if w.is_dividing else y.size
+    if type(a) is not Variable:
+        w.call(axpy, source, target, size, w.number(a), label="axpy")
+    else:
+        w.call(add_multiple, w.function(axpy, "axpy"), source, target, size, w.name(a))
+
+
+def add_multiple(
+    axpy: Callable[..., Any], source: np.ndarray, target: np.ndarray, size: int, factor: np.ndarray
+) -> None:
+    """Add a multiple of a vector to another by a function of BLAS."""
+    if factor:
+        axpy(source, target, size, factor)
+    else:
+        target += source * 0
+
+
+def _for_level_1(w: Writer, x: Variable) -> bool:
+    """Tell whether SciPy's BLAS wrappers can write to an array: they copy arrays that are not contiguous."""
+    return x.size > 0 and w.plan.views.is_contiguous(x) and x.dtype.char in REAL
+
+
+def _flat(w: Writer, x: Variable) -> Name:
+    """Return the name of a contiguous array, or of its block, as a vector."""
+    return w.name(x) if x.ndim == 1 else w.shaped(w.name(x), -1)
+
+
+def level_1(name: str, like: Variable) -> Callable[..., Any]:
+    """Return a function of BLAS for vectors of the dtype of `like`."""
+    from scipy.linalg import blas  # predictors seldom need it
+
+    function: Callable[..., Any] = blas.get_blas_funcs(name, dtype=like.dtype)
+    return function
+
+
+def _shares(w: Writer, x: Variable, output: Variable) -> bool:
+    """Tell whether operand and output share memory, so that nothing is left to copy."""
+    return x.dtype == output.dtype and w.plan.buffers[w.plan.views.root(x)] is w.plan.buffers[output]
+
+
+def unless_in_place(w: Writer, x: Variable, output: Variable) -> None:
+    if not _shares(w, x, output):
+        w.call(np.copyto, w.name(output), w.name(x))
+
+
+@emitter("astype")
+def _astype(w: Writer, equation: Equation) -> None:
+    w.call(np.copyto, w.name(equation.output), w.name(equation.operands[0]), "unsafe")
+
+
+@emitter("copy", "broadcast_to", "permute_dims")
+def _copy(w: Writer, equation: Equation) -> None:
+    w.call(np.copyto, w.name(equation.output), w.name(equation.operands[0]))
+
+
+@emitter("reshape")
+def _reshape(w: Writer, equation: Equation) -> None:
+    [x] = equation.operands  # not contiguous, so this is a copy rather than a view
+    out = w.reshaped(equation.output, x.shape)
+    w.call(np.copyto, out, w.name(x))
+
+
+@emitter("where")
+def _where(w: Writer, equation: Equation) -> None:
+    condition, x, y = w.operands(equation)
+    output, other = equation.output, equation.operands[2]
+    out = w.name(output)
+    if type(other) is not Variable or not _shares(w, other, output):
+        w.call(np.copyto, out, y)
+    w.call(np.copyto, out, x, where=condition)
+
+
+@emitter("masked")
+def _masked(w: Writer, equation: Equation) -> None:
+    x, mask = equation.operands
+    # A product of its bits with 0 or 1: many times faster than `where`, and exact for NaN and infinities.
+    source, out = (w.viewed(w.name(v), f"i{x.dtype.itemsize}") for v in (x, equation.output))
+    w.call(np.multiply, source, w.name(mask), out)
+
+
+@scratch("dropout_mask")
+def _draws(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    shape = equation.output.shape
+    return [(shape, np.dtype(np.float32)), (shape, np.dtype(bool))]
+
+
+@emitter("dropout_mask")
+def _dropout_mask(w: Writer, equation: Equation) -> None:
+    step, out = w.operands(equation)[1], w.name(equation.output)
+    draws, keep = w.scratch(equation), w.scratch(equation, 1)
+    key, site, shape, p = (equation.params[name] for name in ("key", "site", "shape", "p"))
+    uniform = w.partial(partial(fill_uniform, key, site, shape), "uniform")
+    limit = w.constant(p, np.float32)
+    scale = w.constant(1.0 / (1.0 - p) if p < 1 else 0.0, equation.output.dtype)
+    w.call(uniform, step, draws)
+    w.call(np.greater_equal, draws, limit, keep)
+    w.call(np.copyto, out, keep)
+    w.call(np.multiply, out, scale, out)
+
+
+def fill_uniform(key: tuple[int, int], site: int, shape: tuple[int, ...], step: Any, out: np.ndarray) -> None:
+    """Fill a float32 array with the draws of a step."""
+    philox_uniform(key, step, site, shape, np.float32, out)
+
+
+# -- arrays from parts ------------------------------------------------------------------------
+
+
+@emitter("concat")
+def _concat(w: Writer, equation: Equation) -> None:
+    has_zeros, parts = w.parts_of(equation)
+    if has_zeros:  # all at once: a few columns in between take longer
+        w.call(np.ndarray.fill, w.name(equation.output), 0)
+    for place, x in parts:
+        w.call(np.copyto, place, w.name(x))
+
+
+@emitter("assemble")
+def _assemble(w: Writer, equation: Equation) -> None:
+    out = w.name(equation.output)
+    for i, (start, part) in enumerate(zip(equation.params["starts"], equation.operands, strict=True)):
+        if not w.plan.is_in_place(equation, i):
+            target = w.part(out, slice(start, start + math.prod(part.shape)))
+            w.call(np.copyto, target, w.name(part))
+
+
+# -- softmax and its kin, bit for bit like their forwards -------------------------------------
+
+
+def _kept(equation: Equation) -> tuple[int, ...]:
+    """Return the shape with length 1 along the reduced axes."""
+    shape = list(equation.operands[0].shape)
+    for axis in _axes(equation):
+        shape[axis] = 1
+    return tuple(shape)
+
+
+def _axes(equation: Equation) -> tuple[int, ...]:
+    """Return the axes that are reduced, counted from the front."""
+    given, ndim = equation.params["axis"], equation.operands[0].ndim
+    return tuple([a % ndim for a in (given if isinstance(given, tuple) else (given,))])
+
+
+def _reduce(w: Writer, function: Any, name: str, x: Name, equation: Equation, out: Name) -> None:
+    axes = _axes(equation)
+    at = axes[0] if len(axes) == 1 else axes
+    w.call(function, x, at, None, out, True, label=name)
+
+
+def _shift(w: Writer, equation: Equation, top: Name, out: Name) -> None:
+    """Write x minus its maximum."""
+    x = w.name(equation.operands[0])
+    number = _number(w, equation, top)
+    if _is_one(w, equation):  # a reduction takes four times as long as finding the position
+        w.call(write_largest, number, x)
+    else:
+        _reduce(w, np.maximum.reduce, "max", x, equation, top)
+    w.call(np.subtract, x, number, out)
+
+
+def write_largest(number: np.ndarray, x: np.ndarray) -> None:
+    """Write the largest element of an array."""
+    number[()] = x.item(x.argmax())
+
+
+def _is_one(w: Writer, equation: Equation) -> bool:
+    """Tell whether this is a prediction for a single row, whose reductions have one element."""
+    return w.exact and not w.is_dividing and math.prod(_kept(equation)) == 1
+
+
+def _number(w: Writer, equation: Equation, row: Name) -> Name:
+    """Return an array as one of shape () if it has one element: NumPy broadcasts that in half the time."""
+    return w.shaped(row) if _is_one(w, equation) else row
+
+
+@scratch("softmax")
+def _row(equation: Equation) -> Needs:
+    return [(_kept(equation), equation.operands[0].dtype)]
+
+
+@scratch("log_softmax")
+def _row_and_powers(equation: Equation) -> Needs:
+    x: Variable = equation.operands[0]
+    return [*_row(equation), (x.shape, x.dtype)]
+
+
+@scratch("logsumexp")
+def _row_powers_and_mask(equation: Equation) -> Needs:
+    return [*_row_and_powers(equation), (_kept(equation), np.dtype(bool))]
+
+
+@emitter("softmax")
+def _softmax(w: Writer, equation: Equation) -> None:
+    if not equation.operands[0].size:
+        by_its_forward(w, equation)
+        return
+    out, row = w.name(equation.output), w.scratch(equation)
+    _shift(w, equation, row, out)
+    w.call(np.exp, out, out)
+    _reduce(w, np.add.reduce, "sum", out, equation, row)
+    w.call(np.divide, out, _number(w, equation, row), out)
+
+
+@emitter("log_softmax")
+def _log_softmax(w: Writer, equation: Equation) -> None:
+    if not equation.operands[0].size:
+        by_its_forward(w, equation)
+        return
+    out, row, powers = w.name(equation.output), w.scratch(equation), w.scratch(equation, 1)
+    _shift(w, equation, row, out)
+    w.call(np.exp, out, powers)
+    _reduce(w, np.add.reduce, "sum", powers, equation, row)
+    w.call(np.log, row, row)
+    w.call(np.subtract, out, _number(w, equation, row), out)
+
+
+@emitter("logsumexp")
+def _logsumexp(w: Writer, equation: Equation) -> None:
+    if not equation.operands[0].size or not _axes(equation):
+        by_its_forward(w, equation)
+        return
+    x, top = w.name(equation.operands[0]), w.scratch(equation)
+    powers, infinite = w.scratch(equation, 1), w.scratch(equation, 2)
+    out = w.reshaped(equation.output, _kept(equation))
+    _reduce(w, np.maximum.reduce, "max", x, equation, top)
+    w.call(np.isfinite, top, infinite)
+    w.call(np.logical_not, infinite, infinite)
+    w.call(np.copyto, top, 0, where=infinite)
+    w.call(np.subtract, x, top, powers)
+    w.call(np.exp, powers, powers)
+    _reduce(w, np.add.reduce, "sum", powers, equation, out)
+    w.call(np.log, out, out)
+    w.call(np.add, out, top, out)
+
+
+# -- the complementary error function in single precision, by NumPy's vectorized functions ----
+# SciPy computes one element after the other in double precision, which takes half of a transformer's forward
+# pass. With ``r = 1 / (|x| + 2)`` and ``t = 1 - 4 r``, which is between -1 and 1,
+#     erfc(|x|) = exp(-x ** 2) * r * p(t)
+# where p is a polynomial. The exponential of a rounded square would lose digits, so x is split into h, whose
+# square is exact, and a rest. Native code makes the same operations and calls NumPy's exponential, so it
+# leaves the same bits.
+
+
+LEAST = 2048  # elements from which on 35 calls of NumPy take less time than SciPy's loop
+CHUNK = 16384  # elements at a time, so that temporary arrays stay in the cache
+ROOMS = 4  # temporary arrays
+ZERO = 11.0  # from here on the result is 0 in single precision
+CENTER = 2.0
+# Of p, highest power first: the Chebyshev interpolation of (|x| + 2) exp(x ** 2) erfc(x), exact to 5e-8.
+COEFFICIENTS = np.array(
+    [
+        -5.81472641e-05, -5.39254263e-04, -7.09947580e-04, 3.05637542e-03, 6.42752642e-03,
+        -2.15080651e-02, -3.64345106e-02, 2.79472142e-01, -6.87160999e-01, 1.02158270e00,
+    ],
+    np.float32,
+)  # fmt: skip
+TOP = np.full(CHUNK, ZERO, np.float32)  # a minimum of two arrays is vectorized, that with a number is not
+LEADING = np.int32(-1 << 12)  # the mask of sign, exponent and 12 digits
+SIGN, TWO = np.int32(31), np.float32(2).view(np.int32)
+
+
+def _is_fast(equation: Equation) -> bool:
+    [x], output = equation.operands, equation.output
+    return type(x) is Variable and x.dtype == output.dtype == np.float32 and output.size >= LEAST
+
+
+@scratch("erfc")
+def _rooms(equation: Equation) -> Needs:
+    shape = ROOMS, min(equation.output.size, CHUNK)
+    return [(shape, np.dtype(np.float32))] if _is_fast(equation) else []
+
+
+@emitter("erfc")
+def _erfc(w: Writer, equation: Equation) -> None:
+    if w.exact or not _is_fast(equation) or not w.plan.views.is_contiguous(equation.operands[0]):
+        by_its_forward(w, equation)
+        return
+    [x], scratch = equation.operands, w.scratch(equation)
+    w.call(fast_erfc, w.name(x), scratch, w.name(equation.output), label="erfc")
+
+
+def fast_erfc(x: np.ndarray, rooms: np.ndarray, out: np.ndarray) -> None:
+    """Compute the complementary error function."""
+    x, out = x.reshape(-1), out.reshape(-1)
+    native = above("native_passes")()
+    if native is not None and native.erfc(x, rooms, out):
+        return
+    for start in range(0, x.size, rooms.shape[1]):
+        part = slice(start, start + rooms.shape[1])
+        _erfc_of_chunk(x[part], rooms[:, : len(x[part])], out[part])
+
+
+def _erfc_of_chunk(x: np.ndarray, rooms: np.ndarray, out: np.ndarray) -> None:
+    a, power, r, t = rooms
+    np.absolute(x, a)
+    np.minimum(a, TOP[: a.size], out=a)
+    _negative_power(a, r, t, power)
+    np.add(a, CENTER, a)
+    np.divide(1, a, r)
+    np.multiply(r, -2 * CENTER, t)
+    np.add(t, 1, t)
+    np.multiply(t, COEFFICIENTS[0], a)
+    for coefficient in COEFFICIENTS[1:-1]:
+        np.add(a, coefficient, a)
+        np.multiply(a, t, a)
+    np.add(a, COEFFICIENTS[-1], a)
+    np.multiply(a, r, a)
+    np.multiply(a, power, a)
+    # Below zero it is 2 less that: 2 or 0 is made of the sign's bit.
+    side = r.view(np.int32)
+    np.right_shift(x.view(np.int32), SIGN, side)
+    np.bitwise_and(side, TWO, side)
+    np.subtract(r, a, a)
+    np.absolute(a, out)
+
+
+def _negative_power(a: np.ndarray, total: np.ndarray, rest: np.ndarray, out: np.ndarray) -> None:
+    """Write exp(-a ** 2) as exp(-h ** 2) * exp((h - a) * (h + a)); `total` and `rest` are temporary."""
+    np.bitwise_and(a.view(np.int32), LEADING, out.view(np.int32))
+    np.subtract(out, a, rest)
+    np.add(out, a, total)
+    np.multiply(rest, total, rest)
+    np.exp(rest, rest)
+    np.multiply(out, out, out)
+    np.negative(out, out)
+    np.exp(out, out)
+    np.multiply(out, rest, out)

@@ -1,0 +1,298 @@
+"""The NumPy executor: a plan as calls of functions, each with ``out=``."""
+
+import ast
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, Self
+
+import numpy as np
+
+from sknet.compile._calls import NO_SLOTS, Call, Name, Writer
+from sknet.compile._graph import Equation, Graph, Operand, Variable
+from sknet.compile._plan import Finish, Plan
+from sknet.compile._primitives import parsed
+from sknet.compile.numpy import _indexing as _indexing  # registers its emitters
+from sknet.compile.numpy import _products as _products
+from sknet.compile.numpy._emitters import REAL, emit, scratch_of
+from sknet.compile.passes import Group, fuse
+from sknet.core import PRIMITIVES
+from sknet.device import backend
+from sknet.ops import SparseSlot
+
+__all__ = ["NumpyProgram"]
+
+
+class NumpyProgram:
+    """The calls of a plan, which can be bound to memory many times.
+
+    Parameters
+    ----------
+    plan : Plan
+        The operations, and the memory of their results.
+    exact : bool, default=False
+        Whether results must equal those of the primitives' own forwards to the last bit.
+
+    Attributes
+    ----------
+    source : str
+        The calls as Python source, to be read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import compile
+    >>> print(compile(lambda x, y: 2 * x + y, (np.ones(3), np.ones(3)), exact=True).source)
+    # slots: v0: float64[3], v1: float64[3]
+    # arena: 64 bytes, of which 64 are needed at one time
+    <BLANKLINE>
+    def step():
+        multiply(c0, v0, v2)                              # float64[3]
+        add(v2, v1, v3)                                   # float64[3]
+    <BLANKLINE>
+    """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a program is code of this process and cannot be pickled or copied: pickle its graph, and plan "
+            "it again"
+        )
+
+    def __init__(self, plan: Plan, exact: bool = False) -> None:
+        self.plan = plan
+        self._blocks: list[_Blocks] = []
+        writer = Writer(plan, exact)
+        for group in plan.groups:
+            self._write(writer, group)
+        for output, donor in plan.copies:
+            writer.call(np.copyto, writer.name(donor), writer.name(output))
+        self._writer = writer
+
+    @property
+    def source(self) -> str:
+        """The calls as Python source, to be read."""
+        return self._writer.source()
+
+    @classmethod
+    def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool) -> Self:
+        """Plan a graph whose outputs take over `donated` inputs; `exact` as above."""
+        graph = in_parts(graph)
+        groups = with_biases(graph, fuse(graph))
+        return cls(Plan(graph, groups, donated, partial(scratch_of, exact=exact)), exact)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def _write(self, writer: Writer, group: Group) -> None:
+        if group.rows:
+            self._write_blocks(writer, group)
+            return
+        if group.finish is not None:
+            first = len(writer.calls)
+            emit_biased(writer, group.finish)
+            writer.comment(first, str(group.finish.output))
+            return
+        for equation in group.equations:
+            if self.plan.views.is_view(equation):
+                continue
+            first = len(writer.calls)
+            emit(writer, equation)
+            writer.comment(first, str(equation.output))
+
+    def _write_blocks(self, writer: Writer, group: Group) -> None:
+        """Write a loop over blocks of rows, each of which goes through all equations at once."""
+        shape = group.equations[0].output.shape
+        used = dict.fromkeys(x for e in group.equations for x in (*e.variables, e.output))
+        divided = [x for x in used if x.ndim == len(shape) and x.shape[0] == shape[0]]
+        names = {x: writer.new_name(f"b_{writer.names[x]}") for x in divided}
+        writer.begin_blocks(names)
+        for equation in group.equations:
+            emit(writer, equation)
+        name = writer.new_name(f"blocks{len(self._blocks)}")
+        constants = writer.end_blocks(name, f"{group.rows} of {shape[0]} rows each")
+        self._blocks.append(_Blocks(name, group, divided, list(constants.values())))
+
+    # -- binding ------------------------------------------------------------------------------
+
+    def bind(
+        self,
+        memory: np.ndarray,
+        slots: Sequence[np.ndarray],
+        sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
+    ) -> tuple[list[Call], dict[Variable, np.ndarray]]:
+        """Return the calls of the step on this memory, and the array of every variable.
+
+        Parameters
+        ----------
+        memory : ndarray of uint8
+            As `Plan.arrays` needs it.
+        slots : sequence of ndarray
+            One for each input.
+        sparse : mapping of SparseSlot to SparseSlot
+            Maps the graph's slots for sparse matrices to those to be read instead.
+
+        Returns
+        -------
+        calls : list of Call
+            In order; they read the slots and write the outputs.
+        arrays : dict of Variable to ndarray
+            Where to find the outputs.
+        """
+        arrays = self.plan.arrays(memory, slots)
+        return list(self._writer.bound(self._values(memory, arrays, sparse))), arrays
+
+    def _values(
+        self, memory: np.ndarray, arrays: dict[Variable, np.ndarray], sparse: Mapping[SparseSlot, SparseSlot]
+    ) -> dict[str, Any]:
+        values = self._writer.values(memory, arrays, partial(scratch_of, exact=self._writer.exact), sparse)
+        for blocks in self._blocks:
+            values[blocks.name] = blocks.divide(arrays, self.plan.in_groups)
+        return values
+
+
+class _Blocks(NamedTuple):
+    """A loop over blocks: its name, its equations, and the arrays that it iterates over."""
+
+    name: Name
+    group: Group
+    divided: list[Variable]
+    constants: list[tuple[float, Variable]]
+
+    def divide(
+        self, arrays: dict[Variable, np.ndarray], internal: set[Variable]
+    ) -> tuple[tuple[np.ndarray, ...], ...]:
+        """Return the blocks of all arrays; internal arrays have a single block, which is reused."""
+        total, rows = self.group.equations[0].output.shape[0], self.group.rows
+        constants = [np.full((rows, *x.shape[1:]), value, x.dtype) for value, x in self.constants]
+        found = []
+        for start in range(0, total, rows):
+            length = min(rows, total - start)
+            block = [
+                arrays[x][:length] if x in internal else arrays[x][start : start + rows] for x in self.divided
+            ]
+            found.append((*block, *[constant[:length] for constant in constants]))
+        return tuple(found)
+
+
+# -- primitives for which NumPy has no function, as the operations of their expressions -------
+# Blocks and native code run these as they run all others, and a subexpression of two expressions is computed
+# once: a gradient of GELU takes the sigmoid that the forward pass has computed.
+
+
+WITH_PARTS = ("gelu_tanh", "gelu_tanh_gradient")
+OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
+
+
+def in_parts(graph: Graph) -> Graph:
+    """Return a graph without such primitives, that computes the same bits."""
+    if not any(map(_has_parts, graph.equations)):
+        return graph
+    parts = _Parts()
+    for equation in graph.equations:
+        if _has_parts(equation):
+            parts.write(equation)
+        else:
+            parts.equations.append(equation)
+    return graph.replaced(equations=parts.equations).verify()
+
+
+def _has_parts(equation: Equation) -> bool:
+    dtypes = {x.dtype for x in (*equation.variables, equation.output)}
+    return equation.primitive.name in WITH_PARTS and len(dtypes) == 1 and dtypes.pop().char in REAL
+
+
+class _Parts:
+    """Equations, of which those of expressions are written once however often they occur."""
+
+    def __init__(self) -> None:
+        self.equations: list[Equation] = []
+        self._known: dict[Any, Variable] = {}
+
+    def write(self, equation: Equation) -> None:
+        """Write the operations of an expression; the last has the output of the equation."""
+        operands = dict(zip("xyz", equation.operands, strict=False))
+        name, values = self._operation(parsed(str(equation.primitive.expression)), operands)
+        self.equations.append(Equation(PRIMITIVES[name], values, {}, equation.output))
+
+    def _operation(self, node: ast.expr, operands: dict[str, Operand]) -> tuple[str, tuple[Operand, ...]]:
+        """Return the name of the last operation of an expression, and its operands."""
+        if (inner := _under_a_sigmoid(node)) is not None:
+            name, of = "sigmoid", [inner]  # whose exponential may be infinite without a warning
+        elif isinstance(node, ast.BinOp):
+            name, of = OPERATORS[type(node.op)], [node.left, node.right]
+        else:
+            raise NotImplementedError(f"{ast.unparse(node)} in the expression of a primitive with parts")
+        return name, tuple(self._value(each, operands) for each in of)
+
+    def _value(self, node: ast.expr, operands: dict[str, Operand]) -> Operand:
+        if isinstance(node, ast.Name):
+            return operands[node.id]
+        if isinstance(node, ast.Constant):
+            return node.value
+        key = self._operation(node, operands)
+        if key not in self._known:
+            name, values = key
+            self.equations.append(Equation(PRIMITIVES[name], values, {}))
+            self._known[key] = self.equations[-1].output
+        return self._known[key]
+
+
+def _under_a_sigmoid(node: ast.expr) -> ast.expr | None:
+    """Return what an expression is the sigmoid of; None if it is another."""
+    match node:
+        case ast.BinOp(
+            ast.Constant(1),
+            ast.Div(),
+            ast.BinOp(
+                ast.Constant(1), ast.Add(), ast.Call(ast.Name("exp"), [ast.UnaryOp(ast.USub(), inner)])
+            ),
+        ):
+            return inner
+    return None
+
+
+# -- convolutions with a bias: one call, which adds it while images are in the cache ----------
+
+
+def with_biases(graph: Graph, groups: list[Group]) -> list[Group]:
+    """Join each convolution with the sum of its result and a number for each filter."""
+    if all(equation.primitive.name != "conv" for equation in graph.equations):
+        return groups  # as most, whose plans take a part of a short fit
+    reads = Counter([*graph.outputs, *[x for equation in graph.equations for x in equation.variables]])
+    made = {e.output: e for e in graph.equations if e.primitive.name == "conv" and reads[e.output] == 1}
+    joined: dict[Equation, Equation] = {}
+    for group in groups:
+        last = group.equations[0]
+        if len(group.equations) == 1 and last.primitive.name == "add":
+            product = made.get(last.operands[0])
+            if product is not None and _is_bias(last):
+                joined[last] = product
+    gone = set(joined.values())
+    return [
+        _joined(joined[group.equations[0]], group.equations[0]) if group.equations[0] in joined else group
+        for group in groups
+        if group.equations[0] not in gone
+    ]
+
+
+def _is_bias(equation: Equation) -> bool:
+    images, numbers = equation.operands
+    return (
+        type(numbers) is Variable
+        and numbers.dtype == images.dtype
+        and numbers.shape == (images.shape[1], 1, 1)
+        and images.shape == equation.output.shape
+    )
+
+
+def _joined(product: Equation, last: Equation) -> Group:
+    finish = Finish(product, last.output, ("bias",), last.operands[1])
+    return Group([product, last], 0, fused=True, finish=finish)
+
+
+def emit_biased(w: Writer, finish: Finish) -> None:
+    """Add the call of a convolution with its bias."""
+    equation = finish.product
+    name = w.partial(partial(equation.primitive.forward_on(backend("cpu")), **equation.params), "conv")
+    scratch = tuple([w.scratch(equation, i) for i in range(len(w.plan.scratch[equation]))])
+    out = w.name(finish.output)
+    w.call(name, *w.operands(equation), bias=w.name(finish.vector), scratch=scratch, out=out)
