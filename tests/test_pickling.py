@@ -74,7 +74,7 @@ from sknet.preprocessing.extend import Plan as TablePlan
 from sknet.tabular import FrozenTabularClassifier, FrozenTabularRegressor, Member
 from tests.estimators.data import TABLES, quiet
 from tests.estimators.nets import net_for
-from tests.project import is_protocol, public_objects
+from tests.project import is_protocol, shared_objects
 
 WAYS = {
     **{f"protocol {p}": lambda x, p=p: pickle.loads(pickle.dumps(x, p)) for p in range(6)},
@@ -85,7 +85,7 @@ WAYS = {
 
 @cache
 def classes():
-    found = {name: value for name, value in public_objects().items() if isinstance(value, type)}
+    found = {name: value for name, value in shared_objects().items() if isinstance(value, type)}
     return {name: cls for name, cls in found.items() if not (inspect.isabstract(cls) or is_protocol(cls))}
 
 

@@ -23,7 +23,7 @@ from tests.estimators.nets import LazyNet, Net, Normed, net_for, sequential
 from tests.fuzz.estimators import Both, Images, Table, Words
 from tests.losses.test_contract import CASES as LOSS_CASES
 from tests.nn.layers.test_contract import ROWS as LAYERS
-from tests.project import public_objects
+from tests.project import shared_objects
 from tests.test_pickling import BASES, assert_alike, assert_works_alike, made
 
 EXPONENTIAL = schedules.Exponential(0.1, factor=0.5)
@@ -56,7 +56,7 @@ def is_base(cls):
 
 STORED = {
     name: value
-    for name, value in public_objects().items()
+    for name, value in shared_objects().items()
     if isinstance(value, type) and any(value is known for known in all_known()) and name not in BASES
 }
 
@@ -66,7 +66,7 @@ def test_all_attributes_of_estimators_are_stored():
     bases += (sknet.callbacks.Callback, sknet.estimators.extend.BaseNet, engine.Model, nn.StateDict)
     needed = {
         name
-        for name, value in public_objects().items()
+        for name, value in shared_objects().items()
         if isinstance(value, type)
         and issubclass(value, bases)
         and not getattr(value, "__abstractmethods__", ())
