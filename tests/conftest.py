@@ -71,8 +71,8 @@ def fake_device():
 @pytest.fixture
 def sizes(monkeypatch):
     """The sizes of the stacks of networks that are made."""
-    from sknet.engine.loop import _stacks
-    from sknet.engine.loop._stack import Stack
+    from sknet.engine import _many
+    from sknet.engine._stack import Stack
 
     found = []
 
@@ -81,5 +81,5 @@ def sizes(monkeypatch):
             super().__init__(plan)
             found.append(self.size)
 
-    monkeypatch.setattr(_stacks, "Stack", Seen)
+    monkeypatch.setattr(_many, "Stack", Seen)
     return found

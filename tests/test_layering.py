@@ -146,8 +146,8 @@ def test_packages_import_only_exports():
     [
         ("sknet.ops._indexing", "from sknet.core import _primitive as p"),
         ("sknet.ops._indexing", "from sknet.core._tape import Node"),
-        ("sknet.engine.step._stepper", "def f():\n    import sknet.nn._scope"),
-        ("sknet.estimators._base", "from sknet.engine.predict import Head"),
+        ("sknet.engine._step", "def f():\n    import sknet.nn._scope"),
+        ("sknet.estimators._base", "from sknet.engine._predictor import Head"),
         ("sknet.neural_network", "from sknet.estimators._base import BaseNet"),
         ("sknet.compile._plan", "from ..ops._indexing import take"),
     ],
@@ -177,7 +177,13 @@ ORDERS = {
         *("_graph", "_primitives", "_plan", "_capture", "passes", "_calls", "_symbolic", "_lifted"),
         *("python", "numpy", "native", "cuda", "executors", "_compile", "extend"),
     ],
-    "sknet.engine": ["state", "step", "predict", "loop", "_model", "_many", "_stored", "extend"],
+    "sknet.engine": [
+        *("_inputs", "_state", "_memory", "_model_type", "_scheduler", "_batches", "_fit", "_checkpoint"),
+        *("_checks", "_fingerprint", "_objective", "_optimizer", "_programs", "_step", "_runners"),
+        *("_device_runner", "_lbfgs", "_predictor", "_predict", "_scores", "_loop", "_runner_cache"),
+        *("_stack", "_train", "_fit_rows", "_layer_outputs", "_stream", "_model", "_model_copies"),
+        *("_many", "_remote", "extend"),
+    ],
 }
 
 

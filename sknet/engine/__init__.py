@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
+from sknet.engine._batches import Batches
+from sknet.engine._fit import History
 from sknet.engine._model import Model
-from sknet.engine.loop import Accuracy, Batches, History, RSquared, Score
-from sknet.engine.state import Gradient, ModelState, StepResult
-from sknet.engine.step import CompiledStep, compiled_step
+from sknet.engine._programs import CompiledStep, compiled_step
+from sknet.engine._scores import Accuracy, RSquared, Score
+from sknet.engine._state import Gradient, ModelState, StepResult
 
 if TYPE_CHECKING:
     from sknet.engine._many import fit_many

@@ -1,26 +1,298 @@
-"""Many models trained together on the same rows, or parts of them."""
+"""Many fits together: in threads, as stacks on a device, or in other processes."""
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+import io
+import pickle
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 
+from sknet._config import config_context, get_config
 from sknet._random import check_random_state
 from sknet.callbacks.extend import check_callbacks, fresh_callbacks
-from sknet.device import is_array
+from sknet.device import backend, is_array
+from sknet.engine._batches import take_rows
+from sknet.engine._fit import History
+from sknet.engine._fit_rows import Part
+from sknet.engine._inputs import each_input, n_rows
 from sknet.engine._model import Model
-from sknet.engine.loop import (
-    History,
-    Part,
-    are_sent,
-    may_be_stacked,
-    run_together,
-    take_rows,
+from sknet.engine._model_copies import take_over
+from sknet.engine._scheduler import (
+    Group,
+    Turn,
+    current_group,
+    inside,
+    note_which,
+    run_in_threads,
+    run_in_turns,
 )
-from sknet.engine.state import each_input, n_rows, take_over
+from sknet.engine._stack import MemberSteps, Stack, StackPlan, fit_in_memory
+from sknet.exceptions import CaptureError, GraphError
+from sknet.nn import Module
+from sknet.ops.extend import goes_at_once
 
-__all__ = ["fit_many"]
+__all__ = [
+    "are_sent",
+    "fit_many",
+    "in_common",
+    "in_group_of",
+    "may_be_stacked",
+    "new_group",
+    "on_the_cluster",
+    "run_stacked",
+    "run_together",
+]
+
+
+Result = TypeVar("Result")
+SHARE_OF_STACK = 0.75  # of the memory that is free, for a stack
+
+
+def run_stacked(
+    fits: Sequence[Callable[[], Result]], may_stack: Sequence[bool], n_jobs: int | None = None
+) -> list[Result]:
+    """Run fits together: those on a device that share their structure as one program."""
+    return run_in_turns(fits, may_stack, n_jobs, Stacks().serve)
+
+
+def may_be_stacked(model: Model) -> bool:
+    """Tell whether a fit of a model may be one of those that `run_stacked` makes together."""
+    return model.device.kind != "cpu" and bool(model.compile) and model.optimizer.goes_in_steps
+
+
+class Stacks:
+    """The stack that is trained now, and what comes after it."""
+
+    def __init__(self) -> None:
+        self._stack: Stack | None = None
+        self._refused: set[object] = set()  # forms
+
+    def serve(self, waiting: list[Turn]) -> list[Turn]:
+        """Make a block of steps for some of the fits that wait, or tell some to train alone."""
+        stack = self._stack_of(waiting)
+        if stack is not None:
+            return stack.run([turn for turn in waiting if turn.asked.steps in stack])
+        form = waiting[0].asked.steps.form
+        alone = [turn for turn in waiting if turn.asked.steps.form == form]
+        for turn in alone:
+            turn.answer(None)
+        return alone
+
+    def _stack_of(self, waiting: Sequence[Turn]) -> Stack | None:
+        """Return the stack that goes on; a new one if half of it has left, or none is there."""
+        live = [] if self._stack is None else self._stack.live
+        if self._stack is not None and 2 * len(live) > self._stack.size:
+            return self._stack
+        if not live:
+            self._stack = None
+        form = (live or [waiting[0].asked.steps])[0].form
+        others = [turn.asked.steps for turn in waiting if turn.asked.steps.form == form]
+        members = live + [member for member in others if member not in live]
+        found = None if form in self._refused else self._begun(members, len(live))
+        if found is not None:
+            self._stack = found
+        elif not live:
+            self._refused.add(form)
+        return self._stack
+
+    def _begun(self, members: list[MemberSteps], least: int) -> Stack | None:
+        """Return a stack of as many members as memory has room for; None if these are too few."""
+        device = members[0].model.device
+        owner, least = backend(device.kind), max(least, 2)
+        while len(members) >= least:
+            try:
+                if not _go_at_once(members):
+                    return None
+                if not fit_in_memory([x.batches for x in members]):
+                    alike = _of_one_array(members)
+                    if len(alike) == len(members):
+                        return None
+                    members = alike
+                    continue
+                plan, room = StackPlan(members), SHARE_OF_STACK * owner.free_memory(device)
+                if plan.nbytes <= room:
+                    return Stack(plan)
+                members = members[: min(len(members) - 1, int(len(members) * room / plan.nbytes))]
+            except owner.memory_errors:  # free memory may be in pieces
+                members = members[: len(members) // 2]
+            except (CaptureError, GraphError):
+                return None
+        return None
+
+
+def _of_one_array(members: Sequence[MemberSteps]) -> list[MemberSteps]:
+    """Return those that take their rows from the same arrays as the first one, such as those of its fold."""
+
+    def source(member: MemberSteps) -> list[int]:
+        X = member.batches.X
+        return [id(x) for x in (X.values() if isinstance(X, dict) else [X])]
+
+    return [member for member in members if source(member) == source(members[0])]
+
+
+def _go_at_once(members: Sequence[MemberSteps]) -> bool:
+    """Tell whether all operations of a step are made for all members at once, rather than one by one."""
+    first = members[0]
+    return all(
+        goes_at_once(equation.primitive)
+        for n_rows in first.sizes
+        for equation in first.captured(n_rows).graph.equations
+    )
+
+
+LARGE = 1 << 20  # bytes of a fit that are a task of their own on a cluster
+PARALLEL = 2  # threads of a group in which nothing else starts threads
+
+
+def run_together(
+    fits: Sequence[Callable[[], Result]], n_jobs: int | None = None, may_stack: Sequence[bool] | None = None
+) -> list[Result]:
+    """Run fits together: in threads, or where `joblib.parallel_config` says; on a device as one program."""
+    if fits and are_sent():
+        return _sent(fits, n_jobs)
+    if may_stack is not None and sum(may_stack) > 1:
+        return run_stacked(fits, may_stack, n_jobs)
+    return run_in_threads(fits, n_jobs)
+
+
+def are_sent() -> bool:
+    """Tell whether fits run elsewhere: `joblib.parallel_config` names a backend without shared memory."""
+    from joblib.parallel import get_active_backend  # predictors do without
+
+    group = current_group()
+    if group is not None and group.is_parallel:
+        return False
+    backend, _ = get_active_backend(prefer="threads")
+    return not backend.nesting_level and not getattr(backend, "supports_sharedmem", False)
+
+
+def _sent(fits: Sequence[Callable[[], Result]], n_jobs: int | None) -> list[Result]:
+    from joblib.parallel import get_active_backend
+    from sklearn.utils.parallel import Parallel, delayed
+
+    if n_jobs is None:
+        configured = get_active_backend()[1]
+        n_jobs = -1 if configured is None else configured
+    shared, name = in_common(fits), new_group()
+    packets = [_packet(fit, shared, f"fit {i} of {len(fits)}") for i, fit in enumerate(fits)]
+    with on_the_cluster([*shared, *(each for each in packets if len(each) > LARGE)]):
+        found = Parallel(n_jobs=n_jobs)(
+            delayed(in_group_of)(name, _run, packet, (i, len(fits)), get_config(), *shared)
+            for i, packet in enumerate(packets)
+        )
+    return [_opened(packet, shared) for packet in found]
+
+
+@contextmanager
+def on_the_cluster(shared: Sequence[Any]) -> Iterator[None]:
+    """Return a context in which a Dask cluster has what tasks of joblib share, until it ends."""
+    from joblib.parallel import get_active_backend
+
+    backend, _ = get_active_backend()
+    futures = getattr(backend, "data_futures", None)  # what `parallel_config("dask", scatter=...)` has sent
+    if futures is None:
+        yield
+        return
+    left = [each for each in shared if id(each) not in futures]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph")
+        futures.update({id(each): backend.client.submit(_same, each, pure=False) for each in left})
+    try:
+        yield
+    finally:
+        for each in left:
+            del futures[id(each)]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# -- what is sent --------------------------------------------------------------------------------------
+
+
+def in_common(fits: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Return arrays and frames that several fits take as arguments."""
+    partials = [fit for fit in fits if isinstance(fit, partial)]
+    taken = [each for fit in partials for each in _arrays((*fit.args, *fit.keywords.values()))]
+    counts, known = Counter(map(id, taken)), {id(each): each for each in taken}
+    return [each for key, each in known.items() if counts[key] > 1 or len(fits) == 1]
+
+
+def _arrays(arguments: Sequence[Any]) -> Iterator[Any]:
+    for each in arguments:
+        if isinstance(each, Mapping):
+            yield from _arrays(tuple(each.values()))
+        elif hasattr(each, "shape"):
+            yield each
+
+
+def _packet(value: Any, shared: Sequence[Any], what: str) -> bytes:
+    """Return a pickle of a value, in which shared objects are numbers."""
+    try:
+        from cloudpickle import Pickler
+    except ImportError:  # joblib before 1.6 has a copy of its own
+        from joblib.externals.cloudpickle import Pickler
+
+    numbers = {id(each): number for number, each in enumerate(shared)}
+
+    class Packer(Pickler):
+        def persistent_id(self, value: Any) -> int | None:
+            if isinstance(value, Module) and value._hooks is not None and any(value._hooks.by_kind.values()):
+                raise ValueError(
+                    f"{what} cannot run in another process: {type(value).__name__} has hooks, which are not "
+                    "pickled. Remove them, or let it run here, without joblib.parallel_config"
+                )
+            return numbers.get(id(value))
+
+    file = io.BytesIO()
+    try:
+        Packer(file).dump(value)
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise TypeError(
+            f"{what} cannot run in another process, since part of it cannot be pickled ({error}): change "
+            "that, or let it run here, without joblib.parallel_config"
+        ) from error
+    return file.getvalue()
+
+
+def _opened(packet: bytes, shared: Sequence[Any]) -> Any:
+    class Unpacker(pickle.Unpickler):
+        def persistent_load(self, number: int) -> Any:
+            return shared[number]
+
+    return Unpacker(io.BytesIO(packet)).load()
+
+
+# -- where it runs -------------------------------------------------------------------------------------
+
+
+def new_group() -> str:
+    """Return a name for a group that has fits in several processes."""
+    return uuid4().hex
+
+
+@lru_cache(maxsize=1)  # so that what the last group shares is all that is kept
+def _group_of(name: str) -> Group:
+    return Group(PARALLEL)
+
+
+def in_group_of(name: str, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+    """Call a function in this process's part of a group."""
+    with inside(_group_of(name)):
+        return function(*args, **kwargs)
+
+
+def _run(packet: bytes, which: tuple[int, int], config: Any, *shared: Any) -> bytes:
+    """Run a fit; return a packet with what it returns."""
+    number, count = which
+    with note_which(number, count), config_context(**config):
+        return _packet(_opened(packet, shared)(), shared, f"the result of fit {number} of {count}")
 
 
 def fit_many(

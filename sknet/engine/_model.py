@@ -1,54 +1,87 @@
 """Model: the one owner of parameters, buffers, optimizer state and random state."""
 
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import wraps
+from os import PathLike
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from sknet._constraints import shown
 from sknet._random import check_random_state
-from sknet.core import Tensor
-from sknet.device import Device, active, available, check_precision, on_device
-from sknet.engine.loop import KeptSteps
-from sknet.engine.loop import _methods as many_steps
-from sknet.engine.predict import Predictors
-from sknet.engine.predict import _method as prediction
-from sknet.engine.state import (
-    Epoch,
-    Memory,
-    ModelState,
-    Pending,
-    StepResult,
-    averaging,
-    begin,
-    check_free,
-    checked_hyper,
-    copy_of,
-    each_input,
-    give_shapes,
-    is_seeded,
-    n_rows,
+from sknet.callbacks import Callback
+from sknet.callbacks.extend import Rows
+from sknet.core import Tensor, is_capturing, no_grad, note_write, release
+from sknet.device import (
+    Device,
+    active,
+    available,
+    check_precision,
+    is_array,
+    on_device,
+    to_device,
 )
-from sknet.engine.state import _methods as states
-from sknet.engine.step import (
-    Stepper,
-    as_operands,
-    check_classes_of,
-    checked_targets,
-    forward,
+from sknet.engine._checks import (
+    check_classes_for,
+    check_reached,
     look_at_output,
-    show_batch,
+    recorded,
+    warn_of_probabilities,
 )
-from sknet.engine.step import _functional as functional
+from sknet.engine._fit import History
+from sknet.engine._inputs import each_input, n_rows
+from sknet.engine._memory import Memory, Pending, begin, check_free, copy_of, give_shapes
+from sknet.engine._objective import as_operands, batch_terms, checked_targets
+from sknet.engine._optimizer import (
+    apply_update,
+    averaging,
+    checked_hyper,
+    gradient_into,
+    stepping_optimizer,
+)
+from sknet.engine._predict import warn_of_overflow
+from sknet.engine._predictor import Predictors
+from sknet.engine._runner_cache import KeptSteps
+from sknet.engine._state import (
+    Epoch,
+    Gradient,
+    ModelState,
+    StepResult,
+    Weights,
+    copied_random_state,
+    is_seeded,
+)
+from sknet.engine._step import Stepper, check_classes_of, forward, show_batch
 from sknet.exceptions import DtypeError
 from sknet.losses import Loss
 from sknet.nn import Module, is_lazy
-from sknet.nn.extend import latest
+from sknet.nn.extend import (
+    latest,
+)
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Progress
 
 __all__ = ["Model"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _explained(method: Method) -> Method:
+    """Return a method that, when given arrays instead of batches, says which method expects arrays."""
+
+    @wraps(method)
+    def told(self: "Model", *args: Any, **kwargs: Any) -> Any:
+        if len(args) > 1 or "y" in kwargs or "X" in kwargs or is_array(next(iter(args), None)):
+            raise TypeError(
+                "Model.train expects batches, an iterable of (X, y) or (X, y, sample_weight), got arrays: "
+                "Model.fit(X, y) trains on arrays; to train on one batch, pass a list, Model.train([(X, y)])"
+            )
+        return method(self, *args, **kwargs)
+
+    return cast(Method, told)
 
 
 class Model:
@@ -356,10 +389,102 @@ class Model:
         memory = self.memory
         return memory.state(memory.packed(), memory.copied_slots(), memory.buffers, self.progress)
 
-    load = states.load
-    weights = states.weights
-    restore_weights = states.restore_weights
-    copy = __copy__ = states.copy  # a shallow copy would share state
+    @on_device
+    def load(self, state: ModelState) -> None:
+        """Load a state in place; optimizer and random state continue from there.
+
+        Parameters
+        ----------
+        state : ModelState
+            The state of a model with the same parameters; it is copied.
+
+        Raises
+        ------
+        StateError
+            If names or shapes differ; nothing is then changed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> before = model.state
+        >>> _ = model.step(np.eye(2), np.ones((2, 1)))
+        >>> model.load(before)
+        >>> model.progress.step
+        0
+        """
+        self.memory.load(state)
+        self.progress = state.progress
+
+    @on_device
+    def weights(self) -> Weights:
+        """Return a copy of all that predictions depend on, for example to keep those of the best epoch.
+
+        Returns
+        -------
+        Weights
+            Parameters, buffers, and the averages' state; for `restore_weights`.
+
+        Examples
+        --------
+        >>> from sknet import Model, nn
+        >>> sorted(Model(nn.BatchNorm(2)).weights().buffers)
+        ['num_batches', 'running_mean', 'running_var']
+        """
+        return self.memory.weights(averaging(self))
+
+    @on_device
+    def restore_weights(self, weights: Weights) -> None:
+        """Restore what `weights` returned; of the optimizer's state, only averages are restored.
+
+        Parameters
+        ----------
+        weights : Weights
+            Weights of this model, or of another with the same parameters and buffers; they are copied.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> best, before = model.weights(), model.predict(np.eye(2))
+        >>> _ = model.step(np.eye(2), np.ones((2, 1)))
+        >>> model.restore_weights(best)
+        >>> bool((model.predict(np.eye(2)) == before).all())
+        True
+        """
+        self.memory.restore_weights(weights)
+
+    def copy(self) -> Self:
+        """Return an independent copy: module, state and random numbers.
+
+        Returns
+        -------
+        Model
+            Trained further, it gives the same results as this one would.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> twin = model.copy()
+        >>> rows = np.eye(2), np.ones((2, 1))
+        >>> model.step(*rows).loss == twin.step(*rows).loss
+        True
+        """
+        return self._with_memory(deepcopy(self.memory))
+
+    __copy__ = copy  # a shallow copy would share state
+
+    def _with_memory(self, memory: Memory) -> Self:
+        """Return a model like this one with another memory, without programs, which are bound to memory."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._store, other.random_state = memory, copied_random_state(self.random_state)
+        other.recompile()
+        return other
 
     @property
     def _stored_random_state(self) -> Any:
@@ -405,10 +530,169 @@ class Model:
         """
         return forward(self, X, training)
 
-    loss = functional.loss
-    backward = functional.backward
-    update = functional.update
-    replace = states.replace
+    @on_device
+    def loss(self, output: Tensor, y: Any, sample_weight: Any = None) -> Tensor:
+        """Return the objective: the weighted mean loss plus the L2 penalty.
+
+        Parameters
+        ----------
+        output : Tensor of shape (n_samples, n_outputs)
+            The output of the model.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Targets: class numbers, 0/1 labels or real numbers, as the loss expects them.
+        sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
+            Weights of rows, or of the positions of sequences; None for equal weights.
+
+        Returns
+        -------
+        Tensor of shape ()
+            The objective, differentiable.
+
+        Raises
+        ------
+        ShapeError
+            If the targets or weights do not fit the output.
+        ValueError
+            For class numbers that the output has no column for, and for weights that are negative or all
+            zero.
+        GradientError
+            If a parameter was unfrozen or added since the output was computed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> X, y = np.eye(2), np.ones((2, 1))
+        >>> model.loss(model(X), y).shape
+        ()
+        """
+        y, sample_weight = checked_targets(self, y, sample_weight)
+        check_classes_for(self.loss_function, self.module, output, y)
+        _look_at(self, output)
+        parameters = recorded(output, self.memory.leaves, self.memory.frozen)
+        data, penalty = batch_terms(self, output, y, sample_weight, parameters)
+        return data if penalty is None else data + penalty
+
+    @on_device
+    def backward(self, loss: Tensor, donate: bool = False) -> Gradient:
+        """Return the gradient of a loss with respect to every parameter; the model does not change.
+
+        Parameters
+        ----------
+        loss : Tensor of shape ()
+            Computed from this model's output.
+        donate : bool, default=False
+            Free the intermediate values that the gradient is computed from: their memory is available to
+            the next step, and the loss keeps its value but cannot be differentiated again.
+
+        Returns
+        -------
+        Gradient
+            A mapping from parameter names to arrays.
+
+        Raises
+        ------
+        GradientError
+            If the loss does not depend on this model's parameters, or the output was computed before one of
+            them was unfrozen or added, or the loss is not a scalar.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> X, y = np.eye(2), np.ones((2, 1))
+        >>> gradient = model.backward(model.loss(model(X), y))
+        >>> gradient["weight"].shape
+        (2, 1)
+        """
+        memory = self.memory
+        check_reached(loss, memory.leaves, memory.frozen)
+        found = gradient_into(memory, memory.zeros(), loss)
+        if donate:
+            release(loss)
+        return found
+
+    @on_device
+    def update(self, gradient: Gradient, donate: bool = False) -> ModelState:
+        """Return the state after one optimizer update; the model does not change.
+
+        Parameters
+        ----------
+        gradient : Gradient or mapping of str to array-like
+            From `backward`, or any arrays by parameter name.
+        donate : bool, default=False
+            Write the new state into this model's memory. Arrays that were taken from this model or its
+            state are then overwritten, and `replace` is the only method that may be called on the model;
+            a functional loop then needs no more memory than an in-place one.
+
+        Returns
+        -------
+        ModelState
+            Immutable; pass it to `replace`.
+
+        Raises
+        ------
+        StateError
+            If names or shapes do not fit the parameters.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> X, y = np.eye(2), np.ones((2, 1))
+        >>> state = model.update(model.backward(model.loss(model(X), y)))
+        >>> state.progress.step, model.progress.step
+        (1, 0)
+        """
+        optimizer, memory = stepping_optimizer(self), self.memory
+        if not isinstance(gradient, Gradient) or gradient.layout.shapes != memory.layout.shapes:
+            flat_gradient = memory.zeros()
+            memory.layout.fill(flat_gradient, {name: _array(self, value) for name, value in gradient.items()})
+            gradient = Gradient(memory.layout, flat_gradient, {})
+        buffers = {**memory.buffers, **gradient.buffers}
+        flat, slots = memory.given() if donate else (memory.packed(), memory.copied_slots())
+        apply_update(optimizer, memory.layout, self.progress, gradient.flat, flat, slots)
+        if donate:
+            note_write(flat, "Model.update(donate=True)")
+            memory.is_spent = True  # any use of the model except `replace` raises from now on
+            self.recompile()
+        return memory.state(flat, slots, buffers, self.progress.stepped())
+
+    def replace(self, state: ModelState) -> Self:
+        """Return a model with another state; this one does not change.
+
+        Parameters
+        ----------
+        state : ModelState
+            From `update`, or another model's `state`.
+
+        Returns
+        -------
+        Model
+            A model with its own module, whose parameters are the state's read-only arrays.
+
+        Raises
+        ------
+        StateError
+            If names, shapes, dtype or device differ from this model's.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> gradient = model.backward(model.loss(model(np.eye(2)), np.ones((2, 1))))
+        >>> after = model.replace(model.update(gradient))
+        >>> after.progress.step, model.progress.step
+        (1, 0)
+        """
+        store = self._store if self._store.is_spent else self.memory
+        other = self._with_memory(store.holding(state))
+        other.progress = state.progress
+        return other
 
     # -- the step in place ------------------------------------------------------------------------------
 
@@ -490,14 +774,249 @@ class Model:
 
     # -- many steps -------------------------------------------------------------------------------------
 
-    fit = many_steps.fit
-    train = many_steps.train
-    epoch = many_steps.epoch
-    epoch_ended = many_steps.epoch_ended
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        epochs: int = 10,
+        batch_size: "int | str" = "auto",
+        shuffle: bool = True,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        scores: Any = None,
+        callbacks: "Sequence[Callback] | None" = None,
+        verbose: bool | str = False,
+        check_finite: bool = True,
+        resume_from: "str | PathLike[str] | None" = None,
+    ) -> "History":
+        """Train on rows, in place, with the estimators' training loop; another call continues.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, ...), or dict of those
+            Inputs. They are gathered and converted batch by batch, never copied as a whole.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets: class numbers, 0/1 labels or real numbers, as the loss expects them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of rows.
+        epochs : int, default=10
+            Number of passes over the rows. With `LBFGS`, the most iterations.
+        batch_size : int or "auto", default="auto"
+            Rows in a batch; "auto" is 200, or all if there are fewer.
+        shuffle : bool, default=True
+            Whether to draw a new order of the rows in each epoch.
+        X_val, y_val, sample_weight_val : array-like, default=None
+            Held-out rows: their loss and scores are in the history, and `EarlyStopping` monitors their loss.
+        scores : str, callable, list or dict, default=None
+            Scores to measure besides the loss: "accuracy", "r2", or functions of ``(y_true, y_pred)``, with
+            predictions as `predict` returns them; several in a list, or in a dict by name.
+        callbacks : list of Callback, default=None
+            Called during this fit. The fit works with copies, and hands their results back at its end.
+        verbose : bool or "bar", default=False
+            Print a line for every epoch, or show a progress bar.
+        check_finite : bool, default=True
+            Raise for a loss or gradient that is not finite, instead of continuing.
+        resume_from : str or PathLike, default=None
+            File of a `Checkpoint` of the same fit, to resume from.
+
+        Returns
+        -------
+        History
+            The numbers of each epoch.
+
+        Raises
+        ------
+        ShapeError, DtypeError, ValueError
+            If the arrays do not fit together or are outside the loss's domain; nothing is then changed.
+        NonFiniteError
+            If a loss or gradient is not finite; names epoch, batch and parameter. Earlier steps are kept.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sknet import Model, nn
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = Model(nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3)), loss="log_loss")
+        >>> history = model.fit(X, y, epochs=3, scores="accuracy")
+        >>> list(history)
+        ['loss', 'accuracy', 'lr', 'time']
+        """
+        held_out = Rows(X_val, y_val, sample_weight_val)
+        from sknet.engine._fit_rows import Options, fit_rows  # estimators do without it
+
+        options = Options("Model.fit", held_out, scores, callbacks, verbose, check_finite)
+        return fit_rows(self, Rows(X, y, sample_weight), epochs, batch_size, shuffle, options, resume_from)
+
+    @_explained
+    def train(
+        self,
+        batches: "Iterable[Any] | Callable[[], Iterable[Any]]",
+        *,
+        epochs: int | None = None,
+        n_steps: int | None = None,
+        steps_per_epoch: int | None = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        scores: Any = None,
+        callbacks: "Sequence[Callback] | None" = None,
+        verbose: bool | str = False,
+        check_finite: bool = True,
+        resume_from: "str | PathLike[str] | None" = None,
+    ) -> "History":
+        """Train on a stream of batches, in place; another call continues.
+
+        Parameters
+        ----------
+        batches : iterable or callable
+            Yields ``(X, y)`` or ``(X, y, sample_weight)``: a list, a loader, a generator, or a generator
+            function, which is called for every pass. A batch is requested after the step on the previous one.
+        epochs : int, default=None
+            Number of epochs; None is one, or as many as `n_steps` needs. A generator can be iterated only
+            once.
+        n_steps : int, default=None
+            Number of steps after which to end, for streams without an end.
+        steps_per_epoch : int, default=None
+            Batches per epoch, independent of passes. None makes every pass an epoch.
+        X_val, y_val, sample_weight_val : array-like, default=None
+            As for `fit`, like the remaining parameters.
+        scores, callbacks, verbose, check_finite : see `fit`
+        resume_from : str or PathLike, default=None
+            Batches that were trained on before are skipped: the stream must yield the same ones again.
+
+        Returns
+        -------
+        History
+            The numbers of each epoch.
+
+        Raises
+        ------
+        TypeError, ShapeError, DtypeError, ValueError
+            If a batch is invalid; says which. For arrays instead of batches, use `fit`.
+        NonFiniteError
+            If a loss or gradient is not finite. Earlier steps are kept.
+
+        Notes
+        -----
+        Steps are compiled once for each of the most recent shapes of batches. The total number of steps,
+        which some schedules need, is taken from `n_steps`, or from `epochs` and the length of `batches`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> def batches():
+        ...     rng = np.random.default_rng(0)
+        ...     while True:
+        ...         X = rng.normal(size=(32, 2))
+        ...         yield X, X.sum(axis=1, keepdims=True)
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> history = model.train(batches, n_steps=100, steps_per_epoch=50)
+        >>> history["loss"][1] < history["loss"][0]
+        True
+        """
+        held_out = Rows(X_val, y_val, sample_weight_val)
+        from sknet.engine._fit_rows import Options  # estimators do without it
+        from sknet.engine._stream import fit_batches
+
+        options = Options("Model.train", held_out, scores, callbacks, verbose, check_finite)
+        return fit_batches(self, batches, epochs, n_steps, steps_per_epoch, options, resume_from)
+
+    @contextmanager
+    def epoch(self, n_steps: int | None = None) -> Iterator[Self]:
+        """Count the steps inside this context as one epoch, for schedules that depend on epochs.
+
+        Parameters
+        ----------
+        n_steps : int, default=None
+            The number of steps of the epoch, which is checked; None for any.
+
+        Yields
+        ------
+        Model
+            This model.
+
+        Raises
+        ------
+        StateError
+            If another number of steps was made.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> with model.epoch(n_steps=2):
+        ...     for _ in range(2):
+        ...         _ = model.step(np.eye(2), np.ones((2, 1)))
+        >>> model.progress.epoch, model.progress.samples
+        (1, 4)
+        """
+        self._epoch = Epoch(self.progress.step)
+        self.progress = self.progress._replace(counts_epochs=True)
+        yield self
+        self._epoch.check_length(self.progress, n_steps)
+        self.epoch_ended()
+
+    def epoch_ended(self, *, plateau: bool = False) -> None:
+        """Count an epoch, for schedules that depend on epochs.
+
+        An epoch without steps is not counted: a call before the first step only says that
+        epochs are counted from now on.
+
+        Parameters
+        ----------
+        plateau : bool, default=False
+            Whether the fit has reached a plateau, so that a schedule such as `Adaptive` lowers the rate.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> from sknet.optim import SGD
+        >>> from sknet.optim.schedules import Exponential
+        >>> model = Model(nn.Linear(2, 1), optimizer=SGD(Exponential(0.1, factor=0.5)), random_state=0)
+        >>> model.epoch_ended()
+        >>> for epoch in range(3):
+        ...     _ = model.step(np.eye(2), np.ones((2, 1)))
+        ...     model.epoch_ended()
+        >>> model.progress.epoch, model.optimizer.learning_rate(model.progress)
+        (3, 0.0125)
+        """
+        self.progress = self._epoch.ended(self.progress, plateau)
+        self._epoch = Epoch(self.progress.step)
 
     # -- prediction -------------------------------------------------------------------------------------
 
-    predict = prediction.predict
+    def predict(self, X: Any) -> Any:
+        """Return predictions: probabilities or means, by the loss's inverse link.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or Tensor of shape (n_samples, ...)
+            Inputs.
+
+        Returns
+        -------
+        array of shape (n_samples, n_outputs)
+            On the model's device.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 3), loss="log_loss", random_state=0)
+        >>> model.predict(np.eye(2)).sum(axis=1).round(3)
+        array([1., 1.], dtype=float32)
+        """
+        with no_grad(), np.errstate(all="ignore"):
+            found = self.loss_function.predict(self(X, training=False)).data
+            given = each_input(lambda x: x.data if isinstance(x, Tensor) else x, X)
+            warn_of_overflow(found, given, "the model")
+        return found
 
     def __repr__(self) -> str:
         parts = f"loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}'"
@@ -514,3 +1033,15 @@ def _check_compile(mode: bool | str) -> bool | str:
             f"The 'compile' parameter of Model must be True, False or 'auto'. Got {shown(mode)} instead."
         )
     return mode
+
+
+def _look_at(self: "Model", output: Tensor) -> None:
+    """Warn if the first output is probabilities, and the loss expects logits."""
+    if not (self._has_seen_output or self.memory.looked or is_capturing()):
+        self._has_seen_output = True
+        warn_of_probabilities(self.loss_function, output, stacklevel=4)  # of the decorated `loss`
+
+
+def _array(model: "Model", value: Any) -> Any:
+    value = value.data if isinstance(value, Tensor) else value
+    return to_device(value if is_array(value) else np.asarray(value), model.device)

@@ -3,31 +3,28 @@
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
-from sknet.engine.loop import (
-    BlasThreads,
-    ComputedRows,
-    Gathered,
-    InterruptGuard,
-    Outcome,
-    Settings,
-    Source,
-    Validation,
-    blas_threads,
-    grouped,
-    join_leftover,
-    load_model_state,
-    model_state,
-    n_threads_for,
-    run_in_threads,
-    take_rows,
-    train,
+from sknet._parallel import BlasThreads, blas_threads
+from sknet.engine._batches import ComputedRows, join_leftover, take_rows
+from sknet.engine._checkpoint import load_model_state, model_state
+from sknet.engine._checks import last_layer
+from sknet.engine._fit import Source
+from sknet.engine._inputs import (
+    Batch,
+    SparseForm,
+    any_sparse,
+    are_arrays,
+    arguments,
+    computed_dtype,
+    each_input,
+    first_input,
+    n_rows,
+    row_shapes,
 )
-from sknet.engine.predict import (
-    FEW_ROWS,
-    MOST_ROWS,
-    Head,
-    Pass,
-    Predictor,
+from sknet.engine._loop import Outcome, Validation
+from sknet.engine._model_copies import rollback_of
+from sknet.engine._objective import mean_loss
+from sknet.engine._optimizer import minimises_alike
+from sknet.engine._predict import (
     apply_head,
     chunk_rows,
     chunk_rows_of,
@@ -35,39 +32,17 @@ from sknet.engine.predict import (
     predict_raw,
     predict_rows,
     rows_at_once,
-    rows_of_a_part,
     warn_of_overflow,
 )
-from sknet.engine.state import (
-    Layout,
-    Weights,
-    any_sparse,
-    are_arrays,
-    arguments,
-    computed_dtype,
-    each_input,
-    first_input,
-    minimises_alike,
-    n_rows,
-    rollback_of,
-    row_shapes,
-)
-from sknet.engine.step import Batch, SparseForm, last_layer, mean_loss, show_rows
+from sknet.engine._predictor import FEW_ROWS, MOST_ROWS, Head, Pass, Predictor, rows_of_a_part
+from sknet.engine._scheduler import InterruptGuard, grouped, n_threads_for, run_in_threads
+from sknet.engine._scores import Gathered
+from sknet.engine._state import Layout, Weights
+from sknet.engine._step import show_rows
+from sknet.engine._train import Settings, train
 
 if TYPE_CHECKING:
-    from sknet.engine._stored import parts_of, restored_model, slim_model
-    from sknet.engine.loop import (
-        StepsElsewhere,
-        are_sent,
-        in_common,
-        in_group_of,
-        minimize,
-        new_group,
-        on_the_cluster,
-        run_together,
-        train_elsewhere,
-    )
-    from sknet.engine.predict import (
+    from sknet.engine._layer_outputs import (
         Chosen,
         Layer,
         Part,
@@ -81,7 +56,10 @@ if TYPE_CHECKING:
         output_shapes,
         part_rows,
     )
-    from sknet.engine.step import Share, SplitStep
+    from sknet.engine._lbfgs import minimize
+    from sknet.engine._many import are_sent, in_common, in_group_of, new_group, on_the_cluster, run_together
+    from sknet.engine._model_copies import parts_of, restored_model, slim_model
+    from sknet.engine._remote import Share, SplitStep, StepsElsewhere, train_elsewhere
 
 __all__ = [
     "FEW_ROWS",
@@ -166,19 +144,7 @@ PARTS = {"Batch": Batch, "SparseForm": SparseForm}
 if not TYPE_CHECKING:
     __getattr__ = _Names(
         {
-            "sknet.engine._stored": ("parts_of", "restored_model", "slim_model"),
-            "sknet.engine.loop": (
-                "StepsElsewhere",
-                "are_sent",
-                "in_common",
-                "in_group_of",
-                "minimize",
-                "new_group",
-                "on_the_cluster",
-                "run_together",
-                "train_elsewhere",
-            ),
-            "sknet.engine.predict": (
+            "sknet.engine._layer_outputs": (
                 "Chosen",
                 "Layer",
                 "Part",
@@ -192,6 +158,25 @@ if not TYPE_CHECKING:
                 "output_shapes",
                 "part_rows",
             ),
-            "sknet.engine.step": ("Share", "SplitStep"),
+            "sknet.engine._lbfgs": ("minimize",),
+            "sknet.engine._many": (
+                "are_sent",
+                "in_common",
+                "in_group_of",
+                "new_group",
+                "on_the_cluster",
+                "run_together",
+            ),
+            "sknet.engine._model_copies": (
+                "parts_of",
+                "restored_model",
+                "slim_model",
+            ),
+            "sknet.engine._remote": (
+                "Share",
+                "SplitStep",
+                "StepsElsewhere",
+                "train_elsewhere",
+            ),
         }
     ).into(globals())

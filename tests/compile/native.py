@@ -4,9 +4,7 @@ import numpy as np
 
 from sknet import Model
 from sknet.engine import Batches
-from sknet.engine.loop._native_steps import NativeSteps
-from sknet.engine.loop._outputs import Outputs
-from sknet.engine.loop._steps import CompiledSteps
+from sknet.engine._runners import CompiledSteps, NativeSteps, Outputs
 
 
 class InspectedSteps(NativeSteps):

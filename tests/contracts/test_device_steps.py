@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sknet.device import Device, to_host
-from sknet.engine.loop._device_steps import DeviceSteps
-from sknet.engine.loop._steps import EagerSteps
+from sknet.engine._device_runner import DeviceSteps
+from sknet.engine._runners import EagerSteps
 from sknet.losses import SquaredError
 from sknet.optim import SGD
 from tests.contracts.test_training_step import LOSS_CASES, Shaped, headed, rows_of

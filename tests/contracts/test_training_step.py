@@ -12,7 +12,7 @@ import pytest
 
 from sknet import Model, Tensor, nn
 from sknet.core import no_grad
-from sknet.engine.loop._steps import CompiledSteps, EagerSteps
+from sknet.engine._runners import CompiledSteps, EagerSteps
 from sknet.losses import SquaredError
 from sknet.optim import SGD
 from tests.combinations import every

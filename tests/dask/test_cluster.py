@@ -15,7 +15,7 @@ from sknet.callbacks import Callback, EarlyStopping
 from sknet.dask import Exchange, ExchangeError, WorkerExchange, fit
 from sknet.dask._cluster import Cluster, _ranks, assigned
 from sknet.engine import fit_many
-from sknet.engine.loop._group import current_group
+from sknet.engine._scheduler import current_group
 from sknet.model_selection import GridSearchCV
 from sknet.optim import SGD, Adam
 from tests.dask.test_many import both, estimator

@@ -21,13 +21,9 @@ from sknet.compile._compile import forget_programs
 from sknet.compile.cuda._maps import TYPES
 from sknet.device import Device, backend, to_device
 from sknet.engine import Batches
-from sknet.engine.loop._device_ring import Left, Ring, Taken
-from sknet.engine.loop._device_scores import OF_CLASSES, OF_LABELS, kernel_of
-from sknet.engine.loop._device_steps import DeviceSteps
-from sknet.engine.loop._member_steps import MemberSteps
-from sknet.engine.loop._stack import Stack, StackPlan
-from sknet.engine.loop._stack_ring import StackRing
-from sknet.engine.loop._turns import Turn
+from sknet.engine._device_runner import OF_CLASSES, OF_LABELS, DeviceSteps, Left, Ring, Taken, kernel_of
+from sknet.engine._scheduler import Turn
+from sknet.engine._stack import MemberSteps, Stack, StackPlan, StackRing
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam
 from tests.compile.executors.device import test_reductions as reductions

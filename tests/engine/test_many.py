@@ -13,10 +13,9 @@ import sklearn
 import sknet
 from sknet import Model, nn
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
-from sknet.engine import fit_many
+from sknet.engine import _runner_cache, fit_many
+from sknet.engine._scheduler import Group, _in_threads, current_group
 from sknet.engine.extend import grouped, n_threads_for, run_together
-from sknet.engine.loop import _shared
-from sknet.engine.loop._group import Group, _in_threads, current_group
 from sknet.exceptions import NonFiniteError
 from sknet.optim import EMA, LBFGS, SGD, Adam, Muon
 from sknet.optim.schedules import Cosine
@@ -84,7 +83,7 @@ FAMILIES = {
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
     """Fits outside of groups share nothing, so that those inside are compared with something else."""
-    monkeypatch.setattr(_shared, "MOST_EPOCHS_ALONE", -1)
+    monkeypatch.setattr(_runner_cache, "MOST_EPOCHS_ALONE", -1)
 
 
 def trace(models, histories):

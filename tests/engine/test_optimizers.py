@@ -12,10 +12,10 @@ from sknet.callbacks import Callback, EarlyStopping
 from sknet.core import no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, History
+from sknet.engine import _runners as steps_module
+from sknet.engine._programs import Programs
+from sknet.engine._runners import CompiledSteps, EagerSteps
 from sknet.engine.extend import Settings, Validation, predict_rows, train
-from sknet.engine.loop import _steps as steps_module
-from sknet.engine.loop._steps import CompiledSteps, EagerSteps
-from sknet.engine.step._programs import Programs
 from sknet.exceptions import GradientError, NonFiniteError
 from sknet.optim import (
     EMA,

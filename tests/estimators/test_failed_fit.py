@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from sknet.engine.loop._steps import EagerSteps
+from sknet.engine._runners import EagerSteps
 from sknet.exceptions import FitInterruptedWarning
 from sknet.losses import LogLoss
 from sknet.optim import SGD, Adam
@@ -63,7 +63,7 @@ def fresh_calls():
 @pytest.fixture(autouse=True)
 def _one_operation_after_the_other(monkeypatch):
     """Let every step call the loss: a compiled one does not."""
-    monkeypatch.setattr("sknet.engine.loop._train.steps_for", lambda *args: EagerSteps(*args[:3]))
+    monkeypatch.setattr("sknet.engine._train.steps_for", lambda *args: EagerSteps(*args[:3]))
 
 
 def rows():

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 import sknet
 from sknet import nn, ops
-from sknet.engine.step import reported as as_reported
+from sknet.engine._objective import reported as as_reported
 from sknet.losses import (
     AbsoluteError,
     Gamma,

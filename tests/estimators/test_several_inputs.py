@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sknet import Model, NetClassifier, nn, ops
 from sknet.engine import Batches
-from sknet.engine.loop._choice import steps_for
+from sknet.engine._runner_cache import steps_for
 from tests.estimators.data import quiet
 
 RNG = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from sknet import Model, nn
 from sknet.engine import Batches
-from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
+from sknet.engine._runners import CompiledSteps, EagerSteps, Steps
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.optim import (
     EMA,

@@ -26,9 +26,8 @@ import sknet
 from sknet import Model, nn
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.callbacks.extend import saved_fit
-from sknet.engine import Batches, History, RSquared
+from sknet.engine import Batches, History, RSquared, _batches
 from sknet.engine.extend import Settings, Validation, train
-from sknet.engine.loop import _computed
 from sknet.optim import EMA, SGD, Adam, RateFactors, WeightDecay
 from sknet.optim.schedules import FlatThenCosine
 from sknet.preprocessing import TableEncoder
@@ -302,7 +301,7 @@ def mismatch(seed: int, natives: tuple[str, ...] = ("never", "auto", "always")) 
     if sides is None:
         return None
     X, array = sides.X
-    window = mock.patch.object(_computed, "WINDOW_BYTES", drawn(rng, WINDOWS))
+    window = mock.patch.object(_batches, "WINDOW_BYTES", drawn(rng, WINDOWS))
     pair = Pair(rng, seed, sides)
     with window, warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -19,14 +19,14 @@ from numpy.random import Generator
 
 from sknet import Model, nn
 from sknet.compile import compile
-from sknet.engine.step import Programs
+from sknet.engine._programs import Programs
 from sknet.optim import SGD
 from tests.fuzz.command import run
 from tests.losses.test_contract import CASES as LOSSES
 from tests.nn.layers.test_contract import ROWS as LAYERS
 from tests.optim.test_contract import CASES as OPTIMIZERS
 
-USED = ("sknet.engine.step._programs.compile_cached", "sknet.engine.predict._predictor.compile_cached")
+USED = ("sknet.engine._programs.compile_cached", "sknet.engine._predictor.compile_cached")
 TEXTS = ("tanh", "relu", "mean", "sum", "max", "reflect", "none")
 NAMES = sorted(LAYERS)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sknet.engine.state import _structure, structure_of
+from sknet.engine import _fingerprint
+from sknet.engine._fingerprint import structure_of
 from tests.fuzz.command import mismatches
 from tests.fuzz.structures import NAMES, Parts, mismatch, outcome
 
@@ -13,9 +14,9 @@ def test_a_model_never_gets_the_programs_of_another():
     assert not list(mismatches(mismatch, range(CASES)))
 
 
-@pytest.mark.parametrize("blind_to", ["_of_object", "key_of"])
+@pytest.mark.parametrize("blind_to", ["_key_of_object", "key_of"])
 def test_cases_find_a_key_that_is_blind(blind_to, monkeypatch):
-    monkeypatch.setattr(_structure, blind_to, lambda *args: 0)
+    monkeypatch.setattr(_fingerprint, blind_to, lambda *args: 0)
     assert next(mismatches(mismatch, range(200)), None) is not None
 
 

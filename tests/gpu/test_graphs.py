@@ -5,10 +5,9 @@ import pytest
 
 from sknet import Model, nn, ops
 from sknet.device import Device, _cupy, backend, to_host
-from sknet.engine import Batches
-from sknet.engine.loop import _device_steps, _steps
-from sknet.engine.loop._device_steps import DeviceSteps
-from sknet.engine.loop._outputs import Outputs
+from sknet.engine import Batches, _device_runner, _runners
+from sknet.engine._device_runner import DeviceSteps
+from sknet.engine._runners import Outputs
 from sknet.exceptions import DeviceError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("long_blocks")]
@@ -116,7 +115,7 @@ def assert_same(found, expected):
 @pytest.fixture
 def long_blocks(monkeypatch):
     """Blocks of as many steps as memory permits."""
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -141,7 +140,7 @@ CASES = {
 def test_other_steps(case, monkeypatch):
     options = dict(CASES[case])
     if "most" in options:
-        monkeypatch.setattr(_device_steps, "MOST_STEPS", options.pop("most"))
+        monkeypatch.setattr(_device_runner, "MOST_STEPS", options.pop("most"))
     found, steps = trained(NETWORKS["dense"], "float32", **options)
     assert not steps.refusals
     assert_same(found, launched(monkeypatch, NETWORKS["dense"], "float32", **options))

@@ -11,8 +11,8 @@ from sklearn.preprocessing import StandardScaler
 
 from sknet import MLPClassifier, MLPRegressor
 from sknet.callbacks import Callback
-from sknet.engine.loop import _stacks, _steps
-from sknet.engine.loop._stack import Stack
+from sknet.engine import _many, _runners
+from sknet.engine._stack import Stack
 from sknet.model_selection import (
     GridSearchCV,
     HalvingGridSearchCV,
@@ -84,7 +84,7 @@ def test_rows_of_a_fold_are_there_once(fake_device, monkeypatch):
             kept.extend(member.batches.X for member in plan.members)
             super().__init__(plan)
 
-    monkeypatch.setattr(_stacks, "Stack", Seen)
+    monkeypatch.setattr(_many, "Stack", Seen)
     GridSearchCV(net(fake_device), RATES, cv=2, refit=False).fit(X, LABELS)
     assert len(kept) == 6
     assert len({id(x) for x in kept}) == 2
@@ -265,7 +265,7 @@ def launches_of_blocks(count, device, monkeypatch):
             found.append((self.size, len(turns), counts.launches))
             return turns
 
-    monkeypatch.setattr(_stacks, "Stack", Counted)
+    monkeypatch.setattr(_many, "Stack", Counted)
     few = {"hidden_layer_sizes": (2,), "max_iter": 1, "batch_size": 5}
     grid = {"optimizer__lr": np.linspace(1e-3, 1e-1, count)}
     one_fold = [(np.arange(15), np.arange(15, 20))]
@@ -276,7 +276,7 @@ def launches_of_blocks(count, device, monkeypatch):
 
 
 def test_a_grid_of_a_thousand_small_networks_is_one_program(fake_device, monkeypatch):
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)
     monkeypatch.setattr(fake, "FREE_MEMORY", 1 << 33)
     [(_, _, launches)] = launches_of_blocks(2, fake_device, monkeypatch)
     assert launches_of_blocks(1000, fake_device, monkeypatch) == [(1000, 1000, launches)]

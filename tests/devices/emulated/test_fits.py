@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import MLPClassifier
-from sknet.engine.loop import _steps
+from sknet.engine import _runners
 from tests.devices.emulated import counted
 from tests.estimators.data import quiet
 
@@ -25,7 +25,7 @@ def cost(steps, classes, epochs=2, **params):
 @pytest.mark.parametrize("classes", [2, 10])
 @pytest.mark.parametrize("params", [{}, {"dropout": 0.2}, {"optimizer": "sgd"}], ids=str)
 def test_steps_read_nothing_and_ask_for_no_memory(classes, params, monkeypatch):
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)  # blocks are as long as memory permits
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)  # blocks are as long as memory permits
     cost(4, classes, **params)  # compiles and loads everything
     few, more = cost(8, classes, **params), cost(16, classes, **params)
     assert [getattr(more, name) for name in ONCE_A_BLOCK] == [getattr(few, name) for name in ONCE_A_BLOCK]

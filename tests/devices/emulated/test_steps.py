@@ -5,10 +5,9 @@ import pytest
 
 from sknet import MLPClassifier, Model, nn
 from sknet.device import Device, active, backend
-from sknet.engine import Batches
+from sknet.engine import Batches, _predict
+from sknet.engine._device_runner import DeviceSteps
 from sknet.engine.extend import predict_rows
-from sknet.engine.loop._device_steps import DeviceSteps
-from sknet.engine.predict import _rows
 from sknet.exceptions import NonFiniteError
 from tests.devices.emulated import counted, idle
 from tests.devices.rounding import BITS
@@ -146,7 +145,7 @@ def test_a_step_of_a_network_of_images():
 
 
 def test_chunks_of_predictions_are_graphs(monkeypatch):
-    monkeypatch.setattr(_rows, "CHUNK_ELEMENTS", 64 * 37)  # the width of no other test's networks
+    monkeypatch.setattr(_predict, "CHUNK_ELEMENTS", 64 * 37)  # the width of no other test's networks
     here, there = (
         Model(
             nn.Sequential(nn.Linear(6, 37), nn.ReLU(), nn.Linear(37, 3)),

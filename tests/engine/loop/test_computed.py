@@ -5,9 +5,8 @@ import pytest
 
 import sknet
 from sknet import Model, nn
-from sknet.engine import Batches, History, RSquared
+from sknet.engine import Batches, History, RSquared, _batches
 from sknet.engine.extend import ComputedRows, Settings, train
-from sknet.engine.loop import _computed
 from sknet.persistence import _describe, digest
 
 
@@ -59,7 +58,7 @@ CASES = {
 @pytest.mark.parametrize("window", [1, 500, 1 << 20])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_training_has_the_bits_of_an_array(data, case, window, weighted, native, monkeypatch):
-    monkeypatch.setattr(_computed, "WINDOW_BYTES", window)
+    monkeypatch.setattr(_batches, "WINDOW_BYTES", window)
     X, y, weight = data
     weight = np.where(weight < 0.2, 0, weight) if weighted else None
     expected, found = (trained(x, y, native, weight=weight, **case) for x in (X, Stored(X)))

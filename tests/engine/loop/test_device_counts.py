@@ -9,8 +9,8 @@ from sknet import Model, nn
 from sknet.compile._compile import forget_programs
 from sknet.device import Device, active, backend
 from sknet.engine import Batches
-from sknet.engine.loop._device_steps import DeviceSteps
-from sknet.engine.loop._outputs import Outputs
+from sknet.engine._device_runner import DeviceSteps
+from sknet.engine._runners import Outputs
 from sknet.optim import Adam
 from tests.devices import fake, kernels
 from tests.project import ROOT

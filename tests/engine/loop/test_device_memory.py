@@ -9,9 +9,8 @@ import pytest
 from sknet import MLPClassifier, Model, nn
 from sknet.compile import compile
 from sknet.device import active, backend, to_device, to_host
-from sknet.engine import Batches
-from sknet.engine.loop import _steps
-from sknet.engine.loop._device_steps import DeviceSteps
+from sknet.engine import Batches, _runners
+from sknet.engine._device_runner import DeviceSteps
 from sknet.exceptions import DeviceError, DeviceMemoryError
 from tests.callbacks.helpers import unconverged
 from tests.devices import fake
@@ -73,7 +72,7 @@ def test_the_message(fake_device):
 
 def test_a_block_ends_before_the_step_that_has_no_memory(fake_device, monkeypatch):
     """The rows are on the device, but do not fit there in the dtype of steps: each takes memory for some."""
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)
     expected = steps_on(fake_device)
     for first in range(3):
         expected.run(None, first, 1)

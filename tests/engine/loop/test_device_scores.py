@@ -5,7 +5,7 @@ import pytest
 
 from sknet.device import to_device
 from sknet.engine import Accuracy
-from sknet.engine.loop._device_scores import counted
+from sknet.engine._device_runner import counted
 from tests.devices import fake
 
 N = 1000

@@ -9,15 +9,13 @@ from sknet import Model, nn, ops
 from sknet.callbacks import Callback
 from sknet.device import Device, to_device, to_host
 from sknet.device._backend import active
-from sknet.engine import Batches, fit_many
-from sknet.engine.loop import _device_steps, _outputs, _steps
-from sknet.engine.loop._choice import steps_for
-from sknet.engine.loop._device_steps import DeviceSteps
-from sknet.engine.loop._history import History
-from sknet.engine.loop._outputs import Outputs
-from sknet.engine.loop._scores import Accuracy
-from sknet.engine.loop._steps import EagerSteps
-from sknet.engine.loop._train import Settings, train
+from sknet.engine import Batches, _device_runner, _runners, fit_many
+from sknet.engine._device_runner import DeviceSteps
+from sknet.engine._fit import History
+from sknet.engine._runner_cache import steps_for
+from sknet.engine._runners import EagerSteps, Outputs
+from sknet.engine._scores import Accuracy
+from sknet.engine._train import Settings, train
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LogLoss
 from sknet.optim import SGD, Adam, AdamW, RMSprop
@@ -262,8 +260,8 @@ def test_more_rows_than_fit_on_the_device(fake_device, monkeypatch):
 
 
 def block_of(fake_device, n_steps, monkeypatch):
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)
-    monkeypatch.setattr(_device_steps, "MOST_STEPS", n_steps)
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)
+    monkeypatch.setattr(_device_runner, "MOST_STEPS", n_steps)
     model = Model(LAYERS["dropout"](), loss="log_loss", alpha=1e-3, random_state=0, device=fake_device)
     steps = DeviceSteps(model, Batches(*data(), None, SIZE, model.dtype, model.device), True)
     order = np.arange(N)
@@ -284,8 +282,8 @@ def test_a_step_allocates_nothing_and_the_host_looks_once(fake_device, monkeypat
 @pytest.mark.parametrize(("free", "n_steps"), [(0, 3), (1 << 20, 6), (16 * 4 * 8 * SIZE * 3, 4)])
 def test_outputs_that_wait_for_scores_have_a_part_of_the_memory(free, n_steps, fake_device, monkeypatch):
     """At least two steps and what a third needs: a part has 17 rows."""
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)
-    monkeypatch.setattr(_outputs, "MOST_KEPT", 17 * 3)
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)
+    monkeypatch.setattr(_runners, "MOST_KEPT", 17 * 3)
     model = Model(LAYERS["relu"](), loss="log_loss", random_state=0, device=fake_device, dtype="float64")
     X, y = data()
     batches = Batches(to_device(X, fake_device), y, None, SIZE, model.dtype, model.device)
@@ -313,7 +311,7 @@ def in_order(steps):
 @pytest.mark.parametrize("batch", [0, 3])
 @pytest.mark.parametrize("layers", ["relu", "batch norm"])
 def test_a_failing_step_changes_nothing(batch, layers, fake_device, monkeypatch):
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)  # all in one block
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)  # all in one block
     X, y = data()
     X[batch * SIZE + 1, 0] = np.nan
     states, errors = [], []
@@ -340,7 +338,7 @@ def test_a_failing_step_changes_nothing(batch, layers, fake_device, monkeypatch)
 @pytest.mark.parametrize("where", ["X", "0.weight", "0.bias", "2.weight", "2.bias"])
 def test_what_is_not_finite_is_seen_through_a_relu(where, value, fake_device, monkeypatch):
     """In float32 the product's launch has the ReLU, which makes 0 of NaN."""
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)
     X, y = data(dtype=np.float32)
     network = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3))
     model = Model(network, loss="log_loss", random_state=0, dtype="float32", device=fake_device)

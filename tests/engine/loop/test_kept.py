@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from sknet import MLPClassifier, nn
-from sknet.engine.loop import _train
+from sknet.engine import _train
 from sknet.optim import SGD, Adam
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score, get_scorer, mean_absolute_error, r2_score, roc_auc_score
 
 from sknet.core import Tensor
-from sknet.engine.loop._named_scores import NamedScores, check_scores
+from sknet.engine._scores import NamedScores, check_scores
 from sknet.losses import LogLoss, SquaredError
 
 RNG = np.random.default_rng(0)

@@ -9,8 +9,8 @@ from sknet import MLPClassifier, Model, nn
 from sknet.callbacks import Callback
 from sknet.device import active, to_host
 from sknet.engine import Batches
-from sknet.engine.loop._device_rows import DeviceRows
-from sknet.engine.loop._orders import Orders
+from sknet.engine._batches import Orders
+from sknet.engine._device_runner import DeviceRows
 from tests.estimators.data import quiet
 
 RNG = np.random.default_rng(0)

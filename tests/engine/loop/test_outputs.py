@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from sknet import MLPClassifier, Model, nn
-from sknet.engine import Accuracy, Batches, History, Score
+from sknet.engine import Accuracy, Batches, History, Score, _runners
+from sknet.engine._runners import NativeSteps, Outputs
 from sknet.engine.extend import Settings, train
-from sknet.engine.loop import _outputs
-from sknet.engine.loop._native_steps import NativeSteps
-from sknet.engine.loop._outputs import Outputs
 from tests.callbacks.helpers import unconverged
 
 RNG = np.random.default_rng(0)
@@ -32,7 +30,7 @@ def written(outputs, rows, size, rng):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_parts_do_not_depend_on_blocks(seed, monkeypatch):
-    monkeypatch.setattr(_outputs, "MOST_KEPT", 60)
+    monkeypatch.setattr(_runners, "MOST_KEPT", 60)
     rng = np.random.default_rng(seed)
     n_samples, size, width = int(rng.integers(1, 80)), int(rng.integers(1, 30)), int(rng.integers(1, 90))
     shape = (width,) if seed % 2 else (width, 2)

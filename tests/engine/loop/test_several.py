@@ -10,7 +10,7 @@ import sknet
 from sknet import MLPClassifier, MLPRegressor, Model, nn
 from sknet._native import needed
 from sknet.callbacks import Callback, EarlyStopping
-from sknet.engine.loop import _native_steps, _train
+from sknet.engine import _runners, _train
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD, Adam
 from sknet.optim.schedules import Adaptive, Cosine, InverseScaling, Step
@@ -46,14 +46,14 @@ class Reading(Watching):
 @pytest.fixture
 def calls(monkeypatch):
     """The numbers of epochs that were trained in one call."""
-    found, run = [], _native_steps.NativeSteps.run_epochs
+    found, run = [], _runners.NativeSteps.run_epochs
 
     def counting(self, orders, *others):
         found.append(len(orders))
         return run(self, orders, *others)
 
-    monkeypatch.setattr(_native_steps.NativeSteps, "run_epochs", counting)
-    monkeypatch.setattr(_native_steps, "SECONDS", 10.0)  # however long the machine pauses
+    monkeypatch.setattr(_runners.NativeSteps, "run_epochs", counting)
+    monkeypatch.setattr(_runners, "SECONDS", 10.0)  # however long the machine pauses
     with sknet.config_context(native="always"):
         yield found
 

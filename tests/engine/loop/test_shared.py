@@ -13,8 +13,8 @@ import pytest
 import sknet
 from sknet import Model, nn
 from sknet.callbacks import Callback
-from sknet.engine.loop import _shared
-from sknet.engine.loop._shared import ALONE, SharedSteps
+from sknet.engine import _runner_cache
+from sknet.engine._runner_cache import ALONE, SharedSteps
 from sknet.optim import SGD, Adam
 from tests.engine.test_many import FAMILIES, LABELS, Steeper, SteeperAtLast, X, given, network, trace
 
@@ -37,7 +37,7 @@ def _nothing_idle():
 def each_its_own():
     """Let no fit leave its steps to another one."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_shared, "MOST_EPOCHS_ALONE", -1)
+        patched.setattr(_runner_cache, "MOST_EPOCHS_ALONE", -1)
         yield
 
 

@@ -14,10 +14,10 @@ from sknet import Model, nn, ops
 from sknet.callbacks import Callback, Checkpoint
 from sknet.compile._compile import forget_programs
 from sknet.device import to_host
-from sknet.engine import fit_many
+from sknet.engine import _many, _runners, fit_many
+from sknet.engine._many import run_stacked
+from sknet.engine._stack import Stack
 from sknet.engine.extend import run_together
-from sknet.engine.loop import _stacks, _steps, run_stacked
-from sknet.engine.loop._stack import Stack
 from sknet.exceptions import DeviceMemoryError, NonFiniteError
 from sknet.optim import LBFGS, SGD, Adam
 from tests.callbacks.helpers import unconverged
@@ -62,7 +62,7 @@ def test_one_that_diverges_raises_its_own_error_and_the_others_are_unaffected(
     long_blocks, sizes, fake_device, monkeypatch
 ):
     if long_blocks:
-        monkeypatch.setattr(_steps, "SECONDS", 1e9)
+        monkeypatch.setattr(_runners, "SECONDS", 1e9)
 
     def fit(model):
         try:
@@ -157,7 +157,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_callback(fake_device):
 def test_what_memory_has_no_room_for_is_a_second_stack(sizes, fake_device, monkeypatch):
     fitted_alone_and_together(fake_device, RATES)
     assert sizes == [MEMBERS]
-    monkeypatch.setattr(_stacks, "SHARE", 0.04)
+    monkeypatch.setattr(_many, "SHARE_OF_STACK", 0.04)
     assert_all_same(*fitted_alone_and_together(fake_device, RATES, count=7))
     assert len(sizes) > 2
     assert sum(sizes[1:]) >= 6  # one that is left over is alone
@@ -165,7 +165,7 @@ def test_what_memory_has_no_room_for_is_a_second_stack(sizes, fake_device, monke
 
 
 def test_without_room_for_two_each_is_alone(sizes, fake_device, monkeypatch):
-    monkeypatch.setattr(_stacks, "SHARE", 0.0)
+    monkeypatch.setattr(_many, "SHARE_OF_STACK", 0.0)
     assert_all_same(*fitted_alone_and_together(fake_device, RATES))
     assert sizes == []
 
@@ -330,7 +330,7 @@ def test_one_thread_is_enough(sizes, fake_device):
 
 @pytest.mark.parametrize("name", ["rates", "penalties", "dropout", "running means"])
 def test_a_step_of_many_has_as_many_launches_as_one_of_few(name, fake_device, monkeypatch):
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)
     monkeypatch.setattr(fake, "FREE_MEMORY", 1 << 33)
     make, _ = FAMILIES[name]
 
@@ -355,7 +355,7 @@ def test_a_step_of_many_has_as_many_launches_as_one_of_few(name, fake_device, mo
 
 def test_the_documents_state_the_launches(fake_device, monkeypatch):
     """Of 50 networks 20-100-2 with Adam and a penalty, in batches of 256 rows, whose outputs are scored."""
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)
     monkeypatch.setattr(fake, "FREE_MEMORY", 1 << 40)
     layers = nn.Sequential(nn.Linear(20, 100), nn.ReLU(), nn.Linear(100, 2))
     settings = {"alpha": 1e-4, "dtype": "float32", "device": fake_device}
@@ -389,7 +389,7 @@ def test_memory_is_free_as_soon_as_the_fits_have_ended(fake_device, monkeypatch)
             members = plan.members
             kept.extend(map(weakref.ref, (self, *self._programs.values(), *members, members[0].batches.y)))
 
-    monkeypatch.setattr(_stacks, "Stack", Seen)
+    monkeypatch.setattr(_many, "Stack", Seen)
     models = made(fake_device)
     gc.disable()
     try:

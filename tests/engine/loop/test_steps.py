@@ -7,7 +7,7 @@ import scipy.sparse
 from sknet import MLPClassifier, Model, nn
 from sknet._native import core
 from sknet.engine import Batches
-from sknet.engine.loop._steps import CompiledSteps, EagerSteps
+from sknet.engine._runners import CompiledSteps, EagerSteps
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD
 from tests.compile.native import InspectedSteps, trained
@@ -84,7 +84,7 @@ def test_chosen_rows_are_gathered(kind):
 
 
 def test_many_batches_are_not_bound_one_by_one(monkeypatch):
-    monkeypatch.setattr("sknet.engine.loop._steps.MOST_BOUND", 2)
+    monkeypatch.setattr("sknet.engine._runners.MOST_BOUND", 2)
     *_, steps = trained(CompiledSteps, network(), X, CLASSES, size=20, loss="log_loss")
     assert steps._by_start == {}
 

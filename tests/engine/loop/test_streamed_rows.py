@@ -5,10 +5,9 @@ import pytest
 
 from sknet import Model, nn
 from sknet.device import Feed, active, to_host
-from sknet.engine import Batches
+from sknet.engine import Batches, _runners
+from sknet.engine._device_runner import DeviceSteps
 from sknet.engine.extend import ComputedRows
-from sknet.engine.loop import _steps
-from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.exceptions import DeviceMemoryError, NonFiniteError
 from tests.devices import fake
 from tests.engine.loop import streamed
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("fake_device")
 @pytest.fixture
 def long_blocks(monkeypatch):
     """Blocks of as many steps as memory permits."""
-    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_runners, "SECONDS", 1e9)
 
 
 def fitted(estimator):

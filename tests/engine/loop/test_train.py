@@ -7,9 +7,8 @@ import scipy.sparse
 from sknet import Model, nn
 from sknet.callbacks import EarlyStopping
 from sknet.callbacks.extend import fresh_callbacks
-from sknet.engine import Accuracy, Batches, History, RSquared
+from sknet.engine import Accuracy, Batches, History, RSquared, _runners
 from sknet.engine.extend import Settings, Validation, train
-from sknet.engine.loop import _outputs, _steps
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.losses import LogLoss, SquaredError
 from sknet.optim import SGD, Adam
@@ -235,10 +234,10 @@ WITH_GAPS = np.where(np.isin(np.arange(50) // 4, (3, 7)), 0.0, RNG.uniform(0.1, 
 @pytest.mark.parametrize("weight", [None, WITH_GAPS], ids=["alike", "two batches without weight"])
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 def test_the_size_of_blocks_does_not_matter(loss, weight, monkeypatch):
-    monkeypatch.setattr(_outputs, "MOST_KEPT", 60)  # outputs are scored several times per epoch
+    monkeypatch.setattr(_runners, "MOST_KEPT", 60)  # outputs are scored several times per epoch
     found = []
     for seconds in (0.0, 1e9):
-        monkeypatch.setattr(_steps, "SECONDS", seconds)
+        monkeypatch.setattr(_runners, "SECONDS", seconds)
         model = model_for(loss)
         _, history = run(model, Settings(max_iter=4, shuffle=weight is None), weight=weight, size=4)
         found.append((model, history))
@@ -251,7 +250,7 @@ def test_the_size_of_blocks_does_not_matter(loss, weight, monkeypatch):
 
 @pytest.mark.parametrize("seconds", [0.0, 1e9])
 def test_a_failing_step_in_a_block_is_named_and_changes_nothing(seconds, monkeypatch):
-    monkeypatch.setattr(_steps, "SECONDS", seconds)
+    monkeypatch.setattr(_runners, "SECONDS", seconds)
     model, other, bad = model_for(), model_for(), X.copy()
     bad[22] = np.inf
     with pytest.raises(NonFiniteError, match="diverged in epoch 1, batch 6 of 13"):

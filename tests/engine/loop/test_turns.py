@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from sknet.engine.loop import _turns
-from sknet.engine.loop._turns import current_turn, run_in_turns
+from sknet.engine import _scheduler
+from sknet.engine._scheduler import current_turn, run_in_turns
 
 
 def together(waiting):
@@ -184,7 +184,7 @@ def most_at_a_time(n_fits, takes=lambda i: True):
 
 @pytest.mark.parametrize("takes", [lambda i: True, lambda i: i % 3 == 0, lambda i: False])
 def test_fits_begin_when_others_have_ended(takes, monkeypatch):
-    monkeypatch.setattr(_turns, "MOST", 4)
+    monkeypatch.setattr(_scheduler, "MOST", 4)
     assert 2 <= most_at_a_time(11, takes) <= 4
 
 
@@ -212,7 +212,7 @@ def test_a_system_without_any_thread_says_so(monkeypatch):
 
 
 def test_ctrl_c_is_seen_while_others_run_beside(monkeypatch):
-    monkeypatch.setattr(_turns, "MOST", 1)
+    monkeypatch.setattr(_scheduler, "MOST", 1)
     begun, end = threading.Event(), threading.Event()
 
     def beside():

@@ -6,9 +6,8 @@ import scipy.sparse
 
 from sknet import Model, nn, ops
 from sknet.device import to_device, to_host
-from sknet.engine import Accuracy, Batches
+from sknet.engine import Accuracy, Batches, _predict
 from sknet.engine.extend import ComputedRows, Validation, in_chunks, predict_rows
-from sknet.engine.predict import _rows
 from tests.devices import fake
 
 SIZE, WIDTH = 16, 43  # no other test has such networks: the size of their chunks is remembered
@@ -18,7 +17,7 @@ CLASSES = np.arange(len(X)) % 3
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(_rows, "CHUNK_ELEMENTS", SIZE * WIDTH)
+    monkeypatch.setattr(_predict, "CHUNK_ELEMENTS", SIZE * WIDTH)
 
 
 def model_on(device, dtype="float32"):

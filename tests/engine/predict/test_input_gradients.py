@@ -8,7 +8,7 @@ import scipy.sparse
 
 from sknet import Model, nn, ops
 from sknet.device import to_host
-from sknet.engine.predict import Chosen, input_gradients, integrated_gradients
+from sknet.engine._layer_outputs import Chosen, input_gradients, integrated_gradients
 from sknet.exceptions import ShapeError
 from sknet.optim import EMA, Adam
 

@@ -10,7 +10,8 @@ import scipy.sparse
 
 from sknet import Model, nn, ops
 from sknet.device import to_host
-from sknet.engine.predict import _layers, layer_rows, output_shapes
+from sknet.engine import _layer_outputs
+from sknet.engine._layer_outputs import layer_rows, output_shapes
 from sknet.exceptions import ShapeError
 from sknet.optim import EMA, Adam
 
@@ -241,4 +242,4 @@ def test_shapes_of_layers_are_known_for_a_few_kinds_of_rows():
     model = Model(nn.Sequential(nn.Conv1d(1, 3, 3), nn.ReLU()), loss="squared_error", random_state=0)
     for length in (*range(5, 40), 6):
         assert output_shapes(model, np.zeros((2, 1, length)))["0"] == (3, length - 2)
-    assert len(_layers._known[model.memory][1]) == _layers.MOST_KINDS
+    assert len(_layer_outputs._known[model.memory][1]) == _layer_outputs.MOST_KINDS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, Tensor, nn, ops
-from sknet.engine.state import Fingerprint
+from sknet.engine._fingerprint import Fingerprint
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam, Groups
 from sknet.optim.schedules import Constant

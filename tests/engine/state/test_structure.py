@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, nn, ops
-from sknet.engine.state import structure_of
+from sknet.engine._fingerprint import structure_of
 from sknet.losses import LogLoss
 from sknet.optim import SGD, Adam
 from sknet.optim.schedules import Cosine

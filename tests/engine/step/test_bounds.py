@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import nn, ops
-from sknet.engine.step._bounds import Bounds
+from sknet.engine._checks import Bounds
 from sknet.nn.extend import shadows, shape_pass
 
 INF = np.inf

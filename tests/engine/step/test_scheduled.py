@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from sknet import Model, NetClassifier, Tensor, nn
 from sknet._params import InvalidParameterError
-from sknet.engine.loop._steps import CompiledSteps, EagerSteps
+from sknet.engine._runners import CompiledSteps, EagerSteps
 from sknet.exceptions import StateError
 from sknet.nn import functional_call
 from sknet.optim import SGD

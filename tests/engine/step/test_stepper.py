@@ -10,8 +10,8 @@ import pytest
 
 from sknet import Model, nn, ops
 from sknet.engine import Accuracy, Batches, History
+from sknet.engine._state import Weights
 from sknet.engine.extend import Settings, train
-from sknet.engine.state._state import Weights
 from sknet.exceptions import CaptureError, GraphError
 from sknet.losses import Huber, LogLoss
 from sknet.optim import SGD, Adam, RMSprop
@@ -201,7 +201,7 @@ def test_a_failing_plan_falls_back_too(monkeypatch):
     def broken(*args, **kwargs):
         raise GraphError("an output is never assigned")
 
-    monkeypatch.setattr("sknet.engine.step._programs.compile_cached", broken)
+    monkeypatch.setattr("sknet.engine._programs.compile_cached", broken)
     model = classifier()
     model.step(X, CLASSES)
     with pytest.warns(UserWarning, match="not compiled, which is slower: an output is never assigned"):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine.loop._batches import Batches
-from sknet.engine.loop._steps import CompiledSteps, EagerSteps
+from sknet.engine._batches import Batches
+from sknet.engine._runners import CompiledSteps, EagerSteps
 from sknet.exceptions import ShapeError
 from sknet.nn import functional_call
 from sknet.optim import Adam

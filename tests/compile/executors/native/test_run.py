@@ -11,9 +11,8 @@ import pytest
 
 from sknet import MLPClassifier, MLPRegressor, Model, nn
 from sknet.engine import Batches
-from sknet.engine.loop._choice import steps_for
-from sknet.engine.loop._native_steps import NativeSteps
-from sknet.engine.loop._steps import CompiledSteps
+from sknet.engine._runner_cache import steps_for
+from sknet.engine._runners import CompiledSteps, NativeSteps
 from sknet.exceptions import NonFiniteError
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam, AdamW, RMSprop

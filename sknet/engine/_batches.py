@@ -1,0 +1,560 @@
+"""Batches: rows of a data set, gathered batch by batch in any order without copying it."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import RandomState
+
+from sknet import ops
+from sknet._random import RandomSnapshot, twin_of
+from sknet._warnings import warn_caller
+from sknet.device import Device, MetaArray, active, device_of, is_array, namespace, to_device, to_host
+from sknet.engine._inputs import (
+    Batch,
+    SparseForm,
+    arguments,
+    computed_dtype,
+    each_input,
+    fed_inputs,
+    gather,
+    n_rows,
+)
+from sknet.engine._model_type import ModelLike
+from sknet.engine._scheduler import current_group
+from sknet.exceptions import DeviceError, ShapeError
+from sknet.losses import Loss
+from sknet.nn import BatchNorm, Module
+from sknet.nn.extend import copy_for_shapes, held_of, hold_statistics, is_held, shadows, shape_pass
+
+__all__ = [
+    "Batches",
+    "ComputedRows",
+    "Orders",
+    "Window",
+    "check_losses",
+    "check_range",
+    "join_leftover",
+    "statistics_of_one",
+    "take_rows",
+]
+
+
+WINDOW_BYTES = 1 << 20  # of rows that are computed together: they stay in the cache until they are read
+
+
+class ComputedRows(ABC):
+    """Abstract base of rows that behave like an array, but are computed when they are read."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
+
+    @abstractmethod
+    def write(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write some rows into an array."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all rows would take."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return all rows as an array, which is computed anew each time."""
+        if copy is False:
+            raise ValueError("rows that are computed when they are read cannot be an array without copy")
+        return self[:].astype(self.dtype if dtype is None else dtype, copy=False)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Return some rows, given by a slice, or by an array of int or bool; or one, by an int."""
+        are_places = not isinstance(rows, slice) and np.ndim(rows) and np.asarray(rows).dtype.kind != "b"
+        chosen = np.asarray(rows if are_places else np.arange(len(self))[rows])
+        if not chosen.ndim:
+            found: np.ndarray = self[chosen[np.newaxis]][0]
+            return found
+        out = np.empty((len(chosen), *self.shape[1:]), self.dtype)
+        self.write(chosen, out)
+        return out
+
+    def take(self, rows: Any, axis: int = 0, out: Any = None, mode: str = "raise") -> np.ndarray:
+        """Return some rows, or write them into an array, as the method of NumPy's arrays does."""
+        if out is None:
+            return self[rows]
+        self.write(np.asarray(rows), out)
+        found: np.ndarray = out
+        return found
+
+
+class Window:
+    """Memory for the rows of a few batches, from which native code reads them."""
+
+    def __init__(self, rows: ComputedRows, size: int, n_batches: int) -> None:
+        self._rows, self._size, self._last = rows, size, n_batches - 1
+        per_batch = max(1, size * rows.nbytes // max(1, len(rows)))
+        self._batches = max(1, WINDOW_BYTES // per_batch)
+        self.room = np.empty((self._batches * size + 1, *rows.shape[1:]), rows.dtype)
+
+    def places(self, n_samples: int) -> np.ndarray:
+        """Return where each row of an epoch is in `room` once its batch was computed, as int64."""
+        rows = np.arange(n_samples, dtype=np.int64)
+        batch = np.minimum(rows // self._size, self._last)
+        found: np.ndarray = rows + (batch % self._batches - batch) * self._size
+        return found
+
+    def compute(self, order: np.ndarray, first: int, most: int) -> int:
+        """Compute the rows of some batches, and return how many: at least one, and up to `most`."""
+        at = first % self._batches
+        done = max(1, min(most, self._batches - at))
+        stop = len(order) if first + done > self._last else (first + done) * self._size
+        rows = order[first * self._size : stop]
+        start = at * self._size
+        self._rows.write(rows, self.room[start : start + len(rows)])
+        return done
+
+
+def check_range(array: Any, dtype: Any, name: str) -> None:
+    """Raise a ValueError if numbers are finite and would be infinite in a dtype."""
+    kind = np.dtype(dtype)
+    if type(array) is not np.ndarray or array.dtype.kind != "f" or kind.kind != "f" or not array.size:
+        return
+    if array.dtype.itemsize <= kind.itemsize:
+        return
+    limit, (low, high) = float(np.finfo(kind).max), (float(array.min()), float(array.max()))
+    if max(-low, high) > limit and max(-low, high) < np.inf:
+        raise ValueError(_message(name, low, high, f"{kind}, whose largest number is {limit:.2g}"))
+
+
+def check_losses(loss: Loss, y: Any, dtype: Any) -> None:
+    """Raise a ValueError if a loss of targets of this size is infinite in a dtype."""
+    scaling = loss.scaling
+    if scaling is None or type(y) is not np.ndarray or y.dtype.kind != "f" or not y.size:
+        return
+    low, high, limit = float(y.min()), float(y.max()), float(np.finfo(dtype).max)
+    most = max(-low, high)
+    if 1.0 < most < np.inf and scaling.power * np.log2(most) > np.log2(limit):
+        what = f"{loss!r} in {np.dtype(dtype)}: their power of {scaling.power:g} is infinite there"
+        raise ValueError(_message("y", low, high, what))
+
+
+def _message(name: str, low: float, high: float, what: str) -> str:
+    mend = (
+        "Divide y by a constant, or in estimators of networks set scale_target=True; or compute with "
+        "dtype='float64'"
+        if name == "y"
+        else "Scale its columns, for example by StandardScaler, or compute with dtype='float64'"
+    )
+    return f"{name} has values from {low:.3g} to {high:.3g}, too large for {what}. {mend}"
+
+
+class Batches:
+    """Rows of a data set, in batches and any order.
+
+    X is never copied as a whole: a batch is gathered from X as it was given, and converted to the
+    computing dtype then.
+
+    Parameters
+    ----------
+    X : array, CSR matrix or ComputedRows of shape (n_rows, ...), or dict of arrays and matrices
+        Inputs; several by the names of the network's arguments.
+    y : array of shape (n_rows, ...)
+        Targets, encoded as the loss expects them.
+    weight : array of shape (n_rows,) or None
+        Sample weights.
+    size : int
+        Rows in a batch; the last one may be shorter, or one row longer after `join_leftover`.
+    dtype : dtype
+        The dtype of inputs, weights and real targets in batches.
+    device : Device
+        The device of batches.
+    rows : ndarray of int, default=None
+        The rows to use; None for all.
+    dtypes : dtype, or dict of those, default=None
+        The dtype of each input in batches; None for `dtype`, with integers, such as those for an embedding,
+        left unchanged.
+
+    Attributes
+    ----------
+    n_samples, n_batches : int
+        Number of rows that are used, and of batches in an epoch.
+    alike : list of tuple of int
+        The first batch, the rows of each and the number of consecutive batches of equal length.
+    y, weight : array
+        Targets and weights of the used rows, on the device.
+
+    Raises
+    ------
+    ValueError
+        If inputs or targets are beyond the range of their dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.device import Device
+    >>> batches = Batches(np.eye(5), np.arange(5), None, 2, np.dtype("float32"), Device("cpu"))
+    >>> [n_rows for _, n_rows in batches.parts(None)]
+    [2, 2, 1]
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        weight: Any,
+        size: int,
+        dtype: Any,
+        device: Device,
+        rows: Any = None,
+        dtypes: Any = None,
+    ) -> None:
+        # A program of the host reads rows in its memory; a program of a device copies them there.
+        self.X = each_input(_on_host, X) if device.kind == "cpu" else X
+        self.size, self.dtype, self.device = size, dtype, device
+        self._chosen = rows
+        self.n_samples = n_rows(X) if rows is None else len(rows)
+        self._divide(self.n_samples // size, self.n_samples % size)
+        self._dtypes = each_input(lambda x: computed_dtype(x, dtype), X) if dtypes is None else dtypes
+        if rows is None:
+            check_range(y, dtype, "y")
+            given, kinds = (X, self._dtypes) if isinstance(X, dict) else ({"X": X}, {"X": self._dtypes})
+            for name, x in given.items():
+                check_range(x, kinds[name], str(name))
+        self.y = self._placed(y, rows)
+        self.weight = None if weight is None else self._placed(weight, rows)
+        self._host_weight = None if weight is None else to_host(self.weight)
+
+    def _divide(self, whole: int, last: int) -> None:
+        """Set how many batches are whole, and how many rows a last one has that is not, or 0."""
+        self.n_batches = whole + bool(last)
+        parts = ((0, self.size, whole), (whole, last, int(bool(last))))
+        self.alike = [part for part in parts if part[2]]
+
+    @property
+    def leaves_one(self) -> bool:
+        """True if the last of several batches has a single row."""
+        return self.n_batches > 1 and self.alike[-1][1] == 1 < self.size
+
+    def join_leftover(self) -> None:
+        """Let the batch before the last one have its rows, too."""
+        self._divide(self.n_batches - 2, self.size + self.alike[-1][1])
+
+    @property
+    def chosen(self) -> Any:
+        """The rows of X that are used; None for all."""
+        return self._chosen
+
+    @property
+    def input_dtype(self) -> Any:
+        """The dtype of the input in batches, or a dict of the dtypes of several inputs."""
+        return each_input(np.dtype, self._dtypes)
+
+    def _placed(self, array: Any, rows: Any) -> Any:
+        """Return targets or weights on the device; fits that take turns there share those of all rows."""
+        dtype = computed_dtype(array, self.dtype)
+        group = None if rows is not None or self.device.kind == "cpu" else current_group()
+        turn = None if group is None else group.turn
+        if turn is None or turn.at_end:  # what callbacks make once the fit has begun is theirs alone
+            return self._in_dtype(array if rows is None else array[rows], dtype)
+        known = turn.board.setdefault("placed", {})
+        key = id(array), dtype, self.device
+        if key not in known:
+            known[key] = array, self._in_dtype(array, dtype)  # kept, so that no other array has its id
+        return known[key][1]
+
+    def _in_dtype(self, array: Any, dtype: Any) -> Any:
+        if array.dtype != dtype:
+            with active(device_of(array)):
+                array = array.astype(dtype)
+        return to_device(array, self.device)
+
+    def _inputs(self, chosen: Any) -> Any:
+        """Return the chosen rows of all inputs, ready to compute with."""
+        places = self._place_of(chosen)
+        return each_input(lambda x, dtype: self._in_dtype(take_rows(x, places), dtype), self.X, self._dtypes)
+
+    def inputs(self, chosen: Any = None) -> Any:
+        """Return the inputs of the chosen rows, or of all, ready to compute with."""
+        return self._inputs(slice(None) if chosen is None else chosen)
+
+    def parts(self, order: Any) -> Iterator[tuple[Any, int]]:
+        """Yield the rows to `take` for every batch of an epoch, and their number.
+
+        Parameters
+        ----------
+        order : ndarray of shape (n_samples,), dtype=int, or None
+            The order of the rows; None for that of the data.
+
+        Yields
+        ------
+        chosen : slice or ndarray of int
+            The rows.
+        n_rows : int
+            Their number.
+        """
+        for number in range(self.n_batches):
+            yield self.part(order, number)
+
+    def part(self, order: Any, number: int) -> tuple[Any, int]:
+        """Return the rows to `take` for one batch of an epoch, and their number.
+
+        Parameters
+        ----------
+        order : ndarray of shape (n_samples,), dtype=int, or None
+            The order of the rows; None for that of the data.
+        number : int
+            Index of the batch, from 0.
+
+        Returns
+        -------
+        chosen : slice or ndarray of int
+            The rows.
+        n_rows : int
+            Their number.
+        """
+        start = number * self.size
+        stop = self.n_samples if number == self.n_batches - 1 else start + self.size
+        return (slice(start, stop) if order is None else order[start:stop]), stop - start
+
+    def in_a_row(self, order: Any, first: int, most: int) -> int:
+        """Return how many consecutive batches have the first one's length and a positive total weight.
+
+        Parameters
+        ----------
+        order : ndarray of shape (n_samples,), dtype=int, or None
+            The order of the rows; None for that of the data.
+        first : int
+            Number of the first batch.
+        most : int
+            The largest result, at least one.
+
+        Returns
+        -------
+        int
+            0 if all rows of the first batch have zero weight.
+        """
+        _, n_rows = self.part(order, first)
+        whole = self.alike[0][2] if self.alike[0][1] == n_rows else first + 1
+        steps = min(whole - first, most)
+        if self._host_weight is None:
+            return steps
+        rows = slice(first * self.size, first * self.size + steps * n_rows)
+        weight = self._host_weight[rows if order is None else order[rows]]
+        without = np.flatnonzero(weight.reshape(steps, -1).sum(axis=1) == 0)
+        return int(without[0]) if len(without) else steps
+
+    def take(self, chosen: Any) -> Batch:
+        """Return inputs, targets and weights (or None) of the chosen rows, ready to compute with."""
+        y, weight = self.take_targets(chosen)
+        return Batch(self._inputs(chosen), y, weight)
+
+    def in_turn(self) -> "Iterator[tuple[slice, Batch, Callable[[], None]]]":
+        """Yield all batches in the order of the data, each valid until the next one.
+
+        Yields
+        ------
+        chosen : slice
+            The rows.
+        batch : Batch
+            Their inputs, targets and weights (or None).
+        look_ahead : callable
+            Begins to send the next batch to the device, while it computes what was issued.
+        """
+        fed = fed_inputs(self.X, self.input_dtype, self.n_samples, self.size, self.device, self._chosen)
+        for chosen, _ in self.parts(None):
+            if fed is None:
+                yield chosen, self.take(chosen), _do_nothing
+                continue
+            X = fed.take(chosen, partial(self._input, self._place_of(chosen)))
+            yield chosen, Batch(X, *self.take_targets(chosen)), fed.look_ahead
+
+    def _input(self, places: Any, name: str) -> Any:
+        return self._in_dtype(take_rows(self.X[name], places), self._dtypes[name])
+
+    def like(self) -> Batch:
+        """Return inputs, targets and weights (or None) with the shapes of a full batch, without values."""
+        rows = min(self.size, self.n_samples)
+
+        def one(array: Any, dtype: Any) -> Any:
+            kind = SparseForm if ops.is_sparse(array) else MetaArray
+            return kind((rows, *array.shape[1:]), np.dtype(dtype))
+
+        weight = None if self.weight is None else one(self.weight, self.weight.dtype)
+        return Batch(each_input(one, self.X, self._dtypes), one(self.y, self.y.dtype), weight)
+
+    def take_targets(self, chosen: Any) -> tuple[Any, Any]:
+        """Return targets and weights (or None) of the chosen rows."""
+        return take_rows(self.y, chosen), None if self.weight is None else take_rows(self.weight, chosen)
+
+    def take_into(self, chosen: Any, X: Any, y: Any, weight: Any) -> None:
+        """Write the `chosen` rows into host arrays `X` (or slots for sparse matrices), `y` and `weight`."""
+        places = self._place_of(chosen)
+        if isinstance(X, dict):
+            for name, slot in X.items():
+                self._take_input(self.X[name], places, slot)
+        else:
+            self._take_input(self.X, places, X)
+        gather(self.y, chosen, y)
+        if weight is not None:
+            gather(self.weight, chosen, weight)
+
+    def _take_input(self, x: Any, places: Any, slot: Any) -> None:
+        if isinstance(slot, ops.SparseSlot):
+            slot.matrix = self._in_dtype(take_rows(x, places), slot.dtype)
+        else:
+            gather(x, places, slot)
+
+    def refill(self, X: Any, y: Any, weight: Any) -> None:
+        """Replace all rows by others of the same shapes, in the same memory.
+
+        Parameters
+        ----------
+        X, y, weight : array, CSR matrix or dict of those, array, array or None
+            As many rows as before; only for batches of all rows.
+        """
+        self.X = each_input(self._refilled, self.X, X)
+        self.y[...] = to_device(y, self.device)
+        if self.weight is not None:
+            self.weight[...] = to_device(weight, self.device)
+            self._host_weight = to_host(self.weight)
+
+    def _refilled(self, room: Any, x: Any) -> Any:
+        if ops.is_sparse(x):
+            return x
+        room[...] = to_device(x, self.device)
+        return room
+
+    def in_place(self, chosen: Any) -> Batch | None:
+        """Return views of the chosen rows of all arrays; None if rows have to be gathered."""
+        if not isinstance(chosen, slice) or self._chosen is not None:
+            return None
+        inputs = each_input(_can_be_read, self.X, self.input_dtype)
+        is_readable = all(inputs.values()) if isinstance(inputs, dict) else inputs
+        targets = [array for array in (self.y, self.weight) if array is not None]
+        if not (is_readable and all(_can_be_read(array, array.dtype) for array in targets)):
+            return None
+        return Batch(each_input(lambda x: np.asarray(x)[chosen], self.X), *self.take_targets(chosen))
+
+    def _place_of(self, chosen: Any) -> Any:
+        return chosen if self._chosen is None else self._chosen[chosen]
+
+
+def _do_nothing() -> None:
+    """Do nothing: all that is sent to a device is there."""
+
+
+def _on_host(x: Any) -> Any:
+    return to_host(x) if is_array(x) else x
+
+
+def _can_be_read(array: Any, dtype: Any) -> bool:
+    """Tell whether a program can read rows of an array without a copy."""
+    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        return False
+    return array.flags.c_contiguous and array.flags.aligned
+
+
+def take_rows(array: Any, chosen: Any) -> Any:
+    """Return some rows."""
+    if isinstance(array, np.ndarray) and not isinstance(chosen, slice):
+        return array.take(chosen, axis=0)
+    if isinstance(chosen, slice) or ops.is_sparse(array) or isinstance(array, ComputedRows):
+        return array[chosen]
+    with active(device_of(array)):
+        return array.take(namespace(array).asarray(chosen), axis=0)
+
+
+class Orders:
+    """New orders, drawn by a model, or always that of the data."""
+
+    def __init__(self, model: ModelLike, n_samples: int, shuffle: bool, n_epochs: int) -> None:
+        self._model, self._left = model, n_epochs
+        self.now: Any = np.arange(n_samples) if shuffle else None
+        self._ahead: _Ahead | None = None
+
+    def begin(self) -> None:
+        """Begin an epoch."""
+        self._left -= 1
+        if self.now is not None:
+            ahead, self._ahead = self._ahead, None
+            source = self._model.random_state
+            if ahead is not None and ahead.order is self.now and ahead.before.holds(source):
+                source.set_state(ahead.state)
+                self.now = ahead.next
+            else:
+                self.now = _shuffled(self.now, source)
+
+    def look_ahead(self) -> Any:
+        """Return the next order, taken if nothing else is drawn before; None if it is not drawn."""
+        if self.now is None or self._left < 1:
+            return None
+        if self._ahead is None:
+            source = self._model.random_state
+            before, twin = RandomSnapshot(source), twin_of(source)
+            order = _shuffled(self.now, twin)
+            self._ahead = _Ahead(self.now, before, order, RandomSnapshot(twin).state())
+        return self._ahead.next
+
+
+class _Ahead(NamedTuple):
+    """An order that was drawn before its epoch began."""
+
+    order: Any
+    before: RandomSnapshot
+    next: Any
+    state: Any
+
+
+def _shuffled(order: Any, source: RandomState) -> Any:
+    """Return the rows of an order in a new one."""
+    found = order.copy()
+    source.shuffle(found)
+    return found
+
+
+def join_leftover(model: ModelLike, batches: Batches) -> None:
+    """Let a last batch of one row belong to the batch before, if the network cannot train on one row."""
+    if batches.leaves_one and _needs_two_rows(model, batches):
+        batches.join_leftover()
+
+
+@contextmanager
+def statistics_of_one(model: ModelLike, batches: Batches, is_part: bool) -> Iterator[None]:
+    """Let a part of a stream that has a single row be normalized by running statistics, with a warning."""
+    if not (is_part and batches.n_samples == 1 and _needs_two_rows(model, batches)):
+        yield
+        return
+    warn_caller(
+        "a part of one row has no statistics of its own: batch norms have normalized it by their running "
+        "statistics, and have not updated them. Give larger parts",
+        UserWarning,
+    )
+    restore = held_of(model.module)
+    for norm in _norms(model.module):
+        hold_statistics(norm, True)
+    try:
+        yield
+    finally:
+        restore()
+
+
+def _norms(module: Module) -> list[Module]:
+    return [each for each in module.modules() if isinstance(each, BatchNorm) and not is_held(each)]
+
+
+def _needs_two_rows(model: ModelLike, batches: Batches) -> bool:
+    """Tell whether a training step on a single row is an error of shapes."""
+    if not _norms(model.module):
+        return False
+    shapes = each_input(lambda x, dtype: shadows((1, *x.shape[1:]), dtype), batches.X, batches.input_dtype)
+    try:
+        shape_pass(copy_for_shapes(model.module), arguments(shapes), training=True)
+    except ShapeError:
+        return True
+    except DeviceError:  # its code depends on values
+        return True
+    return False

@@ -1,0 +1,358 @@
+"""Checks of outputs, targets and weights, and of the range of outputs that a loss expects."""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet._warnings import warn_caller
+from sknet.core import Primitive, Tensor, TracedArray
+from sknet.core.extend import missed
+from sknet.device import namespace
+from sknet.engine._inputs import arguments
+from sknet.engine._model_type import ModelLike
+from sknet.exceptions import GradientError
+from sknet.losses import Loss
+from sknet.nn import Linear, Module
+from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
+
+__all__ = [
+    "Bounds",
+    "are_classes",
+    "check_classes",
+    "check_classes_for",
+    "check_output",
+    "check_reached",
+    "check_targets",
+    "check_weights",
+    "last_layer",
+    "look_at_output",
+    "n_outputs_of",
+    "note_last_layer",
+    "recorded",
+    "warn_of_probabilities",
+]
+
+
+def check_output(module: Module, output: Any) -> Any:
+    """Return the output of a module after checking that it is a tensor."""
+    if isinstance(output, Tensor):
+        return output
+    name = type(module).__name__
+    if output is None:
+        raise TypeError(f"{name}.forward returned None, expected a tensor: end it with `return`")
+    if isinstance(output, (tuple, list, dict)):
+        found = f"a {type(output).__name__} of {len(output)}"
+        raise TypeError(
+            f"{name}.forward returned {found}, expected one tensor, as a loss expects it: return only that, "
+            "or several outputs joined by ops.concat"
+        )
+    raise TypeError(
+        f"{name}.forward returned an object of type {type(output).__name__}, expected a tensor: compute with "
+        "sknet.ops, not with NumPy"
+    )
+
+
+def note_last_layer(error: Exception, module: Module) -> None:
+    """Add a note to an error about outputs and targets that names the network's last layer."""
+    path, last = last_layer(module)
+    if path:
+        error.add_note(f"the last layer of the network is {path!r}: {last!r}")
+
+
+def last_layer(module: Module) -> tuple[str, Module]:
+    """Return path and module of the last registered layer; the path is empty if there are none."""
+    path, last = "", module
+    while children := list(last.named_children()):
+        name, last = children[-1]
+        path = f"{path}.{name}" if path else name
+    return path, last
+
+
+def are_classes(loss: Loss, y: Any) -> bool:
+    """Tell whether targets may be numbers of classes."""
+    return y.dtype.kind in "biu" and loss.tasks != ("regression",)
+
+
+def n_outputs_of(output: Tensor) -> int:
+    """Return the number of a network's outputs for a target."""
+    return int(output.shape[-1]) if output.ndim > 1 else 1
+
+
+def check_classes_for(loss: Loss, module: Module, output: Tensor, y: Any) -> None:
+    """Raise a ValueError if a target is not among the classes that an output has columns for."""
+    data = y.data if isinstance(y, Tensor) else y
+    if isinstance(data, np.ndarray) and are_classes(loss, data):
+        check_classes(loss, module, data, n_outputs_of(output), "y")
+
+
+def check_classes(loss: Loss, module: Module, y: Any, count: int, name: str) -> None:
+    """Raise a ValueError if a target is not among the classes of so many outputs."""
+    try:
+        loss.check_target(y, name=name, n_outputs=count or None)
+    except ValueError as error:
+        if count:
+            outputs = "1 output" if count == 1 else f"{count} outputs"
+            error.add_note(f"the network has {outputs} for a target: change its last layer, or the targets")
+        note_last_layer(error, module)
+        raise error from None
+
+
+def check_targets(loss: Loss, y: Tensor) -> None:
+    """Let the loss check targets for negative integers, which would index classes from the end."""
+    if y.dtype.kind == "i" and y.size and _least(y) < 0:
+        loss.check_target(y.numpy())
+
+
+def warn_of_probabilities(loss: Loss, output: Tensor, stacklevel: int) -> None:
+    """Warn if a loss that expects logits is given the output of a softmax or a sigmoid."""
+    if _are_probabilities(loss, output):
+        warnings.warn(
+            f"{loss!r} expects raw outputs (logits), but these look like probabilities: remove the "
+            "softmax or sigmoid at the end of the network, or use NLL() or BinaryCrossEntropy()",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _are_probabilities(loss: Loss, output: Tensor) -> bool:
+    expects_logits = "binary" in loss.tasks and loss.has_probabilities and not loss.of_probabilities
+    if not expects_logits or not output.size:
+        return False
+    if output.ndim < 2 or output.shape[-1] == 1 or getattr(loss, "multilabel", False):
+        made_by = getattr(output.node, "primitive", None)
+        return made_by is not None and made_by.name == "sigmoid"
+    xp, rows = namespace(output.data), output.data
+    if not xp.min(rows, axis=None).item() >= 0:
+        return False
+    return bool(xp.max(xp.absolute(xp.sum(rows, axis=-1) - 1), axis=None).item() < 1e-4)
+
+
+def check_weights(weight: Tensor) -> None:
+    """Raise a ValueError if a weight is negative, or none is positive."""
+    if weight.size and _least(weight) < 0:
+        raise ValueError(f"sample_weight must not be negative, got {_least(weight):g}")
+    if not namespace(weight.data).any(weight.data).item():
+        raise ValueError("sample_weight: at least one weight must be positive, got zeros only")
+
+
+def _least(x: Tensor) -> float:
+    least: float = namespace(x.data).min(x.data, axis=None).item()
+    return least
+
+
+def check_reached(loss: Tensor, leaves: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> None:
+    """Raise a GradientError unless a loss can have a gradient for a model's parameters."""
+    if not any(parameter.requires_grad for parameter in recorded(loss, leaves, frozen)):
+        raise GradientError(
+            "the loss does not depend on this model's parameters: compute it from this model's output, "
+            "model.loss(model(X), y), outside of no_grad"
+        )
+
+
+def recorded(output: Tensor, leaves: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> list[Tensor]:
+    """Return a network's parameters for the penalty of an output: detached if the output was not recorded."""
+    parameters = list(leaves.values())
+    late = missed(output, parameters, list(frozen.values()))
+    if late:
+        name = next(name for name, leaf in leaves.items() if leaf is late[0])
+        raise GradientError(
+            f"{name!r} was frozen, or not part of the network, when the output or a term of the loss was "
+            "computed, so its whole gradient is unknown: compute output and loss again"
+        )
+    return parameters if late is not None else [p.detach() for p in parameters]
+
+
+Range = tuple[float, float]
+
+ANY: Range = (-math.inf, math.inf)
+DEEPEST = 8  # operations that two operands are compared through
+# These return values of their first operand.
+SAME = frozenset(
+    {
+        *("reshape", "permute_dims", "astype", "broadcast_to", "getitem", "take", "take_along_axis"),
+        *("sort", "max", "min", "max_pool", "positive"),
+    }
+)
+FIXED: dict[str, Range] = {
+    "sigmoid": (0.0, 1.0),
+    "softmax": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+    "erf": (-1.0, 1.0),
+    "sin": (-1.0, 1.0),
+    "cos": (-1.0, 1.0),
+    "erfc": (0.0, 2.0),
+    "atan": (-math.pi / 2, math.pi / 2),
+    "log_softmax": (-math.inf, 0.0),
+    "log_sigmoid": (-math.inf, 0.0),
+    "softplus": (0.0, math.inf),
+}
+
+
+class _Made(NamedTuple):
+    """A result with its operation and bounds; kept, so that no other result has its id."""
+
+    result: Any
+    name: str
+    operands: list[Any]
+    bounds: Range
+
+
+class Bounds:
+    """Bounds of all results of a pass without data, as its argument `seen` takes them."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, _Made] = {}
+
+    def __call__(self, primitive: Primitive, operands: list[Any], result: Any) -> None:
+        self._made[id(result)] = _Made(
+            result, primitive.name, operands, self._found(primitive.name, operands, result)
+        )
+
+    def of(self, x: Any) -> Range:
+        """Return the smallest and the largest value that an array may hold."""
+        if isinstance(x, TracedArray):
+            made = self._made.get(id(x))
+            return ANY if made is None else made.bounds
+        values = np.asarray(x)
+        if values.dtype.kind not in "biuf" or not values.size or np.isnan(values).any():
+            return ANY
+        return float(values.min()), float(values.max())
+
+    def _found(self, name: str, operands: list[Any], result: Any) -> Range:
+        if name in FIXED:
+            return FIXED[name]
+        if name in SAME:
+            return self.of(operands[0])
+        if name == "sum":
+            count = math.prod(operands[0].shape) // max(math.prod(result.shape), 1)
+            return _product(self.of(operands[0]), (count, count))
+        if name == "divide" and self._is_share(*operands):
+            return 0.0, 1.0
+        rule = RULES.get(name)
+        return ANY if rule is None else rule(*map(self.of, operands))
+
+    def _is_share(self, part: Any, whole: Any) -> bool:
+        """Tell whether `whole` is the sum of `part` and of others, none of which is negative."""
+        made = self._made.get(id(whole))
+        while made is not None and made.name in ("reshape", "broadcast_to"):
+            made = self._made.get(id(made.operands[0]))
+        if made is None or made.name != "sum" or self.of(part)[0] < 0:
+            return False
+        return self._is_same(part, made.operands[0], DEEPEST)
+
+    def _is_same(self, a: Any, b: Any, depth: int) -> bool:
+        """Tell whether two arrays are made alike from the same ones."""
+        if a is b:
+            return True
+        first, second = self._made.get(id(a)), self._made.get(id(b))
+        if first is None or second is None:
+            return not isinstance(a, TracedArray) and not isinstance(b, TracedArray) and bool(np.all(a == b))
+        alike = depth > 0 and first.name == second.name and len(first.operands) == len(second.operands)
+        pairs = zip(first.operands, second.operands, strict=False)
+        return alike and all(self._is_same(x, y, depth - 1) for x, y in pairs)
+
+
+def _rising(function: Callable[[float], Any]) -> Callable[[Range], Range]:
+    """Return the rule of a function that rises everywhere."""
+
+    def rule(x: Range) -> Range:
+        with np.errstate(all="ignore"):
+            return float(function(x[0])), float(function(x[1]))
+
+    return rule
+
+
+def _product(x: Range, y: Range) -> Range:
+    ends = [a * b if a and b else 0.0 for a in x for b in y]
+    return min(ends), max(ends)
+
+
+def _quotient(x: Range, y: Range) -> Range:
+    if y[0] < 0 < y[1] or y == (0.0, 0.0):
+        return ANY
+    ends = (1 / y[1] if y[1] else -math.inf, 1 / y[0] if y[0] else math.inf)
+    return _product(x, ends)
+
+
+def _square(x: Range) -> Range:
+    low, high = sorted(map(abs, x))
+    return 0.0 if x[0] < 0 < x[1] else low * low, high * high
+
+
+def _hull(*ranges: Range) -> Range:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _larger(x: Range, y: Range) -> Range:
+    return max(x[0], y[0]), max(x[1], y[1])
+
+
+def _smaller(x: Range, y: Range) -> Range:
+    return min(x[0], y[0]), min(x[1], y[1])
+
+
+RULES: dict[str, Callable[..., Range]] = {
+    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "subtract": lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    "multiply": _product,
+    "divide": _quotient,
+    "negative": lambda x: (-x[1], -x[0]),
+    "square": _square,
+    "abs": lambda x: (0.0 if x[0] < 0 < x[1] else min(map(abs, x)), max(map(abs, x))),
+    "exp": _rising(np.exp),
+    "exp2": _rising(np.exp2),
+    "expm1": _rising(np.expm1),
+    "relu": _rising(lambda x: max(x, 0.0)),
+    "maximum": _larger,
+    "minimum": _smaller,
+    "clip": lambda x, low, high: _smaller(_larger(x, low), high),
+    "where": lambda _, x, y: _hull(x, y),
+    "concat": _hull,
+}
+
+
+OWN = "sknet."
+ROUNDED = 1e-5  # beyond 0 and 1, as the bounds are computed
+
+
+def look_at_output(model: ModelLike, take: Callable[[Any], Any]) -> None:
+    """Warn once if a network returns numbers between 0 and 1 only, and its loss expects logits."""
+    memory, loss, module = model.memory, model.loss_function, model.module
+    if memory.looked or model._has_seen_output or not _expects_logits(loss):
+        return
+    memory.looked = True
+    if _may_end_so(module) and _is_within_unit_range(module, arguments(take(np.arange(1))), model.dtype):
+        warn_caller(
+            f"{loss!r} expects raw outputs (logits), but these look like probabilities: remove the softmax "
+            "or sigmoid at the end of the network (whatever the inputs, its outputs lie between 0 and 1), "
+            "since the loss applies its own; or train a Model with NLL() or BinaryCrossEntropy(), which "
+            "expect probabilities",
+            UserWarning,
+        )
+
+
+def _expects_logits(loss: Loss) -> bool:
+    classifies = "binary" in loss.tasks or "ordinal" in loss.tasks
+    return classifies and loss.has_probabilities and not loss.of_probabilities
+
+
+def _may_end_so(module: Module) -> bool:
+    """Tell whether a pass is worthwhile: layers of sknet end in what is registered last."""
+    own = all(type(each).__module__.startswith(OWN) for each in module.modules())
+    return not (own and isinstance(last_layer(module)[1], Linear))
+
+
+def _is_within_unit_range(module: Module, inputs: Any, dtype: Any) -> bool:
+    """Tell whether all outputs lie between 0 and 1; False if that is not known."""
+    bounds = Bounds()
+    try:
+        output = shape_pass(copy_for_shapes(module), shadows(inputs, dtype, bounds), seen=bounds)
+    except Exception:  # its code depends on values, or is wrong, which the first step says better
+        return False
+    if not isinstance(output, Tensor):
+        return False
+    low, high = bounds.of(output.data)
+    return low >= -ROUNDED and high <= 1 + ROUNDED

@@ -1,0 +1,696 @@
+"""Training steps on a device: programs, rings of rows and outputs, and counts of right labels."""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import lru_cache
+from operator import is_
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet import ops
+from sknet.compile import Compiled
+from sknet.compile import compile as compiled
+from sknet.core import Tensor
+from sknet.device import (
+    Device,
+    Feed,
+    Issued,
+    active,
+    backend,
+    backend_of,
+    device_of,
+    is_array,
+    namespace,
+    to_device,
+    to_host,
+)
+from sknet.engine._batches import Batches
+from sknet.engine._fingerprint import Fingerprint
+from sknet.engine._inputs import Batch, each_input, gather_by_threads, is_fed
+from sknet.engine._model_type import ModelLike
+from sknet.engine._objective import per_output
+from sknet.engine._optimizer import advance, follow_schedules, update_function
+from sknet.engine._programs import (
+    DeviceInputs,
+    DeviceOutputs,
+    check_repeatable,
+    gradient_function,
+    hyper_slots,
+)
+from sknet.engine._runners import Block, EagerSteps, Outputs, Steps
+
+__all__ = [
+    "BEGIN",
+    "END",
+    "MOST_BLOCKS",
+    "MOST_STEPS",
+    "OF_CLASSES",
+    "OF_LABELS",
+    "SHARE_OF_OUTPUTS",
+    "THREADS",
+    "WARP",
+    "Counts",
+    "DeviceRows",
+    "DeviceSteps",
+    "Issued",
+    "Left",
+    "Ring",
+    "Taken",
+    "are_same",
+    "counted",
+    "index_type",
+    "kernel_of",
+    "made_of",
+    "step_function",
+    "type_of",
+]
+
+
+THREADS, MOST_BLOCKS, WARP = 256, 512, 32
+NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
+COPIED = {1: "char", 2: "short", 4: "int", 8: "long long"}  # in C, by bytes: elements are only moved
+
+# In `at` are the number of the next step, the first row of the order, and that of outputs. The block that is
+# ready last counts the step, when all have read which one it is.
+BEGIN = """\
+extern "C" __global__ void begin({parameters})
+{{
+    const long long step = at[0];
+    const {index} thread = ({index})blockIdx.x * blockDim.x + threadIdx.x;
+    const {index} threads = ({index})gridDim.x * blockDim.x;
+    for ({index} i = thread; i < {n_numbers}; i += threads)
+        numbers[i] = table[step * {n_numbers} + i];
+{taken}    if (step > 0) {{
+        const long long done = step - 1;
+{left}    }}
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0 && atomicAdd(ready, 1u) == gridDim.x - 1) {{
+        at[0] = step + 1;
+        ready[0] = 0;
+    }}
+}}
+"""
+END = """\
+extern "C" __global__ void end({parameters})
+{{
+    const long long done = at[0] - 1;
+    const {index} thread = ({index})blockIdx.x * blockDim.x + threadIdx.x;
+{left}}}
+"""
+TAKEN = """\
+    for ({index} i = thread; i < {size}; i += threads)
+        to{n}[i] = from{n}[of{n}[at[1] + step * {n_rows} + i / {width}] * {stride}{element}];
+"""
+REPORT = """\
+{indent}if (thread < 3)
+{indent}    reports[3 * done + thread] = report[thread];
+"""
+OUTPUT = """\
+{indent}for ({index} i = thread; i < {size}; i += ({index})gridDim.x * blockDim.x)
+{indent}    outputs[(at[2] + done * {n_rows}) * {width} + i] = output[i];
+"""
+
+
+class Taken(NamedTuple):
+    """Rows that a step copies to where it reads them."""
+
+    order: Any
+    source: Any
+    slot: Any
+
+
+class Left(NamedTuple):
+    """Results that a step leaves."""
+
+    report: Any
+    output: Any
+    outputs: Any
+
+
+class Ring:
+    """The inputs and reports of the steps of one block."""
+
+    def __init__(self, device: Device, numbers: Any, most: int, reported: Any) -> None:
+        self._device, self._owner, self._numbers = device, backend(device.kind), numbers
+        self._table = self._zeros((most, numbers.shape[0]), numbers.dtype)
+        self._at, self._ready = self._zeros((3,), np.int64), self._zeros((1,), np.uint32)
+        self.reports = self._zeros((most, 3), reported)
+
+    def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self._owner.zeros(shape, dtype, self._device)
+
+    def start(self, table: np.ndarray, first_row: int, first_output: int) -> None:
+        """Begin a block."""
+        self._table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
+        self._at[...] = to_device(np.array([0, first_row, first_output], np.int64), self._device)
+
+    def begin(self, n_rows: int, taken: Sequence[Taken], left: Left) -> Callable[[], None]:
+        """Return what issues the beginning of a step on `n_rows` rows, and the end of the one before it."""
+        arrays = {"at": self._at, "ready": self._ready, "numbers": self._numbers, "table": self._table}
+        sizes = [self._numbers.shape[0], 3]
+        for n, each in enumerate(taken):
+            arrays |= {f"of{n}": each.order, f"from{n}": each.source, f"to{n}": each.slot}
+            sizes.append(each.slot.size)
+        index = index_type(max(*sizes, left.output.size))
+        texts = [_taken(n, each, index) for n, each in enumerate(taken)]
+        parts = {"taken": "".join(texts), "n_numbers": self._numbers.shape[0], "index": index}
+        return self._kernel("begin", BEGIN, parts, n_rows, arrays, left, max(sizes))
+
+    def end(self, n_rows: int, left: Left) -> Callable[[], None]:
+        """Return what issues the end of the last step of a block."""
+        parts = {"index": index_type(left.output.size)}
+        return self._kernel("end", END, parts, n_rows, {"at": self._at}, left, 3)
+
+    def _kernel(
+        self,
+        name: str,
+        text: str,
+        parts: dict[str, Any],
+        n_rows: int,
+        arrays: dict[str, Any],
+        left: Left,
+        n: int,
+    ) -> Callable[[], None]:
+        """Return what launches a kernel for `n` elements or more, each with a thread, up to so many."""
+        indent = " " * (8 if name == "begin" else 4)
+        moved = REPORT.format(indent=indent)
+        arrays = arrays | {"report": left.report, "reports": self.reports}
+        if left.outputs is not None:
+            n, size = max(n, left.output.size), left.output.size
+            counts = {"n_rows": n_rows, "width": size // n_rows, "size": size, "index": parts["index"]}
+            moved += OUTPUT.format(indent=indent, **counts)
+            arrays |= {"output": left.output, "outputs": left.outputs}
+        parameters = ", ".join(f"{type_of(name, array)} *{name}" for name, array in arrays.items())
+        source = text.format(parameters=parameters, left=moved, **parts)
+        [kernel] = self._owner.kernels(source, [name], self._device)
+        threads = min(THREADS, -(-n // WARP) * WARP)
+        blocks = min(-(-n // threads), MOST_BLOCKS)
+        given = tuple(arrays.values())
+        return lambda: kernel((blocks,), (threads,), given)
+
+
+def index_type(size: int) -> str:
+    return "unsigned int" if size < NARROW else "unsigned long long"
+
+
+def type_of(name: str, array: Any) -> str:
+    """Return the type in C of an array's elements, constant if a kernel only reads them."""
+    kind = "unsigned int" if name == "ready" else COPIED[array.dtype.itemsize]
+    is_read = name.startswith(("of", "from")) or name in ("table", "report", "output", "starts")
+    return f"const {kind}" if is_read else kind
+
+
+def _taken(n: int, each: Taken, index: str) -> str:
+    """Return the loop that copies rows."""
+    source, n_rows = each.source, each.slot.shape[0]
+    strides = [stride // source.dtype.itemsize for stride in source.strides]
+    width = each.slot.size // n_rows
+    along = 1 if source.ndim != 2 else strides[1]
+    element = f" + i % {width}" if width > 1 else ""
+    element += f" * (long long){along}" if element and along != 1 else ""
+    counts = {"size": each.slot.size, "n_rows": n_rows, "width": width, "stride": strides[0]}
+    return TAKEN.format(n=n, index=index, element=element, **counts)
+
+
+SHARE_OF_ROWS = 16  # rows that are copied ahead take at most two of so many parts of the memory that is free
+
+
+class DeviceRows:
+    """The rows of a data set, gathered on the device in the order of an epoch."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._dtypes = batches.input_dtype
+        self._X = each_input(self._resident, batches.X, self._dtypes)
+        self._is_there = each_input(self._is_resident, self._X, self._dtypes)
+        shape, zeros = (batches.n_samples,), backend(batches.device.kind).zeros
+        self.order_of_targets = zeros(shape, np.int64, batches.device)
+        has_own = batches.chosen is not None
+        self.order_of_X = zeros(shape, np.int64, batches.device) if has_own else self.order_of_targets
+        self._order: Any = ()  # of no epoch
+        self._ahead: tuple[Any, Any] = ((), None)  # the next one, and what `_sent` returns of it
+        self._fed = {name: x for name, x in self._named(self._X) if is_fed(x)}
+        self._feed = self._new_feed() if self._fed else None
+
+    def _named(self, inputs: Any) -> list[tuple[Any, Any]]:
+        """Return what there is of each input, by its name; by None if there is only one."""
+        return list(inputs.items()) if isinstance(inputs, dict) else [(None, inputs)]
+
+    def _is_resident(self, X: Any, dtype: Any) -> bool:
+        return bool(is_array(X) and X.dtype == dtype and device_of(X) == self._batches.device)
+
+    def _resident(self, X: Any, dtype: Any) -> Any:
+        """Return an input on the device and in its dtype, if it fits into half of the free memory."""
+        device, owner = self._batches.device, backend(self._batches.device.kind)
+        if not is_array(X) or self._is_resident(X, dtype):
+            return X
+        if math.prod(X.shape) * dtype.itemsize > owner.free_memory(device) // 2:
+            return X
+        try:
+            with active(device_of(X)):
+                found = X.astype(dtype, copy=False)
+            return to_device(found, device)
+        except owner.memory_errors:  # free memory may be in pieces
+            return X
+
+    def example(self, n_rows: int) -> Batch:
+        """Return inputs, targets and weights (or None) of the first rows."""
+        batches = self._batches
+        zeros = backend(batches.device.kind).zeros
+
+        def one(x: Any, dtype: Any) -> Any:
+            return zeros((n_rows, *x.shape[1:]), dtype, batches.device)
+
+        X = each_input(one, self._X, self._dtypes)
+        return Batch(X, *batches.take_targets(slice(0, n_rows)))
+
+    def start(self, order: Any, first_row: int = 0) -> None:
+        """Put the order of an epoch on the device, unless it is there; None for that of the data."""
+        if self._feed is not None and (first_row == 0 or self._order is not order):
+            self._feed.restart()  # rows that are computed may be others in each epoch
+        if self._order is order:
+            return
+        (known, sent), self._ahead, self._order = self._ahead, ((), None), ()
+        of_targets, of_X = sent if known is order else self._sent(order)
+        self.order_of_targets[...] = of_targets
+        if of_X is not None:
+            self.order_of_X[...] = of_X
+        self._order = order
+
+    def _sent(self, order: Any) -> tuple[Any, Any]:
+        """Return an order on the device, and that of the inputs if they have their own."""
+        batches = self._batches
+        rows = np.arange(batches.n_samples) if order is None else np.asarray(order)
+        chosen = None if batches.chosen is None else np.asarray(batches.chosen)[rows]
+        of_targets, of_X = (
+            None if each is None else to_device(each.astype(np.int64, copy=False), batches.device)
+            for each in (rows, chosen)
+        )
+        return of_targets, of_X
+
+    @property
+    def order(self) -> Any:
+        """The order of the epoch that is on the device, as it was given; an empty one before."""
+        return self._order
+
+    # -- rows of the host ---------------------------------------------------------------------
+
+    def _new_feed(self) -> Feed:
+        batches, dtypes = self._batches, dict(self._named(self._dtypes))
+        forms = [(x.shape[1:], dtypes[name]) for name, x in self._fed.items()]
+        width = sum(math.prod(shape) * dtype.itemsize for shape, dtype in forms)
+        free = backend(batches.device.kind).free_memory(batches.device)
+        most = min(Feed.most_bytes, free // SHARE_OF_ROWS) // max(width * batches.size, 1)  # batches
+        rows = min(self._batches_of_a_chunk(max(most, 1)) * batches.size, batches.n_samples)
+        feed = Feed(batches.device, forms, batches.n_samples, rows, self._write)
+        places = np.arange(batches.n_samples, dtype=np.int64) % (2 * rows)
+        self._places = to_device(places, batches.device)  # where the rows of an epoch come to lie
+        return feed
+
+    def _batches_of_a_chunk(self, most: int) -> int:
+        """Return how many batches a chunk has: as many as possible, and all rows of a longer last batch."""
+        n, is_longer = self._batches.n_batches, self._batches.alike[-1][1] > self._batches.size
+        counts = [*range(most, 1, -1), *range(most + 1, n + 2)]
+        return next(count for count in counts if n % count) if is_longer else most
+
+    def _write(self, start: int, stop: int, arrays: Sequence[np.ndarray]) -> None:
+        """Gather rows of the epoch in the host's memory."""
+        part: Any = slice(start, stop) if self._order is None else self._order[start:stop]
+        if self._batches.chosen is not None:
+            part = np.asarray(self._batches.chosen)[part]
+        for x, array in zip(self._fed.values(), arrays, strict=True):
+            gather_by_threads(x, part, array)
+
+    @property
+    def nbytes_of_chunks(self) -> int:
+        """Bytes that rows take on the device while they are copied there chunk by chunk; 0 if none are."""
+        return 0 if self._feed is None else self._feed.nbytes
+
+    def send(self, order: Any, start: int, n_rows: int, slots: DeviceInputs) -> None:
+        """Let a step, which is issued next, read rows that do not stay on the device, from `start` on."""
+        if self._feed is not None:
+            self._feed.place_of(start)
+        part = slice(start, start + n_rows)
+        gathered = None
+        for _, slot, is_there, name in self._inputs(slots):
+            if not is_there and name not in self._fed:  # on a device, but not as a step needs it
+                if gathered is None:
+                    gathered = self._batches.take(part if order is None else order[part]).X
+                slot[...] = gathered if name is None else gathered[name]
+
+    def look_ahead(self, next_order: Any) -> None:
+        """Send rows for later steps, and the next order, while the device computes what was issued."""
+        if self._feed is not None:
+            self._feed.look_ahead()
+        if next_order is not None and self._ahead[0] is not next_order:
+            self._ahead = next_order, self._sent(next_order)
+
+    def taken(self, slots: DeviceInputs) -> list[Taken]:
+        """Return the rows that a step takes; which ones is read on the device."""
+        batches = self._batches
+        found = [Taken(self.order_of_X, x, slot) for x, slot, is_there, _ in self._inputs(slots) if is_there]
+        found.append(Taken(self.order_of_targets, batches.y, slots.y))
+        if batches.weight is not None:
+            found.append(Taken(self.order_of_targets, batches.weight, slots.weight))
+        found = [each._replace(source=_in_rows(each.source)) for each in found]
+        if self._feed is not None:
+            chunks = dict(zip(self._fed, self._feed.arrays, strict=True))
+            fed = [(name, slot) for _, slot, _, name in self._inputs(slots) if name in chunks]
+            found += [Taken(self._places, chunks[name], slot) for name, slot in fed]
+        return found
+
+    def _inputs(self, slots: DeviceInputs) -> list[tuple[Any, Any, bool, Any]]:
+        """Return inputs, with slot, whether the rows are on the device, and the name if there are several."""
+        if not isinstance(slots.X, dict):
+            return [(self._X, slots.X, self._is_there, None)]
+        return [(self._X[name], slot, self._is_there[name], name) for name, slot in slots.X.items()]
+
+
+def _in_rows(x: Any) -> Any:
+    """Return an array whose rows are contiguous: itself, if there is one stride between their elements."""
+    return x if x.ndim < 3 or backend_of(x).is_plain(x) else x.copy()
+
+
+MOST_STEPS = 1024  # per block
+SHARE_OF_OUTPUTS = 16  # outputs that wait to be scored take at most this part of the memory that is free
+
+
+class DeviceSteps(Steps):
+    """Steps that run one after the other on the device, without the host waiting for any of them."""
+
+    def __init__(self, model: ModelLike, batches: Batches, check_finite: bool) -> None:
+        super().__init__(model, batches, check_finite)
+        self._optimizer = model.optimizer.in_steps()
+        self._owner = backend(model.device.kind)
+        self._programs: dict[int, Compiled] = {}
+        self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
+        self._per_step = 1.0  # seconds; so that the first block has one step
+        self._next_order: Callable[[], Any] | None = None
+        self._nbytes_of_chunks = 0
+        with active(model.device, model.precision):
+            with self._asking("the rows of the data"):
+                self._rows = DeviceRows(batches)
+            self._nbytes_of_chunks = self._rows.nbytes_of_chunks
+            with self._asking("parameters and what the optimizer keeps"):
+                self._make_state()
+            with self._asking("a step"):
+                returns = self.program_for(min(batches.size, batches.n_samples)).returns
+                self._output = returns.output
+                self._most = min(MOST_STEPS, batches.n_batches)
+                self._ring = Ring(model.device, self._numbers, self._most, returns.report.dtype)
+            self._bytes_of_outputs = self._owner.free_memory(model.device) // SHARE_OF_OUTPUTS
+            self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+            self._made_of = made_of(model)
+
+    def _asking(self, what: str) -> AbstractContextManager[None]:
+        """Return a context in which an error of memory says what a step needs, and what asked for more."""
+
+        def said() -> str:
+            rows = min(self.batches.size, self.batches.n_samples)
+            known = [
+                f"the plan of a step on {n} rows takes {x.nbytes:,} bytes" for n, x in self._programs.items()
+            ]
+            if self._nbytes_of_chunks:
+                known.append(f"rows that are copied chunk by chunk take {self._nbytes_of_chunks:,} bytes")
+            return f"in a fit with batches of {rows} rows, for {what}" + "".join(
+                f", where {x}" for x in known
+            )
+
+        return self._owner.asking(self.model.device, said)
+
+    def hold(self) -> bool:
+        return are_same(made_of(self.model), self._made_of) and self._fingerprint.holds()
+
+    def look_ahead_by(self, next_order: Callable[[], Any]) -> None:
+        self._next_order = next_order
+
+    def rows_of(self, order: Any, part: slice) -> Any:
+        is_there = order is not None and self._rows.order is order
+        return self._rows.order_of_targets[part] if is_there else super().rows_of(order, part)
+
+    # -- memory -------------------------------------------------------------------------------
+
+    def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self._owner.zeros(shape, dtype, self.model.device)
+
+    def _make_state(self) -> None:
+        model = self.model
+        flat, slots = model.memory.flat_buffers()
+        buffers = {name: array.copy() for name, array in model.memory.untrained.items()}
+        self._numbers, hyper = hyper_slots(self._optimizer, model.progress, flat)
+        self._counter, self._is_fine = self._zeros((), np.int64), self._zeros((), np.bool_)
+        self._buffers = buffers
+        self._state = DeviceInputs(flat, slots, buffers, self._counter, self._is_fine, hyper)
+
+    def program_for(self, n_rows: int) -> Compiled:
+        """Return the program of a step on this many rows."""
+        found = self._programs.get(n_rows)
+        if found is None:
+            function = step_function(self.model, self.batches.weight is not None, self.check_finite)
+            args = self._state._replace(**self._rows.example(n_rows)._asdict())
+            check_repeatable(self.model, function, args)
+            found = self._programs[n_rows] = compiled(function, args, donate=range(5), slots=self._state)
+        return found
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+        model, shape = self.model, self._output.shape
+        with active(model.device, model.precision):
+            _, n_rows = self.batches.part(order, first)
+            most = min(most, self._most)
+            if outputs is not None:
+                xp, dtype = namespace(self._ring.reports), self._output.dtype
+                with self._asking("outputs that wait for their score"):
+                    room = outputs.free(n_rows, shape[1:], dtype, xp, self._bytes_of_outputs)
+                most = min(most, len(room) // n_rows)
+            if follow_schedules(model):  # buffers set by schedules are inputs of a single step
+                most = 1
+            steps = self._at_once(order, first, most, self._per_step)
+            started = time.perf_counter()
+            with self._asking("a step"):
+                reports = self._issue(order, first, n_rows, steps, outputs)
+            steps = len(reports)
+            done = steps if reports[:, 2].all() else int(np.argmin(reports[:, 2]))
+            if not done:
+                return EagerSteps(model, self.batches, self.check_finite).run(order, first, 1, outputs)
+            self._per_step = (time.perf_counter() - started) / steps
+            advance(model, {name: self._buffers[name].copy() for name in model.buffers}, done)
+        losses = per_output(model, 1.0, self._output) * reports[:done, 0] + reports[:done, 1]
+        return Block(losses, done * n_rows)
+
+    def _issue(self, order: Any, first: int, n_rows: int, steps: int, outputs: Outputs | None) -> np.ndarray:
+        """Issue some steps; return their reports as a host array. Where one cannot be issued, they end."""
+        model, slots, start = self.model, self.program_for(n_rows).slots, first * self.batches.size
+        known = model.memory.untrained
+        for name, array in self._buffers.items():
+            array[...] = known[name]
+        self._counter[...] = model.progress.step
+        self._is_fine[...] = True
+        self._rows.start(order, start)
+        numbers = self._optimizer.hyper_table(model.progress, steps)
+        self._ring.start(numbers, start, 0 if outputs is None else outputs.n_rows)
+        place = None if outputs is None else outputs.memory
+        for i in range(steps):
+            try:
+                self._rows.send(order, start + i * n_rows, n_rows, slots)
+                step, end = self._step_on(n_rows, place)
+                step()
+            except Exception:  # no memory is left, or rows cannot be read
+                if not i:
+                    raise
+                steps = i  # the error is raised by the next block, when the model knows of these steps
+                break
+        end()
+        with suppress(Exception):  # it is tried again by the block that needs these rows
+            self._rows.look_ahead(None if self._next_order is None else self._next_order())
+        return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
+
+    def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:
+        """Return the work of a step whose outputs go to an array, or to none; and what is left of a block."""
+        key = n_rows, outputs is None
+        memory, issued, end = self._issued.get(key, (None, None, None))
+        if issued is None or end is None or memory is not outputs:
+            launches, end = self._launches(n_rows, outputs)
+            issued = Issued(launches, self.model.device)
+            self._issued[key] = outputs, issued, end
+        return issued, end
+
+    def _launches(self, n_rows: int, outputs: Any) -> tuple[Callable[[], None], Callable[[], None]]:
+        program, ring = self.program_for(n_rows), self._ring
+        found: DeviceOutputs = program.result
+        is_plain = self._owner.is_plain(found.output)
+        output = found.output if is_plain else self._zeros(found.output.shape, found.output.dtype)
+        left = Left(found.report, output, outputs)
+        begin = ring.begin(n_rows, self._rows.taken(program.slots), left)
+
+        def issue() -> None:
+            begin()
+            program.run()
+            if not is_plain:
+                output[...] = found.output
+
+        return issue, ring.end(n_rows, left)
+
+    @property
+    def refusals(self) -> list[str]:
+        """Reasons for which steps are launched one by one rather than as graphs."""
+        return [issued.refusal for _, issued, _ in self._issued.values() if issued.refusal is not None]
+
+
+def made_of(model: ModelLike) -> tuple[Any, ...]:
+    """Return the objects that a step on a device is made of, besides the network."""
+    flat, slots = model.memory.flat_buffers()
+    numbers = model.alpha, model._rounded, model.memory.key
+    return flat, *slots.values(), model.loss_function, model.optimizer, *numbers
+
+
+def are_same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
+    """Tell whether these are the objects that a step was made of."""
+    return len(now) == len(before) and all(map(is_, now, before))
+
+
+def step_function(
+    model: ModelLike, weighted: bool, check_finite: bool, is_masked: bool = False
+) -> Callable[..., DeviceOutputs]:
+    """Return the pure function from all state and a batch to the new state, the output and a report."""
+    optimizer = model.optimizer.in_steps()
+    evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.memory.layout)
+
+    def step(
+        flat: Tensor,
+        slots: Mapping[str, Tensor],
+        untrained: Mapping[str, Tensor],
+        counter: Tensor,
+        is_fine: Tensor,
+        hyper: Mapping[str, Tensor],
+        X: Tensor,
+        y: Tensor,
+        weight: Tensor | None,
+        key: Any = None,
+    ) -> DeviceOutputs:
+        found = evaluate(flat, None, untrained, X, y, weight, counter, key=key)
+        data, penalty, changed = found.data, found.penalty, found.changed
+        if check_finite:
+            # The parameters, too: NaN in them need not reach the loss (a ReLU in a product makes 0 of it).
+            squares = ops.sum_squares(found.gradient, flat)
+            is_fine = ops.where(is_fine, _is_finite(data + penalty + squares), False)
+
+        def kept(after: Tensor, before: Tensor) -> Tensor:
+            return ops.where(is_fine, after, before) if check_finite or is_masked else after
+
+        new = update(flat, slots, found.gradient, hyper)
+        new_slots = {name: kept(value, slots[name]) for name, value in new.slots.items()}
+        new_untrained = {
+            name: kept(changed[name].detach(), before) if name in changed else before
+            for name, before in untrained.items()
+        }
+        fine = ops.astype(is_fine, data.dtype)
+        report = ops.stack([data.detach(), penalty.detach(), fine])
+        counter = counter + ops.astype(is_fine, counter.dtype)
+        new_flat = kept(new.flat, flat)
+        return DeviceOutputs(new_flat, new_slots, new_untrained, counter, is_fine, found.output, report)
+
+    return step
+
+
+def _is_finite(x: Tensor) -> Tensor:
+    return ops.less(ops.abs(x), math.inf)
+
+
+COUNT_THREADS, MOST_COUNT_BLOCKS = 256, 256
+MOST = 1 << 31  # elements
+TYPES = {"float32": "float", "float64": "double", "int32": "int", "int64": "long long"}
+
+# Each thread counts some of the rows, whose number is the first count; each warp adds what its threads found.
+COUNT = """\
+extern "C" __global__ void count(const {output} *outputs, const {target} *targets, unsigned int *counts)
+{{
+    const unsigned int thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+    unsigned int right = 0, infinite = 0, outside = 0;
+    for (unsigned int row = thread; row < counts[0]; row += threads) {{
+        const {output} *output = outputs + row * {columns}LL;
+        bool is_finite = true;
+{of_row}        infinite += !is_finite;
+    }}
+    for (int distance = 16; distance; distance /= 2) {{
+        right += __shfl_xor_sync(0xffffffff, right, distance);
+        infinite += __shfl_xor_sync(0xffffffff, infinite, distance);
+        outside += __shfl_xor_sync(0xffffffff, outside, distance);
+    }}
+    if (threadIdx.x % 32 == 0) {{
+        atomicAdd(counts + 1, right);
+        atomicAdd(counts + 2, infinite);
+        atomicAdd(counts + 3, outside);
+    }}
+}}
+"""
+OF_CLASSES = """\
+        const {target} expected = targets[row];
+        int largest = 0;
+        for (int i = 0; i < {columns}; i++) {{
+            is_finite &= output[i] - output[i] == 0;
+            largest = output[i] > output[largest] ? i : largest;
+        }}
+        right += largest == expected;
+        outside += !(expected >= 0 && expected < {columns});
+"""
+OF_LABELS = """\
+        const {target} *expected = targets + row * {columns}LL;
+        bool is_right = true;
+        for (int i = 0; i < {columns}; i++) {{
+            is_finite &= output[i] - output[i] == 0;
+            is_right &= (output[i] > ({output}){threshold}) == (expected[i] > ({target})0.5);
+        }}
+        right += is_right;
+"""
+
+
+class Counts(NamedTuple):
+    """Counts over some rows."""
+
+    right: int
+    infinite: int
+    outside: int
+
+
+def counted(outputs: Any, targets: Any, threshold: float) -> Counts | None:
+    """Count the rows that are right, on the device."""
+    arrays = outputs, targets
+    if any(isinstance(array, np.ndarray) for array in arrays) or not _are_read(outputs, targets, threshold):
+        return None
+    device, (n_rows, columns) = device_of(outputs), outputs.shape
+    of_row = OF_CLASSES if targets.ndim == 1 else OF_LABELS
+    kernel = kernel_of(of_row, outputs.dtype.name, targets.dtype.name, columns, threshold, device)
+    counts = to_device(np.array([n_rows, 0, 0, 0], np.uint32), device)
+    kernel(
+        (min(-(-n_rows // COUNT_THREADS), MOST_COUNT_BLOCKS),), (COUNT_THREADS,), (outputs, targets, counts)
+    )
+    return Counts(*to_host(counts)[1:].tolist())
+
+
+@lru_cache(maxsize=16)  # to load a kernel takes longer than to run it
+def kernel_of(
+    of_row: str, output: str, target: str, columns: int, threshold: float, device: Device
+) -> Callable[..., None]:
+    """Return the kernel for outputs and targets of some dtypes, by `OF_CLASSES` or `OF_LABELS`."""
+    names = {"output": TYPES[output], "target": TYPES[target], "columns": columns}
+    text = COUNT.format(**names, of_row=of_row.format(**names, threshold=threshold))
+    [kernel] = backend(device.kind).kernels(text, ["count"], device)
+    return kernel
+
+
+def _are_read(outputs: Any, targets: Any, threshold: float) -> bool:
+    if outputs.ndim != 2 or not 0 < outputs.size < MOST or not math.isfinite(threshold):
+        return False
+    is_labels = targets.shape == outputs.shape and targets.dtype.kind == "f"
+    is_classes = targets.shape == outputs.shape[:1] and targets.dtype.kind == "i" and outputs.shape[1] > 1
+    owner = backend(device_of(outputs).kind)
+    return (is_labels or is_classes) and all(
+        x.dtype.name in TYPES and owner.is_plain(x) for x in (outputs, targets)
+    )

@@ -1,0 +1,601 @@
+"""The arrays behind a model: parameters in one flat buffer, optimizer state, buffers, and copies of them."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.random import RandomState
+
+from sknet.core import Tensor, no_grad, note_write
+from sknet.device import (
+    Device,
+    active,
+    available,
+    backend,
+    device_of,
+    is_array,
+    namespace,
+    on_device,
+    stream_key,
+    to_device,
+    to_host,
+)
+from sknet.engine._inputs import arguments, each_input
+from sknet.engine._state import Arrays, Layout, ModelState, Weights, check_state, frozen, thawed
+from sknet.exceptions import DeviceError, DeviceWarning, StateError
+from sknet.nn import Module, Parameter
+from sknet.nn.extend import convert, copy_with, latest, materialize_for
+from sknet.optim import BaseOptimizer, OptimizerState
+from sknet.optim.schedules import Progress
+
+__all__ = [
+    "Memory",
+    "Pending",
+    "arranged",
+    "averaged",
+    "begin",
+    "check_free",
+    "copied_slots",
+    "copy_of",
+    "give_shapes",
+    "given",
+    "holding",
+    "load",
+    "pickled",
+    "restore_weights",
+    "same_bits",
+    "state",
+    "unpickle",
+    "weights",
+]
+
+
+def arranged(memory: "Memory", weights: Weights, layout: Layout) -> Weights:
+    """Return weights in the layout of the parameters trained now; restore those that are frozen now."""
+    known = {**weights.frozen, **layout.views(weights.flat)}
+    for name in memory.frozen.keys() & layout.shapes.keys():
+        memory.frozen[name].data[...] = known[name]
+    flat = memory.zeros()
+    memory.layout.fill(flat, {name: known.get(name, p.data) for name, p in memory.leaves.items()})
+    slots = {slot: memory.slots[slot].copy() for slot in weights.slots}
+    for slot, array in weights.slots.items():
+        mine = memory.layout.views(slots[slot])
+        for name in mine.keys() - layout.shapes.keys():
+            mine[name][...] = 0  # a frozen parameter had no average
+        for name, kept in layout.views(array).items():
+            target = mine.get(name, memory.resting.get(name, {}).get(slot))
+            if target is not None:
+                target[...] = kept
+    return weights._replace(flat=flat, slots=slots)
+
+
+Slots = dict[str, Any]
+
+
+def state(
+    self: "Memory", flat: Any, slots: Mapping[str, Any], buffers: Mapping[str, Any], progress: Progress
+) -> ModelState:
+    """Return an immutable state of arrays that nothing else writes to."""
+    for array in (flat, *slots.values()):
+        frozen(array)
+    kept = {name: frozen(array.copy()) for name, array in buffers.items()}
+    optimizer = OptimizerState(progress.step, dict(slots))
+    return ModelState(Arrays(self.layout, flat), optimizer, MappingProxyType(kept), progress)
+
+
+def given(self: "Memory") -> tuple[Any, Slots]:
+    """Return parameters and slots for a state that takes this memory over."""
+    if self._flat is not None:
+        return self._flat, self.slots
+    arrays = [self._held, *self.slots.values()]
+    if not all(map(thawed, arrays)):
+        return self.packed(), self.copied_slots()
+    return self._held, self.slots
+
+
+def copied_slots(self: "Memory") -> Slots:
+    """Return a copy of the optimizer's state."""
+    return {name: array.copy() for name, array in self.slots.items()}
+
+
+def load(self: "Memory", state: ModelState) -> None:
+    """Copy a state's values; a StateError is raised before anything changes."""
+    check_state(state, self.layout, self.slots, self.buffers)
+    self.layout.fill(self.flat_to_write(), state.parameters)
+    for name, array in state.optimizer.slots.items():
+        self.slots[name][...] = array
+    self.set_buffers({name: array.copy() for name, array in state.buffers.items()})
+    self.note_written("Model.load")
+
+
+def weights(self: "Memory", optimizer: BaseOptimizer | None) -> Weights:
+    """Return a copy of all that predictions depend on, including the slots of averages."""
+    averages = () if optimizer is None else optimizer.averaging
+    buffers = {name: array.copy() for name, array in self.buffers.items()}
+    slots = {name: self.slots[name].copy() for name in averages}
+    frozen = {name: parameter.data for name, parameter in self.frozen.items()}
+    return Weights(self.packed(), buffers, slots, self.layout, frozen)
+
+
+def restore_weights(self: "Memory", weights: Weights) -> None:
+    """Restore what `weights` returned, also after parameters were frozen or unfrozen."""
+    flat, layout = self.flat_to_write(), weights.layout
+    if layout is not None and layout.shapes != self.layout.shapes:
+        weights = arranged(self, weights, layout)
+    flat[...] = weights.flat
+    for name, array in weights.slots.items():
+        self.slots[name][...] = array
+    self.set_buffers(weights.buffers)
+    self.note_written("Model.restore_weights")
+
+
+def holding(self: "Memory", state: ModelState) -> "Memory":
+    """Return a memory with a copy of the module that reads a state's arrays."""
+    check_state(state, self.layout, self.slots, self.buffers)
+    for name, array in state.parameters.items():
+        if array.dtype != self.dtype or device_of(array) != self.device:
+            raise StateError(
+                f"{name!r} is {array.dtype} on {device_of(array)}, this model computes in {self.dtype} "
+                f"on {self.device}: `load` converts, `replace` takes the arrays as they are"
+            )
+    other = type(self).__new__(type(self))
+    own = {"is_spent": False, "_resting": dict(self._resting), "take_data": (None, []), "shown": None}
+    other.__dict__.update(self.__dict__, **own)
+    other._flat = other._average = None
+    held = state.parameters
+    whole = isinstance(held, Arrays) and held.layout.shapes == self.layout.shapes
+    other._held = held.flat if whole else None  # type: ignore[attr-defined]
+    arrays = {parameter: state.parameters[name] for name, parameter in self.leaves.items()}
+    # Frozen parameters can be assigned new values, so each model needs its own arrays.
+    arrays.update({p: p.data if self.is_spent else p.data.copy() for p in self.frozen.values()})
+    other.module = copy_with(self.module, arrays)
+    _find(other)
+    other.slots = dict(state.optimizer.slots)
+    other.set_buffers(state.buffers)
+    return other
+
+
+def _find(memory: "Memory") -> None:
+    """Own the module's parameters without moving them."""
+    own = dict(memory.module.own_parameters())
+    memory.leaves = {name: own[name] for name in memory.leaves}
+    memory.frozen = {name: own[name] for name in memory.frozen}
+    for parameter in own.values():
+        parameter.settle(memory, parameter.data)
+
+
+@on_device
+def pickled(self: "Memory") -> dict[str, Any]:
+    """Return what a pickle stores: every array once, on the host, and no slots that are still zero."""
+    blank = {parameter: np.empty(0, self.dtype) for parameter in self.leaves.values()}
+    skeleton = copy_with(self.module, blank)  # the values are in the flat buffer
+    skeleton.to(device="cpu")
+    slots = {name: None if _is_blank(array) else to_host(array) for name, array in self.slots.items()}
+    resting = {
+        name: {slot: to_host(array) for slot, array in kept.items()} for name, kept in self._resting.items()
+    }
+    state = {**self.__dict__, "module": skeleton, "slots": slots, "_resting": resting}
+    state["_flat"] = to_host(self.packed())
+    left_out = {"_average", "_held", "mark", "shown", "looked", "n_outputs", "take_data", "scheduled"}
+    left_out |= {"leaves", "frozen"}
+    return {name: value for name, value in state.items() if name not in left_out}
+
+
+def unpickle(self: "Memory", state: dict[str, Any]) -> None:
+    """Restore what `pickled` returned, on the CPU if the device does not exist here."""
+    flat, slots, resting = state["_flat"], state["slots"], state["_resting"]
+    self.__dict__.update(state)
+    try:
+        self.device = available(self.device)
+    except DeviceError as error:
+        warnings.warn(f"{error}; the model computes on the CPU instead", DeviceWarning, stacklevel=2)
+        self.device = Device("cpu")
+    self.module.to(device=self.device)
+    with active(self.device):
+        # Everything is copied: joblib passes large arrays to its workers as read-only memory maps.
+        found = dict(self.module.own_parameters())
+        for _, tensor in (*found.items(), *self.module.named_buffers()):
+            tensor.data = to_device(np.array(to_host(tensor.data)), self.device)
+        for name, view in self.layout.views(to_device(flat, self.device)).items():
+            found[name].data = view
+        self.leaves, self.frozen, self.slots, self._resting = {}, {}, {}, {}
+        self._arrange(found, ())
+        self.slots = {
+            name: self.zeros() if array is None else to_device(np.array(array), self.device)
+            for name, array in slots.items()
+        }
+        self._resting = {
+            name: {slot: to_device(np.array(array), self.device) for slot, array in kept.items()}
+            for name, kept in resting.items()
+        }
+
+
+def _is_blank(array: Any) -> bool:
+    """Tell whether all bits of slots are zero, their initial state, which a pickle can leave out."""
+    return not bool(namespace(array).any(array.view(f"u{array.dtype.itemsize}")).item())
+
+
+def averaged(optimizer: BaseOptimizer, layout: Layout, flat: Any, slots: Mapping[str, Any]) -> Any:
+    """Return the flat parameters that an averaging optimizer predicts with."""
+    named = {
+        slot: {name: Tensor(view) for name, view in layout.views(slots[slot]).items()}
+        for slot in optimizer.averaging
+    }
+    with no_grad():
+        params = {name: Tensor(view) for name, view in layout.views(flat).items()}
+        found = optimizer.averages(params, named)
+    device = device_of(flat)
+    whole = backend(device.kind).zeros(flat.shape, flat.dtype, device)
+    layout.fill(whole, {name: value.data for name, value in found.items()})
+    return whole
+
+
+def same_bits(x: Any, y: Any) -> bool:
+    """Tell whether two arrays of one dtype have the same bits."""
+    bits = f"u{x.dtype.itemsize}"
+    return bool(namespace(x).all(x.view(bits) == y.view(bits)).item())
+
+
+def copy_of(module: Module) -> Module:
+    """Return a copy of a module that shares only the arrays of its parameters."""
+    known: dict[int, Any] = {}
+    for each in module.modules():
+        for parameter in each._parameters.values():
+            if parameter.is_drawn and parameter.home is None:
+                known[id(parameter.data)] = parameter.data  # the model's memory copies them
+    try:
+        return deepcopy(module, known)
+    except TypeError as error:
+        raise TypeError(
+            f"a Model copies its module, but this {type(module).__name__} cannot be copied "
+            f"({error}): pass copy=False to hand over the module itself"
+        ) from error
+
+
+def check_free(parameters: Mapping[str, Parameter], home: Any = None) -> None:
+    """Raise a StateError if an owner other than `home` has one of the parameters."""
+    for name, parameter in parameters.items():
+        if parameter.home not in (None, home):
+            raise StateError(
+                f"parameter {name!r} belongs to another Model, which may still train it: give this one a "
+                "copy of the module, module.copy(), or leave out copy=False"
+            )
+
+
+class Memory:
+    """A module's parameters and buffers, and the optimizer's slots, on one device; the parameters' `Home`."""
+
+    is_spent = False
+    shown: object = None
+    looked = False
+    n_outputs: int | None = None
+    take_data: tuple[object, list[Any]] = (None, [])
+    scheduled: tuple[object, list[tuple[str, Any]]] = (None, [])
+
+    def __init__(
+        self, module: Module, dtype: Any, device: Device, slots: Iterable[str], key: tuple[int, int]
+    ) -> None:
+        self.module, self.dtype, self.device, self.key = module, dtype, device, key
+        self.slots: Slots = {}
+        self.leaves: dict[str, Parameter] = {}
+        self.frozen: dict[str, Parameter] = {}
+        self._resting: dict[str, Slots] = {}  # slots of frozen parameters that were trained before
+        self._held: Any = None  # the flat buffer of a state whose arrays are read
+        self._average: tuple[Any, Any] | None = None
+        names = tuple(slots)
+        self._arrange(dict(module.own_parameters()), names)
+
+    # -- the parameters -----------------------------------------------------------------------------
+
+    def _arrange(self, found: Mapping[str, Parameter], slots: Iterable[str]) -> None:
+        """Copy parameters into a flat buffer, of which they become views; slots follow their parameters."""
+        check_free(found, self)
+        mark = latest.structure
+        before = self._slots_by_parameter()
+        left = [p for p in (*self.leaves.values(), *self.frozen.values()) if p.home is self]
+        leaves = {name: p for name, p in found.items() if p.requires_grad}
+        layout = Layout({name: tuple(p.shape) for name, p in leaves.items()})
+        flat, kept = self._zeros(layout), {slot: self._zeros(layout) for slot in slots}
+        if before:
+            _carry_over(before, {id(leaves[name]): part for name, part in layout.slices.items()}, kept)
+        still = {id(p) for p in found.values()}
+        for parameter in left:
+            if id(parameter) not in still:
+                parameter.settle(None, parameter.data.copy())
+        for name, view in layout.views(flat).items():
+            view[...] = leaves[name].data
+            leaves[name].settle(self, view)
+        self.frozen = {name: p for name, p in found.items() if name not in leaves}
+        for parameter in self.frozen.values():
+            parameter.settle(self, parameter.data.copy())
+        self._resting = {name: before[id(p)] for name, p in self.frozen.items() if id(p) in before}
+        self.leaves, self.layout, self._flat, self.slots = leaves, layout, flat, kept
+        self._buffer_names = [name for name, _ in self.module.named_buffers()]
+        self.has_buffers = bool(self._buffer_names)
+        self._held = self._average = None
+        self.mark = mark
+
+    def _slots_by_parameter(self) -> dict[int, Slots]:
+        """Return copies of the slots of each parameter, by the parameter's id."""
+        if not self.slots:
+            return {}
+        found = {id(self.frozen[name]): slots for name, slots in self._resting.items()}
+        views = {slot: self.layout.views(buffer) for slot, buffer in self.slots.items()}
+        for name, parameter in self.leaves.items():
+            found[id(parameter)] = {slot: parts[name].copy() for slot, parts in views.items()}
+        return found
+
+    def follow(self, random_state: RandomState) -> bool:
+        """Lay out parameters again if some were added, removed, frozen or unfrozen."""
+        mark = latest.structure
+        found = dict(self.module.own_parameters())
+        if self._is_arranged_for(found):
+            self.mark = mark
+            return False
+        check_free(found, self)
+        new = [p for p in found.values() if p.home is None]
+        for tensor in (*new, *self.module.buffers()):
+            convert(tensor, self.dtype, self.device)
+        for parameter in new:
+            parameter.draw(random_state)
+        self._arrange(found, list(self.slots))
+        return True
+
+    def _is_arranged_for(self, found: Mapping[str, Parameter]) -> bool:
+        if len(found) != len(self.leaves) + len(self.frozen):
+            return False
+        if self._buffer_names != [name for name, _ in self.module.named_buffers()]:
+            return False
+        if [name for name, p in found.items() if p.requires_grad] != list(self.leaves):
+            return False
+        known = self.known
+        return all(known.get(name) is p for name, p in found.items())
+
+    def begin_slots(self, names: Iterable[str]) -> None:
+        """Reset the optimizer's state."""
+        self._average = None
+        self._resting = {}
+        self.slots = {name: self.zeros() for name in names}
+
+    @property
+    def resting(self) -> Mapping[str, Mapping[str, Any]]:
+        """The optimizer's state of frozen parameters that were trained before, by parameter and slot."""
+        return MappingProxyType(self._resting)
+
+    def rest(self, slots: Mapping[str, Mapping[str, Any]]) -> None:
+        """Set the optimizer's state of frozen parameters, used once they are unfrozen."""
+        self._resting = {name: dict(kept) for name, kept in slots.items() if name in self.frozen}
+
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """Names of the optimizer's slots."""
+        return tuple(self.slots)
+
+    def zeros(self) -> Any:
+        """Return a flat buffer of zeros."""
+        return self._zeros(self.layout)
+
+    def _zeros(self, layout: Layout) -> Any:
+        return backend(self.device.kind).zeros((layout.size,), self.dtype, self.device)
+
+    @property
+    def known(self) -> dict[str, Parameter]:
+        """Every parameter by name, frozen ones last."""
+        return {**self.leaves, **self.frozen}
+
+    @property
+    def known_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of all parameters, since options of frozen ones apply once they are unfrozen."""
+        return {name: parameter.shape for name, parameter in self.known.items()}
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Every trained parameter by name."""
+        return MappingProxyType({name: p.data for name, p in self.leaves.items()})
+
+    @property
+    def buffers(self) -> Mapping[str, Any]:
+        """Every buffer by name."""
+        return MappingProxyType(self._buffer_arrays())
+
+    def _buffer_arrays(self) -> dict[str, Any]:
+        return {name: b.data for name, b in self.module.named_buffers()} if self.has_buffers else {}
+
+    @property
+    def untrained(self) -> dict[str, Any]:
+        """Every buffer and frozen parameter by name: all that a pass reads besides the flat buffer."""
+        found = self._buffer_arrays()
+        found.update({name: p.data for name, p in self.frozen.items()})
+        return found
+
+    def set_buffers(self, values: Mapping[str, Any]) -> None:
+        """Replace buffers; also called after every step that was made in place."""
+        self._average = None
+        for path, value in values.items():
+            owner, _, name = path.rpartition(".")
+            module = self.module
+            for part in filter(None, owner.split(".")):
+                module = getattr(module, part)
+            module._buffers[name] = Tensor(value)
+
+    @property
+    def flat(self) -> Any:
+        """The flat buffer; None while the parameters are a state's own arrays."""
+        return self._flat
+
+    def flat_to_write(self) -> Any:
+        """Return the flat buffer; read-only arrays of a state are copied first."""
+        self._average = None  # stale after a write
+        if self._flat is None:
+            found = self.known
+            order = [name for name, _ in self.module.own_parameters()]
+            self._arrange({name: found[name] for name in order}, list(self.slots))
+        return self._flat
+
+    def flat_buffers(self) -> tuple[Any, Slots]:
+        """Return the buffers of parameters and optimizer state, for code that trains in place."""
+        return self.flat_to_write(), self.slots
+
+    def move(self, flat: Any, slots: Slots, frozen: Mapping[str, Any]) -> None:
+        """Keep parameters and slots in other arrays from now on."""
+        flat[...], before = self.flat_to_write(), self.slots
+        for name, slot in slots.items():
+            slot[...] = before[name]
+        for name, parameter in self.frozen.items():
+            frozen[name][...] = parameter.data
+            parameter.settle(self, frozen[name])
+        for name, view in self.layout.views(flat).items():
+            self.leaves[name].settle(self, view)
+        self._flat, self.slots = flat, slots
+
+    def workspace(self) -> tuple[Any, Any]:
+        """Return two flat buffers for gradient and update."""
+        return self.zeros(), self.zeros()
+
+    def packed(self) -> Any:
+        """Return a copy of all parameters in one flat buffer."""
+        if self._flat is not None:
+            return self._flat.copy()
+        flat = self.zeros()
+        self.layout.fill(flat, self.parameters)
+        return flat
+
+    def averaged(self, optimizer: BaseOptimizer) -> Any:
+        """Return the flat parameters that an averaging `optimizer` predicts with, computed once per step."""
+        if self._average is not None:
+            average, of = self._average
+            # Arrays of the module may have been written to; a state's arrays are read-only.
+            if self._flat is None or same_bits(self._flat, of):
+                return average
+        flat = self.packed()
+        average = averaged(optimizer, self.layout, flat, self.slots)
+        self._average = average, flat
+        return average
+
+    def predicting(self, optimizer: BaseOptimizer | None) -> Mapping[str, Any]:
+        """Return the parameters used for predictions, by name: averages, if the optimizer keeps some."""
+        found = self.parameters if optimizer is None else self.layout.views(self.averaged(optimizer))
+        if not self.frozen:
+            return MappingProxyType(dict(found))
+        known = {**found, **{name: p.data for name, p in self.frozen.items()}}
+        return MappingProxyType({name: known[name] for name, _ in self.module.own_parameters()})
+
+    # -- the interface `Home` ------------------------------------------------------------------------
+
+    def write(self, parameter: Parameter, values: Any) -> None:
+        """Write new values of a parameter, of its shape, converted to this memory's dtype and device."""
+        array = values.data if isinstance(values, Tensor) else values
+        array = array if is_array(array) else np.asarray(array)
+        if tuple(array.shape) != parameter.shape:
+            raise StateError(
+                f"a Model owns parameter {self._name_of(parameter)!r}, of shape {parameter.shape}: values of "
+                f"shape {tuple(array.shape)} cannot be written to it. For another shape, assign a new "
+                "nn.Parameter or replace the module"
+            )
+        if array.dtype.kind not in "biuf":
+            raise StateError(
+                f"a Model owns parameter {self._name_of(parameter)!r}, of dtype {self.dtype}: values of "
+                f"dtype {array.dtype} cannot be written to it"
+            )
+        target = self.writable(parameter)
+        with active(self.device):
+            target[...] = to_device(array, self.device)
+        note_write(target)
+
+    def writable(self, parameter: Parameter) -> Any:
+        """Return the array of a parameter, for writing."""
+        if self.is_spent:
+            self.refuse_spent()
+        with active(self.device):
+            self.flat_to_write()
+        return parameter.data
+
+    def check_move(self, dtype: "np.dtype[Any] | None", device: Device | None) -> None:
+        """Raise a StateError unless the memory has this dtype and is on this device; None allows any."""
+        changes_dtype = dtype is not None and dtype != self.dtype
+        if changes_dtype or (device is not None and device != self.device):
+            wanted = " and ".join(str(part) for part in (dtype, device) if part is not None)
+            raise StateError(
+                f"a Model owns this module and computes in {self.dtype} on {self.device}: it cannot be moved "
+                f"to {wanted}. Create another model, Model(module, dtype=..., device=...), or move a copy, "
+                "module.copy().to(...)"
+            )
+
+    def _name_of(self, parameter: Parameter) -> str:
+        return next((name for name, each in self.known.items() if each is parameter), "?")
+
+    def refuse_spent(self) -> NoReturn:
+        """Raise a StateError: this memory belongs to a state."""
+        raise StateError(
+            "this model's memory was given to the state that update(donate=True) returned: continue with "
+            "model.replace(state)"
+        )
+
+    def note_written(self, by: str) -> None:
+        """Notify the tape that parameters were overwritten, and by what."""
+        if self._flat is not None:
+            note_write(self._flat, by)
+
+    # -- copies -------------------------------------------------------------------------------------
+
+    state = state
+    given = given
+    copied_slots = copied_slots
+    load = load
+    weights = weights
+    restore_weights = restore_weights
+    holding = holding
+    __getstate__ = pickled
+    __setstate__ = unpickle
+
+
+def _carry_over(before: Mapping[int, Slots], places: Mapping[int, slice], kept: Slots) -> None:
+    """Write what slots held for parameters, given by their ids, to new slots."""
+    for number, part in places.items():
+        for slot, values in before.get(number, {}).items():
+            if slot in kept:
+                kept[slot][part] = values.reshape(-1)
+
+
+class Pending:
+    """Replaces the memory until the shapes of a lazy module are known."""
+
+    is_spent = False
+
+    def __init__(self, module: Module, device: Device) -> None:
+        self.module, self.device = module, device
+
+    @property
+    def mark(self) -> object:
+        """The latest structure: nothing depends on the module yet."""
+        return latest.structure
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # protocols of copy and pickle
+            raise AttributeError(name)
+        raise StateError(
+            "this model's module is lazy and has no parameters before its first batch: call "
+            "model.materialize(X), or start with a step"
+        )
+
+
+def begin(
+    module: Module, dtype: Any, device: Device, slots: Iterable[str], random_state: RandomState
+) -> Memory:
+    """Return the memory of a module with known shapes, after drawing weights that have no values yet."""
+    module.initialize(random_state)
+    key = stream_key(random_state)
+    with active(device):
+        return Memory(module, dtype, device, slots, key)
+
+
+def give_shapes(module: Module, X: Any, dtype: Any) -> None:
+    """Determine the shapes of a lazy module from a batch, or from its shape."""
+
+    def example(x: Any) -> Any:
+        return x if isinstance(x, tuple) or hasattr(x, "dtype") else np.asarray(x)
+
+    materialize_for(module, arguments(each_input(example, X)), dtype)

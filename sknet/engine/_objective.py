@@ -1,0 +1,212 @@
+"""The objective of a batch: mean loss and penalty, and their reported values."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet import ops
+from sknet._frames import as_array
+from sknet.core import Tensor, no_grad
+from sknet.device import is_array, to_device
+from sknet.engine._checks import check_targets, check_weights, note_last_layer
+from sknet.engine._inputs import each_input
+from sknet.engine._model_type import ModelLike
+from sknet.engine._state import StepResult
+from sknet.exceptions import ShapeError
+from sknet.losses import Loss
+
+__all__ = [
+    "Strength",
+    "as_operand",
+    "as_operands",
+    "as_reported",
+    "batch_as_reported",
+    "batch_terms",
+    "checked_targets",
+    "mean_loss",
+    "mean_per_output",
+    "mean_term",
+    "per_output",
+    "reported",
+    "terms",
+]
+
+
+class Mean(NamedTuple):
+    """A mean over rows."""
+
+    value: Tensor
+    weight: Any
+    divisor: Any
+
+
+def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> Mean:
+    """Return the weighted mean loss."""
+    if weight is not None and weight.ndim > 1:
+        return _by_position(loss, output, y, weight)
+    values, counts = loss.values(output, y), loss.counts(output, y)
+    if not values.shape[0]:
+        raise ShapeError("a batch must have at least one row, got none")
+    if weight is not None and weight.shape != values.shape:
+        raise ShapeError(f"sample_weight must have shape {values.shape}, got {weight.shape}")
+    if counts is None:
+        if weight is None:
+            n = values.shape[0]
+            return Mean(values.sum() / n, n, n)
+        total = weight.sum()
+        return Mean((values * weight).sum() / total, total, total)
+    if weight is not None:
+        values, counts = values * weight, counts * weight
+    total = counts.sum()
+    divisor = ops.where(ops.equal(total, 0), float(values.shape[0]), total)  # all targets may be ignored
+    return Mean(values.sum() / divisor, total, divisor)
+
+
+def _by_position(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> Mean:
+    """Return the mean loss for weights of positions: each position counts as a row."""
+    axes, places = weight.ndim, weight.shape
+    if axes >= output.ndim or places != output.shape[:axes] or places != y.shape[:axes]:
+        raise ShapeError(
+            f"sample_weight must have shape {output.shape[:1]}, or one number per position of an output "
+            f"of shape {output.shape} and a target of shape {y.shape}; got {places}"
+        )
+    n = math.prod(places)
+    rows = [ops.reshape(x, (n, *x.shape[axes:])) for x in (output, y)]
+    mean, total, divisor = mean_term(loss, rows[0], rows[1], ops.reshape(weight, (n,)))
+    positions = n // max(places[0], 1)
+    # Classification losses average over positions, all others sum.
+    mean = mean if y.ndim == output.ndim - 1 else mean * positions
+    return Mean(mean, total / positions, divisor / positions)
+
+
+class Strength:
+    """The strength of the penalty: half of `alpha`, divided by the total weight of a batch."""
+
+    def __init__(self, alpha: float, slot: Tensor | None = None) -> None:
+        self._alpha, self._slot, self.divisor = alpha, slot, 1
+
+    def __bool__(self) -> bool:
+        return bool(self._alpha)
+
+    def over(self, total: Any) -> Any:
+        """Return the strength for a total weight."""
+        if self._slot is None:
+            return 0.5 * self._alpha / total
+        if isinstance(total, Tensor):
+            return self._slot / total
+        self.divisor = total
+        return self._slot
+
+
+def terms(
+    loss: Loss,
+    strength: Strength,
+    output: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    parameters: Iterable[Tensor],
+) -> tuple[Tensor, Tensor | None]:
+    """Return the two terms of the objective: the mean loss, and the penalty or None."""
+    data, _, total = mean_term(loss, output, y, weight)
+    penalized = [p for p in parameters if p.ndim >= 2] if strength else []
+    if not penalized:
+        return data, None
+    return data, ops.sum_squares(*penalized) * strength.over(total)
+
+
+def as_reported(
+    loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None, data: Tensor, penalty: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Return the reported values of the two terms: those of `terms`, unless targets are scaled."""
+    if loss.reporting is loss:
+        return data, penalty
+    value = mean_term(loss.reporting, output, y, weight).value
+    # In the dtype of the mean loss, which is float64 where float32 cannot hold the values.
+    return value, None if penalty is None else ops.astype(penalty, value.dtype) * loss.unit
+
+
+def mean_per_output(loss: Loss, value: float, n_outputs: int) -> float:
+    """Return the reported value of a mean loss: as in scikit-learn, a mean over outputs, not their sum."""
+    return value / n_outputs if loss.mean_over_outputs else value
+
+
+Checked = tuple[Tensor, Tensor | None]
+Terms = tuple[Tensor, Tensor | None]
+
+
+def as_operand(model: ModelLike, x: Any) -> Any:
+    """Return an array as a tensor of the model's dtype and device; sparse matrices keep their dtype."""
+    if isinstance(x, Tensor):
+        return x
+    if ops.is_sparse(x):
+        return x if isinstance(x, ops.SparseSlot) else to_device(x, model.device)
+    array = x if is_array(x) and type(x) is not np.ndarray else as_array(x)
+    if array.dtype.kind == "f" and array.dtype != model.dtype:
+        array = array.astype(model.dtype)
+    return Tensor(to_device(array, model.device))
+
+
+def as_operands(model: ModelLike, X: Any) -> Any:
+    """Return the one input, or each of several, as `as_operand` does."""
+    return each_input(lambda x: as_operand(model, x), X)
+
+
+def checked_targets(model: ModelLike, y: Any, sample_weight: Any) -> Checked:
+    """Return checked targets and weights as tensors; loops, which check all rows up front, skip this."""
+    y = as_operand(model, y)
+    check_targets(model.loss_function, y)
+    if sample_weight is not None:
+        sample_weight = as_operand(model, sample_weight)
+        check_weights(sample_weight)
+    return y, sample_weight
+
+
+def batch_terms(
+    model: ModelLike,
+    output: Tensor,
+    y: Any,
+    sample_weight: Any,
+    parameters: Iterable[Tensor] | None = None,
+    strength: "Strength | None" = None,
+) -> Terms:
+    """Return the two terms of the objective: mean loss, and L2 penalty or None."""
+    weight = None if sample_weight is None else as_operand(model, sample_weight)
+    y = as_operand(model, y)
+    if parameters is None:
+        parameters = [p for _, p in model.module.own_parameters() if p.requires_grad] if model.alpha else ()
+    strength = Strength(model.alpha) if strength is None else strength
+    try:
+        return terms(model.loss_function, strength, output, y, weight, parameters)
+    except ValueError as error:
+        note_last_layer(error, model.module)
+        raise
+
+
+def batch_as_reported(
+    model: ModelLike, output: Tensor, y: Any, sample_weight: Any, data: Tensor, penalty: Tensor | None
+) -> Terms:
+    """Return the reported values of what `batch_terms` returned: in the units of the targets."""
+    weight = None if sample_weight is None else as_operand(model, sample_weight)
+    y = as_operand(model, y)
+    return as_reported(model.loss_function, output, y, weight, data, penalty)
+
+
+def reported(model: ModelLike, result: StepResult) -> float:
+    """Return the reported loss of a step's `result`: for regression losses, the mean over outputs."""
+    return per_output(model, result.data_loss, result.output) + result.penalty
+
+
+def mean_loss(model: ModelLike, output: Any, y: Any, sample_weight: Any = None) -> tuple[float, float]:
+    """Return the reported mean loss of raw outputs, without penalty."""
+    weight = None if sample_weight is None else as_operand(model, sample_weight)
+    with no_grad():
+        loss = model.loss_function.reporting
+        mean = mean_term(loss, Tensor(output), as_operand(model, y), weight)
+    return per_output(model, mean.value.item(), output), float(mean.weight)
+
+
+def per_output(model: ModelLike, loss: float, outputs: Any) -> float:
+    """Return the reported value of a mean loss: for some losses, divided by the number of outputs per row."""
+    return mean_per_output(model.loss_function, loss, math.prod(outputs.shape[1:]))

@@ -1,0 +1,353 @@
+"""A model's optimizer: hyperparameters, schedules, and the update over flat buffers."""
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import cache
+from operator import is_
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from sknet import ops
+from sknet._constraints import PLAIN, shown
+from sknet._params import InvalidParameterError, ParameterObject
+from sknet.core import Tensor, cargo_of, gradients, no_grad
+from sknet.device import Namespace, device_of, namespace, to_device
+from sknet.engine._fingerprint import has_slots, structure_of
+from sknet.engine._memory import Memory
+from sknet.engine._model_type import ModelLike
+from sknet.engine._state import Gradient, Layout
+from sknet.exceptions import GradientError, NonFiniteError
+from sknet.losses import Loss, check_loss
+from sknet.nn.extend import latest
+from sknet.optim import BaseOptimizer, Optimizer, check_optimizer
+from sknet.optim.schedules import Progress
+
+__all__ = [
+    "Hyper",
+    "UpdateOutputs",
+    "advance",
+    "apply_update",
+    "averaging",
+    "check_finite_step",
+    "checked_hyper",
+    "follow_schedules",
+    "gradient_into",
+    "is_own",
+    "minimises_alike",
+    "nested",
+    "stepping_optimizer",
+    "update_function",
+]
+
+
+OWN = "sknet."
+
+
+def nested(part: Any) -> Iterator[Any]:
+    """Yield a parameter object and those nested in its attributes, such as a wrapped optimizer."""
+    yield part
+    for value in vars(part).values():
+        for inner in value.values() if isinstance(value, dict) else (value,):
+            if isinstance(inner, ParameterObject):
+                yield from nested(inner)
+
+
+def is_own(part: Any) -> bool:
+    """Tell whether an object's class is this package's, so that it has no hidden state."""
+    return type(part).__module__.startswith(OWN)
+
+
+CHUNK = 1 << 15  # elements updated at a time on the host, so that a rule's temporaries stay in the cache
+
+Change = tuple[slice, Tensor, list[Tensor]]  # the range, the change of the parameters, the new slots
+ALL = ""  # the name of the flat array of all parameters, or a slice of it, among named ones
+
+
+def apply_update(
+    optimizer: Optimizer,
+    layout: Layout,
+    progress: Progress,
+    gradient: Any,
+    flat: Any,
+    slots: Mapping[str, Any],
+    delta: Any = None,
+) -> None:
+    """Make one update of an optimizer over flat buffers."""
+    hyper = optimizer.hyper(progress.step + 1, progress)
+    kept = [slots[name] for name in optimizer.slots]
+    changes = _of_chunks if optimizer.elementwise else _of_parameters
+    with no_grad():
+        found: Iterable[Change] = changes(optimizer, layout, hyper, gradient, flat, kept)
+        if not all(map(is_own, nested(optimizer))):
+            found = list(found)  # before the first write: a rule that raises must change nothing
+        for part, change, after in found:
+            if delta is None:
+                flat[part] += change.data.reshape(-1)
+            else:
+                delta[part] = change.data.reshape(-1)
+            for array, value in zip(kept, after, strict=True):
+                array[part] = value.data.reshape(-1)
+
+
+def _of_chunks(
+    optimizer: Optimizer, layout: Layout, hyper: dict[str, Any], gradient: Any, flat: Any, slots: list[Any]
+) -> Iterator[Change]:
+    named = dict(zip(optimizer.slots, slots, strict=True))
+    whole = {name: {ALL: Tensor(array)} for name, array in named.items()}
+    numbers = optimizer.measured({ALL: Tensor(gradient)}, whole, hyper)
+    # On a GPU, chunks only add calls.
+    chunk = CHUNK if device_of(flat).kind == "cpu" else max(layout.size, 1)
+    for segment, marks in _segments(optimizer, layout):
+        hypers = {ALL: {**numbers, **marks}}
+        for start in range(segment.start, segment.stop, chunk):
+            part = slice(start, min(start + chunk, segment.stop))
+            own = {
+                name: {ALL: Tensor(array[part])} for name, array in zip(optimizer.slots, slots, strict=True)
+            }
+            deltas, after = optimizer.rules(
+                {ALL: Tensor(gradient[part])}, {ALL: Tensor(flat[part])}, own, hypers
+            )
+            yield part, deltas[ALL], [after[name][ALL] for name in optimizer.slots]
+
+
+def _of_parameters(
+    optimizer: Optimizer, layout: Layout, hyper: dict[str, Any], gradient: Any, flat: Any, slots: list[Any]
+) -> Iterator[Change]:
+    gradients, params, *kept = (
+        {name: Tensor(view) for name, view in layout.views(x).items()} for x in (gradient, flat, *slots)
+    )
+    deltas, after = optimizer.updated(gradients, params, dict(zip(optimizer.slots, kept, strict=True)), hyper)
+    for name, part in layout.slices.items():
+        yield part, deltas[name], [after[slot][name] for slot in optimizer.slots]
+
+
+def _segments(optimizer: Optimizer, layout: Layout) -> list[tuple[slice, dict[str, float]]]:
+    """Return ranges of the flat buffer, and the marks shared by all parameters of a range."""
+    found: list[tuple[slice, dict[str, float]]] = []
+    for name, part in layout.slices.items():
+        marks = optimizer.marks(name, layout.shapes[name])
+        if found and found[-1][1] == marks:
+            part = slice(found.pop()[0].start, part.stop)
+        found.append((part, marks))
+    return found
+
+
+class UpdateOutputs(NamedTuple):
+    """The outputs of an update."""
+
+    flat: Any
+    slots: Mapping[str, Any]
+    delta: Any = None
+
+
+def update_function(
+    optimizer: Optimizer, layout: Layout, keep_delta: bool = False
+) -> Callable[..., UpdateOutputs]:
+    """Return the pure function from parameters, slots, gradient and numbers to new parameters and slots."""
+    divided = _whole if optimizer.elementwise else layout.views
+
+    def update(
+        flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: dict[str, Any]
+    ) -> UpdateOutputs:
+        params, gradients = divided(flat), divided(gradient)
+        own = {slot: divided(slots[slot]) for slot in optimizer.slots}
+        numbers = optimizer.measured(gradients, own, hyper)
+        hypers = {name: {**numbers, **marks} for name, marks in _marks(optimizer, layout, flat.dtype).items()}
+        deltas, after = optimizer.rules(gradients, params, own, hypers)
+        values = {name: param + deltas[name] for name, param in params.items()}
+        kept = {slot: joined(layout, after[slot], flat) for slot in optimizer.slots}
+        delta = joined(layout, deltas, flat) if keep_delta else None
+        return UpdateOutputs(joined(layout, values, flat), kept, delta)
+
+    return update
+
+
+def _whole(flat: Any) -> dict[str, Any]:
+    return {ALL: flat}
+
+
+def _marks(optimizer: Optimizer, layout: Layout, dtype: Any) -> dict[str, dict[str, Any]]:
+    """Return the marks for each array of an update: of all parameters, or of each."""
+    if optimizer.elementwise:
+        return {ALL: _flat_marks(optimizer, layout, dtype)}
+    return {name: optimizer.marks(name, shape) for name, shape in layout.shapes.items()}
+
+
+def _flat_marks(optimizer: Optimizer, layout: Layout, dtype: Any) -> dict[str, Any]:
+    """Return marks as numbers, or as flat arrays if they differ between parameters."""
+    segments = _segments(optimizer, layout)
+    if len(segments) < 2:
+        return segments[0][1] if segments else {}
+    found = {name: np.zeros(layout.size, dtype) for name in segments[0][1]}
+    for part, marks in segments:
+        for name, value in marks.items():
+            found[name][part] = value
+    return {name: Tensor(array) for name, array in found.items()}
+
+
+def joined(layout: Layout, values: Mapping[str, Tensor], like: Tensor) -> Tensor:
+    """Join named arrays to a flat one of the dtype and device of `like`, with zeros in the gaps."""
+    if ALL in values:
+        return values[ALL]
+    parts, end = [], 0
+    for name, part in layout.slices.items():
+        if part.start > end:
+            parts.append(_zeros(part.start - end, like))
+        value = values[name]
+        parts.append(value if value.ndim == 1 else ops.reshape(value, (-1,)))
+        end = part.stop
+    if layout.size > end:
+        parts.append(_zeros(layout.size - end, like))
+    return ops.concat(parts) if len(parts) > 1 else parts[0]
+
+
+def _zeros(length: int, like: Tensor) -> Tensor:
+    return ops.zeros(length, like.dtype, like.device)
+
+
+def gradient_into(memory: Memory, flat: Any, loss: Tensor) -> Gradient:
+    """Return the gradient of `loss` with respect to a memory's parameters, written into the buffer `flat`."""
+    shares = gradients(loss, list(memory.leaves.values()))
+    for part, share in zip(memory.layout.slices.values(), shares, strict=True):
+        flat[part] = share.data.reshape(-1)
+    return Gradient(memory.layout, flat, cargo_of(loss) if memory.has_buffers else {})
+
+
+def advance(model: ModelLike, buffers: Mapping[str, Any], n_steps: int = 1) -> None:
+    """Count steps whose updates have been made, and set the buffers that they changed."""
+    model.memory.set_buffers(buffers)
+    model.progress = model.progress.stepped(n_steps)
+
+
+def check_finite_step(loss: float, gradient: Gradient, squares: bool = False) -> None:
+    """Raise for a loss or gradient that is not finite."""
+    # The fast check can overflow for a finite gradient, so a failure is checked again.
+    flat = gradient.flat
+    if math.isfinite(loss) and math.isfinite(flat.dot(flat).item()):
+        return
+    xp = namespace(flat)
+    bad = [name for name, array in gradient.items() if not xp.all(xp.isfinite(array)).item()]
+    if math.isfinite(loss) and not bad:
+        if squares:
+            _check_squares(gradient, xp)
+        return
+    where = f"the gradient of parameter {bad[0]!r} is not finite" if bad else "all gradients are finite"
+    raise NonFiniteError(
+        f"the loss is {loss:g} and {where}; nothing was updated. Scale the inputs, lower the "
+        "learning rate, or look for invalid targets",
+        parameter=bad[0] if bad else None,
+    )
+
+
+def _check_squares(gradient: Gradient, xp: Namespace) -> None:
+    for name, array in gradient.items():
+        if not xp.all(xp.isfinite(array * array)).item():
+            raise NonFiniteError(
+                f"the gradient of parameter {name!r} is finite, but the optimizer squares it, and "
+                f"the square is too large for {array.dtype}; nothing was updated. Scale inputs and "
+                "targets, or compute in float64",
+                parameter=name,
+            )
+
+
+def follow_schedules(model: ModelLike) -> bool:
+    """Set the probability of layers that follow a schedule to that of the next step."""
+    memory = model.memory
+    mark, scheduled = memory.scheduled
+    if mark is not latest.settings:
+        scheduled = [
+            (f"{path}.rate" if path else "rate", module.p)
+            for path, module in memory.module.named_modules()
+            if "rate" in module._buffers and callable(getattr(module, "p", None))
+        ]
+        memory.scheduled = latest.settings, scheduled
+    for path, schedule in scheduled:
+        value = float(schedule(model.progress))
+        if not 0.0 <= value <= 1.0:
+            layer = path.removesuffix("rate").rstrip(".") or "the module"
+            raise InvalidParameterError(
+                f"the schedule {schedule!r} of {layer!r} must "
+                f"return a probability, a number from 0 to 1. "
+                f"Got {shown(value)} at step {model.progress.step}."
+            )
+        memory.set_buffers({path: to_device(np.asarray(value, memory.dtype), memory.device)})
+    return bool(scheduled)
+
+
+class Hyper(NamedTuple):
+    """A model's hyperparameters."""
+
+    optimizer: BaseOptimizer
+    loss: Loss
+    alpha: float
+
+
+def checked_hyper(optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: float) -> Hyper:
+    """Return the hyperparameters that a user has given, after checking them."""
+    found = check_optimizer(optimizer, "Model"), check_loss(loss, "Model")
+    if not (isinstance(alpha, (int, float, np.number)) and 0 <= alpha < math.inf):
+        raise ValueError(
+            f"The 'alpha' parameter of Model must be a float in the range [0, inf). "
+            f"Got {shown(alpha)} instead."
+        )
+    return Hyper(*found, float(alpha))
+
+
+def minimises_alike(model: ModelLike, optimizer: BaseOptimizer, loss: Loss, alpha: float) -> bool:
+    """Tell whether a model has these hyperparameters: then it has nothing to adopt."""
+    mine = model._hyper
+    if (
+        alpha == mine.alpha
+        and _are_plainly_alike(optimizer, mine.optimizer)
+        and _are_plainly_alike(loss, mine.loss)
+    ):
+        return True
+    known = structure_of(None, optimizer, loss, float(alpha))
+    return known is not None and known == structure_of(None, *mine) and bool(optimizer == mine.optimizer)
+
+
+def _are_plainly_alike(one: object, other: object) -> bool:
+    """Tell whether two objects of sknet's own have the same plain attributes: then they do the same."""
+    kind = cast(Hashable, type(one))
+    if type(one) is not type(other) or not _is_ours(kind):
+        return False
+    mine, theirs = vars(one), vars(other)
+    return (
+        mine.keys() == theirs.keys()
+        and PLAIN.issuperset(map(type, mine.values()))
+        and all(map(is_, mine.values(), map(theirs.__getitem__, mine)))
+    )
+
+
+@cache
+def _is_ours(kind: Any) -> bool:
+    """Tell whether a class is sknet's own, and its objects have no attributes outside of their `__dict__`."""
+    return kind.__module__.startswith("sknet.") and not has_slots(kind)
+
+
+def averaging(model: ModelLike) -> BaseOptimizer | None:
+    """Return the optimizer of a model, with its slots allocated, if it predicts with averages, like `EMA`."""
+    optimizer = model.optimizer
+    if not optimizer.averaging:
+        return None
+    _follow(model, optimizer)
+    return optimizer
+
+
+def stepping_optimizer(model: ModelLike) -> Optimizer:
+    """Return the optimizer of a model that has trainable parameters, with its slots allocated."""
+    optimizer = model.optimizer.in_steps()
+    _follow(model, optimizer)
+    if not model.memory.leaves:
+        raise GradientError(
+            "this model has no trainable parameters: all are frozen, or there are none; "
+            "model.module.requires_grad_(True) unfreezes all"
+        )
+    return optimizer
+
+
+def _follow(model: ModelLike, optimizer: BaseOptimizer) -> None:
+    """Reset the optimizer's state if attributes have changed so that it needs other slots."""
+    if optimizer.slots != model.memory.slot_names:
+        model.adopt(optimizer, model.loss_function, model.alpha, anew=True)

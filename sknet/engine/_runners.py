@@ -1,0 +1,513 @@
+"""Runners of training steps on the host: eager operations, NumPy programs, and native code."""
+
+import math
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from sknet._parallel import Threads, are_shared
+from sknet.compile import Compiled, native
+from sknet.device import namespace
+from sknet.engine._batches import Batches, ComputedRows, Window
+from sknet.engine._fingerprint import Fingerprint
+from sknet.engine._inputs import Batch
+from sknet.engine._model_type import ModelLike
+from sknet.engine._objective import per_output, reported
+from sknet.engine._optimizer import advance, check_finite_step, follow_schedules
+from sknet.engine._programs import GradientInputs, Programs
+from sknet.engine._state import Gradient
+from sknet.engine._step import eager_step
+from sknet.exceptions import NonFiniteError
+from sknet.nn.extend import latest
+from sknet.ops.extend import convolution_work, recurrence_work
+from sknet.optim.schedules import Progress
+
+if TYPE_CHECKING:
+    from sknet.compile import Plan
+    from sknet.compile.native import NativeRun, Turns
+
+__all__ = [
+    "NO_LOSSES",
+    "SECONDS",
+    "Block",
+    "CompiledSteps",
+    "EagerSteps",
+    "NativeSteps",
+    "Outputs",
+    "Steps",
+    "steps_at_once",
+    "threads_for",
+]
+
+
+MOST_KEPT = 1 << 18  # the most numbers that are buffered
+
+
+class Outputs:
+    """A buffer for raw outputs that are to be scored."""
+
+    def __init__(self, n_samples: int | None) -> None:
+        self._n_samples = n_samples
+        self._array: Any = None
+        self._part = sys.maxsize  # rows
+        self.n_rows = 0
+
+    def free(
+        self, n_rows: int, shape: tuple[int, ...], dtype: Any, xp: Any = np, wanted_bytes: int = 0
+    ) -> Any:
+        """Return memory for the next rows."""
+        array = self._array
+        if (
+            array is None
+            or len(array) - self.n_rows < n_rows
+            or array.shape[1:] != shape
+            or array.dtype != dtype
+        ):
+            wanted = wanted_bytes // max(math.prod(shape) * np.dtype(dtype).itemsize, 1)
+            array = self._enlarged(n_rows, shape, dtype, xp, wanted)
+        return array[self.n_rows :]
+
+    def _enlarged(self, n_rows: int, shape: tuple[int, ...], dtype: Any, xp: Any, wanted: int) -> Any:
+        rows = n_rows
+        if self._n_samples is not None:
+            self._part = max(1, min(self._n_samples, MOST_KEPT // max(math.prod(shape), 1)))
+            rows = max(self._part - 1 + n_rows, wanted)  # a batch may extend beyond a full part
+            rows = min(rows, self._n_samples)
+        array = xp.empty((max(rows, self.n_rows + n_rows), *shape), dtype=dtype)
+        if self.n_rows:
+            array[: self.n_rows] = self.waiting
+        self._array = array
+        return array
+
+    @property
+    def memory(self) -> Any:
+        """The whole buffer, of which `free` returns a part; None before."""
+        return self._array
+
+    @property
+    def waiting(self) -> Any:
+        """The buffered outputs, of shape (n_rows, ...); None if there never were any."""
+        return None if self._array is None else self._array[: self.n_rows]
+
+    def add(self, n_rows: int) -> None:
+        """Count rows that were written to what `free` returned."""
+        self.n_rows += n_rows
+
+    def parts(self, also_last: bool = False) -> Iterator[Any]:
+        """Yield the outputs part by part, each valid until the next step, and remove them."""
+        start, least = 0, 1 if also_last else self._part
+        while self.n_rows - start >= least:
+            stop = min(start + self._part, self.n_rows)
+            yield self._array[start:stop]
+            start = stop
+        left = self.n_rows - start
+        if start and left:
+            self._array[:left] = self._array[start : self.n_rows]
+        self.n_rows = left
+
+
+# Multiplications of a product for which one thread is enough; OpenBLAS takes one by itself for the tiny ones,
+# and finding the libraries takes a process 10 milliseconds.
+TINY, SMALL = 1 << 18, 1 << 21
+# What else calls BLAS or LAPACK, in products of a size that is not known here.
+OTHERS = frozenset(
+    {
+        *("recurrence_gradient", "recurrence_outputs", "recurrence_tape"),
+        *("cholesky", "det", "eigh", "inv", "pinv", "qr", "slogdet", "solve", "svd"),
+    }
+)
+_known: "WeakKeyDictionary[Plan, Threads]" = WeakKeyDictionary()
+
+
+def threads_for(plan: "Plan") -> Threads:
+    """Return how many threads the products of a program should have: 1, or as many as BLAS takes."""
+    found = _known.get(plan)
+    if found is None:
+        found = _known[plan] = _threads_for(plan)
+    return found
+
+
+def _threads_for(plan: "Plan") -> Threads:
+    shared, products = 0, [0.0]
+    for equation in plan.graph.equations:
+        name, work = equation.primitive.name, convolution_work(equation) or recurrence_work(equation)
+        if work is not None:
+            shared += work.in_threads
+            products.append(work.by_blas)
+        elif name == "matmul":
+            x, y = (operand.shape for operand in equation.operands)
+            # A stack of matrices times one matrix is one product.
+            rows = x if len(y) == 2 else x[-2:]
+            products.append(math.prod(rows) * (y[-1] if len(y) > 1 else 1))
+        elif name in OTHERS:
+            products.append(math.inf)
+    if shared > sum(products) and are_shared():
+        return Threads(1, leaves_cores=True)
+    return Threads(1 if TINY < max(products) <= SMALL and not shared else None)
+
+
+NO_LOSSES: np.ndarray[Any, Any] = np.zeros(0)
+SECONDS = 0.05  # approximate duration of a block, and thus the delay of Ctrl-C
+MOST_BOUND = 256  # up to this many batches per epoch, each has its own program, bound to the data
+
+
+class Block(NamedTuple):
+    """The results of training on some batches."""
+
+    losses: Any
+    n_rows: int
+
+
+class Steps(ABC):
+    """Trains a model on the rows of a data set, in place."""
+
+    def __init__(self, model: ModelLike, batches: Batches, check_finite: bool) -> None:
+        self.model, self.batches, self.check_finite = model, batches, check_finite
+
+    @property
+    def name(self) -> str:
+        """The kind of steps."""
+        return type(self).__name__
+
+    @property
+    def threads_needed(self) -> Threads:
+        """Number of threads that are enough for the products."""
+        return Threads()
+
+    def look_ahead_by(self, next_order: Callable[[], Any]) -> None:
+        """Let steps that a device computes ask for the next order before they wait for it."""
+
+    def rows_of(self, order: Any, part: slice) -> Any:
+        """Return the numbers of consecutive rows of an epoch, where targets and weights are."""
+        return part if order is None else order[part]
+
+    @abstractmethod
+    def hold(self) -> bool:
+        """Tell whether these steps are still valid, because nothing that they depend on has changed."""
+
+    @abstractmethod
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+        """Train on one block of batches, at least one."""
+
+    def give_back(self) -> None:
+        """End with these steps: let other fits use them, if they are shared."""
+
+    def epochs_at_once(self, most: int) -> int:
+        """Return how many whole epochs `run_epochs` trains on, at most these; 1 if it cannot."""
+        return 1
+
+    def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
+        """Train on whole epochs, one after the other, without counting the steps."""
+        raise NotImplementedError
+
+    def _at_once(self, order: Any, first: int, most: int, per_step: float) -> int:
+        """Return how many steps a block has if one takes `per_step`; 0 if the first batch has zero weight."""
+        return self.batches.in_a_row(order, first, min(most, steps_at_once(per_step)))
+
+
+def steps_at_once(per_step: float) -> int:
+    """Return how many steps a block has if one takes `per_step` seconds."""
+    return max(1, int(SECONDS / per_step))
+
+
+class EagerSteps(Steps):
+    """Eager steps: on every device, for every module."""
+
+    def __init__(self, model: ModelLike, batches: Batches, check_finite: bool) -> None:
+        super().__init__(model, batches, check_finite)
+        self._workspace = model.memory.workspace()
+        self._hooks = latest.hooks
+
+    def hold(self) -> bool:
+        return self._hooks is latest.hooks  # once hooks are removed, steps may be compilable
+
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+        chosen, n_rows = self.batches.part(order, first)
+        X, y, weight = self.batches.take(chosen)
+        result = eager_step(self.model, *self._workspace, X, y, weight, self.check_finite)
+        if outputs is not None:
+            output = result.output.data
+            outputs.free(n_rows, output.shape[1:], output.dtype, namespace(output))[:n_rows] = output
+        return Block(np.array([reported(self.model, result)]), n_rows)
+
+
+class CompiledSteps(Steps):
+    """Compiled steps: one program for each number of rows, and one for the update."""
+
+    def __init__(self, model: ModelLike, batches: Batches, check_finite: bool, buffers: Any = None) -> None:
+        super().__init__(model, batches, check_finite)
+        self._programs = Programs(model, buffers=buffers)
+        self._gradient = Gradient(model.memory.layout, self._programs.gradient, {})
+        self._by_rows: dict[int, Compiled] = {}
+        self._by_start: dict[int, Compiled | None] = {}
+        self._per_step = math.inf  # seconds; so that the first block has one step
+        self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
+        self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+
+    @property
+    def threads_needed(self) -> Threads:
+        return threads_for(self.program_for(min(self.batches.size, self.batches.n_samples)).plan)
+
+    @property
+    def draws(self) -> bool:
+        """True if steps draw random numbers, so that they depend on the model's seed."""
+        return any(program.draws for program in self._by_rows.values())
+
+    def lend(self, model: ModelLike, batches: Batches) -> None:
+        """Go on with another model of the same structure, whose memory is copied to and from the buffers."""
+        self.model = model
+        self._programs.lend(model)
+        for program in self._by_rows.values():
+            self._programs.set_strength(program)
+        self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+        self.rebind(batches)
+
+    def hold(self) -> bool:
+        return self._programs.are_of(self.model) and self._fingerprint.holds()
+
+    def rebind(self, batches: Batches) -> None:
+        """Go on with other rows of the same shapes, dtypes and layouts."""
+        self.batches = batches
+
+    def release(self) -> None:
+        """Forget the rows, until others are bound."""
+        del self.batches
+        self._by_start.clear()
+
+    def let_go(self) -> None:
+        """Forget rows and model, until others are lent."""
+        self.release()
+        del self.model, self._fingerprint
+        self._programs.let_go()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the memory that the programs work in, with what they read."""
+        programs = (*self._by_rows.values(), self._programs.update)
+        return sum(program.nbytes + program.nbytes_taken for program in programs)
+
+    def program_for(self, n_rows: int) -> Compiled:
+        """Return the program that computes the gradient for this number of rows."""
+        found = self._by_rows.get(n_rows)
+        if found is None:
+            batch = self.batches.take(slice(0, n_rows))
+            found = self._by_rows[n_rows] = self._programs.gradient_of(*batch)
+        return found
+
+    def _program_over(self, chosen: Any, n_rows: int) -> Compiled | None:
+        """Return a program bound to the chosen rows of X; None if they must be gathered."""
+        if not isinstance(chosen, slice) or self.batches.n_batches > MOST_BOUND:
+            return None
+        if chosen.start not in self._by_start:
+            rows = self.batches.in_place(chosen)
+            over = None if rows is None else self._program_reading(rows, n_rows)
+            self._by_start[chosen.start] = over
+        return self._by_start[chosen.start]
+
+    def _program_reading(self, rows: Batch, n_rows: int) -> Compiled:
+        slots = GradientInputs(None, None, {}, *rows, None)
+        return self.program_for(n_rows).over(slots)
+
+    def _given(self, order: Any, number: int) -> Compiled:
+        """Return a program whose slots hold a batch."""
+        chosen, n_rows = self.batches.part(order, number)
+        program = self._program_over(chosen, n_rows)
+        if program is None:
+            program = self.program_for(n_rows)
+            self.batches.take_into(chosen, *program.slots.batch)
+        return program
+
+    def _free(self, n_rows: int, outputs: Outputs | None) -> Any:
+        """Return memory for the outputs of at least one batch; None if no score reads them."""
+        if outputs is None:
+            return None
+        return outputs.free(n_rows, self._output.shape[1:], self._output.dtype)
+
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+        _, n_rows = self.batches.part(order, first)
+        room = self._free(n_rows, outputs)
+        most = most if room is None else min(most, len(room) // n_rows)
+        steps = self._at_once(order, first, most, self._per_step)
+        started = time.perf_counter()
+        block = self._replay(order, first, n_rows, max(steps, 1), room)
+        self._per_step = (time.perf_counter() - started) / len(block.losses)
+        return block
+
+    def _replay(self, order: Any, first: int, n_rows: int, steps: int, room: Any) -> Block:
+        model, programs = self.model, self._programs
+        numbers = programs.optimizer.hyper_table(model.progress, steps)
+        losses = np.zeros(steps)
+        for i in range(steps):
+            changed, output, loss, penalty = programs.compute(self._given(order, first + i))
+            if self.check_finite:
+                try:
+                    check_finite_step(loss + penalty, self._gradient, programs.optimizer.squares)
+                except NonFiniteError:
+                    if not i:
+                        raise
+                    return Block(losses[:i], i * n_rows)  # the next block raises the error
+            programs.apply(numbers[i])
+            advance(model, {name: value.copy() for name, value in changed.items()})
+            losses[i] = per_output(model, loss, output) + penalty
+            if room is not None:
+                room[i * n_rows : (i + 1) * n_rows] = output
+        return Block(losses, steps * n_rows)
+
+
+MOST_STEPS = 1 << 15  # per block
+LEAST_STEPS = 1 << 8  # for which a run has room, since several epochs may be one block
+MOST_TOGETHER = 1 << 16  # outputs of the epochs of one call, which are in the cache when they are scored
+MOST_TURNS = 1 << 20  # bytes of their instructions
+
+
+class NativeSteps(CompiledSteps):
+    """Steps by the calls of a NumPy plan in native code and by the plan where data have an unusual layout."""
+
+    def __init__(
+        self,
+        model: ModelLike,
+        batches: Batches,
+        check_finite: bool,
+        buffers: Any = None,
+    ) -> None:
+        super().__init__(model, batches, check_finite, buffers)
+        self._per_native_step = 1e-3  # seconds
+        self._runs: dict[int, NativeRun | None] = {}
+        self._order: Any = None
+        self._orders: tuple[np.ndarray, np.ndarray] | None = None
+        self._rows: Any = None  # in the order of an epoch, for the window
+        computed = isinstance(batches.X, ComputedRows)
+        self._window = Window(batches.X, batches.size, batches.n_batches) if computed else None
+
+    def rebind(self, batches: Batches) -> None:
+        super().rebind(batches)
+        for run in self._runs.values():
+            if run is not None:
+                run.rebind((batches.X, batches.y, batches.weight))
+
+    def release(self) -> None:
+        super().release()
+        self._order = self._orders = None
+        for run in self._runs.values():
+            if run is not None:
+                run.release()
+
+    def _run_for(self, n_rows: int) -> "NativeRun | None":
+        """Return the run for batches of this size; None if NumPy has to do them."""
+        if n_rows not in self._runs:
+            batches, programs = self.batches, self._programs
+            parts = native.Parts(
+                self.program_for(n_rows), programs.update, programs.gradient, programs.numbers
+            )
+            data = self._window.room if self._window else batches.X, batches.y, batches.weight
+            try:
+                most = min(max(batches.n_batches, LEAST_STEPS), MOST_STEPS)
+                run = native.NativeRun(parts, data, self.check_finite, most)
+            except native.UnsupportedError:
+                self._runs[n_rows] = None
+            else:
+                self._runs[n_rows] = run
+        return self._runs[n_rows]
+
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+        _, n_rows = self.batches.part(order, first)
+        run = self._run_for(n_rows)
+        if run is None:
+            return super().run(order, first, most, outputs)
+        room = self._free(n_rows, outputs)
+        most = min(most, run.most) if room is None else min(most, run.most, len(room) // n_rows)
+        if follow_schedules(self.model):  # buffers set by schedules are inputs of a single step
+            most = 1
+        steps = self._at_once(order, first, most, self._per_native_step)
+        block = self._native(run, order, first, steps, room)
+        # A step that fails in native code is repeated with NumPy, whose error names what is not finite.
+        return self._replay(order, first, n_rows, 1, room) if block is None else block
+
+    def epochs_at_once(self, most: int) -> int:
+        batches = self.batches
+        # Weights may be zero for whole batches; buffers change with every step, and schedules set them.
+        plain = most > 1 and batches.weight is None and self._window is None and not self.model.buffers
+        if not plain:
+            return 1
+        parts = batches.alike
+        runs = [run for _, n_rows, _ in parts if (run := self._run_for(n_rows)) is not None]
+        if len(runs) < len(parts):
+            return 1
+        outputs = batches.n_samples * max(1, math.prod(self._output.shape[1:]))
+        seconds = batches.n_batches * self._per_native_step
+        found: int = min(most, int(SECONDS / seconds), MOST_TOGETHER // outputs)
+        if len(runs) == 1:
+            return max(1, min(found, runs[0].most // batches.n_batches))
+        return max(1, min(found, MOST_TURNS // sum(run.nbytes for run in runs)))
+
+    def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
+        batches, table_of = self.batches, self._programs.optimizer.hyper_table
+        hyper = np.concatenate([table_of(each, batches.n_batches) for each in progress])
+        chosen = batches.chosen
+        rows = np.ascontiguousarray(orders.reshape(-1), np.int64)
+        places = (rows if chosen is None else np.asarray(chosen, np.int64)[rows]), rows
+        shape, dtype = self._output.shape[1:], self._output.dtype
+        outputs = np.empty((rows.size, *shape), dtype) if scored else None
+        started, before = time.perf_counter(), progress[0].step
+        parts = batches.alike
+        if len(parts) == 1:  # full batches alone go on from epoch to epoch
+            run = self._run_of(parts[0][1])
+            terms = run.losses[: run.run(places, 0, hyper, before, outputs)]
+        else:
+            turns = [self._turns(len(orders), *part) for part in parts]
+            terms = native.run_turns(turns, places, hyper, before, outputs)
+        self._per_native_step = max((time.perf_counter() - started) / max(len(terms), 1), 1e-7)
+        losses = self._losses_of(terms)
+        return losses, None if outputs is None else outputs.reshape((*orders.shape, *shape))
+
+    def _turns(self, n_epochs: int, first: int, n_rows: int, steps: int) -> "Turns":
+        """Return the turns of one part of each epoch."""
+        batches, epochs = self.batches, np.arange(n_epochs)
+        firsts = epochs * batches.n_batches + first
+        starts = epochs * batches.n_samples + first * batches.size
+        return native.Turns(self._run_of(n_rows), firsts, starts, steps)
+
+    def _run_of(self, n_rows: int) -> "NativeRun":
+        run = self._runs[n_rows]
+        assert run is not None
+        return run
+
+    def _losses_of(self, terms: np.ndarray) -> Any:
+        """Return the losses of steps whose losses and penalties are given."""
+        losses: Any = terms[:, 0].astype(np.float64)
+        return per_output(self.model, losses, self._output) + terms[:, 1]
+
+    def _native(self, run: "NativeRun", order: Any, first: int, steps: int, room: Any) -> Block | None:
+        model, batches = self.model, self.batches
+        orders = self._orders_of(order)
+        if self._window is not None:
+            steps = self._window.compute(self._rows, first, steps)
+        untrained, buffers = self.program_for(run.rows).slots.untrained, model.buffers
+        for name, array in buffers.items():
+            untrained[name][...] = array
+        hyper = self._programs.optimizer.hyper_table(model.progress, steps)
+        started = time.perf_counter()
+        done = run.run(orders, first * batches.size, hyper, model.progress.step, room)
+        if not done:
+            return None
+        self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
+        advance(model, {name: untrained[name].copy() for name in buffers}, done)
+        return Block(self._losses_of(run.losses[:done]), done * run.rows)
+
+    def _orders_of(self, order: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the orders of rows of X, and of y and weight, in this epoch."""
+        chosen = self.batches.chosen
+        if self._orders is None or self._order is not order:
+            rows = np.arange(self.batches.n_samples) if order is None else order
+            self._order = order
+            places = rows if chosen is None else np.asarray(chosen)[rows]
+            of_inputs, of_targets = (np.ascontiguousarray(x, np.int64) for x in (places, rows))
+            if self._window is not None:
+                self._rows, of_inputs = of_inputs, self._window.places(len(rows))
+            self._orders = of_inputs, of_targets
+        return self._orders

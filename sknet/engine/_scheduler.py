@@ -1,0 +1,508 @@
+"""Scheduling of fits that run together: threads, turns, and interrupts."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar, copy_context
+from types import FrameType, TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from sknet._parallel import Lock, blas_threads
+
+__all__ = [
+    "Group",
+    "Idle",
+    "InterruptGuard",
+    "Turn",
+    "current_group",
+    "current_turn",
+    "grouped",
+    "inside",
+    "n_threads_for",
+    "note_which",
+    "raise_if_cancelled",
+    "run_in_threads",
+    "run_in_turns",
+]
+
+
+class Idle:
+    """Idle objects by form; those that were used longest ago are let go."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, Lock()
+        self._objects: list[tuple[Hashable, Any]] = []  # the first was used longest ago
+
+    def forget(self) -> None:
+        """Let go of all objects."""
+        self._objects = []
+
+    def take(self, form: Hashable) -> Any:
+        """Take an object, which nobody else gets until it is given back."""
+        with self._lock:
+            for place in reversed(range(len(self._objects))):
+                if self._objects[place][0] == form:
+                    return self._objects.pop(place)[1]
+        return None
+
+    def give_back(self, form: Hashable, idle: Any) -> None:
+        """Let others use an object."""
+        with self._lock:
+            self._objects.append((form, idle))
+            del self._objects[: -self._most]
+
+
+Result = TypeVar("Result")
+KEPT = 32  # idle steps, each with memory of its own
+WAKE = 0.05  # seconds; a signal that reaches another thread does not wake the one that waits
+
+
+class Group:
+    """Fits that run together."""
+
+    def __init__(self, n_threads: int, outer: "Group | None" = None) -> None:
+        self.n_threads, self._outer = n_threads, outer
+        self._ends = False
+        self.turn: Any = None
+        self.idle: Idle = Idle(KEPT) if outer is None else outer.idle
+
+    @property
+    def is_parallel(self) -> bool:
+        """True if this group, or one around it, has several threads."""
+        return self.n_threads > 1 or (self._outer is not None and self._outer.is_parallel)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True if all fits have to end after the current block of steps."""
+        return self._ends or (self._outer is not None and self._outer.is_cancelled)
+
+    def cancel(self) -> None:
+        """Let all fits end after the current block of steps."""
+        self._ends = True
+
+
+_current: ContextVar[Group | None] = ContextVar("group", default=None)
+
+
+def current_group() -> Group | None:
+    """Return the group of the fit that runs in this thread, or None."""
+    return _current.get()
+
+
+def n_threads_for(n_jobs: int | None, n_fits: int) -> int:
+    """Return the number of threads for some fits; one inside of work that is parallel already."""
+    from joblib import effective_n_jobs  # predictors do without
+    from joblib.parallel import get_active_backend
+
+    group = current_group()
+    if (group is not None and group.is_parallel) or get_active_backend()[0].nesting_level:
+        return 1
+    return max(1, min(int(effective_n_jobs(-1 if n_jobs is None else n_jobs)), n_fits))
+
+
+@contextmanager
+def grouped(n_threads: int) -> Iterator[Group]:
+    """Return a context in which fits are those of one group, in threads that run copies of it."""
+    from joblib import effective_n_jobs  # predictors do without
+
+    cores = max(1, int(effective_n_jobs(-1)) // n_threads)
+    group = Group(n_threads, current_group())
+    with inside(group), blas_threads(cores if n_threads > 1 else None):
+        yield group
+
+
+@contextmanager
+def inside(group: Group) -> Iterator[None]:
+    """Return a context in which fits are those of a group."""
+    token = _current.set(group)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def note_which(number: int, count: int) -> AbstractContextManager[None]:
+    """Return a context whose errors say which of several fits they belong to."""
+    return _noting(f"in fit {number} of {count}, counted from 0" if count > 1 else None)
+
+
+@contextmanager
+def _noting(note: str | None) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if note is not None:
+            error.add_note(note)
+        raise
+
+
+def run_in_threads(
+    fits: Sequence[Callable[[], Result]], n_jobs: int | None = None, notes: Sequence[str] | None = None
+) -> list[Result]:
+    """Run fits together, in threads of this process, whatever joblib's backend is."""
+    n_threads, count = n_threads_for(n_jobs, len(fits)), len(fits)
+    named = [note_which(i, count) if notes is None else _noting(notes[i]) for i in range(count)]
+    whole = [_within(each, fit) for each, fit in zip(named, fits, strict=True)]
+    with grouped(n_threads) as group:
+        return [fit() for fit in whole] if n_threads == 1 else _in_threads(whole, group)
+
+
+def _within(context: AbstractContextManager[None], fit: Callable[[], Result]) -> Callable[[], Result]:
+    def run() -> Result:
+        with context:
+            return fit()
+
+    return run
+
+
+def _in_threads(fits: Sequence[Callable[[], Result]], group: Group) -> list[Result]:
+    threads = _Threads(fits, group)
+    threads.run(group.n_threads)
+    if threads.error is not None:
+        raise threads.error
+    if len(threads.found) < len(fits):  # a group around this one was cancelled
+        raise KeyboardInterrupt
+    return [threads.found[i] for i in range(len(fits))]
+
+
+class _Threads(Generic[Result]):
+    """Threads that take one fit after the other, until all are done or one has failed."""
+
+    def __init__(self, fits: Sequence[Callable[[], Result]], group: Group) -> None:
+        from sklearn import get_config
+
+        self._fits, self._group, self._next = fits, group, iter(range(len(fits)))
+        self._lock, self._go, self._ended = threading.Lock(), threading.Event(), threading.Event()
+        self.found: dict[int, Result] = {}
+        self.error: BaseException | None = None
+        self._config = get_config()  # each thread has its own
+
+    def run(self, count: int) -> None:
+        """Run all fits in `count` threads, none of which is left when this returns or raises."""
+        threads = [
+            threading.Thread(target=copy_context().run, args=(self._work,), name=f"sknet-fit-{i}")
+            for i in range(count)
+        ]
+        try:
+            # None begins before all have been started, which Ctrl-C may prevent.
+            for thread in threads:
+                thread.start()
+            self._go.set()
+            while not self._ended.wait(WAKE) and any(thread.is_alive() for thread in threads):
+                pass
+        finally:
+            if len(self.found) < len(self._fits):
+                self._group.cancel()
+            self._go.set()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+
+    def _work(self) -> None:
+        self._go.wait()
+        from sklearn import config_context
+
+        with config_context(**self._config):
+            while not self._group.is_cancelled and self._fit_next():
+                pass
+
+    def _fit_next(self) -> bool:
+        """Run the next fit; return whether there was one."""
+        with self._lock:
+            number = next(self._next, None)
+        if number is None:
+            return False
+        try:
+            found = self._fits[number]()
+        except BaseException as error:
+            with self._lock:
+                # The first is the cause; those after it say that the group is cancelled.
+                self.error = error if self.error is None else self.error
+                self._group.cancel()
+            self._ended.set()
+            return False
+        with self._lock:
+            self.found[number] = found
+            if len(self.found) == len(self._fits):
+                self._ended.set()
+        return True
+
+
+# What `signal` consists of, without its conversion to enumerations, which takes longer.
+try:
+    import _signal  # type: ignore[import-not-found]
+except ImportError:  # not CPython
+    import signal as _signal
+
+SIGINT = int(signal.SIGINT)
+
+
+class InterruptGuard:
+    """A context manager that defers Ctrl-C, so that no update is cut in half."""
+
+    def __init__(self) -> None:
+        self.is_urgent = self.is_pending = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        handles = threading.current_thread() is threading.main_thread()
+        if handles and _signal.getsignal(SIGINT) is signal.default_int_handler:
+            self._before = _signal.signal(SIGINT, self._hold)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            _signal.signal(SIGINT, self._before)
+        if kind is None:
+            self.poll()
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        if self.is_pending:
+            self.is_urgent = True
+            raise KeyboardInterrupt
+        self.is_pending = True
+
+    def poll(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed since the last call, or the group is cancelled."""
+        raise_if_cancelled()
+        if self.is_pending:
+            self.is_pending = False
+            raise KeyboardInterrupt
+
+
+def raise_if_cancelled() -> None:
+    """Raise KeyboardInterrupt if the group of the fit that runs in this thread is cancelled."""
+    group = current_group()
+    if group is not None and group.is_cancelled:
+        raise KeyboardInterrupt
+
+
+Serve = Callable[[list[Any]], list["Turn"]]
+MOST = 1024  # fits at a time, each of which has a thread
+
+
+class Turn:
+    """The turns of one fit, in a thread of its own."""
+
+    def __init__(self, number: int, slots: threading.Semaphore, board: dict[Any, Any]) -> None:
+        self.number, self.board = number, board
+        self.asked: Any = None
+        self.steps: Any = None
+        self.at_end: list[Callable[[], None]] = []
+        self.has_left = self.has_ended = self.waits = self._is_answered = False
+        self._slots, self._is_over = slots, False
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._answer: Any = None
+
+    # -- in the fit's thread --------------------------------------------------------------------
+
+    def wait(self, asked: Any) -> Any:
+        """Let the others run, until what is asked for is there; return it, or raise the error that it is."""
+        if self._is_over:
+            raise KeyboardInterrupt
+        self.asked, self.waits = asked, True
+        self._back.release()
+        self._go.acquire()
+        answer, self._answer, self._is_answered = self._answer, None, False
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def leave(self) -> None:
+        """Run beside the others from now on, as soon as there is a thread for that."""
+        if not self.has_left:
+            self.has_left = True
+            self._back.release()
+            self._slots.acquire()
+
+    def begin(self) -> None:
+        """Wait for the first turn."""
+        self._go.acquire()
+
+    def end(self) -> None:
+        """Let the others run; there is nothing left to do."""
+        try:
+            for each in self.at_end:
+                each()
+        finally:
+            self.asked, self.has_ended = None, True
+            self.at_end.clear()  # what refers to this must not be kept by it
+            (self._slots if self.has_left else self._back).release()
+
+    # -- in the thread that gives turns ---------------------------------------------------------
+
+    def answer(self, found: Any) -> None:
+        """Tell the fit what it has asked for; it goes on in its next turn."""
+        self.waits, self._answer, self._is_answered = False, found, True
+
+    def interrupt(self) -> None:
+        """Let the fit end: what it waits for is an interrupt, unless it has been answered already."""
+        if not self._is_answered:  # what has been done for it has to be counted
+            self.answer(KeyboardInterrupt())
+        self.take()
+
+    def give_up(self) -> None:
+        """Let the fit end by itself: nobody gives turns any more."""
+        self._is_over = True
+        if not self._is_answered:
+            self.answer(KeyboardInterrupt())
+        self._go.release()
+
+    def take(self, meanwhile: Callable[[], None] | None = None) -> None:
+        """Let the fit run until it asks for something, leaves or ends; call something now and then."""
+        self._go.release()
+        while not self._back.acquire(timeout=WAKE):  # so that a signal is seen
+            if meanwhile is not None:
+                meanwhile()
+
+
+def current_turn() -> Turn | None:
+    """Return the turns of the fit that runs in this thread; None if it takes none, or not any more."""
+    group = current_group()
+    turn: Turn | None = None if group is None else group.turn
+    return None if turn is None or turn.has_left else turn
+
+
+def run_in_turns(
+    fits: Sequence[Callable[[], Result]], takes_turns: Sequence[bool], n_jobs: int | None, serve: Serve
+) -> list[Result]:
+    """Run fits together, some of them in turns; the next ones begin when the first `MOST` begin to end."""
+    with grouped(n_threads_for(n_jobs, len(fits))) as group:
+        threads = _Turns(fits, takes_turns, group, serve)
+        try:
+            threads.run()
+        except KeyboardInterrupt:
+            if not isinstance(threads.error, Exception):  # which has ended the others
+                raise
+    if threads.error is not None:
+        raise threads.error
+    if len(threads.found) < len(fits):  # a group around this one was cancelled
+        raise KeyboardInterrupt
+    return [threads.found[i] for i in range(len(fits))]
+
+
+class _Turns(Generic[Result]):
+    """The threads of such fits."""
+
+    def __init__(
+        self, fits: Sequence[Callable[[], Result]], takes_turns: Sequence[bool], group: Group, serve: Serve
+    ) -> None:
+        from sklearn import get_config
+
+        self._fits, self._takes_turns, self._group, self._serve = fits, takes_turns, group, serve
+        self._config = get_config()  # each thread has its own
+        self._lock = threading.Lock()
+        self.found: dict[int, Result] = {}
+        self.error: BaseException | None = None
+        slots = threading.Semaphore(group.n_threads)
+        board: dict[Any, Any] = {}
+        self._turns = [Turn(i, slots, board) for i in range(len(fits))]
+        self._threads: list[threading.Thread] = []
+        self._most = MOST
+
+    def run(self) -> None:
+        """Run all fits; no thread is left when this returns or raises, unless Ctrl-C is pressed meanwhile."""
+        with InterruptGuard() as guard:
+
+            def look() -> None:
+                if guard.is_pending:  # the fit may wait for a device
+                    self._group.cancel()
+
+            try:
+                while self._goes_on() and (ready := self._ready()) is not None:
+                    guard.poll()
+                    for turn in ready:
+                        guard.poll()
+                        turn.take(look)
+                        if not self._goes_on():
+                            break
+                for thread in self._threads:
+                    while thread.is_alive() and self._goes_on():
+                        guard.poll()
+                        thread.join(WAKE)
+            finally:
+                self._end_all()
+
+    def _ready(self) -> Sequence[Turn] | None:
+        """Return the turns of fits that can go on; None if no fit takes turns any more."""
+        begun = self._begun()
+        if begun:
+            return begun
+        waiting = [turn for turn in self._turns if turn.waits]
+        if waiting:
+            return self._serve(waiting)
+        if len(self._threads) == len(self._turns):
+            return None
+        time.sleep(WAKE)  # all threads have fits that take no turns any more
+        return []
+
+    def _goes_on(self) -> bool:
+        return self.error is None and not self._group.is_cancelled
+
+    def _begun(self) -> list[Turn]:
+        """Begin more fits, if there may be more threads; return their turns."""
+        started = len(self._threads)
+        running = sum(not turn.has_ended for turn in self._turns[:started])
+        for turn in self._turns[started : started + self._most - running]:
+            work = copy_context().run
+            thread = threading.Thread(target=work, args=(self._work, turn), name=f"sknet-fit-{turn.number}")
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more threads: those that are there go on without it
+                if not running:
+                    raise
+                self._most = running
+                break
+            self._threads.append(thread)
+            running += 1
+        return self._turns[started : len(self._threads)]
+
+    def _end_all(self) -> None:
+        """Let fits end that have not: what they do next raises KeyboardInterrupt."""
+        try:
+            if len(self.found) < len(self._fits):
+                self._group.cancel()
+            for turn, _ in zip(self._turns, self._threads, strict=False):
+                while not (turn.has_ended or turn.has_left):
+                    turn.interrupt()
+            for thread in self._threads:
+                thread.join()
+        except BaseException:  # Ctrl-C again, while a callback takes its time: its thread may not wait for us
+            self._group.cancel()
+            for turn in self._turns:
+                turn.give_up()
+            raise
+
+    def _work(self, turn: Turn) -> None:
+        from sklearn import config_context
+
+        turn.begin()
+        group = Group(1, self._group)
+        group.turn = turn
+        try:
+            with config_context(**self._config), inside(group):
+                self._fit(turn)
+        finally:
+            turn.end()
+
+    def _fit(self, turn: Turn) -> None:
+        number = turn.number
+        if not self._takes_turns[number]:
+            turn.leave()
+        if self._group.is_cancelled:
+            return
+        try:
+            with note_which(number, len(self._fits)):
+                found = self._fits[number]()
+        except BaseException as error:
+            with self._lock:
+                # The first is the cause; those after it say that the group is cancelled.
+                self.error = error if self.error is None else self.error
+            self._group.cancel()
+            return
+        with self._lock:
+            self.found[number] = found
