@@ -393,7 +393,7 @@ class _Validation(Validation):
     def __init__(self, cluster: Cluster, estimator: Any, standing: Batches | None) -> None:
         self._cluster, self._estimator, self._standing = cluster, estimator, standing
 
-    def evaluate(self, model: Model) -> dict[str, float]:
+    def evaluate(self, model: Any) -> dict[str, float]:
         found: list[Scored] = self._cluster.all_do("evaluate", model)
         score = Merged(new_score(self._estimator, self._standing, model))
         score.merge([each.score for each in found])

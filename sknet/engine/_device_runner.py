@@ -546,7 +546,7 @@ class DeviceSteps(Steps):
 def made_of(model: ModelLike) -> tuple[Any, ...]:
     """Return the objects that a step on a device is made of, besides the network."""
     flat, slots = model.memory.flat_buffers()
-    numbers = model.alpha, model._rounded, model.memory.key
+    numbers = model.alpha, model.precision, model.memory.key
     return flat, *slots.values(), model.loss_function, model.optimizer, *numbers
 
 

@@ -86,9 +86,10 @@ class KeptSteps:
 
 def kept_steps(model: ModelLike) -> KeptSteps:
     """Return a model's kept steps; copies and pickles have none."""
-    if model._kept_steps is None:
-        model._kept_steps = KeptSteps()
-    return model._kept_steps
+    kept: KeptSteps | None = model._kept_steps
+    if kept is None:
+        kept = model._kept_steps = KeptSteps()
+    return kept
 
 
 def _form_of_part(batches: Batches, how: Hashable) -> Hashable:
