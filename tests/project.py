@@ -33,13 +33,10 @@ def project_files() -> list[Path]:
     return sorted(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())
 
 
-def _is_public(name: str) -> bool:
-    parts = name.split(".")
-    return (
-        not name.startswith(ROOMS)
-        and "extend" not in parts
-        and not any(part.startswith("_") for part in parts)
-    )
+def _is_shared(name: str) -> bool:
+    """Tell if other packages may import a module: it is public, or an ``extend``."""
+    is_inner = name.startswith(ROOMS) and not name.endswith(".extend")
+    return not is_inner and not any(part.startswith("_") for part in name.split("."))
 
 
 def benchmark(name: str) -> dict[str, Any]:
@@ -53,18 +50,34 @@ def benchmark(name: str) -> dict[str, Any]:
 
 
 @cache
-def public_modules() -> dict[str, ModuleType]:
-    """Import every public module: none of these subpackages, no part that starts with an underscore."""
+def shared_modules() -> dict[str, ModuleType]:
+    """Import every module that other packages may import: the public ones, and each package's ``extend``."""
     package = importlib.import_module("sknet")
-    names = [info.name for info in pkgutil.walk_packages(package.__path__, "sknet.") if _is_public(info.name)]
+    names = [info.name for info in pkgutil.walk_packages(package.__path__, "sknet.") if _is_shared(info.name)]
     return {name: importlib.import_module(name) for name in ["sknet", *names]}
 
 
 @cache
+def public_modules() -> dict[str, ModuleType]:
+    """Import every module that is documented for users."""
+    return {name: module for name, module in shared_modules().items() if not name.endswith(".extend")}
+
+
+@cache
+def shared_objects() -> dict[str, object]:
+    """Map ``module.name`` to each object that other packages may import, under the shortest of its names."""
+    return _objects(shared_modules())
+
+
+@cache
 def public_objects() -> dict[str, object]:
-    """Map ``module.name`` to the object, each object once, under the shortest of its names."""
+    """Map ``module.name`` to each object that is documented for users, under the shortest of its names."""
+    return _objects(public_modules())
+
+
+def _objects(modules: dict[str, ModuleType]) -> dict[str, object]:
     found: dict[int, tuple[str, object]] = {}
-    for module_name_, module in public_modules().items():
+    for module_name_, module in modules.items():
         for name in module.__all__:
             value = getattr(module, name)
             path = f"{module_name_}.{name}"
