@@ -371,7 +371,7 @@ def test_schedules_affect_the_updates():
         ),
         (Product([dict, lambda: 0.1]), r"'schedules' parameter of Product must be .* Got <function"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_wrong_parameters(schedule, message):
     with pytest.raises(InvalidParameterError, match=message):
