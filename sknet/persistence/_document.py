@@ -12,33 +12,23 @@ import numpy as np
 from sknet._constraints import shown
 from sknet.exceptions import LoadError
 from sknet.persistence._container import (
-    CODES,
-    DTYPES,
     ZEROS,
     Contents,
-    are_counts,
-    compressible,
     damaged,
     parse_json,
-    plain,
     read_file,
-    without_other_booleans,
     write_file,
 )
 
 __all__ = ["read", "read_any", "read_within", "write"]
 
-SMALL = 1 << 14  # bytes from which on an array has a name of its own: 60 bytes in the header
-JOINED = "small"  # the name of all others
 RESERVED = ("__metadata__", ZEROS)
 Array = np.ndarray[Any, Any]
 ARRAY, FLOAT = "$array", "$float"
 NOT_FINITE = ("nan", "inf", "-inf")
 
 
-def write(
-    path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool = False, spent: int = 0
-) -> None:
+def write(path: "str | PathLike[str]", tree: Any, kind: str, *, spent: int = 0) -> None:
     """Write a document to a file atomically.
 
     The file is written under another name, flushed to disk and renamed, so it is never incomplete, even
@@ -53,10 +43,6 @@ def write(
         Leaves are None, bool, int, float, str and NumPy arrays; NumPy scalars become Python's, tuples lists.
     kind : str
         The kind of document, such as ``"checkpoint"``; `read` checks it.
-    compress : bool, default=False
-        Whether the JSON text is compressed, arrays of less than 16 KiB are joined, and others have numbers as
-        names, for files that are hardly larger than their arrays; a text that is much larger than the arrays
-        is not. Otherwise the text is readable, and an array has the name of its place in the tree.
     spent : int, default=0
         Bytes of memory that what is made of the document takes, besides it and a copy of each array. Zeros
         follow if the file would not be half as large as all memory that reading it takes, but for 16 MiB.
@@ -77,16 +63,9 @@ def write(
     ...     read(Path(folder, "a"), "example")
     {'weight': array([[1., 0.], [0., 1.]]), 'steps': [1, 2]}
     """
-    contents = _contents(tree, kind, JoinedArrays() if compress else NamedArrays())
-    if compress and not compressible(contents, spent):
-        contents, compress = _contents(tree, kind, NamedArrays()), False
-    write_file(Path(path), contents, compress=compress, spent=spent)
-
-
-def _contents(tree: Any, kind: str, arrays: "JoinedArrays | NamedArrays") -> Contents:
-    described = _encoded(tree, "", arrays)
-    text = json.dumps(described, allow_nan=False, separators=(",", ":"))
-    return Contents(kind, text, arrays.gathered())
+    arrays = NamedArrays()
+    text = json.dumps(_encoded(tree, "", arrays), allow_nan=False, separators=(",", ":"))
+    write_file(Path(path), Contents(kind, text, arrays.gathered()), spent=spent)
 
 
 def read(path: "str | PathLike[str]", kind: str) -> Any:
@@ -211,7 +190,7 @@ def read_within(path: "str | PathLike[str]") -> tuple[str, Any, int]:
     return contents.kind, found, contents.spare
 
 
-def _encoded(value: Any, place: str, arrays: "NamedArrays | JoinedArrays") -> Any:
+def _encoded(value: Any, place: str, arrays: "NamedArrays") -> Any:
     """Return a value as JSON; arrays are moved to `arrays`."""
     if isinstance(value, np.ndarray):
         return {ARRAY: arrays.added(place, value)}
@@ -284,60 +263,16 @@ class NamedArrays:
         return self._arrays
 
 
-class JoinedArrays:
-    """Large arrays by number; the bytes of small ones, in the order in which the document mentions them."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, Array] = {}
-        self._small: list[Array] = []
-
-    def added(self, place: str, array: Array) -> Any:
-        """Add the array at a place; return what the document says of it: its name, or dtype and shape."""
-        if array.nbytes >= SMALL:
-            name = str(len(self._arrays))
-            self._arrays[name] = array
-            return name
-        array = plain(place, array)
-        self._small.append(array.reshape(-1).view(np.uint8))
-        return [CODES[array.dtype.newbyteorder("=")], list(array.shape)]
-
-    def gathered(self) -> dict[str, Array]:
-        """Return the arrays of the file."""
-        return {**self._arrays, **({JOINED: np.concatenate(self._small)} if self._small else {})}
-
-
 class StoredArrays:
     """The arrays of a file, each of which a document has to take once."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = dict(arrays)
-        self._start: int | None = None  # of the next small array; None before the first
 
-    def taken(self, said: Any) -> Array | None:
-        """Return the array of which a document says so, or None if there is none (any more)."""
-        if isinstance(said, str):
-            return self._arrays.pop(said, None)
-        is_small = (
-            isinstance(said, list) and len(said) == 2 and isinstance(said[0], str) and said[0] in DTYPES
-        )
-        return self._small(*said) if is_small else None
-
-    def _small(self, code: str, shape: Any) -> Array | None:
-        dtype, joined = np.dtype(DTYPES[code]), self._arrays.get(JOINED)
-        if joined is None or joined.dtype != np.uint8 or joined.ndim != 1 or not are_counts(shape):
-            return None
-        start = self._start or 0
-        stop = start + math.prod(shape) * dtype.itemsize
-        if stop > joined.size:
-            raise ValueError(f"a small array ends at byte {stop} of {joined.size}")
-        is_bool = dtype.kind == "b"
-        found = np.empty(shape, np.uint8 if is_bool else dtype)  # a copy, so that it is aligned
-        found.reshape(-1).view(np.uint8)[:] = joined[start:stop]
-        self._start = stop
-        return without_other_booleans(found) if is_bool else found
+    def taken(self, name: Any) -> Array | None:
+        """Return the array of a name, or None if there is none (any more)."""
+        return self._arrays.pop(name, None) if isinstance(name, str) else None
 
     def unused(self) -> list[str]:
-        """Return the names of arrays that were not taken, or not in full."""
-        joined = self._arrays.get(JOINED)
-        is_used = joined is not None and self._start == joined.size
-        return [name for name in self._arrays if name != JOINED or not is_used]
+        """Return the names of arrays that were not taken."""
+        return [*self._arrays]
