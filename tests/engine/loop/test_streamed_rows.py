@@ -247,7 +247,7 @@ def test_a_buffer_is_not_written_while_it_is_copied(fake_device):
     with limited("fake", 1), active(fake_device):
         feed = Feed(fake_device, [((), np.dtype("f8"))], 20, 5, write)
         for first in range(0, 20, 5):
-            place = feed.address_of(first)
+            place = feed.place_of(first)
             found = to_host(feed.arrays[0])[place : place + 5]
             np.testing.assert_array_equal(found, np.arange(first, first + 5))
             feed.look_ahead()
@@ -262,7 +262,7 @@ def test_chunks_in_any_order(rows, looks_ahead, fake_device):
     with active(fake_device):
         feed = Feed(fake_device, [((), np.dtype("f8"))], 5, 1, write)
         for row in rows:
-            place = feed.address_of(row)
+            place = feed.place_of(row)
             assert to_host(feed.arrays[0])[place] == row
             if looks_ahead:
                 feed.look_ahead()
@@ -299,5 +299,5 @@ def test_a_device_that_fails_in_a_copy_leaves_the_estimator_as_it_was(method, mo
 def test_rows_without_elements(fake_device):
     with active(fake_device):
         feed = Feed(fake_device, [((0,), np.dtype("f4"))], 5, 2, lambda start, stop, arrays: None)
-        assert [feed.address_of(row) for row in (0, 2, 4)] == [0, 2, 0]
+        assert [feed.place_of(row) for row in (0, 2, 4)] == [0, 2, 0]
         assert not feed.nbytes
