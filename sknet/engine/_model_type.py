@@ -21,12 +21,13 @@ class ModelLike(Protocol):
     progress: Progress
     random_state: Any
     dtype: Any
-    compile: bool | str
     _has_seen_output: bool
     _hyper: Any
     _kept_steps: Any
     _predictors: Any
 
+    @property
+    def compile(self) -> bool | str: ...
     @property
     def module(self) -> Module: ...
     @property

@@ -10,13 +10,15 @@ import numpy as np
 
 from sknet import nn
 from sknet._constraints import shown
-from sknet.core import Tensor
+from sknet._warnings import warn_caller
+from sknet.core import Tensor, no_grad
 from sknet.engine.extend import Head
 from sknet.estimators._inputs import Sequences, forward_of, is_on_device, with_checked_lengths
 from sknet.estimators._targets import ClassEncoder, tempered
 
 __all__ = [
     "DECODER",
+    "best_temperature",
     "check_deviations",
     "checked_codes",
     "gives_deviations",
@@ -27,6 +29,8 @@ __all__ = [
     "interval_head",
     "probability_head",
 ]
+
+LARGEST = 100.0  # with which nearly nothing is left of the outputs; the smallest is its reciprocal
 
 
 def gives_probabilities(classifier: Any) -> bool:
@@ -145,3 +149,27 @@ def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps
             )
         return codes
     return with_checked_lengths(codes, X.lengths, forward, has_steps=len(shape) > 1)
+
+
+def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
+    """Return the temperature for which the weighted log loss is smallest."""
+    from scipy.optimize import minimize_scalar  # it takes long to load, and is seldom needed
+
+    likelihood = loss.likelihood
+
+    def log_loss(logarithm: float) -> float:
+        with no_grad(), np.errstate(under="ignore"):  # with low temperatures, what is certain has no loss
+            values = likelihood.values(loss.tempered(Tensor(outputs), math.exp(logarithm)), Tensor(y))
+            return float(np.average(values.data, weights=weight))
+
+    # The loss is convex in the reciprocal of the temperature, so it has no second minimum.
+    bound = math.log(LARGEST)
+    found = minimize_scalar(log_loss, bounds=(-bound, bound), method="bounded", options={"xatol": 1e-9})
+    if found.x < 1e-3 - bound:
+        warn_caller(
+            f"the temperature is left at 1: the log loss of the {len(y)} held-out rows gets ever smaller "
+            "with lower temperatures, since all are predicted right. Hold out more rows.",
+            UserWarning,
+        )
+        return 1.0
+    return math.exp(found.x) if found.fun <= log_loss(0.0) else 1.0

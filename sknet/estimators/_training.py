@@ -1,7 +1,6 @@
 """The training of a fit: scaled targets, updates, a second training on all rows, and calibration."""
 
 import copy
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,7 +12,6 @@ from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, FitView
 from sknet.callbacks.extend import Rows
-from sknet.core import Tensor, no_grad
 from sknet.device import active, device_of, namespace, to_host
 from sknet.engine import History, Model
 from sknet.engine.extend import (
@@ -32,6 +30,7 @@ from sknet.engine.extend import (
 )
 from sknet.estimators._checks import taken_rows
 from sknet.estimators._fit import DataSet, Fit, fit_extras
+from sknet.estimators._heads import best_temperature
 from sknet.estimators._scoring import check_scoring
 from sknet.estimators._validation import data_sets, monitored, new_score_of, split_rows
 from sknet.losses.extend import Columns
@@ -41,7 +40,6 @@ __all__ = [
     "SecondTraining",
     "StoppingInParts",
     "Trainer",
-    "best_temperature",
     "check_calibration",
     "standardize",
     "temperature_of",
@@ -121,9 +119,6 @@ def _check_units(fit: Fit, targets: Any, scaling: Any) -> None:
     )
 
 
-LARGEST = 100.0  # with which nearly nothing is left of the outputs; the smallest is its reciprocal
-
-
 def check_calibration(fit: Fit) -> None:
     """Raise a ValueError if a fit cannot be calibrated as its estimator asks for."""
     if fit.recipe.calibrate is None:
@@ -159,30 +154,6 @@ def temperature_of(fit: Fit) -> Any:
         return best_temperature(loss, outputs, y, weight)
     each = enumerate(loss.parts(outputs))
     return tuple(best_temperature(loss.loss, part, y[:, k], weight) for k, part in each)
-
-
-def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
-    """Return the temperature for which the weighted log loss is smallest."""
-    from scipy.optimize import minimize_scalar  # it takes long to load, and is seldom needed
-
-    likelihood = loss.likelihood
-
-    def log_loss(logarithm: float) -> float:
-        with no_grad(), np.errstate(under="ignore"):  # with low temperatures, what is certain has no loss
-            values = likelihood.values(loss.tempered(Tensor(outputs), math.exp(logarithm)), Tensor(y))
-            return float(np.average(values.data, weights=weight))
-
-    # The loss is convex in the reciprocal of the temperature, so it has no second minimum.
-    bound = math.log(LARGEST)
-    found = minimize_scalar(log_loss, bounds=(-bound, bound), method="bounded", options={"xatol": 1e-9})
-    if found.x < 1e-3 - bound:
-        warn_caller(
-            f"the temperature is left at 1: the log loss of the {len(y)} held-out rows gets ever smaller "
-            "with lower temperatures, since all are predicted right. Hold out more rows.",
-            UserWarning,
-        )
-        return 1.0
-    return math.exp(found.x) if found.fun <= log_loss(0.0) else 1.0
 
 
 class StoppingInParts(EarlyStopping):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from sknet.estimators._fitting import fit_network, read_part
     from sknet.estimators._heads import (
+        best_temperature,
         gives_deviations,
         gives_intervals,
         gives_probabilities,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
         RealTargets,
         refuse_ignored,
     )
-    from sknet.estimators._training import Trainer, best_temperature
+    from sknet.estimators._training import Trainer
 
 __all__ = [
     "PARTS",
@@ -124,6 +125,7 @@ _NAMES = _Names(
         ),
         "sknet.estimators._fitting": ("fit_network", "read_part"),
         "sknet.estimators._heads": (
+            "best_temperature",
             "gives_deviations",
             "gives_intervals",
             "gives_probabilities",
@@ -155,7 +157,7 @@ _NAMES = _Names(
             "RealTargets",
             "refuse_ignored",
         ),
-        "sknet.estimators._training": ("Trainer", "best_temperature"),
+        "sknet.estimators._training": ("Trainer",),
     }
 )
 # Classes of the parts of fitted estimators, by their names in files.
