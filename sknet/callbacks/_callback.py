@@ -300,7 +300,7 @@ class Callback(ParameterObject):
                 )
 
     may_warn: ClassVar[bool] = True
-    """Whether it may trigger NumPy warnings; if not, calling it is cheaper."""
+    """True if it may trigger NumPy warnings; if not, calling it is cheaper."""
 
     def epochs_ahead(self) -> int:
         """Return how many epochs may be trained before `on_epoch_end` is called for the first of them.

@@ -32,8 +32,6 @@ from sknet.preprocessing.extend import columns_of, encoding_call, table_facts
 
 __all__ = ["Table", "steps_file"]
 
-"""What a function calls."""
-
 PLAIN = (str, bool, int, float, type(None))
 TRANSFORMER = '''"""{title}, as Python that needs NumPy alone.
 
@@ -454,6 +452,7 @@ def restored(y):
     """Return predictions in the units of the targets."""
     return {step}(y.reshape(-1, 1)).reshape(y.shape) if y.ndim == 1 else {step}(y)
 '''
+# Helpers by those that call them.
 NEEDED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("finite", "scaled"), ("floats",)),
     **dict.fromkeys(("projected", "normalized", "products"), ("finite", "floats")),

@@ -54,13 +54,13 @@ class Loss(ParameterObject, ABC):
     """The supported tasks, of "binary", "multiclass", "multilabel", "ordinal" and "regression"."""
 
     mean_over_outputs: ClassVar[bool] = False
-    """Whether the loss is reported as the mean over outputs, though its sum is descended."""
+    """True if the loss is reported as the mean over outputs, though its sum is descended."""
 
     of_probabilities: ClassVar[bool] = False
-    """Whether it expects probabilities, from a network that ends in a softmax or sigmoid."""
+    """True if it expects probabilities, from a network that ends in a softmax or sigmoid."""
 
     has_probabilities: ClassVar[bool] = True
-    """Whether `predict` returns probabilities, where the task is a classification."""
+    """True if `predict` returns probabilities, where the task is a classification."""
 
     @property
     def outputs_per_target(self) -> int:

@@ -71,10 +71,10 @@ class BaseOptimizer(ParameterObject, ABC):
     """
 
     squares: bool = False
-    """Whether gradients are squared, so that very large ones overflow."""
+    """True if gradients are squared, so that very large ones overflow."""
 
     goes_in_steps: ClassVar[bool] = False
-    """Whether it makes one update per batch."""
+    """True if it makes one update per batch."""
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -20,20 +20,7 @@ import numpy as np
 from sknet.exceptions import LoadError
 from sknet.persistence._atomic import write_atomically
 
-__all__ = [
-    "CODES",
-    "DTYPES",
-    "ZEROS",
-    "Contents",
-    "are_counts",
-    "damaged",
-    "needed",
-    "parse_json",
-    "plain",
-    "read_file",
-    "without_other_booleans",
-    "write_file",
-]
+__all__ = ["ZEROS", "Contents", "damaged", "needed", "parse_json", "read_file", "write_file"]
 
 FORMAT = 1
 ZEROS = "__zeros__"  # the name of an array that is never read

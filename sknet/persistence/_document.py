@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -63,9 +62,9 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str, *, spent: int = 0) 
     ...     read(Path(folder, "a"), "example")
     {'weight': array([[1., 0.], [0., 1.]]), 'steps': [1, 2]}
     """
-    arrays = NamedArrays()
+    arrays: dict[str, Array] = {}
     text = json.dumps(_encoded(tree, "", arrays), allow_nan=False, separators=(",", ":"))
-    write_file(Path(path), Contents(kind, text, arrays.gathered()), spent=spent)
+    write_file(Path(path), Contents(kind, text, arrays), spent=spent)
 
 
 def read(path: "str | PathLike[str]", kind: str) -> Any:
@@ -180,20 +179,23 @@ def read_within(path: "str | PathLike[str]") -> tuple[str, Any, int]:
     file = Path(path)
     contents = read_file(file)
     tree = parse_json(file, contents.text)
-    arrays = StoredArrays(contents.arrays)
+    arrays = dict(contents.arrays)
     try:
         found = _decoded(tree, arrays)
     except (ValueError, RecursionError) as error:
         raise damaged(file, f"its document cannot be read ({error})") from None
-    if unused := arrays.unused():
-        raise damaged(file, f"its document does not mention the arrays {unused[:5]}")
+    if arrays:
+        raise damaged(file, f"its document does not mention the arrays {[*arrays][:5]}")
     return contents.kind, found, contents.spare
 
 
-def _encoded(value: Any, place: str, arrays: "NamedArrays") -> Any:
+def _encoded(value: Any, place: str, arrays: dict[str, Array]) -> Any:
     """Return a value as JSON; arrays are moved to `arrays`."""
     if isinstance(value, np.ndarray):
-        return {ARRAY: arrays.added(place, value)}
+        while place in arrays or place in RESERVED:  # keys may contain the separator
+            place += "'"
+        arrays[place] = value
+        return {ARRAY: place}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
@@ -219,8 +221,8 @@ def _below(place: str, key: object) -> str:
     return f"{place}/{key}" if place else str(key)
 
 
-def _decoded(value: Any, arrays: "StoredArrays") -> Any:
-    """Put arrays, each of which is taken from `arrays`, into a value, and return it."""
+def _decoded(value: Any, arrays: dict[str, Array]) -> Any:
+    """Put arrays, each of which is removed from `arrays`, into a value, and return it."""
     if isinstance(value, list):
         for number, item in enumerate(value):
             if isinstance(item, (list, dict)):
@@ -234,45 +236,12 @@ def _decoded(value: Any, arrays: "StoredArrays") -> Any:
     return value
 
 
-def _special(value: dict[str, Any], arrays: "StoredArrays") -> Any:
+def _special(value: dict[str, Any], arrays: dict[str, Array]) -> Any:
     """Return the array or number that a dict with a reserved key represents."""
     ((key, said),) = value.items() if len(value) == 1 else [("", None)]
     if key == FLOAT and said in NOT_FINITE:
         return float(said)
-    found = arrays.taken(said) if key == ARRAY else None
+    found = arrays.pop(said, None) if key == ARRAY and isinstance(said, str) else None
     if found is not None:
         return found
     raise ValueError(f"{str(value)[:80]} is neither an array (used once) nor a number")
-
-
-class NamedArrays:
-    """Arrays by their places in a document."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, Array] = {}
-
-    def added(self, place: str, array: Array) -> str:
-        """Add the array at a place; return what the document says of it: its name."""
-        while place in self._arrays or place in RESERVED:  # keys may contain the separator
-            place += "'"
-        self._arrays[place] = array
-        return place
-
-    def gathered(self) -> dict[str, Array]:
-        """Return the arrays of the file."""
-        return self._arrays
-
-
-class StoredArrays:
-    """The arrays of a file, each of which a document has to take once."""
-
-    def __init__(self, arrays: Mapping[str, Array]) -> None:
-        self._arrays = dict(arrays)
-
-    def taken(self, name: Any) -> Array | None:
-        """Return the array of a name, or None if there is none (any more)."""
-        return self._arrays.pop(name, None) if isinstance(name, str) else None
-
-    def unused(self) -> list[str]:
-        """Return the names of arrays that were not taken."""
-        return [*self._arrays]

@@ -16,7 +16,7 @@ from sknet.optim import Adam, BaseOptimizer, Optimizer, RateFactors, WeightDecay
 from sknet.optim.schedules import Cosine, FlatThenCosine, Schedule, WarmUp
 from sknet.preprocessing.extend import Schema, Table, Target
 
-__all__ = ["KINDS", "Fold", "Job", "Members", "Setting", "Task", "folds_of", "setting_of"]
+__all__ = ["KINDS", "Fold", "Job", "Members", "Setting", "Task", "are_in", "folds_of", "setting_of"]
 
 
 # Defaults by kind, measured on tables of 10,000 rows; a dict has a value for each task.
@@ -284,7 +284,7 @@ def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
         rows = [np.asarray(part) for part in pair]
         rows = [np.flatnonzero(part) if part.dtype == bool else part for part in rows]
         for part in rows:
-            if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu" or not _are_in(part, len(y)):
+            if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu" or not are_in(part, len(y)):
                 raise ValueError(
                     f"cv must yield pairs of row indices, from 0 to {len(y) - 1}, got "
                     f"{shown(part)} in one of them"
@@ -299,8 +299,9 @@ def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
     return found
 
 
-def _are_in(rows: np.ndarray, n_rows: int) -> bool:
-    return bool(rows.min() >= 0 and rows.max() < n_rows)
+def are_in(rows: np.ndarray, n_rows: int) -> bool:
+    """Tell whether all indices are those of rows."""
+    return not len(rows) or bool(rows.min() >= 0 and rows.max() < n_rows)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from sknet.engine.extend import (
 from sknet.losses import LogLoss, Loss
 from sknet.ops import is_sparse
 from sknet.preprocessing.extend import Crossed, NativeRows, Table
-from sknet.tabular._members import Setting
+from sknet.tabular._members import Setting, are_in
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
@@ -186,7 +186,7 @@ class EncodedRows(ComputedRows):
         super().__init__((n_rows, encoder.n_features_out_), np.dtype(encoder.dtype))
         self._encoder, self._table, self._fitted = encoder, table, dict(fitted or {})
         self._rows = None if rows is None else np.ascontiguousarray(rows, np.int64)
-        if self._rows is not None and not _are_in(self._rows, table.n_rows):
+        if self._rows is not None and not are_in(self._rows, table.n_rows):
             raise IndexError(f"rows of a table of {table.n_rows} rows must be from 0 to {table.n_rows - 1}")
         self._native: NativeRows | None = None
 
@@ -202,7 +202,7 @@ class EncodedRows(ComputedRows):
         rows = np.asarray(rows)
         is_plain = out.flags.c_contiguous and out.dtype == np.float32 and rows.dtype.kind in "iu"
         fits = out.shape == (*rows.shape, self.shape[1])
-        if not (is_plain and fits and self.is_native and _are_in(rows, len(self))):
+        if not (is_plain and fits and self.is_native and are_in(rows, len(self))):
             out[...] = self._by_numpy(rows)
             return
         chosen = np.ascontiguousarray(rows, np.int64)
@@ -216,11 +216,6 @@ class EncodedRows(ComputedRows):
         table = self._table.take(places)
         fitted = {i: Crossed(each.values, each.codes[rows]) for i, each in self._fitted.items()}
         return np.asarray(self._encoder.encode(table, *([fitted] if fitted else [])))
-
-
-def _are_in(rows: np.ndarray, n_rows: int) -> bool:
-    """Tell whether all indices are those of rows, which native code does not check."""
-    return not len(rows) or bool(rows.min() >= 0 and rows.max() < n_rows)
 
 
 def encoded_rows(

@@ -427,7 +427,7 @@ def scattered_inside(rewriter: Rewriter, equation: Equation) -> Variable | None:
     span = _span(equation.params["index"], shape)
     if span is None or not span.axis or not x.size:
         return None
-    part = _shaped(rewriter, x, (*shape[: span.axis], span.stop - span.start, *shape[span.axis + 1 :]))
+    part = _reshaped(rewriter, x, (*shape[: span.axis], span.stop - span.start, *shape[span.axis + 1 :]))
     return _concatenated(rewriter, [(span.start, part)], span.axis, equation.output)
 
 
@@ -565,12 +565,8 @@ def _concatenated(rewriter: Rewriter, parts: Parts, axis: int, like: Variable) -
 
 def _assembled(rewriter: Rewriter, parts: Parts, like: Variable) -> Variable:
     """Return an array of the shape of `like` with these parts."""
-    flat = [_shaped(rewriter, part, (part.size,)) for _, part in parts]
+    flat = [_reshaped(rewriter, part, (part.size,)) for _, part in parts]
     starts = tuple([start for start, _ in parts])
     if [x.size for x in flat] != [like.size]:
         flat = [rewriter.emit(own.assemble, *flat, starts=starts, size=like.size)]
-    return _shaped(rewriter, flat[0], like.shape)
-
-
-def _shaped(rewriter: Rewriter, x: Variable, shape: tuple[int, ...]) -> Variable:
-    return x if x.shape == shape else rewriter.emit("reshape", x, shape=shape)
+    return _reshaped(rewriter, flat[0], like.shape)
