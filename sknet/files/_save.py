@@ -37,7 +37,8 @@ def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> N
 
     The file has the safetensors format: any reader of that format finds its arrays. Everything else is JSON
     text in its header, with the versions of the libraries that wrote it, and a checksum covers every byte.
-    It is written under another name, flushed to disk and renamed, so it is never incomplete.
+    It is written under another name, flushed to disk and renamed, so it is never incomplete. With
+    ``include="predict"``, the text is compressed.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> N
     else:
         document["value"] = encoder.value(_slim(estimator, include))
     document = {"schema": encoder.schema, **document, "objects": encoder.objects}
-    write(path, document, KIND, spent=encoder.spent)
+    write(path, document, KIND, compress=include == "predict", spent=encoder.spent)
 
 
 def _is_foreign(x: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,23 +12,33 @@ import numpy as np
 from sknet._constraints import shown
 from sknet.exceptions import LoadError
 from sknet.persistence._container import (
+    CODES,
+    DTYPES,
     ZEROS,
     Contents,
+    are_counts,
+    compressible,
     damaged,
     parse_json,
+    plain,
     read_file,
+    without_other_booleans,
     write_file,
 )
 
 __all__ = ["read", "read_any", "read_within", "write"]
 
+SMALL = 1 << 14  # bytes from which on an array has a name of its own: 60 bytes in the header
+JOINED = "small"  # the name of all others
 RESERVED = ("__metadata__", ZEROS)
 Array = np.ndarray[Any, Any]
 ARRAY, FLOAT = "$array", "$float"
 NOT_FINITE = ("nan", "inf", "-inf")
 
 
-def write(path: "str | PathLike[str]", tree: Any, kind: str, *, spent: int = 0) -> None:
+def write(
+    path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool = False, spent: int = 0
+) -> None:
     """Write a document to a file atomically.
 
     The file is written under another name, flushed to disk and renamed, so it is never incomplete, even
@@ -42,6 +53,10 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str, *, spent: int = 0) 
         Leaves are None, bool, int, float, str and NumPy arrays; NumPy scalars become Python's, tuples lists.
     kind : str
         The kind of document, such as ``"checkpoint"``; `read` checks it.
+    compress : bool, default=False
+        Whether the JSON text is compressed, arrays of less than 16 KiB are joined, and others have numbers as
+        names, for files that are hardly larger than their arrays; a text that is much larger than the arrays
+        is not. Otherwise the text is readable, and an array has the name of its place in the tree.
     spent : int, default=0
         Bytes of memory that what is made of the document takes, besides it and a copy of each array. Zeros
         follow if the file would not be half as large as all memory that reading it takes, but for 16 MiB.
@@ -62,9 +77,16 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str, *, spent: int = 0) 
     ...     read(Path(folder, "a"), "example")
     {'weight': array([[1., 0.], [0., 1.]]), 'steps': [1, 2]}
     """
-    arrays: dict[str, Array] = {}
-    text = json.dumps(_encoded(tree, "", arrays), allow_nan=False, separators=(",", ":"))
-    write_file(Path(path), Contents(kind, text, arrays), spent=spent)
+    contents = _contents(tree, kind, JoinedArrays() if compress else NamedArrays())
+    if compress and not compressible(contents, spent):
+        contents, compress = _contents(tree, kind, NamedArrays()), False
+    write_file(Path(path), contents, compress=compress, spent=spent)
+
+
+def _contents(tree: Any, kind: str, arrays: "JoinedArrays | NamedArrays") -> Contents:
+    described = _encoded(tree, "", arrays)
+    text = json.dumps(described, allow_nan=False, separators=(",", ":"))
+    return Contents(kind, text, arrays.gathered())
 
 
 def read(path: "str | PathLike[str]", kind: str) -> Any:
@@ -179,23 +201,20 @@ def read_within(path: "str | PathLike[str]") -> tuple[str, Any, int]:
     file = Path(path)
     contents = read_file(file)
     tree = parse_json(file, contents.text)
-    arrays = dict(contents.arrays)
+    arrays = StoredArrays(contents.arrays)
     try:
         found = _decoded(tree, arrays)
     except (ValueError, RecursionError) as error:
         raise damaged(file, f"its document cannot be read ({error})") from None
-    if arrays:
-        raise damaged(file, f"its document does not mention the arrays {[*arrays][:5]}")
+    if unused := arrays.unused():
+        raise damaged(file, f"its document does not mention the arrays {unused[:5]}")
     return contents.kind, found, contents.spare
 
 
-def _encoded(value: Any, place: str, arrays: dict[str, Array]) -> Any:
+def _encoded(value: Any, place: str, arrays: "NamedArrays | JoinedArrays") -> Any:
     """Return a value as JSON; arrays are moved to `arrays`."""
     if isinstance(value, np.ndarray):
-        while place in arrays or place in RESERVED:  # keys may contain the separator
-            place += "'"
-        arrays[place] = value
-        return {ARRAY: place}
+        return {ARRAY: arrays.added(place, value)}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
@@ -221,8 +240,8 @@ def _below(place: str, key: object) -> str:
     return f"{place}/{key}" if place else str(key)
 
 
-def _decoded(value: Any, arrays: dict[str, Array]) -> Any:
-    """Put arrays, each of which is removed from `arrays`, into a value, and return it."""
+def _decoded(value: Any, arrays: "StoredArrays") -> Any:
+    """Put arrays, each of which is taken from `arrays`, into a value, and return it."""
     if isinstance(value, list):
         for number, item in enumerate(value):
             if isinstance(item, (list, dict)):
@@ -236,12 +255,89 @@ def _decoded(value: Any, arrays: dict[str, Array]) -> Any:
     return value
 
 
-def _special(value: dict[str, Any], arrays: dict[str, Array]) -> Any:
+def _special(value: dict[str, Any], arrays: "StoredArrays") -> Any:
     """Return the array or number that a dict with a reserved key represents."""
     ((key, said),) = value.items() if len(value) == 1 else [("", None)]
     if key == FLOAT and said in NOT_FINITE:
         return float(said)
-    found = arrays.pop(said, None) if key == ARRAY and isinstance(said, str) else None
+    found = arrays.taken(said) if key == ARRAY else None
     if found is not None:
         return found
     raise ValueError(f"{str(value)[:80]} is neither an array (used once) nor a number")
+
+
+class NamedArrays:
+    """Arrays by their places in a document."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def added(self, place: str, array: Array) -> str:
+        """Add the array at a place; return what the document says of it: its name."""
+        while place in self._arrays or place in RESERVED:  # keys may contain the separator
+            place += "'"
+        self._arrays[place] = array
+        return place
+
+    def gathered(self) -> dict[str, Array]:
+        """Return the arrays of the file."""
+        return self._arrays
+
+
+class JoinedArrays:
+    """Large arrays by number; the bytes of small ones, in the order in which the document mentions them."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+        self._small: list[Array] = []
+
+    def added(self, place: str, array: Array) -> Any:
+        """Add the array at a place; return what the document says of it: its name, or dtype and shape."""
+        if array.nbytes >= SMALL:
+            name = str(len(self._arrays))
+            self._arrays[name] = array
+            return name
+        array = plain(place, array)
+        self._small.append(array.reshape(-1).view(np.uint8))
+        return [CODES[array.dtype.newbyteorder("=")], list(array.shape)]
+
+    def gathered(self) -> dict[str, Array]:
+        """Return the arrays of the file."""
+        return {**self._arrays, **({JOINED: np.concatenate(self._small)} if self._small else {})}
+
+
+class StoredArrays:
+    """The arrays of a file, each of which a document has to take once."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = dict(arrays)
+        self._start: int | None = None  # of the next small array; None before the first
+
+    def taken(self, said: Any) -> Array | None:
+        """Return the array of which a document says so, or None if there is none (any more)."""
+        if isinstance(said, str):
+            return self._arrays.pop(said, None)
+        is_small = (
+            isinstance(said, list) and len(said) == 2 and isinstance(said[0], str) and said[0] in DTYPES
+        )
+        return self._small(*said) if is_small else None
+
+    def _small(self, code: str, shape: Any) -> Array | None:
+        dtype, joined = np.dtype(DTYPES[code]), self._arrays.get(JOINED)
+        if joined is None or joined.dtype != np.uint8 or joined.ndim != 1 or not are_counts(shape):
+            return None
+        start = self._start or 0
+        stop = start + math.prod(shape) * dtype.itemsize
+        if stop > joined.size:
+            raise ValueError(f"a small array ends at byte {stop} of {joined.size}")
+        is_bool = dtype.kind == "b"
+        found = np.empty(shape, np.uint8 if is_bool else dtype)  # a copy, so that it is aligned
+        found.reshape(-1).view(np.uint8)[:] = joined[start:stop]
+        self._start = stop
+        return without_other_booleans(found) if is_bool else found
+
+    def unused(self) -> list[str]:
+        """Return the names of arrays that were not taken, or not in full."""
+        joined = self._arrays.get(JOINED)
+        is_used = joined is not None and self._start == joined.size
+        return [name for name in self._arrays if name != JOINED or not is_used]

@@ -55,42 +55,41 @@ def fitted():
 # -- sizes ----------------------------------------------------------------------------------------------
 
 
-TEXT, PICKLED = 6000, 4000  # bytes of a network of two layers besides its parameters
-
-
 def n_bytes(estimator):
     return sum(array.nbytes for array in estimator.model_.parameters.values())
 
 
 def test_predict_files_are_as_large_as_the_parameters(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it", include="predict")
-    assert (tmp_path / "it").stat().st_size < n_bytes(fitted) + TEXT
-    assert len(pickle.dumps(fitted.slim())) < n_bytes(fitted) + PICKLED
+    assert (tmp_path / "it").stat().st_size < 1.05 * n_bytes(fitted)
+    assert len(pickle.dumps(fitted.slim())) < 1.2 * n_bytes(fitted)
     assert len(pickle.dumps(fitted)) > 3 * n_bytes(fitted)
 
 
 @pytest.mark.parametrize("kind", [sknet.MLPClassifier, sknet.MLPRegressor, sknet.NetClassifier])
 @pytest.mark.parametrize("freezes", [False, True])
-def test_predict_files_hold_parameters_and_a_short_text(kind, freezes, tmp_path):
+def test_predict_files_are_a_twentieth_larger_than_twenty_kilobytes_of_parameters(kind, freezes, tmp_path):
     rows = np.random.default_rng(0).normal(size=(60, 20)).astype("float32")
     sizes = {"hidden_layer_sizes": (200,)} if kind is not sknet.NetClassifier else {"module": Wide}
     with quiet():
         small = kind(**sizes, max_iter=2, random_state=0).fit(rows, np.arange(60) % 3)
+    assert 16_000 < n_bytes(small) < 20_000
     sknet.save(small.freeze() if freezes else small, tmp_path / "it", include="predict")
-    assert (tmp_path / "it").stat().st_size < n_bytes(small) + TEXT
+    assert (tmp_path / "it").stat().st_size < 1.05 * n_bytes(small)
     again = sknet.load(tmp_path / "it", trusted=[Wide])
     np.testing.assert_array_equal(again.predict(rows), small.predict(rows))
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("kind", [sknet.MLPClassifier, sknet.MLPRegressor])
-def test_slim_pickles_hold_little_but_parameters(kind, protocol):
+def test_slim_pickles_are_a_fifth_larger_than_ten_kilobytes_of_parameters(kind, protocol):
     rows = np.random.default_rng(0).normal(size=(60, 20)).astype("float32")
     with quiet():
         small = kind((100,), max_iter=2, random_state=0).fit(rows, np.arange(60) % 3)
     slim = small.slim()
+    assert n_bytes(small) > 8_000
     if protocol >= 4:  # older protocols write bytes as text
-        assert len(pickle.dumps(slim, protocol)) < n_bytes(small) + PICKLED
+        assert len(pickle.dumps(slim, protocol)) < 1.2 * n_bytes(small)
     again = pickle.loads(pickle.dumps(slim, protocol))
     np.testing.assert_array_equal(again.predict(rows), small.predict(rows))
     with quiet():
@@ -134,7 +133,7 @@ def test_slim_pickles_of_small_networks(tmp_path):
         slim = small.slim()
         other = slim.slim()
         for estimator in (slim, other):
-            assert len(pickle.dumps(estimator)) < n_bytes(estimator) + PICKLED
+            assert len(pickle.dumps(estimator)) < n_bytes(estimator) + 2000
         copied = pickle.loads(pickle.dumps(slim))
         for estimator in (slim, copied):  # draw the same numbers
             estimator.partial_fit(X, Y)

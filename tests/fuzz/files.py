@@ -7,6 +7,7 @@ and memory stays below twice the file's size.
     python -m tests.fuzz.files --cases 10000 --seed 0
 """
 
+import base64
 import datetime
 import json
 import sys
@@ -48,14 +49,15 @@ from sknet.graphs import GraphModule
 from sknet.model_selection import RandomizedSearchCV
 from sknet.optim import EMA, SGD, Adam
 from sknet.optim.schedules import Cosine
+from sknet.persistence._container import WORDS
 from sknet.tabular import TabularClassifier, TabularRegressor
 from tests.fuzz.command import run
-from tests.fuzz.layout import SUM, apart, signed, together, with_header, with_text
+from tests.fuzz.layout import SUM, apart, deflated, signed, together, with_header, with_metadata, with_text
 
 SPARE = 1 << 20  # bytes that a small file may need: its text is many times as large in Python
 # Slots of an optimizer that begin at zero: the system reserves them, and gives no memory until they are used.
-RESERVED = dict.fromkeys(("ensemble", "frozen ensemble", "slim ensemble"), 2.0)  # times the file's size
-SLIM = (
+RESERVED = dict.fromkeys(("ensemble", "frozen ensemble", "compressed ensemble"), 2.0)  # times the file's size
+COMPRESSED = (
     "classifier",
     "regressor",
     "net",
@@ -175,9 +177,9 @@ def originals() -> dict[str, bytes]:
         for name, x in known.items():
             sknet.save(x, Path(folder, "it"))
             found[name] = Path(folder, "it").read_bytes()
-        for name in SLIM:
+        for name in COMPRESSED:
             sknet.save(known[name], Path(folder, "it"), include="predict")
-            found[f"slim {name}"] = Path(folder, "it").read_bytes()
+            found[f"compressed {name}"] = Path(folder, "it").read_bytes()
         checkpoint = Checkpoint(Path(folder, "checkpoint"))
         sknet.MLPClassifier((3,), max_iter=2, random_state=0, callbacks=[checkpoint]).fit(X, LABELS)
         found["checkpoint"] = Path(folder, "checkpoint", "last.safetensors").read_bytes()
@@ -305,6 +307,41 @@ def nested(rng: Generator, raw: bytes) -> bytes:
     marked = replaced(document, chosen(rng, document), "MARK")
     content = json.dumps(marked).replace('"MARK"', opened * depth + "1" + closed * depth)
     return with_text(header, content, arrays)
+
+
+@change(2)
+def inflated(rng: Generator, raw: bytes) -> bytes:
+    """Compress a text that is thousands of times as large as what is left of it."""
+    header, _, arrays = apart(raw)
+    unit = [b" ", b"[],", b'{"a":{}},', b'"' + bytes(90) + b'",', b"1e9,"][int(rng.integers(5))]
+    length = int(10 ** rng.uniform(2, 8))
+    text = b"[" + unit * (length // len(unit)) + b"1]"
+    metadata = {**header["__metadata__"], "format": "sknet 2", "compressed": deflated(text)}
+    return with_metadata(header, metadata, arrays)
+
+
+@change(2)
+def wrongly_compressed(rng: Generator, raw: bytes) -> bytes:
+    """Compress the document in other ways, or another text."""
+    header, document, arrays = apart(raw)
+    text = json.dumps(document).encode()
+    right = deflated(text)
+    code = bytearray(base64.b64decode(right))
+    code[int(rng.integers(len(code)))] ^= 1 << int(rng.integers(8))
+    options: list[Any] = [
+        *(deflated(text, b""), deflated(text, WORDS[1:]), right[: len(right) // 8 * 4], right + right, ""),
+        *(base64.b64encode(bytes(code)).decode(), base64.b64encode(rng.bytes(90)).decode(), "\u00e9\ud800"),
+        *(deflated(rng.bytes(90)), deflated(b"\xef\xbb\xbf" + text), deflated(text + b" " * 9), odd(rng)),
+        *(deflated(text.decode().encode("utf-16")), f" {right}\n", right.replace("=", ""), text.decode()),
+    ]
+    written = options[int(rng.integers(len(options)))]
+    number = str(
+        rng.choice(
+            ["sknet 1", "sknet 2", "sknet 3", "sknet 4", "sknet 02", "sknet"],
+            p=[0.1, 0.6, 0.05, 0.05, 0.1, 0.1],
+        )
+    )
+    return with_metadata(header, {**header["__metadata__"], "format": number, "compressed": written}, arrays)
 
 
 Path_ = tuple[Any, ...]

@@ -1,8 +1,12 @@
 """A safe file in parts, and together again, with the checksum that it should have."""
 
+import base64
 import hashlib
 import json
+import zlib
 from typing import Any
+
+from sknet.persistence._container import WORDS
 
 BEGINS = b'{"__metadata__":{"sha256":"'
 SUM = slice(8 + len(BEGINS), 8 + len(BEGINS) + 64)
@@ -18,7 +22,16 @@ def apart(raw: bytes) -> tuple[dict[str, Any], Any, bytes]:
     """Return the header, the document in it, and the arrays."""
     length = int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8 : 8 + length])
-    return header, json.loads(header["__metadata__"]["content"]), raw[8 + length :]
+    metadata = header["__metadata__"]
+    if "content" in metadata:
+        return header, json.loads(metadata["content"]), raw[8 + length :]
+    code = zlib.decompressobj(zdict=WORDS)
+    return header, json.loads(code.decompress(base64.b64decode(metadata["compressed"]))), raw[8 + length :]
+
+
+def deflated(text: bytes, words: bytes = WORDS) -> str:
+    code = zlib.compressobj(9, zdict=words) if words else zlib.compressobj(9)
+    return base64.b64encode(code.compress(text) + code.flush()).decode()
 
 
 def together(header: Any, document: Any, arrays: bytes) -> bytes:
@@ -27,8 +40,10 @@ def together(header: Any, document: Any, arrays: bytes) -> bytes:
 
 
 def with_text(header: Any, content: str, arrays: bytes) -> bytes:
-    """Return the file with the text of a document."""
-    return with_metadata(header, {**header["__metadata__"], "content": content}, arrays)
+    """Return the file with the text of a document, compressed if it was."""
+    is_plain = "compressed" not in header["__metadata__"]
+    written = {"content": content} if is_plain else {"compressed": deflated(content.encode())}
+    return with_metadata(header, {**header["__metadata__"], **written}, arrays)
 
 
 def with_metadata(header: Any, metadata: Any, arrays: bytes) -> bytes:

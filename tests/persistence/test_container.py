@@ -9,6 +9,7 @@ import pytest
 from sknet import nn
 from sknet.exceptions import LoadError
 from sknet.persistence import read, write
+from sknet.persistence._container import DOCUMENT
 from tests.combinations import every
 
 DTYPES = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
@@ -120,10 +121,11 @@ def test_a_missing_file_is_an_error_of_the_system(tmp_path):
 
 
 def test_a_newer_format_is_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr("sknet.persistence._container.FORMAT", 4)
+    monkeypatch.setattr("sknet.persistence._container.PLAIN", 4)
+    monkeypatch.setitem(DOCUMENT, 4, "content")
     write(tmp_path / "a", TREE, "example")
     monkeypatch.undo()
-    with pytest.raises(LoadError, match="format 'sknet 4', but this version of sknet reads up to 'sknet 1'"):
+    with pytest.raises(LoadError, match="format 'sknet 4', but this version of sknet reads up to 'sknet 3'"):
         read(tmp_path / "a", "example")
 
 
