@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from sknet import (
         autograd,
         callbacks,
-        dask,
+        dask,  # noqa: F401  not in __all__
         display,
+        engine,
+        exceptions,
+        graphs,
         losses,
         model_selection,
         neural_network,
@@ -76,10 +79,11 @@ _HOMES = {
     "sknet.freezing": ("freeze",),
 }
 _MODULES = (
-    *("autograd", "callbacks", "dask", "display", "losses", "model_selection", "neural_network", "nn"),
-    *("onnx", "ops", "optim", "preprocessing", "tabular"),
+    *("autograd", "callbacks", "dask", "display", "engine", "exceptions", "graphs", "losses"),
+    *("model_selection", "neural_network", "nn", "onnx", "ops", "optim", "preprocessing", "tabular"),
 )
 
+# Without "dask": `from sknet import *` imports every name, and sknet.dask needs an extra.
 __all__ = [
     "Autoencoder",
     "Function",
@@ -98,12 +102,14 @@ __all__ = [
     "callbacks",
     "checkpoint",
     "config_context",
-    "dask",
     "display",
     "enable_grad",
+    "engine",
+    "exceptions",
     "freeze",
     "get_config",
     "grad",
+    "graphs",
     "inference_mode",
     "load",
     "losses",
@@ -151,4 +157,4 @@ def _suggestion(name: str) -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "dask"]

@@ -18,6 +18,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class CaptureError(TypeError):
     """A function that cannot be captured: what it does would be frozen at the values of the first call.
 

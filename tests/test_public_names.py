@@ -1,6 +1,8 @@
 """Public names are listed in ``__all__``, exist, and have a page in the API reference of the site."""
 
 import re
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
@@ -11,6 +13,10 @@ from docs.extensions.docstrings import escaped
 from tests.project import public_modules, shared_modules
 
 MODULES = sorted(shared_modules())
+OPTIONAL = (
+    *("cupy", "dask", "distributed", "matplotlib", "onnx", "optuna", "pandas", "polars", "skops"),
+    *("tensorboardX", "torch", "tqdm"),
+)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -38,6 +44,32 @@ def test_all_is_complete(name):
         and str(getattr(value, "__module__", "")).startswith(own)
     ]
     assert not left_out
+
+
+@pytest.mark.parametrize("name", sorted(public_modules()))
+def test_dir_lists_the_public_names_and_nothing_else(name):
+    """`dir` is what a prompt completes."""
+    module = public_modules()[name]
+    needing_extras = {"dask"} if name == "sknet" else set()
+    assert set(dir(module)) == {*module.__all__, *needing_extras}
+
+
+def test_star_imports_need_no_extra():
+    """In a process in which no package can be imported that an install without extras lacks."""
+    modules = {name: module.__all__ for name, module in public_modules().items() if name != "sknet.dask"}
+    script = f"""
+import sys
+class Missing:
+    def find_spec(self, name, *args):
+        if name.partition(".")[0] in {OPTIONAL}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Missing())
+for module, names in {modules}.items():
+    found = {{}}
+    exec(f"from {{module}} import *", found)
+    assert {{*names}} <= {{*found}}, module
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.parametrize("name", sorted(public_modules()))

@@ -9,3 +9,7 @@ __all__ = [
     "Context", "Function", "checkpoint", "detect_anomaly", "grad", "gradcheck", "hessian", "hvp", "jacobian",
     "jvp", "once_differentiable", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

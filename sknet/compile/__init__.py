@@ -10,3 +10,7 @@ from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._plan import Plan
 
 __all__ = ["Compiled", "Equation", "Graph", "Plan", "Variable", "capture", "compile"]
+
+
+def __dir__() -> list[str]:
+    return __all__

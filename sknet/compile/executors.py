@@ -13,6 +13,10 @@ from sknet.ops import SparseSlot
 __all__ = ["Call", "NumpyProgram", "Program", "program", "runner_of"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class Program(Protocol):
     """The calls of a plan, which can be bound to memory many times.
 

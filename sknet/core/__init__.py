@@ -52,4 +52,9 @@ __all__ = [
     "user_line",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 complete(__name__)

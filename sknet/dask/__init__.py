@@ -27,3 +27,7 @@ __all__ = [
     "batch_rows",
     "fit",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

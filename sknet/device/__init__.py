@@ -74,3 +74,7 @@ __all__ = [
     "to_device",
     "to_host",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -38,3 +38,7 @@ if not TYPE_CHECKING:
             "sknet.estimators._summary": ("EstimatorSummary", "LayerRow"),
         }
     ).into(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

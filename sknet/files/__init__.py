@@ -3,3 +3,7 @@
 from sknet.files._save import load, save, trusted_types
 
 __all__ = ["load", "save", "trusted_types"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -13,3 +13,7 @@ PARTS = {
     for name, value in vars(module).items()
     if isinstance(value, type) and value.__module__ == module.__name__
 }
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,3 +8,7 @@ look at.
 from sknet.gpu_check._main import main
 
 __all__ = ["main"]
+
+
+def __dir__() -> list[str]:
+    return __all__

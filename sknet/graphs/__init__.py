@@ -3,3 +3,7 @@
 from sknet.graphs._export import GraphModule, export
 
 __all__ = ["GraphModule", "export"]
+
+
+def __dir__() -> list[str]:
+    return __all__

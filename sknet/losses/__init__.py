@@ -163,3 +163,7 @@ _CLASSES = {
 
 if not _typing.TYPE_CHECKING:
     __getattr__ = _module_getattr("sknet.losses", __all__, _CLASSES)
+
+
+def __dir__() -> list[str]:
+    return __all__

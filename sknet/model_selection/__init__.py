@@ -13,3 +13,7 @@ __all__ = [
     "cross_val_predict",
     "cross_validate",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

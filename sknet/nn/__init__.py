@@ -56,3 +56,7 @@ if _typing.TYPE_CHECKING:
     from sknet.nn._torch import to_torch as to_torch
 else:
     __getattr__ = _LATE.into(globals(), _module_getattr("sknet.nn", __all__, _NAMES))
+
+
+def __dir__() -> list[str]:
+    return __all__

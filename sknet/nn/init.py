@@ -45,6 +45,11 @@ __all__ = [
     "version",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 POSITIVE = [Interval(Real, 0, None, closed="neither")]
 ANY_NUMBER = [Interval(Real, None, None, closed="neither")]

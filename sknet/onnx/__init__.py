@@ -8,3 +8,7 @@ from sknet.onnx._writer import Node as _Node
 __all__ = ["PARTS", "Network", "export", "load", "register"]
 
 PARTS = {"Node": _Node}
+
+
+def __dir__() -> list[str]:
+    return __all__

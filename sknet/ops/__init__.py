@@ -30,3 +30,7 @@ if not _typing.TYPE_CHECKING:
     from sknet.ops import _methods  # the functions are all here by now
 
     __getattr__ = _hints.module_getattr("sknet.ops", __all__, _methods.HINTS)
+
+
+def __dir__() -> list[str]:
+    return __all__

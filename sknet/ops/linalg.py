@@ -49,3 +49,7 @@ _NAMES = {
 
 if not _typing.TYPE_CHECKING:
     __getattr__ = _module_getattr("sknet.ops.linalg", __all__, _NAMES)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -144,3 +144,7 @@ if not _typing.TYPE_CHECKING:
             "sknet.optim._sgd": ("SGD", "Adadelta", "Adagrad", "Lion", "RMSprop", "Rprop"),
         }
     ).into(globals(), _module_getattr("sknet.optim", __all__, _FOREIGN))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -23,3 +23,7 @@ if not TYPE_CHECKING:
             "sknet.persistence._document": ("read", "read_any", "read_within", "write"),
         }
     ).into(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -20,3 +20,7 @@ PARTS = {
 
 if not TYPE_CHECKING:
     __getattr__ = _Names({"sknet.preprocessing._encoder": ("TableEncoder",)}).into(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -42,3 +42,7 @@ if not TYPE_CHECKING:
             "sknet.tabular._training": ("Member",),
         }
     ).into(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,3 +10,7 @@ __all__ = [
     "ASSEMBLY", "BLOCK", "RULES", "Group", "Kernels", "fuse", "fuse_maps", "join_totals", "optimize",
     "rewrite",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

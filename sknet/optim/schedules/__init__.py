@@ -96,3 +96,7 @@ if not _typing.TYPE_CHECKING:
             ),
         }
     ).into(globals(), _module_getattr("sknet.optim.schedules", __all__, _FOREIGN))
+
+
+def __dir__() -> list[str]:
+    return __all__
