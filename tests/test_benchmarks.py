@@ -43,7 +43,7 @@ def empty(record):
 
 def test_every_script_is_measured_for_the_page():
     assert {run.script.removesuffix(".py") for run in RUNS.values()} == SCRIPTS - OFF_THE_PAGE
-    checks = {path.stem for path in MEASURED.glob("gpu-check-*.json")}  # what `sknet.gpu_check` wrote
+    checks = {path.stem for path in MEASURED.glob("gpu-check-*.json")}  # what `tools.gpu_check` wrote
     assert {path.stem for path in MEASURED.iterdir()} - checks == RUNS.keys()
 
 

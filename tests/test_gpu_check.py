@@ -1,4 +1,4 @@
-"""`python -m sknet.gpu_check`: its stages on a fake device, its file, and what it says without a GPU."""
+"""`python -m tools.gpu_check`: its stages on a fake device, its file, and what it says without a GPU."""
 
 import json
 import os
@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from sknet.device import Device
-from sknet.gpu_check import (
+from tests.devices import fake
+from tests.project import ROOT
+from tools.gpu_check import (
     _fits,
     _found,
     _kernels,
@@ -21,11 +23,9 @@ from sknet.gpu_check import (
     _torch,
     main,
 )
-from sknet.gpu_check._found import Found, Skipped
-from sknet.gpu_check._machine import Machine
-from sknet.gpu_check._stages import Results, Stage, run
-from tests.devices import fake
-from tests.project import ROOT
+from tools.gpu_check._found import Found, Skipped
+from tools.gpu_check._machine import Machine
+from tools.gpu_check._stages import Results, Stage, run
 
 
 class Fake(Machine):
@@ -237,8 +237,8 @@ def test_tests_are_shared_among_processes_on_many_cores(tmp_path, monkeypatch):
     assert "-n 2 --dist load" in started[0]
 
 
-def test_without_a_checkout_operations_are_skipped(tmp_path):
-    with pytest.raises(Skipped, match="not run from a checkout"):
+def test_without_tests_operations_are_skipped(tmp_path):
+    with pytest.raises(Skipped, match="has no tests in"):
         _operations.operations(Fake(), tmp_path)
 
 
@@ -385,7 +385,7 @@ def test_without_cupy_it_says_what_is_missing_and_loses_nothing(tmp_path, path):
     (tmp_path / "cupy.py").write_text("raise ImportError('hidden')")
     path.write_text('{"stages": {}}')
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    command = [sys.executable, "-m", "sknet.gpu_check", "--out", str(path)]
+    command = [sys.executable, "-m", "tools.gpu_check", "--out", str(path)]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     assert "nothing is checked: device 'cuda' needs CuPy" in done.stderr

@@ -35,14 +35,14 @@ LAYERS = [
     {"freezing"},
     {"onnx"},
     {"files"},
-    {"display", "dask", "gpu_check", "_show_versions"},
+    {"display", "dask", "_show_versions"},
     {""},  # sknet/__init__.py, which only gathers names
 ]
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
 
 # Optional packages, and the only packages that may import them.
 OPTIONAL = {
-    "cupy": ("sknet.device", "sknet.compile.cuda", "sknet.gpu_check"),
+    "cupy": ("sknet.device", "sknet.compile.cuda"),
     "cupyx": ("sknet.device", "sknet.compile.cuda"),
     "matplotlib": ("sknet.callbacks", "sknet.display"),
     "optuna": ("sknet.callbacks",),
@@ -55,7 +55,7 @@ OPTIONAL = {
     "pandas": ("sknet.preprocessing",),
     "skl2onnx": ("sknet.onnx",),
     "skops": ("sknet.files",),
-    "torch": ("sknet.gpu_check",),  # to compare with
+    "torch": (),  # an oracle of tests and tools
 }
 
 

@@ -99,7 +99,8 @@ def docstring_lines(tree: ast.AST) -> set[int]:
 
 def code_lines(text: str) -> tuple[int, int]:
     """Return the numbers of lines with code, docstrings excluded, and of lines of docstrings."""
-    documented, code = docstring_lines(ast.parse(text)), set()
+    code: set[int] = set()
+    documented = docstring_lines(ast.parse(text))
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in NO_CODE:
             code.update(range(token.start[0], token.end[0] + 1))

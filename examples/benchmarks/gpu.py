@@ -1,6 +1,6 @@
 """Time training steps of perceptrons on a GPU: sknet's, and PyTorch's with and without a CUDA graph.
 
-Runs ``python -m sknet.gpu_check``, which also checks that sknet works on this GPU, unless its results are
+Runs ``python -m tools.gpu_check``, which also checks that sknet works on this GPU, unless its results are
 there already. A step is the difference between a long and a short fit, divided by the difference in steps;
 PyTorch's is a loop with the fused Adam, on rows that it takes by an index. The least time is that of the
 arithmetic and memory of the step, at rates that are measured first.
@@ -9,6 +9,7 @@ arithmetic and memory of the step, at rates that are measured first.
 """
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,8 +17,7 @@ from typing import Any
 
 from measured import Table, parser_of, write
 
-from sknet.gpu_check import main as check
-
+ROOT = Path(__file__).parents[2]
 PRECISIONS = {"steps": "float32", "steps-tf32": "tf32", "steps-bfloat16": "bfloat16"}  # by stage
 SIDES = ("sknet", "PyTorch", "PyTorch, one graph", "least time")
 STEPS = Table(
@@ -47,7 +47,8 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--results", type=Path, default=Path("gpu_check.json"), help="of the check")
     arguments = parser.parse_args()
-    status = check(["--out", str(arguments.results)])
+    command = [sys.executable, "-m", "tools.gpu_check", "--out", str(arguments.results.resolve())]
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
     if not arguments.results.exists():
         sys.exit(status)
     for name, figures in rows(json.loads(arguments.results.read_text())["stages"]):

@@ -8,8 +8,8 @@ from typing import Any
 
 __all__ = ["Found", "Skipped", "failure_of"]
 
-PACKAGE = Path(__file__).parents[1]
 HERE = Path(__file__).parent
+PACKAGE = HERE.parents[1] / "sknet"
 
 
 class Skipped(Exception):  # noqa: N818 - nothing is wrong
@@ -34,15 +34,11 @@ class Found:
 
 
 def failure_of(error: BaseException) -> dict[str, Any]:
-    """Return an error's type and message, and its innermost frame in sknet, best not in this package."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_in(frame.filename, PACKAGE)]
-    own = [frame for frame in frames if not _is_in(frame.filename, HERE)]
+    """Return an error's type and message, and its innermost frame in sknet, or else in this check."""
+    frames = traceback.extract_tb(error.__traceback__)
     found: dict[str, Any] = {"error": f"{type(error).__name__}: {error}"}
-    if frames:
-        frame = (own or frames)[-1]
-        found |= {"file": frame.filename, "line": frame.lineno, "function": frame.name}
+    for folder in (PACKAGE, HERE):
+        if inside := [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]:
+            frame = inside[-1]
+            return found | {"file": frame.filename, "line": frame.lineno, "function": frame.name}
     return found
-
-
-def _is_in(name: str, folder: Path) -> bool:
-    return Path(name).is_relative_to(folder)

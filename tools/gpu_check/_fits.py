@@ -11,10 +11,10 @@ import numpy as np
 from sknet import nn
 from sknet.device import arrays_in
 from sknet.estimators import MLPClassifier, MLPRegressor, NetClassifier
-from sknet.gpu_check._found import Found
-from sknet.gpu_check._machine import Machine
-from sknet.gpu_check._timed import quiet
 from sknet.optim import SGD
+from tools.gpu_check._found import Found
+from tools.gpu_check._machine import Machine
+from tools.gpu_check._timed import quiet
 
 __all__ = ["CASES", "Case", "check", "fits"]
 

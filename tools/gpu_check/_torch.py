@@ -6,8 +6,8 @@ from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any
 
-from sknet.gpu_check._found import Skipped
-from sknet.gpu_check._timed import per_call
+from tools.gpu_check._found import Skipped
+from tools.gpu_check._timed import per_call
 
 __all__ = ["Rival", "launches", "load", "products_in", "profiled", "seconds"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sknet.device import Device, available, backend
-from sknet.gpu_check._found import Skipped
+from tools.gpu_check._found import Skipped
 
 __all__ = ["Counts", "Cuda", "Machine"]
 
@@ -108,7 +108,7 @@ class Cuda(Machine):
         read = owner.to_host
 
         class Hook(self._cupy.cuda.MemoryHook):  # type: ignore[name-defined]
-            name = "sknet.gpu_check"
+            name = "tools.gpu_check"
 
             def malloc_preprocess(self, **_: Any) -> None:
                 counts.allocations += 1

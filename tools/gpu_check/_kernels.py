@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from sknet.device import to_device
-from sknet.gpu_check import _torch
-from sknet.gpu_check._found import Found
-from sknet.gpu_check._machine import Machine
-from sknet.gpu_check._steps import CONFIGURATIONS, Configuration, fit
-from sknet.gpu_check._timed import quiet
+from tools.gpu_check import _torch
+from tools.gpu_check._found import Found
+from tools.gpu_check._machine import Machine
+from tools.gpu_check._steps import CONFIGURATIONS, Configuration, fit
+from tools.gpu_check._timed import quiet
 
 __all__ = ["kernels"]
 

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sknet.gpu_check._fits import fits
-from sknet.gpu_check._found import Found, Skipped, failure_of
-from sknet.gpu_check._kernels import kernels
-from sknet.gpu_check._machine import Machine
-from sknet.gpu_check._operations import operations
-from sknet.gpu_check._steps import steps
-from sknet.gpu_check._streams import streams
 from sknet.persistence import write_atomically
+from tools.gpu_check._fits import fits
+from tools.gpu_check._found import Found, Skipped, failure_of
+from tools.gpu_check._kernels import kernels
+from tools.gpu_check._machine import Machine
+from tools.gpu_check._operations import operations
+from tools.gpu_check._steps import steps
+from tools.gpu_check._streams import streams
 
 __all__ = ["STAGES", "TIMED", "Results", "Stage", "run"]
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from sknet.device import active, backend, to_device
 from sknet.estimators import MLPClassifier
-from sknet.gpu_check import _torch
-from sknet.gpu_check._found import Found
-from sknet.gpu_check._machine import Machine
-from sknet.gpu_check._roofline import work_of
-from sknet.gpu_check._timed import epochs_of, per_call, per_step, quiet
+from tools.gpu_check import _torch
+from tools.gpu_check._found import Found
+from tools.gpu_check._machine import Machine
+from tools.gpu_check._roofline import work_of
+from tools.gpu_check._timed import epochs_of, per_call, per_step, quiet
 
 __all__ = ["CONFIGURATIONS", "Configuration", "fit", "steps"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sknet.exceptions import DeviceError
-from sknet.gpu_check._machine import Cuda, Machine
-from sknet.gpu_check._report import table
-from sknet.gpu_check._stages import STAGES, TIMED, Results, run
+from tools.gpu_check._machine import Cuda, Machine
+from tools.gpu_check._report import table
+from tools.gpu_check._stages import STAGES, TIMED, Results, run
 
 __all__ = ["main"]
 
@@ -31,14 +31,14 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[], Machine] 
 
     Examples
     --------
-    >>> from sknet.gpu_check import main
+    >>> from tools.gpu_check import main
     >>> main(["--out", "gpu_check.json"])  # doctest: +SKIP
     facts: device, driver and libraries ...
     facts: passed, 0.1 s
     ...
     0
     """
-    parser = argparse.ArgumentParser(prog="python -m sknet.gpu_check", description="The first run on a GPU.")
+    parser = argparse.ArgumentParser(prog="python -m tools.gpu_check", description="The first run on a GPU.")
     parser.add_argument(
         "--out", type=Path, default=Path("gpu_check.json"), metavar="PATH", help="the results"
     )

@@ -1,4 +1,4 @@
-"""The tests that need a GPU, where the command is run from a checkout: each primitive, compiled and eager."""
+"""The tests that need a GPU: each primitive, compiled and eager."""
 
 import importlib.util
 import os
@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sknet.gpu_check._found import Found, Skipped
-from sknet.gpu_check._machine import Machine
+from tools.gpu_check._found import Found, Skipped
+from tools.gpu_check._machine import Machine
 
 __all__ = ["operations", "read_results"]
 
@@ -31,7 +31,7 @@ def operations(machine: Machine, root: Path = ROOT, folder: str = FOLDER) -> Fou
     """Run the tests of a folder, file by file."""
     files = sorted((root / folder).glob("test_*.py"), key=lambda file: (file.name == LONGEST, file.name))
     if not files:
-        raise Skipped(f"sknet is not run from a checkout: {root} has no {folder}")
+        raise Skipped(f"{root} has no tests in {folder}")
     if importlib.util.find_spec("pytest") is None:
         raise Skipped("pytest is not installed")
     found, end = Found(), time.monotonic() + SECONDS

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from sknet.device import to_device, to_host
-from sknet.gpu_check._fits import CASES, check
-from sknet.gpu_check._found import Found, Skipped
-from sknet.gpu_check._machine import Machine
-from sknet.gpu_check._timed import epochs_of, quiet
+from tools.gpu_check._fits import CASES, check
+from tools.gpu_check._found import Found, Skipped
+from tools.gpu_check._machine import Machine
+from tools.gpu_check._timed import epochs_of, quiet
 
 __all__ = ["streams"]
 

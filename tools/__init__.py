@@ -1,0 +1,1 @@
+"""Commands for those who develop sknet; run in a checkout."""
