@@ -50,7 +50,6 @@ OPTIONAL = {
     "tqdm": ("sknet.callbacks",),
     "dask": ("sknet.dask",),
     "distributed": ("sknet.dask",),
-    "mpi4py": ("sknet.dask",),
     "onnx": ("sknet.onnx",),
     "pandas": ("sknet.preprocessing",),
     "skl2onnx": ("sknet.onnx",),

@@ -24,7 +24,7 @@ from sknet.compile.extend import Length, LiftedGraph, Share, graph_of_any_rows, 
 from sknet.compile.extend import Rows as CommonRows
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
-from sknet.dask import MPIExchange, NCCLExchange, WorkerExchange
+from sknet.dask import WorkerExchange
 from sknet.device import Device, Feed, Form, Issued, MetaArray, Transfers, form_of
 from sknet.engine import extend
 from sknet.estimators import (
@@ -178,10 +178,8 @@ def graph():
 
 
 def communicator():
-    """Return what stands for the only worker of a fit, in any of the libraries."""
-    loop = types.SimpleNamespace(asyncio_loop=None)
-    ranks = {"Get_rank": lambda: 0, "Get_size": lambda: 1, "rank_id": lambda: 0, "size": lambda: 1}
-    return types.SimpleNamespace(**ranks, loop=loop, handlers={})
+    """Return what stands for the only worker of a fit."""
+    return types.SimpleNamespace(loop=types.SimpleNamespace(asyncio_loop=None), handlers={})
 
 
 def native_rows():
@@ -373,8 +371,6 @@ BOUND = {
     "sknet.device.Transfers": lambda: Transfers(np.array),
     "sknet.core.extend.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
-    "sknet.dask.MPIExchange": lambda: MPIExchange(communicator()),
-    "sknet.dask.NCCLExchange": lambda: NCCLExchange(communicator()),
     "sknet.dask.WorkerExchange": lambda: WorkerExchange(communicator(), "a fit", 0, ["here"]),
     "sknet.engine.extend.Predictor": predictor,
     "sknet.preprocessing.extend.NativeRows": native_rows,

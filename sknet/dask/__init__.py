@@ -15,14 +15,12 @@ except ImportError as error:
     ) from error
 
 from sknet.dask._collections import batch_rows
-from sknet.dask._exchange import Exchange, ExchangeError, MPIExchange, NCCLExchange, WorkerExchange
+from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
 from sknet.dask._fit import fit
 
 __all__ = [
     "Exchange",
     "ExchangeError",
-    "MPIExchange",
-    "NCCLExchange",
     "WorkerExchange",
     "batch_rows",
     "fit",

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-__all__ = ["Exchange", "ExchangeError", "MPIExchange", "NCCLExchange", "WorkerExchange"]
+__all__ = ["Exchange", "ExchangeError", "WorkerExchange"]
 
 Array = np.ndarray[Any, Any]
 
@@ -73,58 +73,6 @@ class Exchange(ABC):
             f"a {type(self).__name__} is bound to its worker and cannot be pickled or copied: pass its "
             "class, or a function that makes one on each worker"
         )
-
-
-class MPIExchange(Exchange):
-    """Sums by MPI, for workers that ``dask_mpi`` or ``mpirun`` has started.
-
-    Parameters
-    ----------
-    communicator : mpi4py.MPI.Comm
-        Of exactly the workers of the fit. The standard recommends that sums have the same bits on each, and
-        implementations in use follow it.
-
-    Examples
-    --------
-    >>> MPIExchange(MPI.COMM_WORLD).all_reduce(gradient)  # doctest: +SKIP
-    """
-
-    def __init__(self, communicator: Any) -> None:
-        self._communicator = communicator
-        self.rank, self.size = communicator.Get_rank(), communicator.Get_size()
-
-    def all_reduce(self, buffer: Array) -> None:
-        from mpi4py import MPI
-
-        self._communicator.Allreduce(MPI.IN_PLACE, buffer, op=MPI.SUM)
-
-
-NCCL_TYPES = {"float32": 7, "float64": 8}
-NCCL_SUM = 0
-
-
-class NCCLExchange(Exchange):
-    """Sums by NCCL, for arrays on GPUs.
-
-    Parameters
-    ----------
-    communicator : cupy.cuda.nccl.NcclCommunicator
-        Of exactly the workers of the fit.
-    stream : int, default=0
-        Address of the CUDA stream to sum in.
-
-    Examples
-    --------
-    >>> NCCLExchange(NcclCommunicator(n_workers, unique_id, rank)).all_reduce(gradient)  # doctest: +SKIP
-    """
-
-    def __init__(self, communicator: Any, stream: int = 0) -> None:
-        self._communicator, self._stream = communicator, stream
-        self.rank, self.size = communicator.rank_id(), communicator.size()
-
-    def all_reduce(self, buffer: Any) -> None:
-        address, kind = buffer.data.ptr, NCCL_TYPES[buffer.dtype.name]
-        self._communicator.allReduce(address, address, buffer.size, kind, NCCL_SUM, self._stream)
 
 
 # -- Dask's own workers ------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def fit(
         Of the cluster; None is the one that is set.
     exchange : callable, default=WorkerExchange
         ``exchange(worker, fit, rank, addresses)`` is called on each worker, and returns what sums arrays over
-        them: messages between Dask's workers, or ``lambda *_: MPIExchange(MPI.COMM_WORLD)``.
+        them; by default messages between Dask's workers.
     callbacks : list of Callback, default=None
         Called in this process.
 

@@ -1,11 +1,8 @@
-import sys
-import types
-
 import numpy as np
 import pytest
 from distributed import Client
 
-from sknet.dask import Exchange, ExchangeError, MPIExchange, NCCLExchange, WorkerExchange
+from sknet.dask import ExchangeError, WorkerExchange
 from sknet.dask._exchange import _open
 
 
@@ -63,42 +60,3 @@ def test_a_worker_that_has_left_is_an_error_for_the_others(client):
         assert isinstance(results[rank], ExchangeError)
         assert "has left the fit" in str(results[rank])
     assert not [fit for fit, _ in _open if fit == "test"]
-
-
-class FakeCommunicator:
-    """What `MPIExchange` uses of mpi4py: sums arrays of two ranks, one of which is this."""
-
-    def __init__(self, other):
-        self.other = other
-
-    def Get_rank(self):  # noqa: N802  as in mpi4py
-        return 1
-
-    def Get_size(self):  # noqa: N802
-        return 2
-
-    def Allreduce(self, sendbuf, recvbuf, op):  # noqa: N802
-        assert (sendbuf, op) == ("in place", "sum")
-        recvbuf += self.other
-
-
-def test_mpi_sums_in_place(monkeypatch):
-    names = types.SimpleNamespace(IN_PLACE="in place", SUM="sum")
-    monkeypatch.setitem(sys.modules, "mpi4py", types.SimpleNamespace(MPI=names))
-    exchange: Exchange = MPIExchange(FakeCommunicator(np.array([1.0, 2.0])))
-    buffer = np.array([10.0, 20.0])
-    exchange.all_reduce(buffer)
-    assert buffer.tolist() == [11.0, 22.0]
-    assert (exchange.rank, exchange.size) == (1, 2)
-
-
-@pytest.mark.parametrize(("dtype", "number"), [("float32", 7), ("float64", 8)])
-def test_nccl_is_given_addresses_and_types(dtype, number):
-    """The numbers are those of ncclDataType_t and ncclRedOp_t in nccl.h."""
-    calls = []
-    communicator = types.SimpleNamespace(
-        rank_id=lambda: 0, size=lambda: 4, allReduce=lambda *args: calls.append(args)
-    )
-    buffer = types.SimpleNamespace(data=types.SimpleNamespace(ptr=1234), size=50, dtype=np.dtype(dtype))
-    NCCLExchange(communicator, stream=9).all_reduce(buffer)
-    assert calls == [(1234, 1234, 50, number, 0, 9)]
