@@ -1,12 +1,95 @@
-"""Tests marked ``gpu`` run where CuPy finds a CUDA device, and are skipped with the reason elsewhere."""
+"""Parts of the suite, and fixtures of all tests.
+
+Tests marked ``gpu`` run where CuPy finds a CUDA device, and are skipped with the reason elsewhere. ``pytest``
+alone leaves out the parts in `PARTS`; with a path or ``-m``, what is named runs.
+"""
 
 import gc
+import inspect
+import itertools
 import signal
 import sys
+from fnmatch import fnmatch
 from functools import cache
 
+import numpy as np
 import pytest
 import sklearn
+
+# Parts that `pytest` alone leaves out, with their files; `oracle` is found by what a test imports, `slow` is
+# written at the tests. `.ci/run` runs them all.
+PARTS = {
+    "emulated": (
+        "tests/compile/executors/device/*",
+        "tests/contracts/test_device_steps.py",
+        "tests/device/*",
+        "tests/devices/*",
+        "tests/engine/loop/test_device*",
+        "tests/engine/loop/test_leases.py",
+        "tests/engine/loop/test_member_steps.py",
+        "tests/engine/loop/test_stacks*",
+        "tests/engine/loop/test_streamed_rows.py",
+        "tests/estimators/test_device.py",
+        "tests/model_selection/test_stacked.py",
+        "tests/test_gpu_check.py",
+    ),
+    "fuzz": ("tests/fuzz/*",),
+    "dask": ("tests/dask/*",),
+    "oracle": ("tests/oracle/*",),
+    "slow": (
+        "tests/compile/executors/native/test_same_bits.py",
+        "tests/compile/test_ops.py",
+        "tests/compile/test_rules.py",
+        "tests/contracts/test_empty.py",
+        "tests/contracts/test_native.py",
+        "tests/contracts/test_ops.py",
+        "tests/contracts/test_training_step.py",
+        "tests/estimators/test_check_*",
+        "tests/estimators/test_members.py",
+        "tests/estimators/test_trajectory.py",
+        "tests/files/test_memory.py",
+        "tests/files/test_round_trips.py",
+        "tests/onnx/test_backend.py",
+        "tests/preprocessing/test_one_row.py",
+        "tests/tabular/test_estimators.py",
+        "tests/test_benchmarks.py",
+        "tests/test_docs.py",
+        "tests/test_examples.py",
+        "tests/test_first_import.py",
+        "tests/test_forks.py",
+        "tests/test_gallery.py",
+        "tests/test_installed.py",
+        "tests/test_neural_network.py",
+        "tests/test_notebooks.py",
+    ),
+}
+
+
+def pytest_configure(config):
+    # xdist hands the options to its workers, this one included.
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr:
+        config.option.markexpr = f"not ({' or '.join(PARTS)})"
+
+
+def needs_torch(item):
+    """Return whether a test compares with PyTorch."""
+    function = getattr(item, "function", None)
+    if function is None:
+        return False
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    constants = () if code is None else code.co_consts
+    return "torch" in vars(item.module) or "torch" in item.fixturenames or "torch" in constants
+
+
+@pytest.hookimpl(tryfirst=True)  # before those marked are chosen
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        path = item.path.relative_to(config.rootpath).as_posix()
+        for part, patterns in PARTS.items():
+            if any(fnmatch(path, pattern) for pattern in patterns):
+                item.add_marker(part)
+        if needs_torch(item):
+            item.add_marker("oracle")
 
 
 @cache
@@ -33,6 +116,16 @@ def pytest_sessionstart():
 def pytest_runtest_setup(item):
     if item.get_closest_marker("gpu") and (reason := reason_without_cuda()):
         pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def seeded(monkeypatch):
+    """Seed what a test draws without a seed: NumPy's global state, and weights from fresh entropy."""
+    np.random.seed(0)  # noqa: NPY002
+    parameter = sys.modules.get("sknet.nn._parameter")
+    if parameter is not None:
+        seeds = itertools.count()
+        monkeypatch.setattr(parameter, "RandomState", lambda: np.random.RandomState(next(seeds)))
 
 
 @pytest.fixture(autouse=True)

@@ -206,6 +206,7 @@ def described(node: ast.AST) -> bool:
     return isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
 
 
+@pytest.mark.slow
 def test_docstrings_begin_with_a_verb_or_a_noun():
     """Neither questions nor headless phrases, in private modules either."""
     found = [

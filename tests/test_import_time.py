@@ -69,6 +69,7 @@ def test_names_are_available_on_use():
         from sknet import Nothing  # noqa: F401
 
 
+@pytest.mark.slow
 def test_heavy_parts_wait_until_they_are_needed():
     found = added("sknet.estimators", "sknet.neural_network")
     assert {"sknet.estimators", "sknet.neural_network"} <= found

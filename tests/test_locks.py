@@ -82,6 +82,7 @@ def test_a_thread_may_take_a_lock_several_times_and_others_wait():
     assert found == ["this thread", "other thread"]
 
 
+@pytest.mark.slow
 def test_locks_of_a_process_are_of_this_kind():
     """A forked process would wait forever for any other that a thread held."""
     found = []

@@ -40,6 +40,7 @@ def executing(tree):
             yield node.lineno
 
 
+@pytest.mark.slow
 def test_no_text_is_executed():
     found = [
         f"{path.relative_to(ROOT)}:{line}"

@@ -122,6 +122,7 @@ def test_other_values_are_stored_as_they_are():
     assert losses.Ordinal(labels).get_params()["order"] is labels
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:The total space")
 @pytest.mark.parametrize(
     "fit",

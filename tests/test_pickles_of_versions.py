@@ -79,6 +79,7 @@ assert not [name for name in sys.modules if name.startswith("tests")]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_estimators_fitted_on_a_device_are_unpickled_without_its_package(fake_device, tmp_path):
     clf = sknet.MLPClassifier((4,), max_iter=3, random_state=0, device="fake").fit(X, Y)

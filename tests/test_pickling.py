@@ -493,6 +493,7 @@ def assert_works_alike(a, b):
         assert_alike(ours, theirs, set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in classes() if name not in BOUND and name not in BASES])
 def test_every_public_class(name):
     for way, through in WAYS.items():

@@ -276,6 +276,7 @@ def test_no_more_of_a_request_is_read_than_is_accepted(classifier):
     assert len(sent) <= 18
 
 
+@pytest.mark.slow
 def test_a_client_that_disconnects_is_one_line_of_the_log(classifier, tmp_path):
     sknet.save(classifier, tmp_path / "model.safetensors")
     with running(tmp_path / "model.safetensors") as client:
@@ -332,6 +333,7 @@ def frame(n):
     )
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own(tmp_path):
     table, labels = frame(60), CITIES[np.arange(60) % 3]
     columns = ColumnTransformer(

@@ -137,6 +137,7 @@ def test_columns_in_another_order_are_read_only_if_they_may_be():
     assert read(table) == [1.5, "x"]
 
 
+@pytest.mark.slow
 def test_levels_of_categories_are_those_of_each_frame():
     """Frames come and go, and with them the indices of their levels, in the same memory."""
     read = RowReader(("a", "b"))
@@ -227,6 +228,7 @@ def test_a_frozen_pipeline_reads_what_the_pipeline_reads(seed):
     assert n_same > 20
 
 
+@pytest.mark.slow
 def test_rows_with_categories_of_their_own_are_read_and_their_levels_are_not_kept():
     """As where a service gets each row as a frame."""
     read = RowReader(("a", "b"))

@@ -276,6 +276,7 @@ def test_it_continues_in_a_resumed_fit(name, tmp_path):
         np.testing.assert_equal(found, expected, err_msg=attribute)
 
 
+@pytest.mark.slow
 @ALL
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_a_search_takes_it(name, n_jobs, tmp_path):

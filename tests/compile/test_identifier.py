@@ -56,6 +56,7 @@ def check(results, expected):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["odd", "reserved", "of the source"])
 def test_sources_for_the_host(host, kind):
     known, expected = host

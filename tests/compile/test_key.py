@@ -206,6 +206,7 @@ def captured(row, case):
     return capture(function, *arrays)
 
 
+@pytest.mark.slow
 @every_case()
 def test_every_op_and_parameter(row, case):
     if row.op == "sparse_matmul":

@@ -61,6 +61,7 @@ def assert_disjoint(plan: Plan):
     assert all(b.position % ALIGNMENT == 0 and b.position + b.nbytes <= plan.arena_size for b in found)
 
 
+@pytest.mark.slow
 @every(exact=[True, False], seed=range(40))
 def test_random_graphs(seed, exact):
     function = random_function(seed)

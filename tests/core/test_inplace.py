@@ -245,6 +245,7 @@ class TestValuesThatAGradientReads:
         total.backward()
         assert w.grad.numpy().tolist() == [1.0, 1.0]
 
+    @pytest.mark.slow
     def test_no_state_is_left(self):
         gc.collect()
         before = len(CHANGES)

@@ -13,6 +13,7 @@ def test_every_case_is_stored():
     assert list(stored()) == list(CASES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_results_are_those_stored(name):
     with warnings.catch_warnings():

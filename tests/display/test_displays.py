@@ -132,6 +132,7 @@ def test_another_librarys_estimator_is_an_error(kind):
         CASES[kind](LogisticRegression(max_iter=1000).fit(X, Y), axes())
 
 
+@pytest.mark.slow
 def test_without_matplotlib_the_error_names_the_extra():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"

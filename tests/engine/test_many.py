@@ -106,6 +106,7 @@ def given(options):
     return rest.pop("X"), rest.pop("y"), rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", ["always", "never"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_each_is_its_own_fit_to_the_bit(name, native):

@@ -109,6 +109,7 @@ def assert_close(model, other, tolerance):
             np.testing.assert_allclose(array, theirs[name], rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @named([*ELEMENTWISE, *BY_NAME])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_fifty_compiled_steps_have_every_bit_of_the_eager_ones(optimizer, dtype, monkeypatch):

@@ -4,9 +4,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.project import ROOT
 
 
+@pytest.mark.slow
 def test_namespace_in_namespace_out():
     """scikit-learn requires SciPy's own dispatch, which must be enabled before SciPy is imported."""
     command = [sys.executable, str(ROOT / "tests/estimators/array_api.py")]

@@ -361,6 +361,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_checks_of_scikit_learn(kind):
     estimator = KINDS[kind](encoder="table", max_iter=3, optimizer=Adam(lr=0.02))

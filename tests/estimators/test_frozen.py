@@ -90,6 +90,7 @@ def fitted(task, **params):
         return estimator_for(task, **params).fit(X, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "dropout"), [("float32", 0.0), ("float64", 0.3)])
 @pytest.mark.parametrize("activation", MODULES)
 def test_every_activation(activation, dtype, dropout):
@@ -97,6 +98,7 @@ def test_every_activation(activation, dtype, dropout):
     assert_frozen_is(estimator, TABLES["multiclass"][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)
 def test_every_name_of_an_activation(name):
     estimator = fitted("binary", activation=name, hidden_layer_sizes=(8, 5), dtype="float64")
@@ -121,6 +123,7 @@ def targets_for(loss, task):
     return X, y / y.sum(axis=1, keepdims=True) if loss == "kl_divergence" else y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "task"), [(loss, task) for loss in LOSSES for task in tasks_of(loss)])
 def test_every_loss(loss, task):
     X, y = targets_for(loss, task)
@@ -283,6 +286,7 @@ def test_any_numbers_of_rows_need_few_programs():
     assert now < 3e6
 
 
+@pytest.mark.slow
 def test_many_rows_are_computed_in_parts():
     """All hidden outputs at once would take 820 MB."""
     frozen = fitted("binary", hidden_layer_sizes=(1 << 10,), dtype="float32").freeze()

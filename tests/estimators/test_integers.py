@@ -57,6 +57,7 @@ def expected() -> np.ndarray:
     return network().fit(IDS, Y).predict_proba(IDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WIDTHS)
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_fits_predictions_and_frozen_predictors_read_ids_in_any_container(container, kind, expected):

@@ -61,6 +61,7 @@ def test_members_are_averaged_label_by_label():
     np.testing.assert_allclose(clf.predict_proba(X), wanted, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_tables():
     clf = TabularClassifier(budget=0.05, random_state=0).fit(X, Y)
     probable = clf.predict_proba(X)

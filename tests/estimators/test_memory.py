@@ -44,6 +44,7 @@ def mapped(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_mapped_file_larger_than_the_process_may_use(mapped):
     """In both orders: shuffled, and as it is."""

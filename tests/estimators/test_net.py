@@ -146,6 +146,7 @@ def test_parts_of_a_trained_network_in_another():
 # -- parameters ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [Net, nn.ModuleFactory(Net), nn.ModuleFactory(Net, hidden=3)], ids=repr)
 def test_a_grid_reaches_into_the_constructor(module):
     X, y = TABLES["multiclass"]
@@ -331,6 +332,7 @@ class Small(nn.Module):
 READY = nn.Sequential(nn.LazyLinear(16), nn.Tanh(), nn.LazyLinear(1))
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         NetClassifier(Small, optimizer=Adam(0.02)),

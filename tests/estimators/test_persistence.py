@@ -134,6 +134,7 @@ np.save(sys.argv[2], estimator.predict_proba(X))
 """
 
 
+@pytest.mark.slow
 def test_without_optional_packages(tmp_path):
     X, y = TABLES["multiclass"]
     estimator = fitted("multiclass")

@@ -195,6 +195,7 @@ def run(text: str, folder) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_process_without_the_classes_predicts_the_same(tmp_path):
     run(WRITES, tmp_path)
     assert len(run(READS, tmp_path).splitlines()) == 20

@@ -65,6 +65,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", BITS)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_estimators(name, dtype, fake_device):
@@ -155,6 +156,7 @@ def test_an_interrupted_fit_is_resumed_in_its_precision(dtype, fake_device, tmp_
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("GridSearchCV", [model_selection.GridSearchCV, sknet.model_selection.GridSearchCV])
 def test_a_search_over_precisions(GridSearchCV, fake_device):
     search = GridSearchCV(

@@ -170,6 +170,7 @@ def tolerance_of(name, method, frozen):
     return 64 * eps if by_link or name in ROUNDED else 0.0
 
 
+@pytest.mark.slow
 def test_a_fresh_python_with_numpy_alone_predicts_the_same(tmp_path):
     jobs = []
     for number, (name, make) in enumerate(CASES.items()):

@@ -63,6 +63,7 @@ for task, params in ALL:
 """
 
 
+@pytest.mark.slow
 def test_another_process():
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"}
     found = subprocess.run(

@@ -106,6 +106,7 @@ def test_untransformed_rows_are_validated_as_they_are():
     assert min(scaled[-1].history_["validation_loss"]) < min(raw[-1].history_["validation_loss"])
 
 
+@pytest.mark.slow
 def test_a_search_validates_each_candidate_on_the_same_rows():
     estimator = made("MLPClassifier", scoring=["roc_auc", "neg_log_loss"], monitor="roc_auc")
     estimator.set_fit_request(X_val=True, y_val=True, sample_weight=True).set_score_request(
@@ -179,6 +180,7 @@ OF_GROUPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OF_GROUPS)
 def test_groups_are_for_the_splitter_unless_a_fit_asks_for_them(kind):
     request = get_routing_for_object(OF_GROUPS[kind]()).fit.requests

@@ -60,6 +60,7 @@ def standardized(y, weight=None):
     return mean, np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("loss", LOCATION, ids=str)
@@ -359,6 +360,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("kind", FAR)
 @pytest.mark.parametrize("maker", MAKERS)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import builtins, warnings
 import numpy as np
@@ -27,6 +29,7 @@ clf.set_callbacks("any")
 """
 
 
+@pytest.mark.slow
 def test_a_scikit_learn_without_callbacks():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
     assert done.stdout == "True\n"

@@ -265,6 +265,7 @@ def test_a_separate_layer_does_not_change():
     assert hidden.n_features_in_ == 12
 
 
+@pytest.mark.slow
 def test_a_search_over_layers():
     X, y = TABLES["multiclass"]
     with quiet():

@@ -71,6 +71,7 @@ def error(coder, rows):
 # -- what it learns -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_linear_one_finds_the_space_of_the_principal_components(tied):
     """The best linear reconstruction is known (Baldi & Hornik, 1989), whatever the codes are."""
@@ -95,6 +96,7 @@ def test_a_linear_one_finds_the_space_of_the_principal_components(tied):
     assert np.abs(outside).max() < 0.05 * np.abs(rebuilt).max()
 
 
+@pytest.mark.slow
 def test_one_with_hidden_layers_reconstructs_better_than_the_principal_components():
     pca = PCA(8).fit(DIGITS[:1200])
     with quiet():
@@ -260,6 +262,7 @@ def test_attributions_of_codes(name, kind):
         getattr(coder, name)(rows)
 
 
+@pytest.mark.slow
 def test_on_a_device(kind, fake_device):
     place = Device.parse("fake:1")
     with quiet():

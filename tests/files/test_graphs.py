@@ -39,6 +39,7 @@ def same(found, expected):
         assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
 
 
+@pytest.mark.slow
 def test_every_primitive_computes_the_same_from_a_file(tmp_path):
     seen = set()
     cases = [drawn(row, case, "float32") for row in ROWS if row.op != "sparse_matmul" for case in row.cases]
@@ -184,6 +185,7 @@ np.savez(sys.argv[4], **{path: g.numpy() for path, g in gradient.items()})
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_process_needs_no_class(tmp_path):
     class Mine(nn.Module):
         def __init__(self):

@@ -438,6 +438,7 @@ assert np.array_equal(estimator.predict_proba(X), expected)
 """
 
 
+@pytest.mark.slow
 def test_without_optional_packages(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it")
     np.savez(tmp_path / "data.npz", X=X, y=Y, expected=fitted.predict_proba(X))
@@ -487,6 +488,7 @@ print(len(sknet.trusted_types()) > 300)
 """
 
 
+@pytest.mark.slow
 def test_nothing_but_pipelines_needs_an_extra(tmp_path):
     extras = [
         "dask",

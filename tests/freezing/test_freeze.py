@@ -364,6 +364,7 @@ def test_files_hold_frozen_pipelines(tmp_path):
                     assert_same(found, expected)
 
 
+@pytest.mark.slow
 def test_single_rows_are_written_into_one_array():
     """The fast path for one row of numbers and categories, for numeric and object arrays."""
     rng = np.random.default_rng(6)
@@ -427,6 +428,7 @@ SINGLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SINGLE)
 def test_single_rows_of_frames_and_lists(name):
     rng = np.random.default_rng(7)

@@ -127,6 +127,7 @@ ALONE = {
 }
 
 
+@pytest.mark.slow
 def test_they_need_numpy_alone(tmp_path):
     frozen = {}
     with warnings.catch_warnings():

@@ -132,6 +132,7 @@ def outputs(tmp_path, fitted, names, kind, blocked):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pickle", "file"])
 @pytest.mark.parametrize(
     ("names", "blocked"),

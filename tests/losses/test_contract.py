@@ -390,6 +390,7 @@ def test_values_and_gradients_equal_pytorch(case, shape):
     np.testing.assert_allclose(gradient, output.grad.numpy(), rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.slow
 @each_row
 def test_gradient_equals_central_differences(case, shape):
     z, y = case.draw(shape, seed=1)

@@ -45,6 +45,7 @@ VALIDATED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [None, 2, 3])
 @pytest.mark.parametrize("name", VALIDATED)
 def test_cross_validate_has_scikit_learns_results(name, n_jobs):

@@ -189,6 +189,7 @@ def test_scikit_learns_callbacks_see_the_tasks_of_its_own_search():
     assert ("begin", "halving-iteration", "HalvingGridSearchCV", 3) in seen[0]
 
 
+@pytest.mark.slow
 def test_27_candidates_need_less_than_half_of_the_epochs():
     net = MLPClassifier((16,), callbacks=[Counts()], tol=0, n_iter_no_change=np.inf, random_state=0)
     grid = {

@@ -106,6 +106,7 @@ def assert_same_search(ours, theirs):
         np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
 def test_random_searches_have_scikit_learns_results(seed):
     ours, theirs, y, fitted = random_search(seed)

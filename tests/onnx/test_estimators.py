@@ -94,6 +94,7 @@ CLASSIFICATIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("task", "kind", "params"), CLASSIFICATIONS, ids=str)
 def test_a_classifier_gives_labels_and_probabilities(task, kind, params, dtype):
@@ -170,6 +171,7 @@ REGRESSION_LOSSES = sorted(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale_target", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("task", ["counts", "many counts"])

@@ -36,6 +36,7 @@ def is_exported(row, case):
     return row.op not in WITHOUT and not inverted and not (empty and row.op in CRASHING)
 
 
+@pytest.mark.slow
 @every_case(is_exported, dtype=["float32", "float64"])
 def test_a_row_computes_the_same_in_onnxruntime(row, case, dtype):
     function, arrays = drawn(row, case, dtype)

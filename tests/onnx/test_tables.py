@@ -87,6 +87,7 @@ def fitting(table, model):
     return all(is_fitting(table[name], kinds.get(name, TensorProto.DOUBLE)) for name in table)
 
 
+@pytest.mark.slow
 def test_random_tables():
     compared = refused = 0
     for seed in range(80):
@@ -172,6 +173,7 @@ def test_classifiers_with_an_encoder(labels, dtype):
             np.testing.assert_array_equal(found["label"], clf.predict(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_ensembles(case):
     model, y = CASES[case]
@@ -226,6 +228,7 @@ IN_SKL2ONNX = FRAME.drop(columns=["when"]).assign(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -277,6 +280,7 @@ def test_mistakes_are_named():
         to_onnx(clf, initial_types=[("X", FloatTensorType([None, 2]))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_ensemble", [False, True])
 def test_empty_texts_that_are_no_missing_ones_are_named_at_export(is_ensemble):
     texts = np.array(["", None, "p", "q"], object)[np.arange(80) % 4]

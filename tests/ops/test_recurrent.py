@@ -258,6 +258,7 @@ def test_gradients_of_shares_are_the_sum_of_those_of_few_rows(sizes, reverse, dt
         np.testing.assert_allclose(ours, expected, rtol=0, atol=tolerance * abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", SHARED, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_bits_do_not_depend_on_threads_or_native_code(sizes, dtype):

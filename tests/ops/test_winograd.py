@@ -70,6 +70,7 @@ def of_torch(x, w, g, where):
     return [each.detach().numpy() for each in (out, *[leaf.grad for leaf in leaves])]
 
 
+@pytest.mark.slow
 @each_native
 @each_dtype
 @each_case

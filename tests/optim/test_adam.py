@@ -77,6 +77,7 @@ def test_every_bit_of_hundred_steps_is_scikit_learns(betas):
     np.testing.assert_array_equal(follow(Adam(0.01, *betas, eps=1e-4), gradients, start), expected)
 
 
+@pytest.mark.slow
 def test_pytorchs_eps_is_the_same_after_rescaling():
     torch = pytest.importorskip("torch")
     gradients, eps = gradient_series(50, (4,)), 0.3

@@ -255,6 +255,7 @@ TORCH = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("schedule", "torch_schedule"), TORCH, ids=lambda x: str(x).split(" at ")[0])
 def test_hundred_rates_equal_pytorchs(schedule, torch_schedule):
     torch = pytest.importorskip("torch")

@@ -62,6 +62,7 @@ def killed_writers(path, times):
             yield
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills processes as POSIX does")
 def test_a_killed_writer_leaves_whole_files(tmp_path):
     path = tmp_path / "last"

@@ -283,6 +283,7 @@ def test_the_order_of_the_rows_does_not_matter():
 # -- any table ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every(seed=range(150))
 def test_any_table(seed):
     X, y = drawn(seed)

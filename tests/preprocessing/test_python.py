@@ -28,6 +28,7 @@ def same(found, expected):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_random_tables(tmp_path):
     refused = compared = 0
     for seed in range(N_CASES):

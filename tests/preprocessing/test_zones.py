@@ -106,6 +106,7 @@ def test_dates_are_local_times_in_every_container(container):
         np.testing.assert_array_equal(again.transform(FRAME), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_predictors_files_and_python(container, tmp_path):
     clf = classifier(FRAME)

@@ -52,6 +52,7 @@ def assert_alike(found, expected, *, exact):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_bits(case, tmp_path):
     model, y = CASES[case]

@@ -105,6 +105,7 @@ def test_a_pickle_from_before_embeddings():
     np.testing.assert_array_equal(found.fit(X, X["x"]).predict(X), expected)
 
 
+@pytest.mark.slow
 def test_on_a_device():
     """Vectors are folded on the host."""
     X = np.c_[np.arange(60.0) % 5, np.arange(60.0)]
@@ -115,6 +116,7 @@ def test_on_a_device():
     np.testing.assert_allclose(on_device.predict(X), on_host.predict(X), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [TabularClassifier, TabularRegressor])
 def test_ensembles_with_embeddings(kind):
     """Other predictions than without, which survive pickling, and levels that the fit has not seen."""

@@ -127,6 +127,7 @@ def test_members_are_those_of_the_array(table, kind, native):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", NATIVE)
 @pytest.mark.parametrize("kind", [TabularClassifier, TabularRegressor])
 def test_ensembles_are_those_of_arrays(kind, native, monkeypatch):

@@ -22,6 +22,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_predictions_and_sizes(name, tmp_path):
     estimator, y = CASES[name]

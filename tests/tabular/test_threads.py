@@ -88,6 +88,7 @@ def test_an_error_of_one_member_ends_all_and_says_which(n_jobs):
 # -- fits at the same time -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", ["never", "always"])
 def test_fits_in_threads_are_those_one_after_the_other(native, lazily):
     found, jobs = {}, {"a": 1, "b": 2, "c": None}
@@ -105,6 +106,7 @@ def test_fits_in_threads_are_those_one_after_the_other(native, lazily):
         np.testing.assert_array_equal(each, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_fits_in_joblib_are_those_of_this_process(backend, lazily):
     expected = predicted()
@@ -135,6 +137,7 @@ def test_a_forked_process_fits_and_predicts_alike(lazily):
 # -- cores for products --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fits_that_overlap_leave_the_number_of_cores_as_it_was():
     before = blas()
     begun = threading.Event()

@@ -58,6 +58,7 @@ def rounds_alike(found, wanted, dtype):
     np.testing.assert_allclose(found, wanted, rtol=8 * eps, atol=8 * eps)
 
 
+@pytest.mark.slow
 def test_every_operation_is_written_or_has_a_reason():
     used = set()
     for row in ROWS:
@@ -106,6 +107,7 @@ def test_elementwise_records_agree_on_extreme_values(dtype):
         assert same.all(), primitive.name
 
 
+@pytest.mark.slow
 def test_a_layer_is_written_for_any_number_of_rows():
     dtype = "float32"
     for name, (make, shape) in LAYERS.items():

@@ -87,6 +87,7 @@ class Free(Callback):
         self.found_.add((free_threads(), *counts()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [3, 5])
 @pytest.mark.parametrize(("width", "expected"), [(3, (2, 1)), (4000, (2, 2))])
 def test_convolutions_have_threads_of_their_own(width, expected, kernel):
@@ -100,6 +101,7 @@ def test_convolutions_have_threads_of_their_own(width, expected, kernel):
     assert counts() == {2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layer", "expected"), [(nn.LSTM, (2, 1)), (nn.GRU, (2, 2))])
 def test_recurrent_networks_have_threads_of_their_own_if_native_code_makes_all_steps(layer, expected):
     pytest.importorskip("sknet._native._core", reason="native code was not built")

@@ -173,6 +173,7 @@ def assert_same_end(one, other):
     assert found == its
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, "4 steps"], ids=["epochs", "steps"])
 @pytest.mark.parametrize("name", CASES)
 def test_resumed_is_as_if_not_interrupted(name, every, tmp_path, monkeypatch, recwarn):

@@ -129,6 +129,7 @@ def test_a_batch_is_requested_after_the_previous_step():
     assert seen == list(range(12))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", ["never", "always"])
 def test_batches_of_many_shapes(native, monkeypatch):
     """Sequences of many lengths: each batch is trained as by a step."""

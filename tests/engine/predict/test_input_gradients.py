@@ -119,6 +119,7 @@ def wide():
     return Model(nn.Sequential(nn.Linear(5, 1 << 18), nn.Tanh(), nn.Linear(1 << 18, 2)), random_state=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_steps", [1, 3, 4, 9])
 def test_blocks_make_no_difference(n_steps):
     """Four rows at once: paths are split into several parts, and rows into several blocks."""

@@ -515,6 +515,7 @@ def test_a_copied_module_shares_nothing():
     np.testing.assert_array_equal(net[0].weight.numpy(), network(3).initialize(0)[0].weight.numpy())
 
 
+@pytest.mark.slow
 def test_without_a_copy_the_module_itself_is_trained():
     net = network(3).initialize(0)
     before = net[0].weight.numpy().copy()

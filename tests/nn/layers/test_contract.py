@@ -5,6 +5,7 @@ import inspect
 import pickle
 
 import numpy as np
+import pytest
 
 from sknet import Tensor, nn, ops
 from sknet._tree import map_leaves
@@ -202,6 +203,7 @@ def test_every_layer_has_a_row():
     assert layers <= {kind for make, _ in ROWS.values() for kind in type(make()).__mro__}
 
 
+@pytest.mark.slow
 @EACH
 @MODES
 def test_gradients_of_both_orders(row, training):

@@ -145,6 +145,7 @@ class OfAnyLength(nn.Module):
         return self.head(self.rnn(x[:, 1:], lengths=x[:, 0, 0].astype("int64")))
 
 
+@pytest.mark.slow
 @EACH
 def test_compiled_steps_take_any_lengths(layer):
     X, y = first_is_larger(60)

@@ -150,6 +150,7 @@ print(sknet.get_config()["native"])
 """
 
 
+@pytest.mark.slow
 def test_without_the_extension_steps_use_numpy():
     environment = os.environ | {"SKNET_NATIVE": "auto", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -165,6 +166,7 @@ def test_without_the_extension_steps_use_numpy():
         assert "sknet._native._core" in error
 
 
+@pytest.mark.slow
 def test_always_is_an_error_without_the_extension():
     environment = os.environ | {"SKNET_NATIVE": "always", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, env=environment)
