@@ -135,7 +135,7 @@ ELSEWHERE = {
         **_ANY_PERCEPTRON,
         **dict.fromkeys(("solver", "optim", "optimiser"), "use optimizer"),
         **dict.fromkeys(("criterion", "loss_function", "loss_fn", "loss_func", "objective"), "use loss"),
-        **dict.fromkeys(("learning_rate_init", "learning_rate", "lr", "eta0", "eta"), _INSIDE.format("lr")),
+        **dict.fromkeys(("learning_rate_init", "learning_rate", "eta0", "eta"), "use lr"),
         **dict.fromkeys(("beta_1", "beta1", "b1"), _INSIDE.format("beta1")),
         **dict.fromkeys(("beta_2", "beta2", "b2"), _INSIDE.format("beta2")),
         "betas": "they belong to the optimizer, optimizer=Adam(beta1=..., beta2=...)",

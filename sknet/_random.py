@@ -30,7 +30,12 @@ def check_random_state(seed: Any) -> RandomState:
         return np.random.mtrand._rand
     if isinstance(seed, Integral):
         return _seeded(int(seed))
-    raise ValueError(f"{seed!r} cannot be used to seed a numpy.random.RandomState: give an int, one, or None")
+    if isinstance(seed, np.random.Generator):
+        return _seeded(int(seed.integers(2**32)))
+    raise ValueError(
+        f"{seed!r} cannot be used to seed a numpy.random.RandomState: give an int, a RandomState, a "
+        "Generator or None"
+    )
 
 
 def _pcg(name: str) -> dict[str, Any]:

@@ -144,8 +144,8 @@ def test_the_table_names_what_exists():
     ("cls", "name", "hint"),
     [
         (sknet.MLPClassifier, "solver", "use optimizer."),
-        (sknet.MLPRegressor, "learning_rate_init", "it belongs to the optimizer, optimizer=Adam(lr=...)."),
-        (sknet.MLPClassifier, "lr", "it belongs to the optimizer, optimizer=Adam(lr=...)."),
+        (sknet.MLPRegressor, "learning_rate_init", "use lr."),
+        (sknet.MLPClassifier, "learning_rate", "use lr."),
         (sknet.MLPClassifier, "beta_1", "it belongs to the optimizer, optimizer=Adam(beta1=...)."),
         (sknet.MLPClassifier, "momentum", "it belongs to the optimizer, optimizer=SGD(momentum=...)."),
         (sknet.MLPClassifier, "max_fun", "it belongs to the optimizer, optimizer=LBFGS(max_fun=...)."),

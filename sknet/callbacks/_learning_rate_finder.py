@@ -107,7 +107,11 @@ class LearningRateFinder(Callback):
             )
         factor = (self.max_lr / self.min_lr) ** (1 / (self.n_steps - 1))
         model = fit.model.copy()
-        optimizer = _with_rate(model.optimizer, Exponential(self.min_lr, factor, unit="step"))
+        if not model.optimizer.goes_in_steps:
+            raise ValueError(
+                f"LearningRateFinder needs an optimizer with a learning rate, got {shown(model.optimizer)}"
+            )
+        optimizer = model.optimizer.with_lr(Exponential(self.min_lr, factor, unit="step"))
         model.adopt(optimizer, model.loss_function, model.alpha, anew=True)
         losses = self._tested(model, fit.batches)
         self.losses_ = np.array(losses)
@@ -181,20 +185,6 @@ def _endless(model: Any, batches: Any) -> Any:
         for number in range(batches.n_batches):
             if batches.in_a_row(order, number, 1):
                 yield batches.take(batches.part(order, number)[0])
-
-
-def _with_rate(optimizer: Any, schedule: Any) -> Any:
-    """Return an optimizer like this one with another learning rate, wherever that is set in it."""
-    from sklearn.base import clone  # of a fit, which has loaded it
-
-    changed = clone(optimizer)
-    names = [name for name in changed.get_params() if f"__{name}".endswith("__lr")]
-    names = [name for name in names if "lr__" not in name]  # those within a schedule
-    if not changed.goes_in_steps or not names:
-        raise ValueError(
-            f"LearningRateFinder needs an optimizer with a learning rate, got {shown(optimizer)}"
-        )
-    return changed.set_params(**dict.fromkeys(names, schedule))
 
 
 def _smoothed(losses: Any) -> Any:

@@ -8,12 +8,39 @@ from typing import Any
 from sknet import nn, ops
 from sknet._constraints import shown
 from sknet._fields import POSITIVE, SHARE, Each, Named
+from sknet._params import resolve
 from sknet.core import as_tensor
 from sknet.engine import Model
 from sknet.estimators._inputs import Forward, forward_of
 from sknet.exceptions import DeviceError, ShapeError
 
-__all__ = ["Architecture", "Built", "Joined", "Members", "Perceptron", "Ready", "architecture_of"]
+__all__ = [
+    "Activation",
+    "Architecture",
+    "Built",
+    "Joined",
+    "Members",
+    "Perceptron",
+    "Ready",
+    "activation_layer",
+    "architecture_of",
+    "check_activation",
+]
+
+Activation = str | nn.Module | Callable[[Any], Any]
+
+
+def check_activation(activation: Any, caller: str) -> None:
+    """Raise an InvalidParameterError unless hidden layers can have this activation."""
+    if not callable(activation) or isinstance(activation, (type, nn.Module)):
+        resolve(activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=caller)
+
+
+def activation_layer(activation: Activation) -> nn.Module:
+    """Return an activation, given by its name, as a layer or as a function of tensors, as a layer."""
+    if isinstance(activation, str):
+        return nn.ACTIVATIONS[activation]()
+    return activation if isinstance(activation, nn.Module) else nn.Lambda(activation)
 
 
 class Architecture(ABC):
@@ -44,7 +71,7 @@ class Perceptron(Architecture):
     """A multi-layer perceptron: linear layers with an activation, and dropout after it, between them."""
 
     hidden_layer_sizes: tuple[int, ...]
-    activation: str | nn.Module
+    activation: Activation
     dropout: float = 0.0
     is_foreign = False
     _stored_fields = {
@@ -54,9 +81,8 @@ class Perceptron(Architecture):
 
     def build(self, inputs: Any, n_outputs: int) -> nn.Sequential:
         """Return the layers for these inputs."""
-        activation = self.activation
         # scikit-learn's scheme (Glorot & Bengio, 2010), with a smaller bound for the logistic function.
-        like = nn.ACTIVATIONS[activation]() if isinstance(activation, str) else activation
+        like = activation_layer(self.activation)
         init = nn.init.GlorotUniform(2.0 if isinstance(like, nn.ACTIVATIONS["logistic"]) else 6.0)
         layers: list[nn.Module] = []
         width = int(inputs.shape[1])
@@ -64,7 +90,7 @@ class Perceptron(Architecture):
             layers += [nn.Linear(width, size, init=init), like.copy()]
             if self.dropout:
                 layers.append(nn.Dropout(self.dropout))
-            width = size if isinstance(activation, str) else _width_after(activation, size)
+            width = size if isinstance(self.activation, str) else _width_after(like, size)
         return nn.Sequential(*layers, nn.Linear(width, n_outputs, init=init))
 
     def parameters(self) -> dict[str, Any]:
@@ -74,8 +100,9 @@ class Perceptron(Architecture):
         known = dict(network.named_parameters())
         shapes = [known[f"{path}.weight"].shape for path in self.linear_layers]
         sizes = "-".join(str(size) for size in (shapes[0][0], *(shape[1] for shape in shapes)))
-        name = self.activation if isinstance(self.activation, str) else repr(self.activation)
-        name = f"{type(self.activation).__name__}(...)" if "\n" in name else name
+        layer = activation_layer(self.activation)
+        name = self.activation if isinstance(self.activation, str) else repr(layer)
+        name = f"{type(layer).__name__}(...)" if "\n" in name else name
         return f"{sizes}, {name}"
 
     @property

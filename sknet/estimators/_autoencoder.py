@@ -1,5 +1,6 @@
 """Autoencoder: a perceptron that returns its inputs through a narrow layer, the code."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import pairwise
@@ -8,17 +9,17 @@ from typing import Any
 
 from sknet import nn, ops
 from sknet._fields import POSITIVE, SHARE, Each, Named, Params
-from sknet._params import resolve
 from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.core import Tensor
-from sknet.estimators._architecture import Architecture
+from sknet.estimators._architecture import Activation, Architecture, activation_layer, check_activation
 from sknet.estimators._fit import layer_sizes
 from sknet.estimators._options import CONSTRAINTS
 from sknet.estimators._transformer import BaseTransformer
 from sknet.losses import Loss
 from sknet.nn.extend import draw_bias
 from sknet.optim import BaseOptimizer
+from sknet.optim.schedules import Schedule
 
 __all__ = ["Autoencoder", "Coder", "SymmetricCoder"]
 
@@ -68,7 +69,7 @@ class SymmetricCoder(Architecture):
     """Linear layers with an activation between them, down to the code and the same way back."""
 
     hidden_layer_sizes: tuple[int, ...]
-    activation: str | nn.Module
+    activation: Activation
     noise: float
     tied: bool
     is_foreign = False
@@ -80,8 +81,7 @@ class SymmetricCoder(Architecture):
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:
         if self.noise and ops.is_sparse(inputs):
             raise ValueError("noise needs dense X, got a sparse matrix: use X.toarray(), or noise=0.0")
-        activation = self.activation
-        like = nn.ACTIVATIONS[activation]() if isinstance(activation, str) else activation
+        like = activation_layer(self.activation)
         init = nn.init.GlorotUniform(2.0 if isinstance(like, nn.ACTIVATIONS["logistic"]) else 6.0)
         widths = [int(inputs.shape[1]), *self.hidden_layer_sizes]
         down = [nn.Linear(a, b, init=init) for a, b in pairwise(widths)]
@@ -95,7 +95,8 @@ class SymmetricCoder(Architecture):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def label(self, network: nn.Module) -> str:
-        name = self.activation if isinstance(self.activation, str) else type(self.activation).__name__
+        is_name = isinstance(self.activation, str)
+        name = self.activation if is_name else type(activation_layer(self.activation)).__name__
         return f"{'-'.join(map(str, self.hidden_layer_sizes))}, {name}"
 
 
@@ -118,19 +119,22 @@ class Autoencoder(BaseTransformer):
     hidden_layer_sizes : int or tuple of int, default=(64, 8)
         Units of the encoder's layers; the last is the size of the code. The decoder has the same sizes, in
         the opposite order.
-    activation : str or Module, default="relu"
-        Of the layers between, a name in `sknet.nn.ACTIVATIONS` or a module; codes and outputs have none.
+    activation : str, Module or callable, default="relu"
+        Of the layers between, a name in `sknet.nn.ACTIVATIONS`, a module or a function of tensors; codes and
+        outputs have none.
     noise : float in [0, 1), default=0.0
         Share of the inputs that are set to zero at random in training: a denoising autoencoder.
     tied : bool, default=False
         Let the decoder have the encoder's weights, transposed.
-    loss : str or Loss, default="squared_error"
+    loss : str, Loss or callable, default="squared_error"
         What is minimized: "squared_error", "absolute_error", "huber", "poisson" or an object of
-        `sknet.losses`.
+        `sknet.losses`, or a function
+        ``(y_true, output)`` of tensors that returns one value per row.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
-        there.
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
+    lr : float, Schedule or None, default=None
+        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
     alpha : float, default=0.0
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
     batch_size : int or "auto", default="auto"
@@ -172,13 +176,14 @@ class Autoencoder(BaseTransformer):
     callbacks : list of Callback or None, default=None
         What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
         ``callbacks__0__patience``.
-    device : str, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
-        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
-        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
-    random_state : int, RandomState instance or None, default=None
+    device : str or None, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
+        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
+        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
+        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
+        point.
+    random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and noise.
 
     Attributes
@@ -238,11 +243,12 @@ class Autoencoder(BaseTransformer):
         self,
         hidden_layer_sizes: Any = (64, 8),
         *,
-        activation: str | nn.Module = "relu",
+        activation: Activation = "relu",
         noise: float = 0.0,
         tied: bool = False,
-        loss: str | Loss = "squared_error",
+        loss: "str | Loss | Callable[..., Any]" = "squared_error",
         optimizer: str | BaseOptimizer = "adam",
+        lr: "float | Schedule | None" = None,
         alpha: float = 0.0,
         batch_size: int | str = "auto",
         max_iter: int = 200,
@@ -259,8 +265,8 @@ class Autoencoder(BaseTransformer):
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
+        device: str | None = "auto",
+        dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -269,6 +275,7 @@ class Autoencoder(BaseTransformer):
         self.tied = tied
         self.loss = loss
         self.optimizer = optimizer
+        self.lr = lr
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -291,9 +298,7 @@ class Autoencoder(BaseTransformer):
 
     def _described(self) -> Architecture:
         # Only checked: a name is resolved where the network is built, and compared when a fit continues.
-        resolve(
-            self.activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=type(self).__name__
-        )
+        check_activation(self.activation, type(self).__name__)
         sizes = layer_sizes(self.hidden_layer_sizes)
         if not sizes:
             raise ValueError("hidden_layer_sizes must have at least one size, that of the code, got none")

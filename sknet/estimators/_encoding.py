@@ -6,9 +6,8 @@ import numpy as np
 import scipy.sparse
 from numpy.random import RandomState
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
-from sknet._random import RandomSnapshot
+from sknet._random import RandomSnapshot, check_random_state
 from sknet.estimators._checks import check_y
 from sknet.estimators._fit import Fit
 from sknet.estimators._inputs import check_one_input, check_table, note_namespace

@@ -77,7 +77,8 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
 
 def may_stack(estimator: Any, X: Any) -> bool:
     """Tell whether an estimator trains one network on a device, step by step: several may be one program."""
-    place = (device_of(X) if is_array(X) else "cpu") if estimator.device == "auto" else estimator.device
+    is_open = estimator.device in ("auto", None)
+    place = (device_of(X) if is_array(X) else "cpu") if is_open else estimator.device
     return (
         not str(place).startswith("cpu")
         and not are_several(estimator)

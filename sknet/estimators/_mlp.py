@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 
-from sknet import nn
-from sknet._params import resolve
 from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.device import to_host
 from sknet.engine import Model
-from sknet.estimators._architecture import Members, Perceptron
+from sknet.estimators._architecture import Activation, Members, Perceptron, check_activation
 from sknet.estimators._base import BaseNet
 from sknet.estimators._fit import Fit, layer_sizes
 from sknet.estimators._members import MEMBERS
@@ -30,6 +28,7 @@ from sknet.estimators._options import (
 from sknet.estimators._regressor import UncertainRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
+from sknet.optim.schedules import Schedule
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
@@ -170,14 +169,12 @@ class NamedPerceptron(WithEncoder, NamedOptions, PerceptronLayers):
     """A perceptron whose loss and optimizer are hyperparameters."""
 
     hidden_layer_sizes: Any
-    activation: "str | nn.Module"
+    activation: Activation
     dropout: float
 
     def _described(self) -> Perceptron:
         # Only checked: a name is resolved where the network is built, and compared when a fit continues.
-        resolve(
-            self.activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=type(self).__name__
-        )
+        check_activation(self.activation, type(self).__name__)
         return Perceptron(layer_sizes(self.hidden_layer_sizes), self.activation, self.dropout)
 
 
@@ -188,21 +185,24 @@ class MLPClassifier(NamedPerceptron, Decisions):
     ----------
     hidden_layer_sizes : int or array-like of int, default=(100,)
         Units of each hidden layer; an empty tuple makes a linear model.
-    activation : str or Module, default="relu"
+    activation : str, Module or callable, default="relu"
         Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
-        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), or a module such as ``nn.LeakyReLU(0.2)``.
+        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), a module such as ``nn.LeakyReLU(0.2)``, or a function of
+        tensors such as ``ops.gelu`` or ``np.tanh``.
     encoder : "table", TableEncoder or None, default=None
         What reads tables as they are, data frames with categories, dates and missing values among them:
         "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
         the network, on the rows that are trained on. None is for X that holds numbers only.
     dropout : float in [0, 1), default=0.0
         Share of hidden units that is dropped in each training step.
-    loss : str or Loss, default="log_loss"
-        What is minimized; see `sknet.losses`.
+    loss : str, Loss or callable, default="log_loss"
+        What is minimized; see `sknet.losses`. A function ``(y_true, output)`` returns one value per row: it
+        is given class numbers and the network's raw outputs, of which the log loss makes probabilities.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
-        there.
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
+    lr : float, Schedule or None, default=None
+        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
     alpha : float, default=1e-4
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
     batch_size : int or "auto", default="auto"
@@ -258,13 +258,14 @@ class MLPClassifier(NamedPerceptron, Decisions):
     bootstrap : bool, default=False
         With several members, whether each has rows of its own, as many as there are, drawn with replacement:
         their numbers multiply the sample weights. Rows that are held out keep their weights.
-    device : str, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
-        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
-        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
-    random_state : int, RandomState instance or None, default=None
+    device : str or None, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
+        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
+        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
+        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
+        point.
+    random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 
     Attributes
@@ -321,12 +322,13 @@ class MLPClassifier(NamedPerceptron, Decisions):
     def __init__(
         self,
         hidden_layer_sizes: Any = (100,),
-        activation: "str | nn.Module" = "relu",
+        activation: Activation = "relu",
         *,
         encoder: "str | TableEncoder | None" = None,
         dropout: float = 0.0,
-        loss: str | Loss = "log_loss",
+        loss: "str | Loss | Callable[..., Any]" = "log_loss",
         optimizer: str | BaseOptimizer = "adam",
+        lr: "float | Schedule | None" = None,
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
         max_iter: int = 200,
@@ -347,8 +349,8 @@ class MLPClassifier(NamedPerceptron, Decisions):
         callbacks: list[Callback] | None = None,
         n_members: int = 1,
         bootstrap: bool = False,
-        device: str = "auto",
-        dtype: str = "auto",
+        device: str | None = "auto",
+        dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -357,6 +359,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         self.dropout = dropout
         self.loss = loss
         self.optimizer = optimizer
+        self.lr = lr
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -387,22 +390,25 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     ----------
     hidden_layer_sizes : int or array-like of int, default=(100,)
         Units of each hidden layer; an empty tuple makes a linear model.
-    activation : str or Module, default="relu"
+    activation : str, Module or callable, default="relu"
         Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
-        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), or a module such as ``nn.LeakyReLU(0.2)``.
+        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), a module such as ``nn.LeakyReLU(0.2)``, or a function of
+        tensors such as ``ops.gelu`` or ``np.tanh``.
     encoder : "table", TableEncoder or None, default=None
         What reads tables as they are, data frames with categories, dates and missing values among them:
         "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
         the network, on the rows that are trained on. None is for X that holds numbers only.
     dropout : float in [0, 1), default=0.0
         Share of hidden units that is dropped in each training step.
-    loss : str or Loss, default="squared_error"
+    loss : str, Loss or callable, default="squared_error"
         What is minimized: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
-        object of `sknet.losses`.
+        object of `sknet.losses`, or a function
+        ``(y_true, output)`` of tensors that returns one value per row.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
-        there.
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
+    lr : float, Schedule or None, default=None
+        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
     alpha : float, default=1e-4
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
     batch_size : int or "auto", default="auto"
@@ -456,13 +462,14 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     bootstrap : bool, default=False
         With several members, whether each has rows of its own, as many as there are, drawn with replacement:
         their numbers multiply the sample weights. Rows that are held out keep their weights.
-    device : str, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
-        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
-        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
-    random_state : int, RandomState instance or None, default=None
+    device : str or None, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
+        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
+        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
+        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
+        point.
+    random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 
     Attributes
@@ -518,12 +525,13 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     def __init__(
         self,
         hidden_layer_sizes: Any = (100,),
-        activation: "str | nn.Module" = "relu",
+        activation: Activation = "relu",
         *,
         encoder: "str | TableEncoder | None" = None,
         dropout: float = 0.0,
-        loss: str | Loss = "squared_error",
+        loss: "str | Loss | Callable[..., Any]" = "squared_error",
         optimizer: str | BaseOptimizer = "adam",
+        lr: "float | Schedule | None" = None,
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
         max_iter: int = 200,
@@ -543,8 +551,8 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         callbacks: list[Callback] | None = None,
         n_members: int = 1,
         bootstrap: bool = False,
-        device: str = "auto",
-        dtype: str = "auto",
+        device: str | None = "auto",
+        dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -553,6 +561,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         self.dropout = dropout
         self.loss = loss
         self.optimizer = optimizer
+        self.lr = lr
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter

@@ -1,5 +1,6 @@
 """NetClassifier, NetRegressor and NetTransformer: estimators of custom networks."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from sknet import nn
@@ -19,6 +20,7 @@ from sknet.estimators._options import (
 from sknet.estimators._sequences import SequenceClassifier, SequenceRegressor, SequenceTransformer
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
+from sknet.optim.schedules import Schedule
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
@@ -91,12 +93,14 @@ class NetClassifier(NetOptions, SequenceClassifier):
         What reads tables as they are, data frames with categories, dates and missing values among them:
         "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
         the network, on the rows that are trained on. None is for X that holds numbers only.
-    loss : str or Loss, default="log_loss"
-        What is minimized; see `sknet.losses`.
+    loss : str, Loss or callable, default="log_loss"
+        What is minimized; see `sknet.losses`. A function ``(y_true, output)`` returns one value per row: it
+        is given class numbers and the network's raw outputs, of which the log loss makes probabilities.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
-        there.
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
+    lr : float, Schedule or None, default=None
+        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
     alpha : float, default=1e-4
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
     batch_size : int or "auto", default="auto"
@@ -152,13 +156,14 @@ class NetClassifier(NetOptions, SequenceClassifier):
     bootstrap : bool, default=False
         With several members, whether each has rows of its own, as many as there are, drawn with replacement:
         their numbers multiply the sample weights. Rows that are held out keep their weights.
-    device : str, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
-        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
-        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
-    random_state : int, RandomState instance or None, default=None
+    device : str or None, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
+        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
+        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
+        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
+        point.
+    random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 
     Attributes
@@ -223,8 +228,9 @@ class NetClassifier(NetOptions, SequenceClassifier):
         module: Any,
         *,
         encoder: "str | TableEncoder | None" = None,
-        loss: str | Loss = "log_loss",
+        loss: "str | Loss | Callable[..., Any]" = "log_loss",
         optimizer: str | BaseOptimizer = "adam",
+        lr: "float | Schedule | None" = None,
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
         max_iter: int = 200,
@@ -245,14 +251,15 @@ class NetClassifier(NetOptions, SequenceClassifier):
         callbacks: list[Callback] | None = None,
         n_members: int = 1,
         bootstrap: bool = False,
-        device: str = "auto",
-        dtype: str = "auto",
+        device: str | None = "auto",
+        dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
         self.module = module
         self.encoder = encoder
         self.loss = loss
         self.optimizer = optimizer
+        self.lr = lr
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -290,13 +297,15 @@ class NetRegressor(NetOptions, SequenceRegressor):
         What reads tables as they are, data frames with categories, dates and missing values among them:
         "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
         the network, on the rows that are trained on. None is for X that holds numbers only.
-    loss : str or Loss, default="squared_error"
+    loss : str, Loss or callable, default="squared_error"
         What is minimized: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
-        object of `sknet.losses`.
+        object of `sknet.losses`, or a function
+        ``(y_true, output)`` of tensors that returns one value per row.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
-        there.
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
+    lr : float, Schedule or None, default=None
+        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
     alpha : float, default=1e-4
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
     batch_size : int or "auto", default="auto"
@@ -350,13 +359,14 @@ class NetRegressor(NetOptions, SequenceRegressor):
     bootstrap : bool, default=False
         With several members, whether each has rows of its own, as many as there are, drawn with replacement:
         their numbers multiply the sample weights. Rows that are held out keep their weights.
-    device : str, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
-        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
-        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
-    random_state : int, RandomState instance or None, default=None
+    device : str or None, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
+        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
+        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
+        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
+        point.
+    random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 
     Attributes
@@ -413,8 +423,9 @@ class NetRegressor(NetOptions, SequenceRegressor):
         module: Any,
         *,
         encoder: "str | TableEncoder | None" = None,
-        loss: str | Loss = "squared_error",
+        loss: "str | Loss | Callable[..., Any]" = "squared_error",
         optimizer: str | BaseOptimizer = "adam",
+        lr: "float | Schedule | None" = None,
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
         max_iter: int = 200,
@@ -434,14 +445,15 @@ class NetRegressor(NetOptions, SequenceRegressor):
         callbacks: list[Callback] | None = None,
         n_members: int = 1,
         bootstrap: bool = False,
-        device: str = "auto",
-        dtype: str = "auto",
+        device: str | None = "auto",
+        dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
         self.module = module
         self.encoder = encoder
         self.loss = loss
         self.optimizer = optimizer
+        self.lr = lr
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -487,13 +499,15 @@ class NetTransformer(NetOptions, SequenceTransformer):
         ``encoder``, or without one the last hidden layer, -2.
     target : {"X", "y"}, default="X"
         What the network learns to return: X itself, whatever y is, or the numbers in y.
-    loss : str or Loss, default="squared_error"
+    loss : str, Loss or callable, default="squared_error"
         What is minimized: "squared_error", "absolute_error", "huber", "poisson" or an object of
-        `sknet.losses`.
+        `sknet.losses`, or a function
+        ``(y_true, output)`` of tensors that returns one value per row.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
-        there.
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
+    lr : float, Schedule or None, default=None
+        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
     alpha : float, default=1e-4
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
     batch_size : int or "auto", default="auto"
@@ -535,13 +549,14 @@ class NetTransformer(NetOptions, SequenceTransformer):
     callbacks : list of Callback or None, default=None
         What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
         ``callbacks__0__patience``.
-    device : str, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"}, default="auto"
-        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is faster, takes half the memory, and serves as well for most data. "tf32" and "bfloat16" are
-        float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the point.
-    random_state : int, RandomState instance or None, default=None
+    device : str or None, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
+        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
+        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
+        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
+        point.
+    random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and noise.
 
     Attributes
@@ -602,8 +617,9 @@ class NetTransformer(NetOptions, SequenceTransformer):
         encoder: "str | TableEncoder | None" = None,
         code: int | str | None = None,
         target: str = "X",
-        loss: str | Loss = "squared_error",
+        loss: "str | Loss | Callable[..., Any]" = "squared_error",
         optimizer: str | BaseOptimizer = "adam",
+        lr: "float | Schedule | None" = None,
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
         max_iter: int = 200,
@@ -620,8 +636,8 @@ class NetTransformer(NetOptions, SequenceTransformer):
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
+        device: str | None = "auto",
+        dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
         self.module = module
@@ -630,6 +646,7 @@ class NetTransformer(NetOptions, SequenceTransformer):
         self.target = target
         self.loss = loss
         self.optimizer = optimizer
+        self.lr = lr
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter

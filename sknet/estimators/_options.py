@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.base import clone
 
-from sknet._constraints import shown
+from sknet._constraints import invalid, shown
 from sknet._params import InvalidParameterError, resolve
 from sknet._validation import Interval, Options, StrOptions
 from sknet.callbacks.extend import check_callbacks
@@ -19,7 +19,7 @@ from sknet.estimators._fit import Recipe, settings_of
 from sknet.estimators._inputs import Encoded, Inputs, follows_namespace
 from sknet.estimators._network import check_patterns
 from sknet.losses import LOSSES, Loss, check_loss
-from sknet.optim import OPTIMIZERS, check_optimizer
+from sknet.optim import OPTIMIZERS, BaseOptimizer, check_optimizer
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
@@ -94,6 +94,7 @@ CLASS_WEIGHT: dict[str, Any] = {"class_weight": [dict, list, StrOptions({"balanc
 CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # the names are better told by the functions that look them up
     "optimizer": "no_validation",
+    "lr": "no_validation",
     "alpha": [Interval(Real, 0, None, closed="left")],
     "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -110,9 +111,9 @@ CONSTRAINTS: dict[str, Any] = {
     "verbose": ["verbose", StrOptions({"bar"})],
     "callbacks": "no_validation",
     "frozen": "no_validation",
-    "device": [str],
-    "dtype": [StrOptions({"auto", *PRECISIONS})],
-    "random_state": ["random_state"],
+    "device": [str, None],
+    "dtype": "no_validation",
+    "random_state": ["random_state", np.random.Generator],
 }
 
 
@@ -127,6 +128,27 @@ def check_loss_of_logits(loss: Any, name: str) -> Loss:
     return found
 
 
+def _optimizer(estimator: Any, name: str) -> BaseOptimizer:
+    """Return the optimizer of an estimator, with the learning rate that is its parameter `lr`."""
+    found = check_optimizer(estimator.optimizer, name)
+    return found if estimator.lr is None else found.with_lr(estimator.lr)
+
+
+def check_dtype(dtype: Any, caller: str) -> str:
+    """Return the name of a precision, which may be given as a dtype."""
+    names = ("auto", *PRECISIONS)
+    try:
+        name = dtype if isinstance(dtype, str) or dtype is None else np.dtype(dtype).name
+    except TypeError:
+        name = None
+    if name not in names:
+        invalid(
+            f"The 'dtype' parameter of {caller} must be one of {', '.join(map(repr, names))}, or a dtype "
+            f"of one of these names. Got {shown(dtype)} instead."
+        )
+    return str(name)
+
+
 def _recipe(estimator: Any) -> Recipe:
     """Translate the parameters that all estimators of sknet's own share."""
     name = type(estimator).__name__
@@ -134,7 +156,7 @@ def _recipe(estimator: Any) -> Recipe:
     return Recipe(
         architecture=estimator._described(),
         loss=loss,
-        optimizer=check_optimizer(estimator.optimizer, name),
+        optimizer=_optimizer(estimator, name),
         alpha=estimator.alpha,
         batch_size=estimator.batch_size,
         settings=settings_of(estimator),
@@ -147,8 +169,8 @@ def _recipe(estimator: Any) -> Recipe:
         class_weight=getattr(estimator, "class_weight", None),
         scale_target=getattr(estimator, "scale_target", False),
         calibrate=getattr(estimator, "calibrate", None),
-        dtype=estimator.dtype,
-        device=estimator.device,
+        dtype=check_dtype(estimator.dtype, name),
+        device=estimator.device or "auto",
         random_state=estimator.random_state,
         strict=True,
         tol=estimator.tol,

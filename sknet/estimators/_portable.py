@@ -17,7 +17,7 @@ from sknet.exceptions import CaptureError, DeviceError, GraphError, StateError
 from sknet.graphs import GraphModule
 from sknet.graphs.extend import export_function, export_network
 from sknet.losses import Loss
-from sknet.losses.extend import FrozenLoss
+from sknet.losses.extend import FrozenLoss, FunctionLoss
 from sknet.nn import Module
 
 __all__ = ["as_captured", "pack", "portable_loss", "portable_module", "unpack"]
@@ -118,6 +118,8 @@ def portable_loss(loss: Any, raw: Any) -> Any:
         return loss
     if not _needs_user_code(loss):
         return loss
+    if isinstance(loss, FunctionLoss):
+        return _frozen(loss, None, raw)
     cls = type(loss)
     known: Any = next(base for base in cls.__mro__ if base.__module__.startswith("sknet."))
     made = None if known is Loss else _of_class(known, loss)

@@ -250,8 +250,9 @@ def _of_parameters(x: Any) -> dict[str, Any]:
 
 # Parameters that objects in earlier files do not have yet, and their values there.
 ADDED = {
-    **{"encoder": None, "value_means": False, "n_members": 1, "bootstrap": False, "verbose": False},
-    **{"embeddings": False, "target_dtype": "float64", "extrapolate": False, "base": None, "scales": None},
+    **{"encoder": None, "lr": None, "value_means": False, "n_members": 1, "bootstrap": False},
+    **{"verbose": False, "embeddings": False, "target_dtype": "float64", "extrapolate": False},
+    **{"base": None, "scales": None},
 }
 
 

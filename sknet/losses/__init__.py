@@ -4,6 +4,7 @@ Each is a small parameter object without state, known by scikit-learn's name or 
 """
 
 import typing as _typing
+from collections.abc import Callable
 from typing import Any
 
 from sknet._hints import module_getattr as _module_getattr
@@ -20,6 +21,7 @@ from sknet.losses._classification import (
     Ordinal,
 )
 from sknet.losses._ctc import CTC
+from sknet.losses._function import FunctionLoss as _FunctionLoss
 from sknet.losses._ranking import CosineEmbedding, MarginRanking, TripletMargin
 from sknet.losses._regression import (
     AbsoluteError,
@@ -85,20 +87,21 @@ LOSSES: dict[str, type[Loss]] = {
 }
 
 
-def check_loss(value: str | Loss, caller: str) -> Loss:
+def check_loss(value: "str | Loss | Callable[..., Any]", caller: str) -> Loss:
     """Turn a name or an object into a loss whose parameters are valid.
 
     Parameters
     ----------
-    value : str or Loss
-        One of the names in `LOSSES`, or a loss.
+    value : str, Loss or callable
+        One of the names in `LOSSES`, a loss, or a function ``(y_true, output)`` that returns one value per
+        row.
     caller : str
         Whose parameter it is, for the message.
 
     Returns
     -------
     Loss
-        A new loss for a name; a loss as it is.
+        A new loss for a name or a function; a loss as it is.
 
     Raises
     ------
@@ -111,6 +114,8 @@ def check_loss(value: str | Loss, caller: str) -> Loss:
     >>> check_loss("squared_error", caller="MLPRegressor")
     SquaredError()
     """
+    if callable(value) and not isinstance(value, (type, Loss)):
+        value = _FunctionLoss(value)
     without_task = [name for name, cls in LOSSES.items() if not cls.tasks]
     elsewhere = None if caller == "Model" else {"Model": without_task}
     loss: Any = resolve(

@@ -2,12 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from copy import deepcopy
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sknet import ops
+from sknet._constraints import shown
 from sknet._params import ParameterObject
 from sknet._tree import leaves, map_leaves, paths, rebuild
 from sknet.core import Tensor, as_tensor, no_grad
@@ -90,6 +92,41 @@ class BaseOptimizer(ParameterObject, ABC):
     def kind(self) -> Any:
         """Key that two optimizers share if one can continue from the state of the other."""
         return type(self)
+
+    def with_lr(self, lr: "float | Schedule") -> Self:
+        """Return a copy with another learning rate, wherever the optimizer has one.
+
+        Parameters
+        ----------
+        lr : float or Schedule
+            The learning rate: for `Groups` of all groups, for a combinator of the optimizer inside.
+
+        Returns
+        -------
+        BaseOptimizer
+            The copy.
+
+        Raises
+        ------
+        ValueError
+            If the optimizer has no learning rate, or the new one is not valid.
+
+        Examples
+        --------
+        >>> from sknet.optim import Adam, ClipNorm
+        >>> ClipNorm(Adam(beta1=0.8)).with_lr(0.01)
+        ClipNorm(optimizer=Adam(beta1=0.8, lr=0.01))
+        """
+        changed = deepcopy(self)
+        names = [name for name in changed.get_params() if f"__{name}".endswith("__lr")]
+        names = [name for name in names if "lr__" not in name]  # those within a schedule
+        if not names:
+            raise ValueError(
+                f"lr={shown(lr)} needs an optimizer with a learning rate, got {self!r}: leave lr out"
+            )
+        changed.set_params(**dict.fromkeys(names, lr))
+        changed.validate()
+        return changed
 
     def in_steps(self) -> "Optimizer":
         """Return the optimizer as one that makes one update per batch.

@@ -5,12 +5,12 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.utils import check_random_state
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_consistent_length, check_is_fitted
 
 from sknet._fields import ABSENT, COUNT, Arrays
 from sknet._params import ParameterObject
+from sknet._random import check_random_state
 from sknet._validation import Interval, RealNotInt, StrOptions
 from sknet.preprocessing._encodings import Crossed, Target, target_of
 from sknet.preprocessing._plan import Options, Plan, check_plan, fit_plan
@@ -69,7 +69,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         are not zero. A sparse X is scaled without being centered.
     dtype : {"float32", "float64"}, default="float32"
         Dtype of the output.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Draws folds and the subsample.
 
     Attributes
@@ -111,7 +111,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         "subsample": [Interval(Integral, 1, None, closed="left"), None],
         "sparse_output": ["boolean", StrOptions({"auto"})],
         "dtype": [StrOptions({"float32", "float64"})],
-        "random_state": ["random_state"],
+        "random_state": ["random_state", np.random.Generator],
     }
     _stored_fields = {
         "_schema": Schema,

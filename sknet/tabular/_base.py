@@ -11,7 +11,6 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sknet import nn, ops
@@ -23,6 +22,7 @@ from sknet._params import (
     unknown_parameter,
     validate_parameters,
 )
+from sknet._random import check_random_state
 from sknet._validation import Interval, StrOptions
 from sknet.core import Tensor
 from sknet.engine import History
@@ -62,8 +62,8 @@ CONSTRAINTS: dict[str, Any] = {
     "sharp": [Members, StrOptions({"auto"}), None],
     "cv": ["cv_object"],
     "n_jobs": [Integral, None],
-    "device": [str],
-    "random_state": ["random_state"],
+    "device": [str, None],
+    "random_state": ["random_state", np.random.Generator],
     "verbose": ["verbose", StrOptions({"bar"})],
 }
 Trained = tuple[Member, np.ndarray]
@@ -327,7 +327,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
             task.n_outputs,
             seed,
             one_hot=encoder.plan.one_hot,
-            device=self.device,
+            device=self.device or "cpu",
         )
 
     def _trained(self, task: Task, job: Job, begun: "dict[Any, Begun]", progress: Progress) -> list[Trained]:

@@ -55,9 +55,9 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         Custom folds, instead of `n_folds`.
     n_jobs : int or None, default=None
         Threads that train members; None or -1 uses all cores. Results do not depend on it.
-    device : str, default="cpu"
-        Device to train members on: "cpu", "cuda", "cuda:1".
-    random_state : int, RandomState instance or None, default=None
+    device : str or None, default="cpu"
+        Device to train members on: "cpu" (or None), "cuda", "cuda:1".
+    random_state : int, RandomState, Generator or None, default=None
         Draws folds, initial weights, order of rows and dropout.
     verbose : bool, int or "bar", default=False
         Print a line for each fitted member, with the time that is left; "bar" shows a progress bar instead,
@@ -114,7 +114,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         class_weight: Any = None,
         cv: Any = None,
         n_jobs: int | None = None,
-        device: str = "cpu",
+        device: str | None = "cpu",
         random_state: Any = None,
         verbose: bool | int | str = False,
     ) -> None:
@@ -238,9 +238,9 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         Custom folds, instead of `n_folds`.
     n_jobs : int or None, default=None
         Threads that train members; None or -1 uses all cores. Results do not depend on it.
-    device : str, default="cpu"
-        Device to train members on: "cpu", "cuda", "cuda:1".
-    random_state : int, RandomState instance or None, default=None
+    device : str or None, default="cpu"
+        Device to train members on: "cpu" (or None), "cuda", "cuda:1".
+    random_state : int, RandomState, Generator or None, default=None
         Draws folds, initial weights, order of rows and dropout.
     verbose : bool, int or "bar", default=False
         Print a line for each fitted member, with the time that is left; "bar" shows a progress bar instead,
@@ -300,7 +300,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         extrapolate: bool = False,
         cv: Any = None,
         n_jobs: int | None = None,
-        device: str = "cpu",
+        device: str | None = "cpu",
         random_state: Any = None,
         verbose: bool | int | str = False,
     ) -> None:

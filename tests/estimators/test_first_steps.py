@@ -1,0 +1,234 @@
+"""First attempts of users: functions for names, a learning rate, dtypes and generators of NumPy."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.model_selection import GridSearchCV
+
+import sknet
+from sknet import Autoencoder, MLPClassifier, MLPRegressor, NetRegressor, nn, ops
+from sknet.model_selection import HalvingGridSearchCV
+from sknet.optim import LBFGS, SGD, Adam, ClipNorm, Groups
+from sknet.optim.schedules import Cosine
+
+X, LABELS = load_iris(return_X_y=True)
+INPUTS, Y = X[:, :3], X[:, 3]
+FEW = {"max_iter": 5, "random_state": 0}
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def half_square(y_true, output):
+    return 0.5 * (y_true - output) ** 2
+
+
+def swish(x):
+    return x * ops.sigmoid(x)
+
+
+def cross_entropy(y_true, output):
+    return ops.logsumexp(output, axis=1) - ops.sum(output * ops.one_hot(y_true, 3), axis=1)
+
+
+def binary_cross_entropy(y_true, output):
+    return ops.softplus(output) - y_true * output
+
+
+def predictions(estimator, y=Y):
+    return estimator.fit(INPUTS, y).predict(INPUTS)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(np.tanh, "tanh"), (ops.relu, "relu"), (swish, "silu"), (nn.GELU(), "gelu")]
+)
+def test_an_activation_is_a_function_of_tensors(function, name):
+    given = predictions(MLPRegressor(8, activation=function, **FEW))
+    np.testing.assert_allclose(given, predictions(MLPRegressor(8, activation=name, **FEW)), rtol=1e-6)
+
+
+def test_a_function_as_the_activation_of_an_autoencoder():
+    given, named = (
+        Autoencoder((3, 2), activation=each, **FEW).fit_transform(X) for each in (np.tanh, "tanh")
+    )
+    np.testing.assert_allclose(given, named, rtol=1e-6)
+
+
+def test_a_fit_with_functions_can_be_continued():
+    reg = MLPRegressor(8, activation=np.tanh, loss=half_square, **FEW).partial_fit(INPUTS, Y)
+    same = MLPRegressor(8, activation="tanh", **FEW).partial_fit(INPUTS, Y)
+    np.testing.assert_allclose(
+        reg.partial_fit(INPUTS, Y).predict(INPUTS), same.partial_fit(INPUTS, Y).predict(INPUTS), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (lambda x, y: x, TypeError, "needs a function that can be called with the input alone"),
+        (lambda x: 3.0, sknet.exceptions.ShapeError, r"must return an array of shape \(n_samples, n_units\)"),
+    ],
+)
+def test_a_function_that_is_no_activation(function, error, message):
+    with pytest.raises(error, match=message):
+        MLPRegressor(8, activation=function).fit(INPUTS, Y)
+
+
+def test_a_loss_is_a_function_that_returns_one_value_per_row():
+    weights = np.linspace(0.0, 2.0, len(Y))
+    given, named = (
+        MLPRegressor(8, loss=loss, **FEW).fit(INPUTS, Y, sample_weight=weights)
+        for loss in (half_square, "squared_error")
+    )
+    np.testing.assert_allclose(given.predict(INPUTS), named.predict(INPUTS), rtol=1e-6)
+    np.testing.assert_allclose(given.loss_curve_, named.loss_curve_, rtol=1e-6)
+
+
+def test_a_loss_of_several_targets_sums_over_them():
+    def summed(y_true, output):
+        return ops.sum(half_square(y_true, output), axis=1)
+
+    given = predictions(MLPRegressor(8, loss=summed, **FEW), X)
+    np.testing.assert_allclose(given, predictions(MLPRegressor(8, **FEW), X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels"), [(cross_entropy, LABELS), (binary_cross_entropy, LABELS > 0)], ids=["three", "two"]
+)
+def test_a_loss_of_classes_is_given_their_numbers_and_logits(loss, labels):
+    given, named = (MLPClassifier(8, loss=each, **FEW).fit(X, labels) for each in (loss, "log_loss"))
+    np.testing.assert_allclose(given.predict_proba(X), named.predict_proba(X), rtol=1e-5)
+    assert given.score(X, labels) == named.score(X, labels)
+
+
+def test_a_loss_that_averages_over_rows_is_told_to_return_one_value_per_row():
+    def mean(y_true, output):
+        return ops.mean(half_square(y_true, output))
+
+    message = r"mean returned an array of shape \(\) .*: return one value per row, shape \(150,\)"
+    with pytest.raises(sknet.exceptions.ShapeError, match=message):
+        MLPRegressor(8, loss=mean).fit(INPUTS, Y)
+    with pytest.raises(sknet.exceptions.ShapeError, match="return one value per row"):
+        MLPRegressor(8, loss=half_square).fit(INPUTS, X)
+    with pytest.raises(ValueError, match="must be a callable that takes y_true and the output"):
+        MLPRegressor(8, loss=swish).fit(INPUTS, Y)
+
+
+def test_a_model_takes_a_function_as_its_loss():
+    model = sknet.Model(nn.Linear(3, 1), loss=half_square, random_state=0)
+    same = sknet.Model(nn.Linear(3, 1), loss="squared_error", random_state=0)
+    assert model.step(INPUTS, Y).loss == pytest.approx(same.step(INPUTS, Y).loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", [half_square, lambda y, z: half_square(y, z)], ids=["function", "lambda"])
+def test_predictors_need_no_function_of_the_user(tmp_path, loss):
+    reg = MLPRegressor(8, loss=loss, activation=swish, **FEW).fit(INPUTS, Y)
+    sknet.save(reg.freeze(), tmp_path / "reg.sknet")
+    assert np.array_equal(sknet.load(tmp_path / "reg.sknet").predict(INPUTS), reg.predict(INPUTS))
+
+
+def test_a_fitted_estimator_is_stored_with_its_functions(tmp_path):
+    reg = MLPRegressor(8, loss=half_square, activation=swish, **FEW).fit(INPUTS, Y)
+    sknet.save(reg, tmp_path / "reg.sknet")
+    again = sknet.load(tmp_path / "reg.sknet", trusted=[half_square, swish])
+    assert np.array_equal(
+        again.partial_fit(INPUTS, Y).predict(INPUTS), reg.partial_fit(INPUTS, Y).predict(INPUTS)
+    )
+
+
+# -- the learning rate -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "lr", "same"),
+    [
+        ("adam", 0.03, Adam(lr=0.03)),
+        ("sgd", Cosine(0.1), SGD(lr=Cosine(0.1))),
+        (ClipNorm(Adam(beta1=0.8)), 0.03, ClipNorm(Adam(0.03, beta1=0.8))),
+        (Groups({"*": SGD(lr=Cosine(1.0))}), 0.03, Groups({"*": SGD(lr=0.03)})),
+    ],
+)
+def test_lr_is_the_rate_of_the_optimizer(optimizer, lr, same):
+    before = repr(optimizer)
+    given = MLPRegressor(8, optimizer=optimizer, lr=lr, **FEW).fit(INPUTS, Y)
+    named = MLPRegressor(8, optimizer=same, **FEW).fit(INPUTS, Y)
+    assert np.array_equal(given.predict(INPUTS), named.predict(INPUTS))
+    assert given.model_.optimizer == same
+    assert repr(optimizer) == before
+
+
+def test_lr_is_cloned_set_and_searched():
+    reg = clone(MLPRegressor(8, lr=0.5, **FEW)).set_params(optimizer__beta1=0.5)
+    assert reg.lr == 0.5
+    assert reg.fit(INPUTS, Y).model_.optimizer == Adam(0.5, beta1=0.5)
+    for search in (GridSearchCV, HalvingGridSearchCV):
+        scores = [
+            search(MLPRegressor(8, **FEW), {name: [0.1, 0.01, 0.001]}, cv=2)
+            .fit(INPUTS, Y)
+            .cv_results_["mean_test_score"]
+            for name in ("lr", "optimizer__lr")
+        ]
+        np.testing.assert_array_equal(*scores)
+
+
+def test_a_continued_fit_takes_another_lr():
+    reg = MLPRegressor(8, lr=0.5, **FEW).partial_fit(INPUTS, Y).set_params(lr=0.25).partial_fit(INPUTS, Y)
+    assert reg.history_["lr"] == [0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"lr": -1.0}, "The 'lr' parameter of Adam must be a float in the range"),
+        ({"lr": "fast"}, "The 'lr' parameter of Adam must be a float in the range"),
+        ({"lr": 0.1, "optimizer": LBFGS()}, r"lr=0.1 needs an optimizer with a learning rate, got LBFGS\(\)"),
+    ],
+)
+def test_an_lr_that_no_optimizer_has(params, message):
+    with pytest.raises(ValueError, match=message):
+        MLPRegressor(8, **params).fit(INPUTS, Y)
+
+
+# -- as NumPy has them -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.dtype("float64"), float])
+def test_a_precision_is_a_dtype(dtype):
+    reg = MLPRegressor(8, dtype=dtype, **FEW).fit(INPUTS, Y)
+    assert reg.model_.dtype == np.dtype(dtype)
+    assert clone(reg).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int64, None, "half"])
+def test_a_dtype_that_nothing_computes_in(dtype):
+    with pytest.raises(
+        ValueError, match="must be one of 'auto', 'float32', 'float64', 'tf32', 'bfloat16', or"
+    ):
+        MLPRegressor(8, dtype=dtype).fit(INPUTS, Y)
+
+
+@pytest.mark.parametrize("n_members", [1, 2])
+def test_no_device_is_where_the_data_are(n_members):
+    given, named = (MLPRegressor(8, device=each, n_members=n_members, **FEW) for each in (None, "auto"))
+    assert np.array_equal(predictions(given), predictions(named))
+
+
+def test_a_generator_is_a_random_state():
+    few = {"max_iter": 2, "early_stopping": True}
+    first, again = (predictions(MLPRegressor(8, random_state=np.random.default_rng(3), **few)) for _ in "ab")
+    other = predictions(MLPRegressor(8, random_state=np.random.default_rng(4), **few))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    generator = np.random.default_rng(3)
+    reg = NetRegressor(nn.Linear(3, 1), random_state=generator, **few)
+    assert clone(reg).random_state is not generator
+    sknet.TableEncoder(random_state=generator).fit(INPUTS, Y)
+
+
+def test_tables_take_a_generator_and_no_device():
+    inputs, y = load_diabetes(return_X_y=True)
+    given = {"n_folds": 2, "members": 1, "budget": 0.1, "device": None}
+    first, again = (
+        sknet.TabularRegressor(random_state=np.random.default_rng(3), **given).fit(inputs[:60], y[:60])
+        for _ in "ab"
+    )
+    assert np.array_equal(first.predict(inputs), again.predict(inputs))
