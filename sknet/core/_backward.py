@@ -5,19 +5,27 @@ import weakref
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
 
 from sknet._parallel import Lock
 from sknet.core import _primitive as p
 from sknet.core import _tape
 from sknet.core._modes import modes
 from sknet.core._primitive import Primitive
-from sknet.core._tape import Line, Node, any_older, bind, operands_of, owner_of, unchanged_operands_of
+from sknet.core._tape import (
+    Line,
+    Node,
+    Taped,
+    any_older,
+    bind,
+    operands_of,
+    owner_of,
+    unchanged_operands_of,
+)
 from sknet.device import MetaArray, backend, backend_of, device_of
 from sknet.exceptions import DeviceError, GradientError, ShapeError
 
-if TYPE_CHECKING:
-    from sknet.core._tensor import Tensor
+T = TypeVar("T", bound=Taped)
 
 __all__ = [
     "HOOKED",
@@ -51,7 +59,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[[Any], Any]] = {}
-        self.keeper: weakref.ref[Tensor] | None = None
+        self.keeper: weakref.ref[Any] | None = None
         self.line: Line | None = None
         self.absences: tuple[tuple[int, int], ...] = ()
 
@@ -135,7 +143,7 @@ class Hookable:
     __slots__ = ()
     node: Node | None
 
-    def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> HookHandle:
+    def register_hook(self: T, hook: Callable[[T], T | None]) -> HookHandle:
         """Call `hook` with the gradient of this tensor whenever one is computed.
 
         The gradient is complete: summed over all that was computed from the tensor. What the hook
@@ -181,20 +189,20 @@ class Hookable:
         return self.node is not None and keeper_of(self.node) is self
 
 
-def keeper_of(node: Node) -> "Tensor | None":
+def keeper_of(node: Node) -> Any:
     """Return the intermediate result whose `grad` a node's gradient goes to."""
     notes = getattr(node, "notes", None)
     return None if notes is None or notes.keeper is None else notes.keeper()
 
 
-def move_keeping(before: Node, x: "Tensor") -> None:
+def move_keeping(before: Node, x: Any) -> None:
     """Let a tensor that was changed in place keep the gradient of what it is now."""
     if keeper_of(before) is x:
         before.notes.keeper = None
         x.retain_grad()
 
 
-def call_hooks(node: Node, gradient: "Tensor") -> "Tensor":
+def call_hooks(node: Node, gradient: T) -> T:
     """Return what a node's hooks, if it has any, make of the gradient that arrived."""
     notes = getattr(node, "notes", None)
     for hook in () if notes is None else list(notes.hooks.values()):
@@ -225,11 +233,11 @@ _accumulating = Lock()  # several threads may add to the gradient of one leaf
 
 
 def gradients(
-    output: "Tensor",
-    inputs: Sequence["Tensor"],
-    gradient: "Tensor | None" = None,
+    output: Taped,
+    inputs: Sequence[T],
+    gradient: Taped | None = None,
     create_graph: bool = False,
-) -> list["Tensor"]:
+) -> list[T]:
     """Return the gradient of `output` with respect to every one of `inputs`.
 
     Nothing is accumulated anywhere. The tape stays, so it can be walked again.
@@ -274,11 +282,11 @@ def gradients(
 
 
 def from_here(
-    output: "Tensor",
-    gradient: "Tensor | None",
+    output: Taped,
+    gradient: Taped | None,
     create_graph: bool,
     retain_graph: bool,
-    inputs: "Tensor | Sequence[Tensor] | None",
+    inputs: Taped | Sequence[Taped] | None,
 ) -> None:
     """Add to the `grad` of every leaf below `output`, or of the `inputs`: what `Tensor.backward` does."""
     if create_graph and not retain_graph:
@@ -299,20 +307,20 @@ def from_here(
         release(output)
 
 
-def _keeper_of(node: Node) -> "Tensor | None":
+def _keeper_of(node: Node) -> Any:
     """Return the tensor whose `grad` a backward pass fills; None if it is gone, or frozen by now."""
     if node.primitive is not None:
         return keeper_of(node)
-    leaf: Tensor | None = node.output()
+    leaf = node.output()
     return leaf if leaf is not None and leaf.node is node else None
 
 
-def _owners(inputs: "Tensor | Sequence[Tensor]") -> "dict[Node, Tensor]":
+def _owners(inputs: Any) -> dict[Node, Taped]:
     """Return the tensors whose `grad` a backward pass is to fill, by their nodes."""
     tensors = [inputs] if isinstance(inputs, _tape.TensorType) else list(inputs)
     if not tensors:
         raise GradientError("backward(inputs=[]) has nothing to fill: pass tensors, or None for all leaves")
-    found: dict[Node, Tensor] = {}
+    found: dict[Node, Taped] = {}
     for i, x in enumerate(tensors):
         if not isinstance(x, _tape.TensorType) or x.node is None:
             raise GradientError(
@@ -323,7 +331,7 @@ def _owners(inputs: "Tensor | Sequence[Tensor]") -> "dict[Node, Tensor]":
     return found
 
 
-def _node_of(output: "Tensor") -> Node:
+def _node_of(output: Taped) -> Node:
     if output.node is None:
         raise GradientError(
             "this tensor was not computed from anything that requires a gradient: set requires_grad=True on "
@@ -332,7 +340,7 @@ def _node_of(output: "Tensor") -> Node:
     return output.node
 
 
-def _own(g: "Tensor", taken: set[int]) -> "Tensor":
+def _own(g: Taped, taken: set[int]) -> Any:
     """Return a gradient that no other leaf shares, so that it can be changed in place."""
     data = g.data
     if g.node is not None or isinstance(data, MetaArray):
@@ -347,12 +355,12 @@ def _own(g: "Tensor", taken: set[int]) -> "Tensor":
 
 
 def pull_back(
-    seeds: "Sequence[tuple[Node, Tensor]]",
+    seeds: Sequence[tuple[Node, Any]],
     wanted: "set[Node | None] | None",
     create_graph: bool,
     *,
     stop: bool = False,
-) -> dict[Node, "Tensor"]:
+) -> dict[Node, Any]:
     """Return the gradients at the `wanted` nodes; for None, at all leaves and where they are retained."""
     order = newest_first(*[node for node, _ in seeds], stop=wanted if stop else None)
     needed = None if wanted is None else _leading_to(wanted, order)
@@ -426,7 +434,7 @@ def exchange_push(function: Callable[..., None]) -> None:
     _hand_on = function
 
 
-def release(output: "Tensor") -> None:
+def release(output: Taped) -> None:
     """Free what the tape below a tensor keeps: no gradient can be computed from it any more.
 
     Parameters
@@ -449,7 +457,7 @@ def release(output: "Tensor") -> None:
             node.output = None
 
 
-def depends_on(output: "Tensor", inputs: "Iterable[Tensor]") -> bool:
+def depends_on(output: Taped, inputs: Iterable[Taped]) -> bool:
     """Tell whether a tensor was computed, on the tape, from at least one of others.
 
     Parameters
@@ -493,7 +501,7 @@ def _order(node: Node) -> int:
     return node.order
 
 
-def _seed(output: "Tensor", gradient: "Tensor | None") -> "Tensor":
+def _seed(output: Any, gradient: Any) -> Any:
     if gradient is not None:
         if not isinstance(gradient, _tape.TensorType):
             gradient = _tape.TensorType(gradient)
@@ -516,16 +524,18 @@ def _seed(output: "Tensor", gradient: "Tensor | None") -> "Tensor":
     return ones_like(output)
 
 
-def zeros_like(x: "Tensor") -> "Tensor":
+def zeros_like(x: T) -> T:
     """Return zeros of a tensor's shape, dtype and device."""
     place = device_of(x.data)
-    return _tape.make_tensor(backend(place.kind).zeros(x.shape, x.dtype, place), None)
+    made: T = _tape.make_tensor(backend(place.kind).zeros(x.shape, x.dtype, place), None)
+    return made
 
 
-def ones_like(x: "Tensor") -> "Tensor":
+def ones_like(x: T) -> T:
     """Return ones of a tensor's shape, dtype and device."""
     place = device_of(x.data)
-    return _tape.make_tensor(backend(place.kind).ones(x.shape, x.dtype, place), None)
+    made: T = _tape.make_tensor(backend(place.kind).ones(x.shape, x.dtype, place), None)
+    return made
 
 
 # -- values carried along the tape ------------------------------------------------------------
@@ -540,7 +550,7 @@ _carry = Primitive("carry").define(
 )
 
 
-def carry(x: "Tensor", cargo: dict[str, Any]) -> "Tensor":
+def carry(x: T, cargo: dict[str, Any]) -> T:
     """Return `x`, with a dict that `cargo_of` finds in everything computed from it.
 
     Parameters
@@ -562,10 +572,11 @@ def carry(x: "Tensor", cargo: dict[str, Any]) -> "Tensor":
     >>> cargo_of(x * 2 + 1)
     {'mean': 0.5}
     """
-    return bind(_carry, (x,), {"cargo": cargo})
+    carried: T = bind(_carry, (x,), {"cargo": cargo})
+    return carried
 
 
-def cargo_of(x: "Tensor") -> dict[str, Any]:
+def cargo_of(x: Taped) -> dict[str, Any]:
     """Return all that was carried into `x`; of two entries of one name, the later.
 
     Parameters

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import numpy as np
 
@@ -18,13 +18,11 @@ from sknet.device import Device, MetaArray, backend_of, device_of, is_array
 from sknet.device import backend as _backend
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, GradientError, NonFiniteError, ShapeError
 
-if TYPE_CHECKING:
-    from sknet.core._tensor import Tensor
-
 __all__ = [
     "CHANGES",
     "Node",
     "Shaped",
+    "Taped",
     "TracedArray",
     "any_older",
     "bind",
@@ -118,8 +116,8 @@ _SCALARS = (float, int)
 _clock = itertools.count()
 
 # Filled in by _tensor.py: a tensor is made of nodes, and nodes of tensors.
-TensorType: "type[Tensor]" = cast(Any, None)
-make_tensor: "Callable[[Any, Node | None], Tensor]" = cast(Any, None)
+TensorType: type[Any] = cast(Any, None)
+make_tensor: "Callable[[Any, Node | None], Any]" = cast(Any, None)
 
 
 def next_time() -> int:
@@ -185,7 +183,21 @@ class Node:
         raise TypeError("a node of the tape belongs to this process and cannot be pickled or copied")
 
 
-def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "Tensor":
+class Taped(Protocol):
+    """A tensor as the tape sees it."""
+
+    data: Any
+    node: Node | None
+    grad: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+
+def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a primitive to tensors (and weakly typed scalars), recording it if a gradient may be needed.
 
     Parameters
@@ -262,7 +274,7 @@ def _record(
     return Node(primitive, parents, tuple(kept), out, params)
 
 
-def operands_of(node: Node) -> "tuple[Tensor | None, list[Any]]":
+def operands_of(node: Node) -> tuple[Any, list[Any]]:
     """Return what the rules of a node are called with: its result, if that was kept, and its inputs."""
     out = None if node.output is None else make_tensor(node.output, node)
     if not isinstance(node.primitive, Primitive):

@@ -19,7 +19,6 @@ from sknet.core._param_kinds import normalize_axes
 from sknet.core._tape import (
     Node,
     TracedArray,
-    bind,
     check_one_device,
     explained,
     next_time,
@@ -39,7 +38,9 @@ from sknet.device import (
 )
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, GradientError, ShapeError
 
-__all__ = ["OF_NUMPY", "Tensor", "as_operand", "as_tensor", "leaf_node", "make_tensor", "missed"]
+__all__ = ["OF_NUMPY", "Tensor", "as_operand", "as_tensor", "bind", "leaf_node", "make_tensor", "missed"]
+
+bind: "Callable[[p.Primitive, tuple[Any, ...], dict[str, Any]], Tensor]" = _tape.bind
 
 
 # -- operators of Python ----------------------------------------------------------------------
