@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 
 from sknet._late import issparse
-from sknet.freezing._encoders import k_bins, one_hot_encoder, ordinal_encoder, table_encoder
-from sknet.freezing._predictor import Branch, Chain, Columns, Features, FrozenPipeline, Positions, Retargeted
+from sknet.freezing._encoders import (
+    Branch,
+    Chain,
+    Columns,
+    Positions,
+    k_bins,
+    one_hot_encoder,
+    ordinal_encoder,
+    table_encoder,
+)
+from sknet.freezing._predictor import Features, FrozenPipeline, Retargeted
 from sknet.freezing._transformers import (
     FUNCTIONS,
     BoxCox,

@@ -8,8 +8,7 @@ import numpy as np
 
 from sknet.compile.extend import PythonSource, docstring, literal
 from sknet.exceptions import CaptureError
-from sknet.freezing._encoders import Bins, Encoding, Levels, OneHot, Ordinal, binned
-from sknet.freezing._predictor import Branch, Chain, Columns
+from sknet.freezing._encoders import Bins, Branch, Chain, Columns, Encoding, Levels, OneHot, Ordinal, binned
 from sknet.freezing._transformers import (
     FUNCTIONS,
     THRESHOLD,
@@ -310,7 +309,7 @@ def normal_quantiles(ranks: Any) -> Any:
 
 
 def _encoding(w: _Writer, step: Encoding, name: str) -> list[str]:
-    text = encoding_call(w.source, step.schema, step.plan, step.dtype, name, "X")
+    text = encoding_call(w.source, step, name, "X")
     return f"return {text}".split("\n")
 
 

@@ -4,16 +4,15 @@ A method is the function itself, with the tensor as its first operand.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from sknet import ops
 from sknet.core import Methods, Tensor
 from sknet.core.extend import OF_NUMPY
 
-__all__ = ["HINTS", "METHODS", "OPERATORS"]
+__all__ = ["HINTS", "METHODS", "OPERATORS", "attach"]
 
 # The families whose functions are methods: by the names of their modules.
 FAMILIES = ("elementwise", "indexing", "products", "reduce", "shape", "sort")
@@ -27,8 +26,20 @@ OPERATORS = {
 }
 
 
-def _is_method(name: str) -> bool:
-    function = getattr(ops, name)
+METHODS: dict[str, Callable[..., Any]] = {}
+
+
+def attach(functions: Mapping[str, Any]) -> None:
+    """Make functions methods of tensors, and let NumPy's functions of their names call them for tensors."""
+    METHODS.update({name: function for name, function in functions.items() if _is_method(name, function)})
+    METHODS["unsqueeze"] = functions["expand_dims"]
+    for name, function in METHODS.items():
+        setattr(Methods, name, function)
+    OF_NUMPY.update({getattr(np, name): function for name, function in functions.items() if _has_numpy(name)})
+    OF_NUMPY.update({np.amax: functions["max"], np.amin: functions["min"], np.around: functions["round"]})
+
+
+def _is_method(name: str, function: Any) -> bool:
     if not inspect.isfunction(function) or name in (*OPERATORS, *NO_METHODS) or hasattr(Tensor, name):
         return False
     family = function.__module__.removeprefix("sknet.ops._")
@@ -37,21 +48,11 @@ def _is_method(name: str) -> bool:
     )
 
 
-def _is_of_numpy(name: str) -> bool:
+def _has_numpy(name: str) -> bool:
     """Tell whether NumPy has a function of this name that can be given a tensor."""
     theirs = getattr(np, name, None)
     return isinstance(theirs, np.ufunc) or (callable(theirs) and hasattr(theirs, "__wrapped__"))
 
-
-METHODS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(ops, name) for name in ops.__all__ if _is_method(name)},
-    "unsqueeze": ops.expand_dims,
-}
-for _name, _function in METHODS.items():
-    setattr(Methods, _name, _function)
-
-OF_NUMPY.update({getattr(np, name): getattr(ops, name) for name in ops.__all__ if _is_of_numpy(name)})
-OF_NUMPY.update({np.amax: ops.max, np.amin: ops.min, np.around: ops.round})
 
 HINTS = {
     **dict.fromkeys(("cat", "concatenate", "hstack", "vstack"), "use ops.concat(xs, axis)"),

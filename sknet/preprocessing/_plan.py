@@ -395,12 +395,6 @@ class FittedEncoder:
         encode = self._plan.csr if self._is_sparse else self._plan.dense
         return encode(table, np.dtype(self._dtype))
 
-    def written(self, source: Any, name: str, table: str) -> str:
-        """Return Python for the outputs; `source`, `name` and `table` are as for `encoding_call`."""
-        from sknet.preprocessing._python import encoding_call  # a predictor does without
-
-        return encoding_call(source, self._schema, self._plan, self._dtype, name, table)
-
     def check_columns(self, X: Any) -> None:
         """Raise a ValueError if `X`, a table, has other columns than that of the fit."""
         known = vars(self).get("feature_names_in_")

@@ -137,14 +137,16 @@ def table_facts(count: int, names: Any) -> str:
     return f"N_COLUMNS = {literal(count)}\nNAMES = {literal(names)}"
 
 
-def encoding_call(source: PythonSource, schema: Schema, plan: Plan, dtype: str, name: str, table: str) -> str:
-    """Return an expression for the outputs of an encoder."""
+def encoding_call(source: PythonSource, encoder: Any, name: str, table: str) -> str:
+    """Return an expression for the outputs of an encoder, or of a step with its schema, plan and dtype."""
+    schema: Schema = encoder.schema
+    plan: Plan = encoder.plan
     columns = "".join(f"        {_column(feature)},\n" for feature in schema.features)
     levels = [source.array(x.values, f"{name}_{i}") for i, x in enumerate(plan.categories)]
     means = [_means(source, x, f"{name}_means_{i}") for i, x in enumerate(plan.value_means)]
     parts = [_stored(source, part, f"{name}_numbers") for part in plan.number_parts(len(schema.names))]
     function = source.value(encoded)
-    last = f"{literal(plan.width)}, {literal(dtype)}"
+    last = f"{literal(plan.width)}, {literal(encoder.dtype)}"
     return (
         f"{function}(\n    {table},\n    [\n{columns}    ],\n    ({', '.join(parts)}),\n"
         f"    [{', '.join(levels)}],\n    [{', '.join(means)}],\n    {last},\n)"
@@ -182,7 +184,7 @@ class EncodedTable:
     def write(self, source: PythonSource, name: str = "prepared") -> str:
         """Return the definition of a function that encodes tables."""
         before, table = table_source(source, self.encoder, self.before)
-        body = self.encoder.written(source, "encoder", table).replace("\n", "\n    ")
+        body = encoding_call(source, self.encoder, "encoder", table).replace("\n", "\n    ")
         return (
             f'{before}\n\n\ndef {name}(X):\n    """Return the encoded rows of a table."""\n    return {body}'
         )

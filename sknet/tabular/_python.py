@@ -11,7 +11,7 @@ from sknet.compile.extend import PythonSource, docstring, literal
 from sknet.core import Tensor, no_grad
 from sknet.engine.extend import detached, rows_at_once
 from sknet.estimators.extend import Method, file_text, head_source, in_parts, label_facts, methods_of
-from sknet.preprocessing.extend import table_source
+from sknet.preprocessing.extend import encoding_call, table_source
 from sknet.tabular._predicting import Counted
 from sknet.tabular._training import Member
 
@@ -84,7 +84,7 @@ def _lines(source: PythonSource, members: Sequence[Counted]) -> str:
     for i, (member, factor) in enumerate(members):
         if member.encoder is not encoder:
             encoder, count = member.encoder, count + 1
-            call = encoder.written(source, f"encoder_{count}", "table").replace("\n", "\n        ")
+            call = encoding_call(source, encoder, f"encoder_{count}", "table").replace("\n", "\n        ")
             lines.append(f"rows = {call}")
         row = (encoder.n_features_out_,)
         most = rows_at_once(member.model.module, row, member.model.dtype)

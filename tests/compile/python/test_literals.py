@@ -13,8 +13,7 @@ import pytest
 import sknet
 from sknet.compile.extend import comment, docstring, literal
 from sknet.exceptions import CaptureError
-from sknet.freezing._encoders import Levels, OneHot
-from sknet.freezing._predictor import Branch, Chain, Columns
+from sknet.freezing._encoders import Branch, Chain, Columns, Levels, OneHot
 from sknet.freezing._python import Table, steps_file
 from sknet.freezing._transformers import (
     Binarizing,
