@@ -23,7 +23,7 @@ from sknet._frames import Frame, is_frame
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.engine.extend import first_input
 from sknet.estimators._fit import FitArguments
-from sknet.estimators._inputs import Sequences, as_host, is_on_device, note_namespace, on_host
+from sknet.estimators._inputs import RAGGED, Sequences, as_host, is_on_device, note_namespace, on_host
 from sknet.estimators._targets import counted_labels
 
 __all__ = [
@@ -246,6 +246,13 @@ def naming_columns(estimator: Any, X: Any) -> Iterator[None]:
 
 
 def _advice(estimator: Any, X: Any, said: str) -> str | None:
+    if "inhomogeneous" in said or "setting an array element with a sequence" in said:
+        return RAGGED
+    if "Found array with dim" in said:
+        return (
+            "X.reshape(len(X), -1) makes one row of features of each image or sequence; a network of your "
+            "own, NetClassifier(MyNet) or NetRegressor(MyNet), takes them as they are."
+        )
     if getattr(estimator, "encoder", "") is not None:  # it takes none, or it has one
         return None
     takes = f'{type(estimator).__name__}(encoder="table") reads'

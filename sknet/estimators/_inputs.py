@@ -263,6 +263,13 @@ def _rank(X: Any) -> int:
     return depth + len(getattr(X, "shape", ()))
 
 
+RAGGED = (
+    "If the rows of X are sequences of different lengths, padded, lengths = pad_sequences(X) makes an array "
+    "of them (sknet.preprocessing), and a network of your own learns from it: NetClassifier(MyNet).fit("
+    "padded, y, lengths=lengths)."
+)
+
+
 def _array(x: Any, name: str, dtypes: list[type]) -> Any:
     """Return an input of any rank as an array of finite numbers."""
     if hasattr(x, "tocsr"):
@@ -271,7 +278,10 @@ def _array(x: Any, name: str, dtypes: list[type]) -> Any:
         return check_array(x, accept_sparse="csr", dtype=dtypes, input_name=name)
     if is_array(x) and not isinstance(x, np.ndarray):
         return x
-    x = as_array(x)
+    try:
+        x = as_array(x)
+    except ValueError as error:
+        raise ValueError(f"{error}\n{RAGGED}") from error
     if x.dtype.kind not in "biuf":
         raise ValueError(f"input {name!r} must be an array of numbers, got dtype {x.dtype}")
     if not x.ndim or not x.shape[0]:

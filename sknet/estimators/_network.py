@@ -146,6 +146,8 @@ def _new_network(fit: Fit) -> nn.Module:
             targets.meet(network, shape, fit.labels)
             encode_targets(fit)
             shape = None
+        if shape == () and n_outputs == 1:
+            network = nn.Sequential(network, nn.Unflatten(0, (-1, 1)))  # targets and predictions have columns
         needs = f"{targets.n_outputs} target(s) and {type(fit.loss).__name__}()"
         check_outputs(network, shape, n_outputs, needs, is_class=targets.task != "regression")
     if isinstance(estimator._targets, ColumnTargets):

@@ -143,8 +143,8 @@ def check_dtype(dtype: Any, caller: str) -> str:
         name = None
     if name not in names:
         invalid(
-            f"The 'dtype' parameter of {caller} must be one of {', '.join(map(repr, names))}, or a dtype "
-            f"of one of these names. Got {shown(dtype)} instead."
+            f"The 'dtype' parameter of {caller} must be a str among {names} or a dtype of one of these "
+            f"names. Got {shown(dtype)} instead."
         )
     return str(name)
 

@@ -7,8 +7,9 @@ from sknet.preprocessing import _encodings, _plan, _schema
 
 if TYPE_CHECKING:
     from sknet.preprocessing._encoder import TableEncoder
+    from sknet.preprocessing._sequences import pad_sequences
 
-__all__ = ["TableEncoder"]
+__all__ = ["TableEncoder", "pad_sequences"]
 
 # Classes of the parts of a fitted encoder, by their names in files.
 PARTS = {
@@ -19,7 +20,12 @@ PARTS = {
 }
 
 if not TYPE_CHECKING:
-    __getattr__ = _Names({"sknet.preprocessing._encoder": ("TableEncoder",)}).into(globals())
+    __getattr__ = _Names(
+        {
+            "sknet.preprocessing._encoder": ("TableEncoder",),
+            "sknet.preprocessing._sequences": ("pad_sequences",),
+        }
+    ).into(globals())
 
 
 def __dir__() -> list[str]:

@@ -186,7 +186,7 @@ VALUES = [
     ("early_stopping", ["yes", None], "must be an instance of 'bool'"),
     ("warm_start", ["yes", None], "must be an instance of 'bool'"),
     ("verbose", ["yes", -1, None], "parameter of MLPClassifier must be"),
-    ("device", [None, 3], "must be an instance of 'str'"),
+    ("device", [3], "must be an instance of 'str'"),
     ("dtype", ["float16", None, "f4", "bf16"], r"be a str among (?=.*'bfloat16')(?=.*'float64').*'tf32'"),
     ("random_state", ["a", -1, 2.5], "must be an int in the range"),
 ]  # fmt: skip

@@ -110,12 +110,20 @@ class _Convolution(Module):
         if x.ndim <= self.rank or x.shape[-self.rank - 1] != self.in_channels:
             raise ShapeError(
                 f"{self!r}: expected an input of shape (n, {self.in_channels}, {AXES[self.rank]}), "
-                f"got {x.shape}"
+                f"got {x.shape}{self._advice(x.shape)}"
             )
         options = self._options()
         if self.padding_mode != "zeros":
             x = pad(x, self._padded(options.pop("padding")), self.padding_mode)
         return type(self).function(x, self.weight, self.bias, **options)
+
+    def _advice(self, shape: tuple[int, ...]) -> str:
+        """Return the end of a message about the shape of an input: where its channels are."""
+        if len(shape) == self.rank + 1:
+            return ". It seems to have no axis of channels: X[:, None] adds one"
+        if len(shape) == self.rank + 2 and shape[-1] == self.in_channels:
+            return ". Its channels seem to be last: np.moveaxis(X, -1, 1) puts them first"
+        return ""
 
     def _padded(self, padding: Any) -> list[tuple[int, int]]:
         """Return how many elements come before and after each axis."""

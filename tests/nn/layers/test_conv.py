@@ -52,6 +52,19 @@ def test_wrong_input(shape):
         nn.Conv2d(3, 4, 3)(np.ones(shape))
 
 
+def test_images_without_an_axis_of_channels_and_with_channels_last():
+    layer = nn.Conv2d(3, 4, 3)
+    with pytest.raises(
+        ShapeError, match=r"got \(5, 8, 8\). It seems to have no axis of channels: X\[:, None\]"
+    ):
+        layer(np.ones((5, 8, 8)))
+    message = r"got \(5, 8, 8, 3\). Its channels seem to be last: np.moveaxis\(X, -1, 1\) puts them first$"
+    with pytest.raises(ShapeError, match=message):
+        layer(np.ones((5, 8, 8, 3)))
+    with pytest.raises(ShapeError, match=r"got \(5, 2, 8, 8\)$"):
+        layer(np.ones((5, 2, 8, 8)))
+
+
 def test_integers_are_refused():
     with pytest.raises(DtypeError, match=r"conv2d: expected a floating-point .* use .astype\('float32'\)"):
         nn.Conv2d(1, 2, 3)(np.ones((1, 1, 4, 4), np.uint8))
