@@ -25,7 +25,8 @@ def encode_rows(fit: Fit) -> Any:
     check_one_input(recipe.architecture.forward)
     note_namespace(estimator, given.X)
     encoder = _decided(fit)
-    schema, table = Schema.learn(estimator, check_table(given.X), encoder.categorical_features)
+    X = check_table(given.X)
+    schema, table = Schema.learn(estimator, X, encoder.categorical_features, encoder.columns)
     is_reconstructed = given.y is given.X
     labels = None if is_reconstructed else _labels(fit, table.n_rows)
     fit.random_state = random_state = _random_state(fit)

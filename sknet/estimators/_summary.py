@@ -302,6 +302,9 @@ class Summarized(BaseEstimator):
         loss, epochs = self.model_.loss_function, self.history_.n_epochs
         if isinstance(loss, Averaged):
             yield "members", str(len(loss.losses))
+        encoder = getattr(self, "encoder_", None)
+        if encoder is not None and encoder.notes:
+            yield "read as", "; ".join(encoder.notes)
         if epochs:
             best = "" if self.best_epoch_ is None else f", best {self.best_epoch_}"
             yield "epochs", f"{epochs}{best}"

@@ -10,7 +10,16 @@ from sknet.compile.extend import Length
 from sknet.exceptions import CaptureError
 from sknet.onnx._elementwise import expression
 from sknet.onnx._writer import Value, Writer
-from sknet.preprocessing.extend import HUGE, MISSING, UNSEEN, Feature, FittedEncoder, Plan, ValueMeans
+from sknet.preprocessing.extend import (
+    HUGE,
+    MISSING,
+    UNSEEN,
+    Feature,
+    FittedEncoder,
+    Plan,
+    ValueMeans,
+    spellings,
+)
 
 __all__ = ["Tables"]
 
@@ -53,13 +62,15 @@ class Tables:
 
     def __init__(self, encoders: Sequence[FittedEncoder], dtype: Any, splits: bool | None) -> None:
         self._encoders, self._dtype = encoders, np.dtype(dtype)
-        self._features = encoders[0].schema.features
+        features = encoders[0].schema.features
+        self._features = [feature for feature in features if feature.kind != "dropped"]
         types = [self._type_of(feature) for feature in self._features]
-        is_single = all(each.kind == "f" for each in types)
+        is_single = all(each.kind == "f" for each in types) and len(types) == len(features)
         if splits is None:
             splits = not is_single
         if not splits and not is_single:
             names = [f.label for f, each in zip(self._features, types, strict=True) if each.kind != "f"]
+            names += [feature.label for feature in features if feature.kind == "dropped"]
             raise CaptureError(
                 f"{', '.join(names)}: not all columns are numbers, so each must be an input of its own"
             )
@@ -71,6 +82,13 @@ class Tables:
             self.inputs = [Value(feature.name, each, (rows, 1)) for feature, each in pairs]
 
     def _type_of(self, feature: Feature) -> np.dtype[Any]:
+        if feature.form == "boolean":
+            return TEXT
+        if feature.form is not None:
+            raise CaptureError(
+                f"{feature.label} holds {feature.note}, which no ONNX model can read: convert the column to "
+                f"a {feature.kind} dtype before the fit"
+            )
         if feature.kind == "date":
             return INTEGER
         levels = feature.levels
@@ -156,6 +174,8 @@ class _Columns:
     def _codes(self, x: Value, feature: Feature) -> Value:
         """Return the row of each value's level in a table of levels, of shape (n_samples,)."""
         w, codes = self.w, feature.codes
+        if feature.form == "boolean":
+            codes = {text: MISSING if value is None else codes[value] for text, value in spellings().items()}
         if x.dtype == TEXT or x.dtype == INTEGER:
             known = {"": MISSING} | codes if x.dtype == TEXT else codes
             kind = "strings" if x.dtype == TEXT else "int64s"

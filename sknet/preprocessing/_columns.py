@@ -20,6 +20,8 @@ from sknet._late import issparse, scipy_sparse
 __all__ = [
     "CATEGORY",
     "DATE",
+    "DATE_UNIT",
+    "DROPPED",
     "HUGE",
     "NUMBER",
     "PERIODS",
@@ -29,6 +31,7 @@ __all__ = [
     "has_period",
     "is_missing",
     "local_dates",
+    "local_time",
     "not_a_level",
     "of_another_type",
     "opened",
@@ -37,7 +40,7 @@ __all__ = [
     "to_number",
 ]
 
-NUMBER, CATEGORY, DATE = "number", "category", "date"
+NUMBER, CATEGORY, DATE, DROPPED = "number", "category", "date", "dropped"
 
 # Larger values count as infinite, so that no difference or ratio of two others overflows.
 HUGE = 1e150
@@ -56,6 +59,16 @@ class Column(ABC):
     @abstractmethod
     def kind(self) -> str:
         """The kind of its values, judged by its dtype."""
+
+    @property
+    def holds_objects(self) -> bool:
+        """True if its values may be texts, and its dtype does not say that they are categories."""
+        return self.values.dtype.kind in "OUT"
+
+    def integers(self) -> np.ndarray | None:
+        """Return the values of a series of integers, none of them missing; otherwise None."""
+        dtype = self.values.dtype
+        return self.array() if isinstance(dtype, np.dtype) and dtype.kind in "iu" else None
 
     @abstractmethod
     def array(self) -> np.ndarray:
@@ -103,9 +116,16 @@ class ArrayColumn(Column):
     def array(self) -> np.ndarray:
         return np.asarray(self.values)
 
+    def integers(self) -> np.ndarray | None:
+        return None  # arrays hold measurements, and no names that tell
+
 
 class PandasColumn(Column):
     """A series of pandas, or of a compatible library."""
+
+    @property
+    def holds_objects(self) -> bool:
+        return str(self.values.dtype).startswith(("object", "str", "large_string"))
 
     @property
     def kind(self) -> str:
@@ -151,12 +171,20 @@ class PolarsColumn(Column):
     """A series of polars."""
 
     @property
+    def holds_objects(self) -> bool:
+        return type(self.values.dtype).__name__ in ("String", "Utf8")
+
+    @property
     def kind(self) -> str:
         name = type(self.values.dtype).__name__
         if name in ("Date", "Datetime"):
             return DATE
         is_number_ = self.values.dtype.is_numeric() or name in ("Duration", "Null")
         return NUMBER if is_number_ else CATEGORY
+
+    def integers(self) -> np.ndarray | None:
+        is_whole = self.values.dtype.is_integer() and not self.values.null_count()
+        return self.array() if is_whole else None
 
     @property
     def zone(self) -> str | None:

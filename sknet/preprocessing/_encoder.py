@@ -33,6 +33,8 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     Dates become seconds, with sine and cosine of the time of day, week, month and year, all of the local time
     of the time zone that the column has in `fit`; dates in another one are converted to it. A missing number
     becomes the median and sets a flag; a missing category is a separate level. Constant columns are
+    dropped. Texts that are numbers ("1,234", "$5", "12 %"), dates or booleans ("yes", "no") are read as such;
+    texts that are different in every row, and integers that are and whose name says so, are ids and
     dropped. Levels that `fit` has not seen are encoded as zeros, or as the mean of all targets, and never
     raise an error; neither do missing values in a column that had none in `fit`.
 
@@ -42,6 +44,11 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         Columns that are categories: those of category, object, string and boolean dtype; or names, indices
         or a mask of columns; or none. All other columns must then be numbers or dates. A column of an array
         of objects is numeric if all of its values are numbers; one of objects that are all dates is of dates.
+    columns : dict of str or int to str, default=None
+        Kinds of columns, by name or index, where they are not to be found from dtypes and texts: "number",
+        "date", "category", "boolean", "id" or "drop" (both are left out). "number:," has a decimal
+        comma, "number:." a point; "date:dmy", "date:mdy" and "date:ymd" have that order, "date:time" is a
+        time of day, and "date:s", "date:ms", "date:us" and "date:ns" count from 1970.
     piecewise : {"both", "tree", "quantile"} or None, default="both"
         Edges of the bins: thresholds of a tree that predicts y from the column alone, or quantiles; "both"
         adds outputs for each. Without y there are no trees. None omits the bins.
@@ -97,6 +104,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
 
     _parameter_constraints = {
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "columns": "no_validation",  # checked with the columns, with a better message
         "piecewise": [StrOptions({"both", "tree", "quantile"}), None],
         "n_bins": [Interval(Integral, 2, None, closed="left")],
         "max_levels": [Interval(Integral, 2, None, closed="left")],
@@ -129,6 +137,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         self,
         categorical_features: Any = "from_dtype",
         *,
+        columns: Any = None,
         piecewise: str | None = "both",
         n_bins: int = 16,
         max_levels: int = 40,
@@ -143,6 +152,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         random_state: Any = None,
     ) -> None:
         self.categorical_features = categorical_features
+        self.columns = columns
         self.piecewise = piecewise
         self.n_bins = n_bins
         self.max_levels = max_levels
@@ -159,6 +169,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     _schema: Schema
     _plan: Plan
     value_means = False  # of those that were pickled before there was the parameter
+    columns: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the encoding of every column.
@@ -206,7 +217,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         state = self.__dict__
         before = dict(state)
         try:
-            schema, table = Schema.learn(self, X, self.categorical_features)
+            schema, table = Schema.learn(self, X, self.categorical_features, self.columns)
             target = None if y is None else target_of(y, self.target_type)
             check_consistent_length(table.numbers, None if target is None else target.y)
             fitted = self._fit_table(schema, table, target, check_random_state(self.random_state))
@@ -287,6 +298,12 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         """Encoding of every column."""
         check_is_fitted(self)
         return self._plan
+
+    @property
+    def notes(self) -> list[str]:
+        """Descriptions of the columns that are not used as they come, such as dates in texts, and ids."""
+        check_is_fitted(self)
+        return self._schema.notes
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the outputs.

@@ -13,6 +13,7 @@ from sknet.exceptions import CaptureError
 from sknet.preprocessing._columns import (
     CATEGORY,
     DATE,
+    DROPPED,
     HUGE,
     array_of,
     is_missing,
@@ -24,6 +25,7 @@ from sknet.preprocessing._columns import (
 from sknet.preprocessing._encodings import FIRST, ValueMeans, chunk_of, encode_numbers, value_codes
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Schema
+from sknet.preprocessing._texts import BOOLEAN, boolean_of, read_column, unread
 
 __all__ = ["EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"]
 
@@ -93,19 +95,35 @@ def codes_of(values: Any, known: Any, label: str) -> Any:
     return np.array(codes, np.int64)
 
 
+def of_texts(values: Any, kind: str, form: str, zone: Any, label: str) -> Any:
+    """Return the numbers or dates of a column of texts, missing where they are none."""
+    found, strange = read_column(values, kind, form, zone, label)
+    if strange:
+        warnings.warn(unread(label, kind, strange), UserWarning, stacklevel=2)
+    return found
+
+
 def table_of(X: Any, columns: Any) -> Any:
     """Return the numbers and the codes of a table, given what each column is."""
     numbers, codes = [], []
-    for i, (label, kind, known) in enumerate(columns):
+    for i, (label, kind, known, form) in enumerate(columns):
         values = X[:, i]
         if kind == CATEGORY:
+            if form == BOOLEAN:
+                values = np.array([boolean_of(value) for value in values.tolist()], object)
             codes.append(codes_of(values, known, label))
         elif kind == DATE:
             periods, zone = known
-            dates = local_dates(values, zone, label)
+            dates = (
+                local_dates(values, zone, label)
+                if form is None
+                else of_texts(values, kind, form, zone, label)
+            )
             numbers += [seconds(dates), *(part for period in periods for part in phases(dates, period))]
-        else:
-            numbers.append(numbers_of(values, label))
+        elif kind != DROPPED:
+            numbers.append(
+                numbers_of(values, label) if form is None else of_texts(values, kind, form, None, label)
+            )
     together = np.stack(numbers, axis=1) if numbers else np.empty((len(X), 0))
     return np.clip(together, -HUGE, HUGE), codes
 
@@ -171,7 +189,7 @@ def _column(feature: Any) -> str:
             if type(level) not in PLAIN and not isinstance(level, np.generic):
                 raise CaptureError(f"{feature.label}: a level {level!r:.80} cannot be written in Python")
         known = feature.codes
-    return literal((feature.label, feature.kind, known))
+    return literal((feature.label, feature.kind, known, feature.form))
 
 
 class EncodedTable:

@@ -1,6 +1,7 @@
 """The schema of a table (the kind of every column), and the table as plain arrays."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from sknet._warnings import warn_caller
 from sknet.preprocessing._columns import (
     CATEGORY,
     DATE,
+    DROPPED,
     HUGE,
     NUMBER,
     PERIODS,
@@ -31,8 +33,20 @@ from sknet.preprocessing._columns import (
     seconds,
     to_number,
 )
+from sknet.preprocessing._texts import (
+    BOOLEAN,
+    FIRST_SECOND,
+    FORMS,
+    LAST_SECOND,
+    UNITS,
+    Found,
+    boolean_of,
+    read_column,
+    recognised,
+    unread,
+)
 
-__all__ = ["MISSING", "UNSEEN", "Schema", "Table"]
+__all__ = ["MISSING", "UNSEEN", "Feature", "Schema", "Table"]
 
 # Codes of values without a level; a level's code is its index.
 UNSEEN, MISSING = -2, -1
@@ -62,6 +76,24 @@ class Table:
         return replace(self, numbers=self.numbers[rows], codes=self.codes[rows], sparse=sparse)
 
 
+DROPS = ("id", "drop")
+NOTES = {
+    ".": "numbers in texts",
+    ",": "numbers in texts, with a decimal comma",
+    "ymd": "dates in texts, year-month-day",
+    "dmy": "dates in texts, day/month/year",
+    "mdy": "dates in texts, month/day/year",
+    "time": "times of day in texts",
+    "s": "times in seconds since 1970",
+    "ms": "times in milliseconds since 1970",
+    "us": "times in microseconds since 1970",
+    "ns": "times in nanoseconds since 1970",
+    BOOLEAN: "yes or no in texts",
+    "id": "ids, dropped",
+    "drop": "dropped",
+}
+
+
 @dataclass(frozen=True)
 class Feature:
     """The description of a column of a table."""
@@ -72,8 +104,10 @@ class Feature:
     levels: tuple[Any, ...] = ()
     periods: tuple[str, ...] = ()
     zone: str | None = None
+    form: str | None = None
     _stored_fields = {
-        "kind": Literal["number", "category", "date"],
+        "kind": Literal["number", "category", "date", "dropped"],
+        "form": [StrOptions({form for forms in FORMS.values() for form in forms} | {*DROPS}), None],
         "levels": Each(tuple, LEVEL),
         "periods": Each(tuple, StrOptions({*PERIODS})),
     }
@@ -83,6 +117,8 @@ class Feature:
             raise ValueError(
                 f"{self.label} is a {self.kind} with {len(self.levels)} levels, some of them equal"
             )
+        if self.form is not None and self.form not in FORMS.get(self.kind, DROPS):
+            raise ValueError(f"{self.label} is a {self.kind} that is read as {self.form!r}")
 
     @cached_property
     def codes(self) -> dict[Any, int]:
@@ -93,7 +129,12 @@ class Feature:
     def number_names(self) -> list[str]:
         """Names of the numbers that it becomes."""
         turns = [f"{self.name}_{period}_{part}" for period in self.periods for part in ("sin", "cos")]
-        return [] if self.kind == CATEGORY else [self.name, *turns]
+        return [] if self.kind in (CATEGORY, DROPPED) else [self.name, *turns]
+
+    @property
+    def note(self) -> str:
+        """Description of a column that is not used as it comes."""
+        return "" if self.form is None else NOTES[self.form]
 
 
 @dataclass(frozen=True)
@@ -104,19 +145,23 @@ class Schema:
     is_sparse: bool
 
     @classmethod
-    def learn(cls, estimator: Any, X: Any, categorical_features: Any) -> "tuple[Schema, Table]":
-        """Determine the kinds of the columns, and read them."""
+    def learn(
+        cls, estimator: Any, X: Any, categorical_features: Any, asked: Mapping[Any, str] | None = None
+    ) -> "tuple[Schema, Table]":
+        """Determine the kinds of the columns, or take those that are asked for, and read them."""
         X = opened(estimator, X, reset=True)
         names = getattr(estimator, "feature_names_in_", None)
         chosen = _chosen(categorical_features, X.shape[1], names)
-        columns = [] if issparse(X) and chosen is None else columns_of(X, names)
+        kinds = _asked(asked, X.shape[1], names)
+        columns = [] if issparse(X) and chosen is None and not kinds else columns_of(X, names)
         features = []
         for i in range(X.shape[1]):
             name = f"x{i}" if names is None else str(names[i])
-            if not columns or (issparse(X) and chosen is not None and not chosen[i]):
+            is_category = None if chosen is None else bool(chosen[i])
+            if issparse(X) and not is_category and kinds.get(i, "number") == "number":
                 features.append(Feature(f"column {i}", name, NUMBER))
             else:
-                features.append(_feature(columns[i], name, None if chosen is None else bool(chosen[i])))
+                features.append(_feature(columns[i], name, is_category, kinds.get(i), issparse(X)))
         schema = cls(tuple(features), issparse(X))
         return schema, schema._read(X, columns)
 
@@ -147,6 +192,11 @@ class Schema:
         """The columns that become codes."""
         return [feature for feature in self.features if feature.kind == CATEGORY]
 
+    @property
+    def notes(self) -> list[str]:
+        """Descriptions of the columns that are not used as they come."""
+        return [f"{feature.label}: {feature.note}" for feature in self.features if feature.note]
+
     @cached_property
     def phased(self) -> np.ndarray:
         """Mask of the numbers that are a sine or cosine, of shape (n_numbers,)."""
@@ -167,7 +217,7 @@ class Schema:
             return Table(np.empty((n_rows, 0)), coded, sparse)
         numbers, at = np.empty((n_rows, len(self.names))), 0
         for feature, column in pairs:
-            for values in [] if feature.kind == CATEGORY else _numbers(feature, column):
+            for values in _numbers(feature, column) if feature.number_names else []:
                 numbers[:, at] = values
                 at += 1
         return Table(_bounded(numbers), coded)
@@ -176,7 +226,7 @@ class Schema:
 
     @cached_property
     def _is_all_numbers(self) -> bool:
-        return not self.is_sparse and all(feature.kind == NUMBER for feature in self.features)
+        return not self.is_sparse and all(f.kind == NUMBER and f.form is None for f in self.features)
 
     def _is_plain(self, estimator: Any, X: Any) -> bool:
         """Tell whether X is a numeric array, whose columns need no inspection."""
@@ -191,8 +241,8 @@ class Schema:
         )
 
     @cached_property
-    def _has_dates(self) -> bool:
-        return any(feature.kind == DATE for feature in self.features)
+    def _needs_columns(self) -> bool:
+        return any(feature.kind == DATE or feature.form is not None for feature in self.features)
 
     @cached_property
     def _reader(self) -> RowReader:
@@ -205,7 +255,7 @@ class Schema:
         """Return the values of a one-row frame with the columns of the fit; otherwise None."""
         if (
             self.is_sparse
-            or self._has_dates
+            or self._needs_columns
             or is_collection(X)
             or getattr(X, "shape", (0,))[0] != 1
             or not hasattr(X, "columns")
@@ -278,33 +328,153 @@ def _chosen(categorical_features: Any, n_features: int, names: Any) -> "np.ndarr
     return chosen
 
 
-def _position(asked: Any, n_features: int, names: Any) -> int:
+def _position(asked: Any, n_features: int, names: Any, of: str = "categorical_features") -> int:
     """Return the index of a column that is given by name or index."""
     if isinstance(asked, str):
         known = [] if names is None else names.tolist()
         if asked not in known:
             why = "X has no column names" if names is None else "X has no column of this name"
             hint = suggestion(asked, known) if known else "."
-            raise ValueError(f"categorical_features has {shown(asked)}, but {why}{hint}")
+            raise ValueError(f"{of} has {shown(asked)}, but {why}{hint}")
         return int(known.index(asked))
     if not isinstance(asked, int) or isinstance(asked, bool) or not -n_features <= asked < n_features:
         raise ValueError(
-            "categorical_features set as integer indices must be in [0, n_features - 1], got "
+            f"{of} set as integer indices must be in [0, n_features - 1], got "
             f"{shown(asked)} for {n_features} features"
         )
-    return asked
+    return asked % n_features
 
 
-def _feature(column: Column, name: str, is_category: bool | None) -> Feature:
-    """Return the description of a column; None lets its dtype decide."""
-    kind = column.kind if is_category is None else CATEGORY if is_category else _uncategorical(column)
-    if kind == CATEGORY:
-        return Feature(column.label, name, kind, levels=tuple(_in_order(column.coded()[1])))
+# -- kinds of columns -------------------------------------------------------------------------------
+
+ASKED = (*FORMS, BOOLEAN, *DROPS, *(f"{kind}:{form}" for kind in ("number", "date") for form in FORMS[kind]))
+# Names of columns whose values, all different, only tell rows apart.
+ID = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|index|idx)$|[a-z](?:Id|ID)$|^Unnamed: 0$")
+MANY = 50
+
+
+def _asked(asked: Any, n_features: int, names: Any) -> dict[int, str]:
+    """Return the kinds of columns that the user decides, by index."""
+    if asked is None:
+        return {}
+    if not isinstance(asked, Mapping):
+        raise ValueError(f"columns must be a dict of names or indices to kinds, got {shown(asked)}")
+    for kind in asked.values():
+        if kind not in ASKED:
+            hint = suggestion(kind, ASKED) if isinstance(kind, str) else "."
+            raise ValueError(f"columns has the kind {shown(kind)}: expected one of {', '.join(ASKED)}{hint}")
+    return {_position(column, n_features, names, "columns"): kind for column, kind in asked.items()}
+
+
+def _feature(
+    column: Column, name: str, is_category: bool | None, asked: str | None, is_sparse: bool = False
+) -> Feature:
+    """Return the description of a column; None lets its dtype and its texts decide."""
+    if asked in DROPS:
+        return Feature(column.label, name, DROPPED, form=asked)
+    if is_sparse and asked not in (None, CATEGORY):
+        raise ValueError(f"{column.label}: a column of a sparse matrix cannot be read as {asked!r}")
+    if asked is not None and asked != CATEGORY:
+        return _as_asked(column, name, *asked.partition(":")[::2])
+    kind = (
+        CATEGORY if asked or is_category else column.kind if is_category is None else _uncategorical(column)
+    )
     if kind == DATE:
-        zone = column.zone
-        dates = column.dates(zone)
-        return Feature(column.label, name, kind, (), tuple(p for p in PERIODS if has_period(dates, p)), zone)
-    return Feature(column.label, name, kind)
+        return _dated(column, name)
+    if asked is None and not is_category:
+        found = _integers(column, name) if kind == NUMBER else None
+        if column.kind == CATEGORY and column.holds_objects:
+            found = _texts(column, name)
+        if found is not None:
+            return found
+    return _category(column, name) if kind == CATEGORY else Feature(column.label, name, kind)
+
+
+def _category(column: Column, name: str) -> Feature:
+    return Feature(column.label, name, CATEGORY, levels=tuple(_in_order(column.coded()[1])))
+
+
+def _dated(column: Column, name: str, form: str | None = None, zone: str | None = None) -> Feature:
+    feature = Feature(column.label, name, DATE, zone=column.zone if form is None else zone, form=form)
+    dates = _dates(feature, column)
+    return replace(feature, periods=tuple(period for period in PERIODS if has_period(dates, period)))
+
+
+def _as_asked(column: Column, name: str, kind: str, form: str) -> Feature:
+    """Return the description of a column whose kind the user decides."""
+    if kind == BOOLEAN:
+        return Feature(column.label, name, CATEGORY, (False, True), form=BOOLEAN)
+    if column.kind == kind:
+        return _dated(column, name) if kind == DATE else Feature(column.label, name, kind)
+    levels = [] if column.kind == NUMBER else column.coded()[1]
+    found = recognised(levels, (kind,))
+    if kind == NUMBER:
+        return Feature(column.label, name, NUMBER, form=form or (found.form if found else "."))
+    if found is None:
+        found = Found(DATE, "ymd" if levels else _unit_of(column.numbers()))
+    form = form or found.form
+    dates, strange = read_column(column.array(), DATE, form, found.zone, column.label)
+    if np.isnat(dates).all() and strange:
+        raise ValueError(
+            f"columns says that {column.label} holds dates, got values such as {shown(strange[0])}"
+        )
+    return _dated(column, name, form, found.zone)
+
+
+def _unit_of(numbers: np.ndarray) -> str:
+    """Return the unit of numbers that are times since 1970, by their size; or the order of their digits."""
+    largest = np.nanmax(np.abs(numbers), initial=0.0)
+    if 1e7 < largest < 1e8:  # such as 20210304
+        return "ymd"
+    return next((unit for unit in UNITS if largest < LAST_SECOND * UNITS["s"] / UNITS[unit]), "ns")
+
+
+def _texts(column: Column, name: str) -> Feature | None:
+    """Return the description of a column of texts that are no categories; None if they are, or may be."""
+    codes, levels = column.coded()
+    found = recognised(levels)
+    if found is None:
+        n_known = int((codes >= 0).sum())
+        is_id = MANY <= len(levels) == n_known and all(isinstance(level, str) for level in levels[:MANY])
+        return Feature(column.label, name, DROPPED, form="id") if is_id else None
+    if found.guess:
+        _warn_of_guess(column.label, name, found.guess, f"{found.kind}:{found.form}")
+    if found.kind == CATEGORY:
+        return Feature(column.label, name, CATEGORY, (False, True), form=found.form)
+    if found.kind == DATE:
+        return _dated(column, name, found.form, found.zone)
+    return Feature(column.label, name, NUMBER, form=found.form)
+
+
+def _integers(column: Column, name: str) -> Feature | None:
+    """Return the description of integers in a frame that are ids or times; None if they are neither."""
+    values = column.integers()
+    if values is None or len(values) < MANY:
+        return None
+    low, high = int(values.min()), int(values.max())
+    for unit in ("s", "ms"):
+        size = UNITS["s"] / UNITS[unit]
+        if FIRST_SECOND * size <= low < high < LAST_SECOND * size:
+            said = f"integers such as {low} are read as times in {NOTES[unit][9:]}"
+            _warn_of_guess(column.label, name, said, f"date:{unit}", "number")
+            return _dated(column, name, unit)
+    has_name = ID.search(name) is not None
+    if (has_name or high - low + 1 == len(values)) and len(np.unique(values)) == len(values):
+        if has_name:
+            return Feature(column.label, name, DROPPED, form="id")
+        said = "it has a different integer in every row, without gaps, and is read as numbers"
+        _warn_of_guess(column.label, name, said, "number", "id")
+    return None
+
+
+def _warn_of_guess(label: str, name: str, guess: str, kind: str, other: str = "") -> None:
+    form = kind.partition(":")[2]
+    others = {"mdy": "date:dmy", ".": "number:,", ",": "number:."}
+    warn_caller(
+        f"{label}: {guess}. If that is right, say columns={{{name!r}: {kind!r}}}, else "
+        f"{{{name!r}: {other or others[form]!r}}}",
+        UserWarning,
+    )
 
 
 def _uncategorical(column: Column) -> str:
@@ -322,7 +492,9 @@ def _in_order(levels: list[Any]) -> list[Any]:
 def _codes(feature: Feature, column: Column) -> np.ndarray:
     """Return the codes of a column; unseen levels are not an error."""
     codes, levels = column.coded()
-    found = [feature.codes.get(level, UNSEEN) for level in levels]
+    if feature.form == BOOLEAN:
+        levels = [boolean_of(level) for level in levels]
+    found = [MISSING if level is None else feature.codes.get(level, UNSEEN) for level in levels]
     _warn_of_texts(feature, levels, found)
     numbered: np.ndarray = np.array([*found, MISSING], dtype=np.int32)[codes]
     return numbered
@@ -335,6 +507,20 @@ def _warn_of_texts(feature: Feature, levels: list[Any], codes: list[int]) -> Non
 
 def _numbers(feature: Feature, column: Column) -> list[np.ndarray]:
     if feature.kind == NUMBER:
-        return [column.numbers()]
-    dates = column.dates(feature.zone)
+        return [column.numbers() if feature.form is None else _of_texts(feature, column)]
+    dates = _dates(feature, column)
     return [seconds(dates), *(part for period in feature.periods for part in phases(dates, period))]
+
+
+def _dates(feature: Feature, column: Column) -> np.ndarray:
+    is_plain = feature.form is None or column.kind == DATE
+    return column.dates(feature.zone) if is_plain else _of_texts(feature, column)
+
+
+def _of_texts(feature: Feature, column: Column) -> np.ndarray:
+    """Return the numbers or dates of texts; those that are none are missing, and a warning says so."""
+    assert feature.form is not None
+    found, strange = read_column(column.array(), feature.kind, feature.form, feature.zone, feature.label)
+    if strange:
+        warn_caller(unread(feature.label, feature.kind, strange), UserWarning)
+    return found

@@ -7,6 +7,7 @@ from sknet.preprocessing._columns import HUGE
 from sknet.preprocessing._encodings import Crossed, Target, ValueMeans, target_of
 from sknet.preprocessing._plan import FittedEncoder, OneRow, Options, Plan, check_plan, fit_plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Feature, Schema, Table
+from sknet.preprocessing._texts import spellings
 
 if TYPE_CHECKING:
     from sknet.preprocessing._encoder import fit_encoder
@@ -40,6 +41,7 @@ __all__ = [
     "encoding_call",
     "fit_encoder",
     "fit_plan",
+    "spellings",
     "table_facts",
     "table_source",
     "target_of",

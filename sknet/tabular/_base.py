@@ -55,6 +55,7 @@ MOST_WORK = 1000.0  # a multiple of the default that nobody waits for
 CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # names are checked by the function that looks them up, with a better message
     "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+    "columns": "no_validation",  # checked with the columns, with a better message
     "n_folds": [Interval(Integral, 1, None, closed="left")],
     "members": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "budget": [Interval(Real, 0, MOST_WORK, closed="right"), str],
@@ -85,6 +86,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
     __metadata_request__fit = {"groups": False}  # as of networks
     _numeric_targets: bool
     _of_networks = "members_"
+    columns: Any = None  # of those that were pickled before there was the parameter
     _stored_fields = ENSEMBLE
 
     def _check_stored(self) -> None:
@@ -192,7 +194,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
         began = time.monotonic()
         random_state = check_random_state(self.random_state)
-        schema, table = Schema.learn(self, X, self.categorical_features)
+        schema, table = Schema.learn(self, X, self.categorical_features, self.columns)
         y = check_y(self, y, table.n_rows, numeric=self._numeric_targets)
         loss = check_loss_of_logits(self.loss, type(self).__name__)
         refuse_ignored(loss, f"by {type(self).__name__}")
@@ -298,6 +300,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         random_state = np.random.RandomState(job.seeds[0])
         unfitted = TableEncoder(
             self.categorical_features,
+            columns=self.columns,
             piecewise=setting.piecewise,
             n_bins=setting.n_bins,
             target_type="regression" if self._numeric_targets else "classification",
@@ -413,10 +416,12 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
 
     def _summary(self) -> EstimatorSummary:
         columns, widths = self._schema, sorted({encoder.plan.width for encoder in self.encoder_})
-        n_numbers, n_categories = len(columns.features) - len(columns.categories), len(columns.categories)
+        n_numbers = sum(bool(feature.number_names) for feature in columns.features)
+        n_categories = len(columns.categories)
         facts = {
             "columns": f"{_counted(n_numbers, 'number')} and {_counted(n_categories, 'category')}, which "
             f"become {' to '.join(map(str, sorted({widths[0], widths[-1]})))} inputs",
+            **({"read as": "; ".join(columns.notes)} if columns.notes else {}),
             "score out of folds": f"{self.oof_score_:.4g}",
         }
         return summary_of(type(self).__name__, self.members_, self._mix, self._loss_function, facts)

@@ -39,6 +39,8 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         The loss to minimize; see `sknet.losses`.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
         Columns that are categories; as for `TableEncoder`.
+    columns : dict of str or int to str, default=None
+        Kinds of columns where they are not to be found from dtypes and texts; as for `TableEncoder`.
     n_folds : int, default=4
         Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
     members : int or "auto", default="auto"
@@ -106,6 +108,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         *,
         loss: str | Loss = "log_loss",
         categorical_features: Any = "from_dtype",
+        columns: Any = None,
         n_folds: int = 4,
         members: int | str = "auto",
         budget: float | str = 1.0,
@@ -120,6 +123,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     ) -> None:
         self.loss = loss
         self.categorical_features = categorical_features
+        self.columns = columns
         self.n_folds = n_folds
         self.members = members
         self.budget = budget
@@ -221,6 +225,8 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         0.9])`` or another of `sknet.losses`.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
         Columns that are categories; as for `TableEncoder`.
+    columns : dict of str or int to str, default=None
+        Kinds of columns where they are not to be found from dtypes and texts; as for `TableEncoder`.
     n_folds : int, default=4
         Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
     members : int or "auto", default="auto"
@@ -292,6 +298,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         *,
         loss: str | Loss = "squared_error",
         categorical_features: Any = "from_dtype",
+        columns: Any = None,
         n_folds: int = 4,
         members: int | str = "auto",
         budget: float | str = 1.0,
@@ -306,6 +313,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     ) -> None:
         self.loss = loss
         self.categorical_features = categorical_features
+        self.columns = columns
         self.n_folds = n_folds
         self.members = members
         self.budget = budget

@@ -29,7 +29,7 @@ def test_two_levels_have_one_output():
     encoder = TableEncoder().fit(frame_of(["no", "yes"] * 5))
     found = encoder.transform(frame_of(["no", "yes", "maybe", None]))
     assert found.tolist() == [[-1], [1], [0], [0]]
-    assert encoder.get_feature_names_out().tolist() == ["c_yes"]
+    assert encoder.get_feature_names_out().tolist() == ["c_True"]
 
 
 def test_missing_is_a_level_and_unseen_are_zeros():

@@ -1,0 +1,347 @@
+"""Columns of texts, read as what they say: compared with the values that the texts were written from."""
+
+import datetime
+import io
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import sknet
+from sknet import MLPClassifier, TableEncoder, TabularClassifier, TabularRegressor, onnx
+from sknet.exceptions import CaptureError
+from tests.freezing.test_python import dense, module_of
+
+N = 200
+PLAIN = {"piecewise": None, "dtype": "float64"}
+
+
+def moments(seed=0, n=N):
+    rng = np.random.default_rng(seed)
+    start = datetime.datetime(2019, 12, 30, 3, 5, 7)
+    return [start + datetime.timedelta(seconds=int(s)) for s in rng.integers(0, 4 * 365 * 86400, n)]
+
+
+def encoded(values, **options):
+    encoder = TableEncoder(**PLAIN, **options)
+    return encoder.fit_transform(pd.DataFrame({"c": values})), encoder
+
+
+FORMATS = {
+    "iso": ("%Y-%m-%d %H:%M:%S", "year-month-day"),
+    "iso, T": ("%Y-%m-%dT%H:%M:%S", "year-month-day"),
+    "slashes, year first": ("%Y/%m/%d %H:%M:%S", "year-month-day"),
+    "compact": ("%Y%m%d %H:%M:%S", "year-month-day"),
+    "German": ("%d.%m.%Y %H:%M:%S", "day/month/year"),
+    "British": ("%d/%m/%Y %H:%M:%S", "day/month/year"),
+    "American": ("%m/%d/%Y %I:%M:%S %p", "month/day/year"),
+    "two digits": ("%m/%d/%y %H:%M:%S", "month/day/year"),
+    "names": ("%d %b %Y %H:%M:%S", "day/month/year"),
+    "American names": ("%B %d, %Y %H:%M:%S", "month/day/year"),
+    "mail": ("%a, %d %b %Y %H:%M:%S", "day/month/year"),
+    "log": ("%d-%b-%Y %H:%M:%S", "day/month/year"),
+}
+
+
+@pytest.mark.parametrize(("form", "order"), FORMATS.values(), ids=FORMATS)
+def test_dates(form, order):
+    known = moments()
+    expected, of_dates = encoded(known)
+    found, encoder = encoded([each.strftime(form) for each in known])
+    np.testing.assert_array_equal(found, expected)
+    assert encoder.get_feature_names_out().tolist() == of_dates.get_feature_names_out().tolist()
+    assert encoder.notes == [f"column 'c': dates in texts, {order}"]
+
+
+def test_dates_of_all_containers_and_missing_spellings():
+    known = moments()
+    texts = [each.strftime("%d.%m.%Y %H:%M:%S") for each in known]
+    for i, gone in enumerate(["", "NA", "?", "n/a", " null ", "NaN", None]):
+        texts[i], known[i] = gone, None
+    expected, _ = encoded(known)
+    for table in (
+        pd.DataFrame({"c": texts}),
+        pd.DataFrame({"c": pd.Series(texts, dtype="string")}),
+        pl.DataFrame({"c": texts}),
+        np.array([[text] for text in texts], dtype=object),
+        [[text] for text in texts],
+    ):
+        np.testing.assert_array_equal(TableEncoder(**PLAIN).fit_transform(table), expected)
+
+
+def test_offsets_become_utc():
+    known = moments()
+    hours = np.random.default_rng(1).integers(-11, 12, N)
+    texts = [
+        (each + datetime.timedelta(hours=int(h))).strftime("%Y-%m-%dT%H:%M:%S") + f"{h:+03d}:00"
+        for each, h in zip(known, hours, strict=True)
+    ]
+    found, encoder = encoded(texts)
+    np.testing.assert_array_equal(found, encoded(known)[0])
+    aware = [each.replace(tzinfo=datetime.UTC) for each in known]
+    np.testing.assert_array_equal(encoder.transform(pd.DataFrame({"c": aware})), found)
+
+
+def test_times_of_day():
+    known = moments()
+    texts = [each.strftime("%I:%M %p") for each in known]
+    found, encoder = encoded(texts)
+    share = np.array([(t.hour * 60 + t.minute) / 1440 for t in known])
+    np.testing.assert_allclose(found[:, 1], np.sin(2 * np.pi * share), atol=1e-12)
+    np.testing.assert_allclose(found[:, 2], np.cos(2 * np.pi * share), atol=1e-12)
+    assert encoder.notes == ["column 'c': times of day in texts"]
+
+
+@pytest.mark.parametrize(("unit", "size"), [("s", 1), ("ms", 1000)])
+def test_seconds_since_1970_are_times(unit, size):
+    known = [each.replace(tzinfo=datetime.UTC) for each in moments()]
+    values = [int(each.timestamp()) * size for each in known]
+    with pytest.warns(UserWarning, match=rf"column 'c': .*seconds since 1970.*'date:{unit}'"):
+        found, encoder = encoded(values)
+    np.testing.assert_array_equal(found, encoded(moments())[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(encoded(values, columns={"c": "date"})[0], found)
+        assert encoded(values, columns={"c": "number"})[0].shape[1] == 1
+    del encoder
+
+
+def test_digits_of_a_date():
+    known = [each.replace(hour=0, minute=0, second=0) for each in moments()]
+    values = [int(each.strftime("%Y%m%d")) for each in known]
+    np.testing.assert_array_equal(encoded(values, columns={"c": "date"})[0], encoded(known)[0])
+
+
+WRITTEN = {
+    "dollars": (lambda x: f"${x:,.2f}", "numbers in texts"),
+    "euros": (lambda x: f"{x:,.2f} €".translate({ord(","): ".", ord("."): ","}), "a decimal comma"),
+    "per cent": (lambda x: f"{x:.2f} %", "numbers in texts"),
+    "comma": (lambda x: f"{x:.2f}".replace(".", ","), "a decimal comma"),
+    "Swiss": (lambda x: f"CHF {x:,.2f}".replace(",", "'"), "numbers in texts"),
+    "French": (lambda x: f"{x:,.2f}".translate({ord(","): "\u202f", ord("."): ","}), "a decimal comma"),
+    "accounts": (lambda x: f"({-x:,.2f})" if x < 0 else f"{x:,.2f}", "numbers in texts"),
+    "exponents": (lambda x: f"{x:.12e}", "numbers in texts"),
+    "minus": (lambda x: f"{x:,.2f}".replace("-", "\u2212"), "numbers in texts"),
+}
+
+
+@pytest.mark.parametrize(("write", "note"), WRITTEN.values(), ids=WRITTEN)
+def test_numbers(write, note):
+    values = np.round(np.random.default_rng(0).normal(size=N) * 10.0 ** np.arange(-1, 7).repeat(N // 8), 2)
+    found, encoder = encoded([write(x) for x in values.tolist()])
+    np.testing.assert_array_equal(found, encoded(values)[0])
+    assert encoder.notes[0].endswith(note)
+
+
+def test_booleans():
+    rng = np.random.default_rng(0)
+    known = rng.random(N) < 0.4
+    texts = [str(rng.choice(["yes", "Yes", "TRUE", "y"] if each else ["no", "NO", "f"])) for each in known]
+    found, encoder = encoded(texts)
+    np.testing.assert_array_equal(found, encoded(known)[0])
+    assert encoder.notes == ["column 'c': yes or no in texts"]
+    rows = encoder.transform(pd.DataFrame({"c": ["on", "OFF", True, "NA", "perhaps"]}, dtype=object))
+    assert rows.tolist() == [[1], [-1], [1], [0], [0]]
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        ["a", "b"],
+        ["007", "012", "NA"],  # leading zeros are those of codes
+        ["1", "2", "10"],  # so are whole numbers that somebody made texts
+        ["1.2.3", "1.2.10"],
+        ["192.168.0.1", "10.0.0.1"],
+        ["10-20", "20-30"],
+        ["M", "F"],
+        ["", "?"],
+        ["12 34", "56 78"],
+        ["12:99", "25:00"],
+        ["2021-13-45", "2021-99-99"],
+    ],
+)
+def test_categories_stay(levels):
+    encoder = TableEncoder(**PLAIN).fit(pd.DataFrame({"c": levels * 20}))
+    assert not encoder.notes
+    assert encoder.plan.categories
+
+
+@pytest.mark.parametrize(
+    ("texts", "other"),
+    [
+        (["03/04/2021", "05/06/2021"], "date:dmy"),
+        (["1,234", "5,678"], "number:,"),
+        (["1234", "1,235"], "number:."),
+        (["1.234 €", "5.678 €"], "number:,"),
+    ],
+)
+def test_guesses_warn_and_can_be_decided(texts, other):
+    values = texts * 20
+    with pytest.warns(UserWarning, match=rf"column 'c': .* say columns=.*{other}"):
+        guessed, _ = encoded(values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        decided, _ = encoded(values, columns={"c": other})
+        again, _ = encoded(values, columns={"c": other.partition(":")[0]})
+        encoded(values, columns={"c": "category"})
+    np.testing.assert_array_equal(again, guessed)
+    assert decided.shape != guessed.shape or (decided != guessed).any() or other.startswith("number")
+
+
+def test_a_comma_is_what_the_user_says():
+    values = ["1,234", "5,678", "9,012"] * 20
+    for kind, expected in {"number:,": [1.234, 5.678, 9.012], "number:.": [1234.0, 5678.0, 9012.0]}.items():
+        encoder = TableEncoder(**PLAIN, columns={"c": kind}).fit(pd.DataFrame({"c": values}))
+        assert encoder.read(pd.DataFrame({"c": values[:3]})).numbers[:, 0].tolist() == expected
+
+
+def test_what_cannot_be_read_later_is_missing_and_said():
+    encoder = TableEncoder(**PLAIN).fit(pd.DataFrame({"p": ["$1", "$2,000", "NA", "$3"] * 10}))
+    with pytest.warns(UserWarning, match=r"column 'p': 1 different texts, such as 'dear', are no numbers"):
+        found = encoder.transform(pd.DataFrame({"p": ["dear", "$2,000"]}))
+    assert found[0].tolist() == encoder.transform(pd.DataFrame({"p": [None]}))[0].tolist()
+    assert encoder.transform(pd.DataFrame({"p": [2000.0]})).tolist() == found[1:].tolist()
+
+
+def test_ids_are_dropped():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {
+            "PassengerId": rng.permutation(N),
+            "code": [f"{i:x}-{rng.integers(1e9):x}" for i in range(N)],
+            "x": rng.normal(size=N),
+            "salary": rng.permutation(10 * N)[:N],
+        }
+    )
+    encoder = TableEncoder(**PLAIN).fit(X)
+    assert encoder.get_feature_names_out().tolist() == ["x", "salary"]
+    assert encoder.notes == ["column 'PassengerId': ids, dropped", "column 'code': ids, dropped"]
+    kept = TableEncoder(**PLAIN, columns={"PassengerId": "number", "x": "drop", 3: "id"}).fit(X)
+    assert kept.get_feature_names_out().tolist() == ["PassengerId"]
+
+
+def test_a_count_of_rows_warns():
+    X = pd.DataFrame({"n": np.arange(N), "x": np.arange(N) % 7})
+    with pytest.warns(UserWarning, match=r"column 'n': .* different integer in every row.*'id'"):
+        encoder = TableEncoder(**PLAIN).fit(X)
+    assert encoder.get_feature_names_out().tolist() == ["n", "x"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TableEncoder(columns={"n": "number"}).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"d": "number"}, "columns has 'd', but X has no column of this name"),
+        ({"c": "numbr"}, "columns has the kind 'numbr'.*number"),
+        ({7: "number"}, "columns set as integer indices"),
+        (["c"], "columns must be a dict"),
+        ({"c": "date"}, "columns says that column 'c' holds dates, got values such as 'a'"),
+    ],
+)
+def test_what_is_asked_for_is_checked(columns, message):
+    with pytest.raises(ValueError, match=message):
+        encoded(["a", "b"] * 20, columns=columns)
+
+
+def test_hostile_texts_take_bounded_time():
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("0,. -$%(/:e"), 63)) for _ in range(500)]
+    texts += ["1" * 10**6, "0," * 10**5, "-" * 10**5, "(" * 60, "9" * 60, "1e999"]
+    encoder = TableEncoder(**PLAIN, columns={"c": "number"})
+    with pytest.warns(UserWarning, match="different texts"):
+        found = encoder.fit_transform(pd.DataFrame({"c": texts}))
+    assert np.isfinite(found).all()
+
+
+def mixed():
+    rng = np.random.default_rng(3)
+    known = moments(2)
+    X = pd.DataFrame(
+        {
+            "when": [each.strftime("%d/%m/%Y %H:%M") for each in known],
+            "at": [each.strftime("%H:%M") for each in known],
+            "price": [f"${x:,}" for x in rng.integers(1, 10**6, N)],
+            "share": [f"{x:.1f} %".replace(".", ",") for x in rng.random(N) * 100],
+            "paid": rng.choice(["yes", "No"], N),
+            "user_id": rng.permutation(N),
+            "city": rng.choice(["a", "b", "c"], N),
+        }
+    )
+    X.loc[3, ["when", "price", "paid"]] = ["NA", None, "?"]
+    return X, rng.integers(0, 2, N)
+
+
+def test_files_and_twins_read_alike(tmp_path):
+    X, y = mixed()
+    encoder = TableEncoder(random_state=0).fit(X, y)
+    expected = dense(encoder.transform(X))
+    sknet.save(encoder, tmp_path / "it")
+    frozen = sknet.freeze(encoder)
+    frozen.to_python(tmp_path / "it.py")
+    sknet.save(frozen, tmp_path / "frozen")
+    module = module_of(tmp_path / "it.py")
+    twins = [sknet.load(tmp_path / "it"), frozen, sknet.load(tmp_path / "frozen"), module]
+    for twin in twins:
+        np.testing.assert_array_equal(dense(twin.transform(X)), expected)
+        np.testing.assert_array_equal(dense(twin.transform(X[:1])), expected[:1])
+        np.testing.assert_array_equal(dense(twin.transform(pl.from_pandas(X))), expected)
+    odd = X[5:7].assign(price=["?", "free"])
+    with pytest.warns(UserWarning, match="such as 'free'"):
+        expected = dense(encoder.transform(odd))
+    for twin in twins:
+        with pytest.warns(UserWarning, match="such as 'free'"):
+            np.testing.assert_array_equal(dense(twin.transform(odd)), expected)
+
+
+def test_ensembles_and_networks_say_how_they_read(tmp_path):
+    X, y = mixed()
+    clf = TabularClassifier(budget=0.02, n_folds=2, random_state=0).fit(X, y)
+    net = MLPClassifier((4,), encoder="table", max_iter=20, tol=10.0, n_iter_no_change=1, random_state=0).fit(
+        X, y
+    )
+    for estimator in (clf, net):
+        said = str(estimator.summary())
+        assert "read as: column 'when': dates in texts, day/month/year; column 'at': times of day" in said
+        assert "column 'user_id': ids, dropped" in said
+        estimator.freeze().to_python(tmp_path / "it.py")
+        found = module_of(tmp_path / "it.py").predict_proba(X)
+        np.testing.assert_array_equal(found, estimator.predict_proba(X))
+
+
+def test_onnx_names_the_column():
+    X, y = mixed()
+    encoder = TableEncoder(random_state=0).fit(X[["city", "price"]], y)
+    with pytest.raises(CaptureError, match=r"column 'price' holds numbers in texts.*before the fit"):
+        onnx.export(encoder)
+    runtime = pytest.importorskip("onnxruntime")
+    X = X[["city", "paid", "user_id"]]
+    encoder = TableEncoder(random_state=0, sparse_output=False).fit(X, y)
+    model = onnx.export(encoder)
+    session = runtime.InferenceSession(model.SerializeToString())
+    feeds = {name: X[[name]].fillna("").to_numpy(object) for name in ("city", "paid")}
+    [found] = session.run(None, feeds)
+    np.testing.assert_allclose(found, encoder.transform(X), rtol=1e-6)
+
+
+def test_a_csv_is_as_good_as_its_values():
+    rng = np.random.default_rng(0)
+    n = 1500
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 1400, n), unit="D")
+    price = rng.integers(100, 10**6, n)
+    parsed = pd.DataFrame({"when": days, "price": price, "other": rng.normal(size=n)})
+    written = parsed.assign(when=days.strftime("%d/%m/%Y"), price=[f"${x:,}" for x in price])
+    X = pd.read_csv(io.StringIO(written.to_csv(index=False)))
+    assert not {X["when"].dtype.kind, X["price"].dtype.kind} & set("ifM")
+    weekend = (days.day_of_week >= 5).astype(int)
+    options = {"budget": 0.5, "n_folds": 2, "random_state": 0}
+    of_texts = TabularClassifier(**options).fit(X[["when", "other"]], weekend)
+    of_dates = TabularClassifier(**options).fit(parsed[["when", "other"]], weekend)
+    assert of_texts.oof_score_ == of_dates.oof_score_ > 0.97
+    y = np.log(price) + 0.1 * rng.normal(size=n)
+    of_texts = TabularRegressor(**options).fit(X[["price", "other"]], y)
+    of_numbers = TabularRegressor(**options).fit(parsed[["price", "other"]], y)
+    assert of_texts.oof_score_ == of_numbers.oof_score_ > 0.9
