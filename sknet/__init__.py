@@ -147,7 +147,11 @@ def _suggestion(name: str) -> str:
     if name.startswith("__"):
         return ""
     ops, hints = import_module("sknet.ops"), import_module("sknet._hints")
+    others = ("losses", "optim", "callbacks", "nn")
     advice = {
+        **{
+            each: f"use sknet.{home}.{each}" for home in others for each in _imported(f"sknet.{home}").__all__
+        },
         **dict.fromkeys(("functional", "F"), "the functions are in sknet.ops"),
         "linalg": "use sknet.ops.linalg",
         **dict.fromkeys(ops.__all__, f"use sknet.ops.{name}"),

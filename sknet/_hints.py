@@ -7,9 +7,18 @@ the same; for all other names, the most similar ones are suggested.
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["advice_for", "argument_hint", "module_getattr", "parameter_hint", "suggestion", "value_hint"]
+__all__ = [
+    "ForeignAttributes",
+    "advice_for",
+    "argument_hint",
+    "module_getattr",
+    "or_names",
+    "parameter_hint",
+    "suggestion",
+    "value_hint",
+]
 
 # Parameter names of other libraries, and sknet's: the first that the class has is suggested.
 RENAMED = {
@@ -60,12 +69,26 @@ RENAMED = {
     **dict.fromkeys(("clip_norm", "clipnorm"), ("max_norm",)),
 }
 
+_TO_FIT = "pass validation rows to fit, fit(X, y, X_val=X_val, y_val=y_val)"
+_IN_MODEL = "it belongs to the optimizer, Model(module, optimizer=Adam(lr=...))"
+_SPLIT = "split the rows yourself, and pass X_val and y_val to fit"
 _COMPILED = "leave it out: every step is compiled"
 _PARTS = "a Model gives it the parameters, Model(module, optimizer={0}(...))"
 _CLIPPED = "wrap it, ClipNorm({0}(...), 1.0)"
 _RATE = "the learning rate can be a schedule, {0}(lr=Cosine(1e-3))"
 _SCHEDULED = "a schedule is the learning rate of an optimizer: Adam(lr={0}(...))"
 
+_OF_TREES = "leave it out: it is a parameter of trees, and this is a network"
+_TREES = dict.fromkeys(
+    (
+        *("max_depth", "max_leaf_nodes", "max_leaves", "num_leaves", "min_child_weight", "min_samples_leaf"),
+        *("min_samples_split", "min_data_in_leaf", "min_child_samples", "max_bin", "max_bins", "tree_method"),
+        *("subsample", "bagging_fraction", "feature_fraction", "colsample_bytree", "grow_policy", "depth"),
+    ),
+    _OF_TREES,
+)
+_ROUNDS = ("iterations", "num_boost_round", "num_iterations", "num_rounds", "nrounds")
+_CATEGORIES = ("cat_features", "categorical_feature", "categorical_features", "cat_cols")
 _INSIDE = "it belongs to the optimizer, optimizer=Adam({}=...)"
 _SGDS = "it belongs to the optimizer, optimizer=SGD({}=...)"
 _L2 = "alpha is the strength of the L2 penalty; decoupled weight decay is optimizer=AdamW()"
@@ -101,6 +124,8 @@ _ANY_PERCEPTRON = {
     **dict.fromkeys(("seed", "random_seed", "manual_seed"), "use random_state"),
     **dict.fromkeys(("patience", "early_stopping_rounds", "n_iter_no_improvement"), "use n_iter_no_change"),
     **dict.fromkeys(("validation_split", "val_fraction", "test_size"), "use validation_fraction"),
+    **_TREES,
+    **dict.fromkeys(_ROUNDS, "use max_iter"),
     "min_delta": "use tol",
     "sample_weight": "sample weights are an argument of fit",
     **dict.fromkeys(
@@ -161,6 +186,39 @@ ELSEWHERE = {
         **dict.fromkeys(("amp", "mixed_precision", "fp16", "bf16"), 'use dtype="bfloat16" on a GPU'),
         **dict.fromkeys(("tf32", "allow_tf32"), 'use dtype="tf32" on a GPU'),
         **dict.fromkeys(("metrics", "metric", "eval_metric"), "use scoring"),
+        "n_estimators": "max_iter is the number of epochs, n_members that of the networks of an ensemble",
+        **dict.fromkeys(_CATEGORIES, "use encoder=TableEncoder(categorical_features=[...])"),
+        **dict.fromkeys(("eval_set", "validation_data"), _TO_FIT),
+    },
+    "BaseTabular": {
+        **_TREES,
+        **dict.fromkeys(("n_estimators", "n_members", *_ROUNDS), "use members, or budget for longer fits"),
+        **dict.fromkeys(("epochs", "max_iter", "n_epochs", "max_epochs"), "use budget, 2 for twice as long"),
+        **dict.fromkeys(_CATEGORIES[:2] + _CATEGORIES[3:], "use categorical_features"),
+        **dict.fromkeys(
+            (
+                *("early_stopping_rounds", "early_stopping", "patience", "n_iter_no_change"),
+                *("eval_set", "validation_data", "X_val"),
+            ),
+            "leave it out: each member stops by the rows that its fold holds out",
+        ),
+        **dict.fromkeys(
+            ("learning_rate", "lr", "hidden_layer_sizes", "dropout", "optimizer", "activation"),
+            "it belongs to the members, smooth=Members(...) and sharp=Members(...)",
+        ),
+        **dict.fromkeys(("objective", "criterion", "loss_function"), "use loss"),
+        **dict.fromkeys(("seed", "random_seed"), "use random_state"),
+        **dict.fromkeys(("verbosity", "silent", "verbose_eval"), "use verbose"),
+        **dict.fromkeys(("nthread", "num_threads", "thread_count"), "use n_jobs"),
+    },
+    "Model": {
+        **dict.fromkeys(("metrics", "metric", "scoring", "eval_metric"), "use scores, an argument of fit"),
+        **dict.fromkeys(("max_iter", "n_epochs", "nb_epoch", "max_epochs"), "use epochs, an argument of fit"),
+        **dict.fromkeys(("validation_split", "validation_fraction"), _SPLIT),
+        **dict.fromkeys(("criterion", "loss_fn"), "use loss, Model(module, loss=...)"),
+        **dict.fromkeys(("lr", "learning_rate"), _IN_MODEL),
+        "class_weight": "use sample_weight, or the class_weight of LogLoss",
+        **dict.fromkeys(("early_stopping_rounds", "patience"), "use callbacks=[EarlyStopping(patience=...)]"),
     },
     "NetOptions": {
         **dict.fromkeys(("network", "net", "model", "estimator", "build_fn"), "use module"),
@@ -211,15 +269,24 @@ ELSEWHERE = {
 
 _VALIDATION = "pass validation rows as X_val and y_val"
 
-# Arguments of `fit` in other libraries, and sknet's.
-ARGUMENTS = {
+VALIDATION_ROWS = {
     **dict.fromkeys(
         ("validation_data", "val_data", "valid_data", "validation_set", "eval_set", "eval_data"), _VALIDATION
     ),
     **dict.fromkeys(("X_valid", "X_validation", "X_test", "x_val"), "use X_val"),
     **dict.fromkeys(("y_valid", "y_validation", "y_test"), "use y_val"),
+}
+
+# Arguments of `fit` in other libraries, and sknet's.
+ARGUMENTS = {
+    **VALIDATION_ROWS,
     **dict.fromkeys(("weights", "sample_weights", "weight", "w"), "use sample_weight"),
     **dict.fromkeys(("checkpoint", "ckpt_path", "resume", "checkpoint_path"), "use resume_from"),
+    **dict.fromkeys(
+        ("cat_features", "categorical_feature"),
+        "categories are told by the estimator: columns of a "
+        'frame whose dtype says so, or categorical_features of its TableEncoder (encoder="table")',
+    ),
     "initial_epoch": "use resume_from, or set warm_start=True",
     "lengths": "for sequences use your own network, NetClassifier(MyNet) or NetRegressor(MyNet)",
 }
@@ -257,12 +324,13 @@ def argument_hint(cls: type, name: str, arguments: Iterable[str], parameters: It
     """Return the end of a message about an unknown argument of a method."""
     if name in parameters:
         return f": it is a parameter of the estimator, {cls.__name__}({name}=...)."
-    if name in ARGUMENTS:
+    if name in ARGUMENTS and (name not in VALIDATION_ROWS or "X_val" in list(arguments)):
         return suggestion(name, arguments, ARGUMENTS)
-    advice = advice_for(cls)
-    if name in advice:
-        return f": {advice[name]}, a parameter of {cls.__name__}(...)."
-    return suggestion(name, arguments)
+    text = advice_for(cls).get(name)
+    if text is None:
+        return suggestion(name, arguments)
+    is_parameter = text.removeprefix("use ").partition(" ")[0] in parameters
+    return f": {text}, a parameter of {cls.__name__}(...)." if is_parameter else f": {text}."
 
 
 def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str] | None = None) -> str:
@@ -271,6 +339,59 @@ def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str] | None
         return f": {advice[name]}."
     nearest = difflib.get_close_matches(name, [x for x in known if not x.startswith("_")], n=3, cutoff=0.6)
     return f". Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "."
+
+
+def or_names(hint: str, names: str) -> str:
+    """Return the end of a message about an unknown name: a hint, or without one a sentence with all names."""
+    return f". {names}" if hint == "." else hint
+
+
+# Attributes of objects of other libraries, by the name of sknet's base class, and advice.
+ATTRIBUTES: dict[str, dict[str, str]] = {
+    "Model": {
+        **dict.fromkeys(
+            ("evaluate", "score"), "use a metric of scikit-learn on predict(X), or scores= of fit"
+        ),
+        "summary": "use nn.summary(model.module, X.shape)",
+        **dict.fromkeys(("save", "save_weights"), "use sknet.save(model, path)"),
+        **dict.fromkeys(("load_model", "load_weights"), "use sknet.load(path)"),
+        **dict.fromkeys(("train_on_batch", "training_step"), "use step(X, y)"),
+        "fit_generator": "use train(batches)",
+        **dict.fromkeys(("predict_proba", "predict_classes"), "predict returns probabilities"),
+        **dict.fromkeys(("to", "cuda", "cpu"), 'give the device when it is made, Model(..., device="cuda")'),
+        **dict.fromkeys(("state_dict", "load_state_dict"), "it is a method of its module"),
+    },
+    "BaseNet": {
+        "evaluate": "use score(X, y)",
+        "compile": "leave it out: loss and optimizer are parameters of {0}(...)",
+        "history": "use history_, after fit",
+        **dict.fromkeys(("save", "save_model", "dump"), "use sknet.save(estimator, path)"),
+        **dict.fromkeys(("load", "load_model"), "use sknet.load(path)"),
+        "to_onnx": "use sknet.onnx.export(estimator, path)",
+        "predict_classes": "use predict",
+        **dict.fromkeys(("to", "cuda", "cpu"), 'use {0}(device="cuda")'),
+        **dict.fromkeys(("module_", "net_"), "use model_.module"),
+        "get_booster": "use model_",
+    },
+}
+
+
+class ForeignAttributes:
+    """Mixin of objects whose error for an attribute of another library's objects suggests the right one."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            cls = type(self)
+            advice = next((known[name] for base in cls.__mro__ if name in (known := _attributes(base))), None)
+            if advice is None or hasattr(cls, name):
+                return object.__getattribute__(self, name)  # raises the error once more
+            text = advice.format(cls.__name__)
+            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}: {text}")
+
+
+def _attributes(base: type) -> dict[str, str]:
+    return ATTRIBUTES.get(base.__name__, {})
 
 
 def parameter_hint(cls: type, name: str, known: Iterable[str]) -> str:

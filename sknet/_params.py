@@ -25,7 +25,7 @@ from sknet._constraints import (
     plain,
     shown,
 )
-from sknet._hints import advice_for, argument_hint, parameter_hint, suggestion, value_hint
+from sknet._hints import advice_for, argument_hint, or_names, parameter_hint, suggestion, value_hint
 
 __all__ = [
     "Composite",
@@ -249,7 +249,7 @@ def explained(init: Callable[..., None]) -> Callable[..., None]:
                 raise
             hint = parameter_hint(cls, unknown[0], names)
             its = f"Its parameters are {', '.join(names)}." if names else "It has none."
-            raise TypeError(f"{cls.__name__} has no parameter {unknown[0]!r}{hint} {its}") from None
+            raise TypeError(f"{cls.__name__} has no parameter {unknown[0]!r}{or_names(hint, its)}") from None
 
     return told
 
@@ -262,10 +262,11 @@ def explained_call(method: Method) -> Method:
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
         for name in kwargs:
             if name not in names:
-                hint = argument_hint(type(self), name, names, self._get_param_names())
+                parameters = getattr(type(self), "_get_param_names", list)()
+                hint = argument_hint(type(self), name, names, parameters)
                 where = f"{type(self).__name__}.{method.__name__}"
-                its = ", ".join(names)
-                raise TypeError(f"{where} has no argument {name!r}{hint} Its arguments are {its}.")
+                its = f"Its arguments are {', '.join(names)}."
+                raise TypeError(f"{where} has no argument {name!r}{or_names(hint, its)}")
         return method(self, *args, **kwargs)
 
     return cast(Method, told)
@@ -276,7 +277,8 @@ def unknown_parameter(estimator: Any, name: str) -> ValueError:
     valid = sorted(estimator.get_params(deep=False))
     hint = parameter_hint(type(estimator), name, valid)
     return ValueError(
-        f"Invalid parameter {name!r} for estimator {estimator}{hint} Valid parameters are: {valid}."
+        f"Invalid parameter {name!r} for estimator {estimator}"
+        f"{or_names(hint, f'Valid parameters are: {valid}.')}"
     )
 
 

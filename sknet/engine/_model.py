@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sknet._constraints import shown
+from sknet._hints import ForeignAttributes
+from sknet._params import explained_call
 from sknet._random import check_random_state
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
@@ -84,7 +86,7 @@ def _explained(method: Method) -> Method:
     return cast(Method, told)
 
 
-class Model:
+class Model(ForeignAttributes):
     """A module, a loss and an optimizer with one owner of all state.
 
     Parameters
@@ -774,6 +776,7 @@ class Model:
 
     # -- many steps -------------------------------------------------------------------------------------
 
+    @explained_call
     def fit(
         self,
         X: Any,

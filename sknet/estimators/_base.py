@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._frames import is_collection
+from sknet._hints import ForeignAttributes
 from sknet._late import above
 from sknet._params import (
     ParameterObject,
@@ -208,7 +209,7 @@ def goes_in_steps(estimator: "BaseNet") -> bool:
     return True
 
 
-class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLists, ABC):
+class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLists, ABC):
     """Abstract base of all estimators, independent of the names of their parameters."""
 
     _stored_fields = ESTIMATOR

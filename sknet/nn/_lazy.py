@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from sknet._constraints import shown
 from sknet._fields import COUNT, Together
-from sknet._hints import suggestion
+from sknet._hints import or_names, suggestion
 from sknet._parallel import Lock
 from sknet._params import same
 from sknet.device import Device
@@ -381,7 +381,7 @@ class ModuleFactory:
         self._factory, self._arguments = factory, arguments
         for name in arguments:
             if not self.takes(name):
-                raise TypeError(f"{self._missing(name)} Its parameters are {', '.join(self._names())}.")
+                raise TypeError(self._missing(name))
 
     # -- what is built -----------------------------------------------------------------------------
 
@@ -451,7 +451,8 @@ class ModuleFactory:
         return [name for name, p in self._signature().items() if p.kind not in VARIABLE]
 
     def _missing(self, name: str) -> str:
-        hint = suggestion(name, self._names())
+        names = self._names()
+        hint = or_names(suggestion(name, names), f"Its parameters are {', '.join(names)}.")
         return f"{self.name} has no parameter {name!r}{hint}"
 
     # -- as a hyperparameter -------------------------------------------------------------------------
@@ -490,7 +491,7 @@ class ModuleFactory:
         for name, value in params.items():
             first, _, rest = name.partition("__")
             if not self.takes(first):
-                raise ValueError(f"{self._missing(first)} Its parameters are {', '.join(self._names())}.")
+                raise ValueError(self._missing(first))
             if rest:
                 inner.setdefault(first, {})[rest] = value
             else:

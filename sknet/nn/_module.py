@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from sknet._constraints import PLAIN, plain, shown
 from sknet._fields import ABSENT, COUNT
-from sknet._hints import suggestion
+from sknet._hints import or_names, suggestion
 from sknet._late import above
 from sknet._params import check_values
 from sknet._random import check_random_state
@@ -1272,7 +1272,7 @@ def _mismatch(
             return f"{name} takes no layer: {hint.format(name)}. {its}"
     unknown = [] if takes_any else [each for each in kwargs if each not in names]
     if unknown:
-        return f"{name} has no parameter {unknown[0]!r}{_hint(cls, unknown[0], names)} {its}"
+        return f"{name} has no parameter {unknown[0]!r}{or_names(_hint(cls, unknown[0], names), its)}"
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:

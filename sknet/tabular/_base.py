@@ -19,6 +19,7 @@ from sknet._params import (
     InvalidParameterError,
     PlainNumbers,
     explained,
+    explained_call,
     unknown_parameter,
     validate_parameters,
 )
@@ -156,6 +157,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
 
     # -- fitting ----------------------------------------------------------------------------------------
 
+    @explained_call
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the ensemble.
 

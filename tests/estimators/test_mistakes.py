@@ -62,7 +62,8 @@ ARGUMENTS = [
     ({"sample_weights": Y}, "use sample_weight"),
     ({"lengths": Y}, r"for sequences use your own network, NetClassifier\(MyNet\)"),
     ({"ckpt_path": "x"}, "use resume_from"),
-    ({"X_vall": X}, r"Did you mean 'X_val'.* Its arguments are X, y, sample_weight, X_val"),
+    ({"X_vall": X}, r"Did you mean 'X_val'.*\?$"),
+    ({"qqq": X}, r"no argument 'qqq'. Its arguments are X, y, sample_weight, X_val"),
 ]
 
 

@@ -20,7 +20,7 @@ LAYERS = {n: c for n, c in LAYERS.items() if isinstance(c, type) and issubclass(
         ),
         (
             lambda: nn.GRU(3, units=4),
-            "GRU has no parameter 'units': use hidden_size. Its parameters are input",
+            "GRU has no parameter 'units': use hidden_size.$",
         ),
         (lambda: nn.RNN(3, 4, nonlinearity="relu"), "use activation"),
         (lambda: nn.LSTM(3, 4, return_sequences=True), "use returns"),
