@@ -144,7 +144,7 @@ def __getattr__(name: str) -> Any:
 
 def _suggestion(name: str) -> str:
     """Return the end of a message about an unknown name: where PyTorch's and NumPy's functions are here."""
-    if name.startswith("__"):
+    if name.startswith("_"):
         return ""
     ops, hints = import_module("sknet.ops"), import_module("sknet._hints")
     others = ("losses", "optim", "callbacks", "nn")
