@@ -11,7 +11,9 @@ import pytest
 
 from tests.project import ROOT
 
-README = ROOT / "README.md"  # whose output is compared, too
+README = ROOT / "README.md"
+# Documents that show what their code prints.
+SHOWN = [README, *(ROOT / f"docs/guide/{name}.md" for name in ("recipes", "which_estimator"))]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -47,7 +49,9 @@ def test_links_resolve(path):
     assert not broken
 
 
-@pytest.mark.parametrize("path", [path for path in DOCUMENTS if code(path) and path != README], ids=relative)
+@pytest.mark.parametrize(
+    "path", [path for path in DOCUMENTS if code(path) and path not in SHOWN], ids=relative
+)
 def test_code_runs(path, tmp_path, monkeypatch):
     """Run the blocks of a document from top to bottom in one namespace, as a reader would."""
     monkeypatch.chdir(tmp_path)
@@ -60,12 +64,13 @@ def test_code_runs(path, tmp_path, monkeypatch):
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
-def test_the_readme_shows_what_its_code_prints(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("path", SHOWN, ids=relative)
+def test_documents_show_what_their_code_prints(path, tmp_path, monkeypatch, capsys):
     """Compare the comments below ``print`` with what is printed; rounding may change numbers a little."""
     monkeypatch.chdir(tmp_path)
     namespace, shown, has_printed = {"__name__": "__main__"}, [], False
-    for _, block in code(README):
-        exec(compile(block, "README.md", "exec"), namespace)
+    for start, block in code(path):
+        exec(compile("\n" * start + block, str(path), "exec"), namespace)
         for line in block.splitlines():
             has_printed = line.startswith("print(") or (has_printed and line.startswith("#"))
             if has_printed and line.startswith("#"):
