@@ -102,7 +102,7 @@ class Taking(NamedTuple):
         if not callable(value):
             return False
         try:
-            signature = inspect.signature(value)
+            signature = inspect.signature(getattr(value, "forward", value))  # layers take any arguments
         except (TypeError, ValueError):  # of a function in C
             return True
         try:

@@ -57,8 +57,18 @@ def refuse_collection(X: Any, reader: str) -> None:
         )
 
 
+def refuse_masked(x: Any) -> None:
+    """Raise a ValueError for a masked array of NumPy, whose masked values would be read as data."""
+    if hasattr(x, "filled") and hasattr(x, "mask") and np.ma.is_masked(x):
+        raise ValueError(
+            "got a masked array with masked values, which would be read as data: fill them, for example by "
+            ".filled(np.nan), or leave their rows out"
+        )
+
+
 def as_array(data: Any) -> Any:
     """Return data in memory as a NumPy array of native byte order; integers of a container stay integers."""
+    refuse_masked(data)
     array = np.asarray(_of_pandas(data) if hasattr(data, "iloc") else data)
     if array.dtype.kind == "f" and array.ndim == 2:
         array = _of_several_widths(data, array)

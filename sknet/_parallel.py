@@ -32,6 +32,7 @@ __all__ = [
     "current_core",
     "free_threads",
     "in_threads",
+    "jobs_of",
     "libraries",
     "small_limit",
 ]
@@ -113,6 +114,18 @@ if hasattr(os, "register_at_fork"):
 
 
 @cache
+def jobs_of(n_jobs: int | None) -> int:
+    """Return the number of parallel jobs that an `n_jobs` stands for in joblib's present configuration."""
+    from joblib import effective_n_jobs  # predictors do without
+
+    if n_jobs == 0:
+        raise ValueError(
+            "n_jobs must be a number of jobs, a negative number (-1 for all cores, -2 for all but one) or "
+            "None, got 0"
+        )
+    return int(effective_n_jobs(n_jobs))
+
+
 def current_core() -> Callable[[], int] | None:
     """Return a function that returns the number of the current core; None where threads cannot be placed."""
     if not hasattr(os, "sched_setaffinity"):

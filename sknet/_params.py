@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Hashable, Mapping
 from functools import cache, wraps
+from html import escape
 from pprint import saferepr
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -61,6 +62,19 @@ class PlainNumbers:
         if isinstance(value, NUMBERS) and name in names_of(cast(Hashable, type(self))):
             value = plain(value)
         super().__setattr__(name, value)
+
+    def __repr__(self, *args: Any) -> str:
+        try:
+            return str(super().__repr__(*args))
+        except Exception:  # raised by the representation of a parameter
+            names = names_of(cast(Hashable, type(self)))
+            return f"{type(self).__name__}({', '.join(f'{n}={shown(getattr(self, n))}' for n in names)})"
+
+    def _html_repr(self) -> str:
+        try:
+            return str(super()._html_repr())  # type: ignore[misc]  of scikit-learn's estimators
+        except Exception:  # raised by a parameter
+            return f"<pre>{escape(repr(self))}</pre>"
 
 
 class ParameterObject(PlainNumbers):

@@ -177,8 +177,8 @@ ORDERS = {
         *("python", "numpy", "native", "cuda", "executors", "_compile", "extend"),
     ],
     "sknet.engine": [
-        *("_inputs", "_state", "_memory", "_model_type", "_scheduler", "_batches", "_fit", "_checkpoint"),
-        *("_checks", "_fingerprint", "_objective", "_optimizer", "_programs", "_step", "_runners"),
+        *("_inputs", "_state", "_memory", "_model_type", "_checks", "_scheduler", "_batches", "_fit"),
+        *("_checkpoint", "_fingerprint", "_objective", "_optimizer", "_programs", "_step", "_runners"),
         *("_device_runner", "_lbfgs", "_predictor", "_predict", "_scores", "_loop", "_runner_cache"),
         *("_stack", "_train", "_fit_rows", "_layer_outputs", "_stream", "_model", "_model_copies"),
         *("_many", "_remote", "extend"),

@@ -54,7 +54,12 @@ class PrintLog(Callback):
 
     def on_epoch_end(self, fit: FitView) -> None:
         if fit.epoch % self.every == 0:
-            print((self.report or _line)(fit.epoch, fit.record))
+            try:
+                line = (self.report or _line)(fit.epoch, fit.record)
+            except Exception as error:
+                error.add_note(f"in the report of {type(self).__name__}, called as report(epoch, record)")
+                raise
+            print(line)
 
 
 def _line(epoch: int, record: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from sknet import ops
 from sknet._random import RandomSnapshot, twin_of
 from sknet._warnings import warn_caller
 from sknet.device import Device, MetaArray, active, device_of, is_array, namespace, to_device, to_host
+from sknet.engine._checks import check_range, check_ranges
 from sknet.engine._inputs import (
     Batch,
     SparseForm,
@@ -27,7 +28,6 @@ from sknet.engine._inputs import (
 from sknet.engine._model_type import ModelLike
 from sknet.engine._scheduler import current_group
 from sknet.exceptions import DeviceError, ShapeError
-from sknet.losses import Loss
 from sknet.nn import BatchNorm, Module
 from sknet.nn.extend import copy_for_shapes, held_of, hold_statistics, is_held, shadows, shape_pass
 
@@ -36,8 +36,6 @@ __all__ = [
     "ComputedRows",
     "Orders",
     "Window",
-    "check_losses",
-    "check_range",
     "join_leftover",
     "statistics_of_one",
     "take_rows",
@@ -118,40 +116,6 @@ class Window:
         return done
 
 
-def check_range(array: Any, dtype: Any, name: str) -> None:
-    """Raise a ValueError if numbers are finite and would be infinite in a dtype."""
-    kind = np.dtype(dtype)
-    if type(array) is not np.ndarray or array.dtype.kind != "f" or kind.kind != "f" or not array.size:
-        return
-    if array.dtype.itemsize <= kind.itemsize:
-        return
-    limit, (low, high) = float(np.finfo(kind).max), (float(array.min()), float(array.max()))
-    if max(-low, high) > limit and max(-low, high) < np.inf:
-        raise ValueError(_message(name, low, high, f"{kind}, whose largest number is {limit:.2g}"))
-
-
-def check_losses(loss: Loss, y: Any, dtype: Any) -> None:
-    """Raise a ValueError if a loss of targets of this size is infinite in a dtype."""
-    scaling = loss.scaling
-    if scaling is None or type(y) is not np.ndarray or y.dtype.kind != "f" or not y.size:
-        return
-    low, high, limit = float(y.min()), float(y.max()), float(np.finfo(dtype).max)
-    most = max(-low, high)
-    if 1.0 < most < np.inf and scaling.power * np.log2(most) > np.log2(limit):
-        what = f"{loss!r} in {np.dtype(dtype)}: their power of {scaling.power:g} is infinite there"
-        raise ValueError(_message("y", low, high, what))
-
-
-def _message(name: str, low: float, high: float, what: str) -> str:
-    mend = (
-        "Divide y by a constant, or in estimators of networks set scale_target=True; or compute with "
-        "dtype='float64'"
-        if name == "y"
-        else "Scale its columns, for example by StandardScaler, or compute with dtype='float64'"
-    )
-    return f"{name} has values from {low:.3g} to {high:.3g}, too large for {what}. {mend}"
-
-
 class Batches:
     """Rows of a data set, in batches and any order.
 
@@ -221,9 +185,7 @@ class Batches:
         self._dtypes = each_input(lambda x: computed_dtype(x, dtype), X) if dtypes is None else dtypes
         if rows is None:
             check_range(y, dtype, "y")
-            given, kinds = (X, self._dtypes) if isinstance(X, dict) else ({"X": X}, {"X": self._dtypes})
-            for name, x in given.items():
-                check_range(x, kinds[name], str(name))
+            check_ranges(X, self._dtypes)
         self.y = self._placed(y, rows)
         self.weight = None if weight is None else self._placed(weight, rows)
         self._host_weight = None if weight is None else to_host(self.weight)

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,13 +23,18 @@ __all__ = [
     "are_classes",
     "check_classes",
     "check_classes_for",
+    "check_given",
+    "check_losses",
     "check_output",
+    "check_range",
+    "check_ranges",
     "check_reached",
     "check_targets",
     "check_weights",
     "last_layer",
     "look_at_output",
     "n_outputs_of",
+    "note_inputs",
     "note_last_layer",
     "recorded",
     "warn_of_probabilities",
@@ -52,6 +57,31 @@ def check_output(module: Module, output: Any) -> Any:
     raise TypeError(
         f"{name}.forward returned an object of type {type(output).__name__}, expected a tensor: compute with "
         "sknet.ops, not with NumPy"
+    )
+
+
+def note_inputs(model: ModelLike, X: Any) -> None:
+    """Store the names of the inputs that a model is trained on, if there are several."""
+    model._input_names = list(X) if isinstance(X, dict) else None
+
+
+def check_given(names: Sequence[str] | None, X: Any, where: str = "X", other: str = "") -> None:
+    """Raise a ValueError if X lacks an input of the fit, without which the network is another function."""
+    if not names:
+        return
+    given = list(X) if isinstance(X, dict) else names[:1]
+    missing = [name for name in names if name not in given]
+    if not missing:
+        return
+    if missing[0] == "lengths":
+        raise ValueError(
+            "the network was fitted with lengths, and without them padding would be read as data: give "
+            f"{other}{where}={{{given[0]!r}: ..., 'lengths': ...}}. Rows without padding have the length "
+            f"{where}.shape[1]"
+        )
+    raise ValueError(
+        f"the network was fitted with the input {missing[0]!r}, and {where} has only {given}: give it, too, "
+        "as predictions and scores would be those of another network"
     )
 
 
@@ -117,9 +147,13 @@ def warn_of_probabilities(loss: Loss, output: Tensor, stacklevel: int) -> None:
         )
 
 
+def _expects_logits(loss: Loss) -> bool:
+    classifies = "binary" in loss.tasks or "ordinal" in loss.tasks
+    return classifies and loss.has_probabilities and not loss.of_probabilities
+
+
 def _are_probabilities(loss: Loss, output: Tensor) -> bool:
-    expects_logits = "binary" in loss.tasks and loss.has_probabilities and not loss.of_probabilities
-    if not expects_logits or not output.size:
+    if not _expects_logits(loss) or not output.size:
         return False
     if output.ndim < 2 or output.shape[-1] == 1 or getattr(loss, "multilabel", False):
         made_by = getattr(output.node, "primitive", None)
@@ -128,6 +162,57 @@ def _are_probabilities(loss: Loss, output: Tensor) -> bool:
     if not xp.min(rows, axis=None).item() >= 0:
         return False
     return bool(xp.max(xp.absolute(xp.sum(rows, axis=-1) - 1), axis=None).item() < 1e-4)
+
+
+def check_range(array: Any, dtype: Any, name: str) -> None:
+    """Raise a ValueError if numbers are finite and would be infinite in a dtype."""
+    kind = np.dtype(dtype)
+    array = array.data if hasattr(array, "tocsr") else array
+    if type(array) is not np.ndarray or array.dtype.kind != "f" or kind.kind != "f" or not array.size:
+        return
+    if array.dtype.itemsize <= kind.itemsize:
+        return
+    limit, (low, high) = float(np.finfo(kind).max), (float(array.min()), float(array.max()))
+    if max(-low, high) > limit and max(-low, high) < np.inf:
+        what = f"large for {kind}, whose largest number is {limit:.2g}"
+        raise ValueError(_message(name, low, high, what, kind))
+
+
+def check_ranges(X: Any, dtypes: Any) -> None:
+    """Raise a ValueError if numbers of an input are finite and would be infinite in its dtype."""
+    if isinstance(X, dict):
+        for name, x in X.items():
+            check_range(x, dtypes[name], str(name))
+    else:
+        check_range(X, dtypes, "X")
+
+
+def check_losses(model: ModelLike, y: Any) -> None:
+    """Check the size of targets before a first fit: too large raises an error, too small a warning."""
+    loss, dtype = model.loss_function, model.dtype
+    power = 0.0 if loss.scaling is None else loss.scaling.power
+    if model.progress.step or power <= 0 or type(y) is not np.ndarray or y.dtype.kind != "f" or not y.size:
+        return  # a trained network may predict targets of any size
+    low, high, limits = float(y.min()), float(y.max()), np.finfo(dtype)
+    most = max(-low, high)
+    if not 0 < most < np.inf:
+        return
+    if power * math.log2(most) > math.log2(limits.max):
+        what = f"large for {loss!r} in {dtype}: their power of {power:g} is infinite there"
+        raise ValueError(_message("y", low, high, what, dtype))
+    if most < limits.eps:
+        what = f"small for a network, whose outputs of about 1 are rounded by {limits.eps:.2g} in {dtype}"
+        warn_caller(_message("y", low, high, what, dtype, "Multiply"), UserWarning)
+
+
+def _message(name: str, low: float, high: float, what: str, dtype: Any, way: str = "Divide") -> str:
+    mends = {
+        "y": f"{way} y by a constant, or in estimators of networks set scale_target=True",
+        "sample_weight": "Divide the weights by a constant",
+    }
+    mend = mends.get(name, "Scale its columns, for example by StandardScaler")
+    other = "" if dtype == np.float64 else "; or compute with dtype='float64'"
+    return f"{name} has values from {low:.3g} to {high:.3g}, too {what}. {mend}{other}"
 
 
 def check_weights(weight: Tensor) -> None:
@@ -332,11 +417,6 @@ def look_at_output(model: ModelLike, take: Callable[[Any], Any]) -> None:
             "expect probabilities",
             UserWarning,
         )
-
-
-def _expects_logits(loss: Loss) -> bool:
-    classifies = "binary" in loss.tasks or "ordinal" in loss.tasks
-    return classifies and loss.has_probabilities and not loss.of_probabilities
 
 
 def _may_end_so(module: Module) -> bool:

@@ -13,6 +13,7 @@ from sknet.callbacks.extend import Rows, SavedFit, check_callbacks, fresh_callba
 from sknet.core import Tensor
 from sknet.device import is_array, to_host
 from sknet.engine._batches import Batches, take_rows
+from sknet.engine._checks import check_given
 from sknet.engine._fit import History, Source
 from sknet.engine._inputs import each_input, n_rows
 from sknet.engine._lbfgs import minimize
@@ -101,12 +102,13 @@ class Prepared:
         """Return empty scores."""
         return self._new_scores(self._model.loss_function)
 
-    def validation(self) -> Validation | None:
+    def validation(self, trained_on: Any) -> Validation | None:
         """Return the held-out rows and how to score them; the module must not be lazy any more."""
         if self._options.validation is None:
             return None
         model = self._model
         X, y, weight = checked_rows(model.loss_function, *self._options.validation, "_val")
+        check_given(list(trained_on) if isinstance(trained_on, dict) else None, X, "X_val")
         check_classes_of(model, X, y, "y_val")
         _check_counts(weight, "_val")
         rows = chunk_rows_of(model, X)
@@ -148,7 +150,7 @@ def fit_rows(
     _check_counts(_among(weight, chosen))
     model.materialize(X)
     check_classes_of(model, X, _among(y, chosen))
-    validation = prepared.validation()
+    validation = prepared.validation(X)
     count = n_rows(X) if chosen is None else len(chosen)
     size = min(_batch_size(batch_size, options.caller), count)
     if not model.optimizer.goes_in_steps:

@@ -11,7 +11,7 @@ from sknet.callbacks import Callback
 from sknet.core import no_grad
 from sknet.device import active, leased, to_device, to_host
 from sknet.engine._batches import Batches
-from sknet.engine._checks import look_at_output
+from sknet.engine._checks import check_losses, look_at_output, note_inputs
 from sknet.engine._fit import Fit, History, Hooks, KeptError, Source
 from sknet.engine._model_type import ModelLike
 from sknet.engine._objective import batch_as_reported, batch_terms, per_output
@@ -48,7 +48,9 @@ def _minimized(
     with active(model.device, model.precision):
         X, y, weight = batches.take(slice(None))
     model.materialize(X)
+    check_losses(model, batches.y)
     show_batch(model, X)
+    note_inputs(model, batches.X)
     look_at_output(model, batches.inputs)
     guard = InterruptGuard()
     with Hooks(callbacks, fit) as hooks:

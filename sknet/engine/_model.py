@@ -28,8 +28,11 @@ from sknet.device import (
 )
 from sknet.engine._checks import (
     check_classes_for,
+    check_given,
+    check_losses,
     check_reached,
     look_at_output,
+    note_inputs,
     recorded,
     warn_of_probabilities,
 )
@@ -164,6 +167,7 @@ class Model(ForeignAttributes):
     """
 
     _has_seen_output = False
+    _input_names: list[str] | None = None  # of the latest training, if there were several
     _kept_steps: KeptSteps | None = None  # of a training in parts; pickles of earlier versions have none
 
     _rounded: str | None = None  # the precision of products, unless it is the dtype's own
@@ -738,14 +742,16 @@ class Model(ForeignAttributes):
         ((2, 1), True)
         """
         self.materialize(X)
-        X = as_operands(self, X)
+        X = as_operands(self, X, are_checked=True)
         show_batch(self, X)
         look_at_output(self, lambda _: X)
         y, sample_weight = checked_targets(self, y, sample_weight)
+        check_losses(self, y.data)
         if isinstance(y.data, np.ndarray):
             check_classes_of(self, each_input(_array_of, X), y.data)
         result = self._stepper.step(self, X, y, sample_weight)
         self._epoch = self._epoch.seen(n_rows(X))
+        note_inputs(self, X)
         self.memory.note_written("Model.step")
         return result
 
@@ -1015,6 +1021,7 @@ class Model(ForeignAttributes):
         >>> model.predict(np.eye(2)).sum(axis=1).round(3)
         array([1., 1.], dtype=float32)
         """
+        check_given(self._input_names, X)
         with no_grad(), np.errstate(all="ignore"):
             found = self.loss_function.predict(self(X, training=False)).data
             given = each_input(lambda x: x.data if isinstance(x, Tensor) else x, X)

@@ -32,6 +32,7 @@ def parts_of(model: Model) -> Parts:
         **{"dtype": model.precision, "device": str(model.device), "compile": model.compile},
         **{"random_state": model._stored_random_state},
         **{"has_seen_output": model._has_seen_output, "progress": list(model.progress)},
+        **({} if model._input_names is None else {"input_names": model._input_names}),
         "epoch": [model._epoch.began, model._epoch.rows],
     }
     if isinstance(model._store, Pending):
@@ -58,6 +59,7 @@ def restored_model(parts: Mapping[str, Any]) -> Model:
     model.progress = _progress(parts["progress"])
     if parts["has_seen_output"] is True:
         model._has_seen_output = True
+    model._input_names = parts.get("input_names")
     model._epoch = Epoch(*_counts(parts["epoch"]))
     if not isinstance(model._store, Pending):
         low, high = parts["key"]

@@ -22,6 +22,7 @@ class ModelLike(Protocol):
     random_state: Any
     dtype: Any
     _has_seen_output: bool
+    _input_names: list[str] | None
     _hyper: Any
     _kept_steps: Any
     _predictors: Any

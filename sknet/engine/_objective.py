@@ -10,8 +10,7 @@ from sknet import ops
 from sknet._frames import as_array
 from sknet.core import Tensor, no_grad
 from sknet.device import is_array, to_device
-from sknet.engine._checks import check_targets, check_weights, note_last_layer
-from sknet.engine._inputs import each_input
+from sknet.engine._checks import check_range, check_targets, check_weights, note_last_layer
 from sknet.engine._model_type import ModelLike
 from sknet.engine._state import StepResult
 from sknet.exceptions import ShapeError
@@ -136,29 +135,34 @@ Checked = tuple[Tensor, Tensor | None]
 Terms = tuple[Tensor, Tensor | None]
 
 
-def as_operand(model: ModelLike, x: Any) -> Any:
-    """Return an array as a tensor of the model's dtype and device; sparse matrices keep their dtype."""
+def as_operand(model: ModelLike, x: Any, name: str | None = None) -> Any:
+    """Return an array as a tensor of the model's dtype and device, its range checked if it has a name."""
     if isinstance(x, Tensor):
         return x
     if ops.is_sparse(x):
+        # A sparse matrix keeps its dtype.
         return x if isinstance(x, ops.SparseSlot) else to_device(x, model.device)
     array = x if is_array(x) and type(x) is not np.ndarray else as_array(x)
     if array.dtype.kind == "f" and array.dtype != model.dtype:
+        if name is not None:
+            check_range(array, model.dtype, name)
         array = array.astype(model.dtype)
     return Tensor(to_device(array, model.device))
 
 
-def as_operands(model: ModelLike, X: Any) -> Any:
+def as_operands(model: ModelLike, X: Any, are_checked: bool = False) -> Any:
     """Return the one input, or each of several, as `as_operand` does."""
-    return each_input(lambda x: as_operand(model, x), X)
+    if isinstance(X, dict):
+        return {name: as_operand(model, x, str(name) if are_checked else None) for name, x in X.items()}
+    return as_operand(model, X, "X" if are_checked else None)
 
 
 def checked_targets(model: ModelLike, y: Any, sample_weight: Any) -> Checked:
     """Return checked targets and weights as tensors; loops, which check all rows up front, skip this."""
-    y = as_operand(model, y)
+    y = as_operand(model, y, "y")
     check_targets(model.loss_function, y)
     if sample_weight is not None:
-        sample_weight = as_operand(model, sample_weight)
+        sample_weight = as_operand(model, sample_weight, "sample_weight")
         check_weights(sample_weight)
     return y, sample_weight
 

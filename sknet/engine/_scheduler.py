@@ -9,7 +9,7 @@ from contextvars import ContextVar, copy_context
 from types import FrameType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from sknet._parallel import Lock, blas_threads
+from sknet._parallel import Lock, blas_threads, jobs_of
 
 __all__ = [
     "Group",
@@ -93,21 +93,18 @@ def current_group() -> Group | None:
 
 def n_threads_for(n_jobs: int | None, n_fits: int) -> int:
     """Return the number of threads for some fits; one inside of work that is parallel already."""
-    from joblib import effective_n_jobs  # predictors do without
-    from joblib.parallel import get_active_backend
+    from joblib.parallel import get_active_backend  # predictors do without
 
     group = current_group()
     if (group is not None and group.is_parallel) or get_active_backend()[0].nesting_level:
         return 1
-    return max(1, min(int(effective_n_jobs(-1 if n_jobs is None else n_jobs)), n_fits))
+    return max(1, min(jobs_of(-1 if n_jobs is None else n_jobs), n_fits))
 
 
 @contextmanager
 def grouped(n_threads: int) -> Iterator[Group]:
     """Return a context in which fits are those of one group, in threads that run copies of it."""
-    from joblib import effective_n_jobs  # predictors do without
-
-    cores = max(1, int(effective_n_jobs(-1)) // n_threads)
+    cores = max(1, jobs_of(-1) // n_threads)
     group = Group(n_threads, current_group())
     with inside(group), blas_threads(cores if n_threads > 1 else None):
         yield group

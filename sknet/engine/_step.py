@@ -87,7 +87,7 @@ def _taken(X: Any, chosen: Any) -> Any:
 def forward(model: ModelLike, X: Any, training: bool) -> Tensor:
     """Return the raw output of a model's module, recorded on the tape, together with changed buffers."""
     memory = model.materialize(X).memory
-    module, X = memory.module, as_operands(model, X)
+    module, X = memory.module, as_operands(model, X, training)
     if training:
         show_batch(model, X)
         follow_schedules(model)

@@ -8,9 +8,9 @@ import numpy as np
 
 from sknet import ops
 from sknet.device import backend, leased
-from sknet.engine._batches import Batches, check_losses
+from sknet.engine._batches import Batches
 from sknet.engine._checkpoint import FitKeeper, digested
-from sknet.engine._checks import look_at_output
+from sknet.engine._checks import check_losses, look_at_output, note_inputs
 from sknet.engine._fit import Fit, History, Hooks
 from sknet.engine._fit_rows import Options, Prepared, check_count, checked_rows
 from sknet.engine._inputs import computed_dtype, each_input, n_rows
@@ -308,8 +308,7 @@ def _checked(model: ModelLike, batch: Any, place: str) -> tuple[Any, Any, Any]:
     try:
         X, y, weight = checked_rows(model.loss_function, *batch)
         check_classes_of(model.materialize(X), X, y)
-        if not model.progress.step:
-            check_losses(model.loss_function, y, model.dtype)
+        check_losses(model, y)
         return X, y, weight
     except (TypeError, ValueError, RuntimeError) as error:
         error.add_note(f"in {place}")
@@ -333,7 +332,7 @@ def fit_batches(
         raise ValueError(f"{options.caller} got no batches: the iterable is empty")
     X, y, weight = _checked(model, feed.first, "the first batch")
     stepping_optimizer(model)
-    validation = prepared.validation()
+    validation = prepared.validation(X)
     step = model.progress.step
     total = None if feed.n_steps is None else step + feed.n_steps
     model.progress = model.progress.planned(total)
@@ -344,6 +343,7 @@ def fit_batches(
     def begin(hooks: Hooks) -> None:
         first = Batches(X, y, weight, n_rows(X), model.dtype, model.device)
         show_rows(model, first.n_samples, first.inputs)
+        note_inputs(model, X)
         look_at_output(model, first.inputs)
         keeper = FitKeeper(fit, loop, hooks, None if validation is None else validation.batches, first)
         fit.state = keeper.state

@@ -11,9 +11,9 @@ from sknet._random import RandomSnapshot
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.device import leased
-from sknet.engine._batches import Batches, Orders, check_losses, join_leftover, statistics_of_one
+from sknet.engine._batches import Batches, Orders, join_leftover, statistics_of_one
 from sknet.engine._checkpoint import FitKeeper
-from sknet.engine._checks import look_at_output
+from sknet.engine._checks import check_losses, look_at_output, note_inputs
 from sknet.engine._fit import Fit, History, Hooks, Source
 from sknet.engine._loop import Epochs, Loop, Outcome, Sums, Validation, run_loop
 from sknet.engine._model_type import ModelLike
@@ -228,10 +228,10 @@ def train(
 ) -> Outcome:
     """Train a model in place."""
     stepping_optimizer(model.materialize(batches.X))
-    if not model.progress.step:  # a trained network may predict targets of any size
-        check_losses(model.loss_function, batches.y, model.dtype)
+    check_losses(model, batches.y)
     join_leftover(model, batches)
     show_rows(model, batches.n_samples, batches.inputs)
+    note_inputs(model, batches.X)
     look_at_output(model, batches.inputs)
     planned = settings.max_iter * batches.n_batches
     total = model.progress.step + (settings.planned_steps or planned)

@@ -6,7 +6,7 @@ from sknet._late import Names as _Names
 from sknet._parallel import BlasThreads, blas_threads
 from sknet.engine._batches import ComputedRows, join_leftover, take_rows
 from sknet.engine._checkpoint import load_model_state, model_state
-from sknet.engine._checks import last_layer
+from sknet.engine._checks import check_given, check_range, last_layer
 from sknet.engine._fit import Source
 from sknet.engine._inputs import (
     Batch,
@@ -92,6 +92,8 @@ __all__ = [
     "are_sent",
     "arguments",
     "blas_threads",
+    "check_given",
+    "check_range",
     "chunk_rows",
     "chunk_rows_of",
     "computed_dtype",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from sklearn.utils.validation import (
 
 from sknet import ops
 from sknet._arrays import all_finite
-from sknet._frames import Frame, is_frame
+from sknet._constraints import shown
+from sknet._frames import Frame, is_frame, refuse_masked
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
-from sknet.engine.extend import first_input
+from sknet.engine.extend import check_range, first_input
 from sknet.estimators._fit import FitArguments
 from sknet.estimators._inputs import RAGGED, Sequences, as_host, is_on_device, note_namespace, on_host
 from sknet.estimators._targets import counted_labels
@@ -65,8 +67,22 @@ def _with_dtype(X: Any) -> Any:
             "columns, or learn from several inputs by a network of your own, NetClassifier(MyNet) or "
             "NetRegressor(MyNet)"
         )
+    _check_kind(X, "X", "a table: an array of shape (n_samples, n_features), a data frame or a list of rows")
     says = hasattr(X, "dtype") or hasattr(X, "dtypes") or hasattr(X, "columns")
     return np.asarray(X) if hasattr(X, "__array__") and not says else X
+
+
+TARGETS = "one target for each row: an array, a series or a list"
+READ_BY = ("shape", "__len__", "__array__", "__dataframe__", "__arrow_c_stream__", "__dlpack__")
+
+
+def _check_kind(x: Any, name: str, expected: str) -> None:
+    """Raise an error for an object that is no collection, number or text, and for masked values."""
+    if not (x is None or isinstance(x, (Number, str)) or any(hasattr(x, each) for each in READ_BY)):
+        raise TypeError(f"{name} must be {expected}; got {shown(x)}")
+    if getattr(getattr(x, "dtype", None), "names", None):
+        raise TypeError(f"{name} must be {expected}; got a structured array: make a data frame of it")
+    refuse_masked(x)
 
 
 def _needs_no_conversion(estimator: BaseEstimator, X: Any, dtypes: list[type]) -> bool:
@@ -115,6 +131,7 @@ def check_X_y(  # noqa: N802
             estimator.__dict__.pop("feature_names_in_", None)
         return X, y
     X, y = _with_dtype(as_host(X)), as_host(y)
+    _check_kind(y, "y", TARGETS)
     if is_on_device(X):
         X = _check_device_array(estimator, X, dtypes, reset)
         return _rows(X), check_y(estimator, y, X.shape[0], numeric=numeric)
@@ -139,6 +156,7 @@ def check_y(
 ) -> Any:
     """Return targets as ``check_X_y`` does, for inputs that were checked elsewhere."""
     y = as_host(y)
+    _check_kind(y, "y", TARGETS)
     if y is None:
         raise ValueError(
             f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None."
@@ -150,7 +168,8 @@ def check_y(
         check_consistent_length(y, range(n_samples))
         return y
     stand_in = np.zeros((n_samples, 1))  # scikit-learn checks y against a number of rows
-    _, y = validate_data(_Anonymous(), stand_in, y, multi_output=True, y_numeric=numeric)
+    with naming_columns(estimator, None):
+        _, y = validate_data(_Anonymous(), stand_in, y, multi_output=True, y_numeric=numeric)
     return _columns(y)
 
 
@@ -171,6 +190,7 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike, *, may_be_zeros:
     rows = np.empty((X.shape[0], 0))
     if may_be_zeros and not np.any(sample_weight):  # scikit-learn's check refuses them
         return check_weights(np.asarray(sample_weight) + 1.0, X, dtype) - 1
+    check_range(sample_weight, dtype, "sample_weight")
     weight = _check_sample_weight(sample_weight, rows, dtype=np.dtype(dtype), ensure_non_negative=True)
     if not (may_be_zeros or weight.any()):
         raise ValueError("sample_weight: at least one weight must be positive, got zeros only")
@@ -238,6 +258,8 @@ def naming_columns(estimator: Any, X: Any) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
+        if str(error).startswith("Input contains NaN"):  # in targets of pandas' types
+            raise ValueError(f"y has missing values: leave these rows out. {error}") from error
         advice = _advice(estimator, X, str(error))
         if advice is None:
             raise

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._attributes import available_if
@@ -29,6 +28,7 @@ from sknet.estimators._targets import (
     OrderedTargets,
     PositionTargets,
     counted_labels,
+    kind_of_labels,
     label_weights,
     refuse_ignored,
 )
@@ -323,7 +323,7 @@ def _accuracy_of(counted: Any, right: Any, lengths: Any, weight: Any) -> float:
 def _is_of_columns(y: Any) -> bool:
     if type(y) is np.ndarray and y.ndim == 1:
         return False
-    return bool(type_of_target(y, input_name="y") == "multiclass-multioutput")
+    return kind_of_labels(y) == "multiclass-multioutput"
 
 
 def _are_of_one_kind(classes: Any) -> bool:

@@ -22,7 +22,7 @@ from sknet._frames import as_array, is_collection
 from sknet._hints import suggestion
 from sknet._late import above
 from sknet.device import MetaArray, device_of, is_array, to_host
-from sknet.engine.extend import arguments, each_input, first_input
+from sknet.engine.extend import arguments, check_given, each_input, first_input
 from sknet.exceptions import DeviceError, DtypeError
 from sknet.graphs import GraphModule
 from sknet.nn.extend import materialize_for, shadows, shape_pass
@@ -425,20 +425,9 @@ class Inputs:
 
     def _check_given(self, X: Any) -> None:
         """Raise a ValueError if an input of the fit is missing, which the network could do without."""
-        missing = [name for name in self.shapes if name not in X and not (self.forward or {}).get(name, True)]
-        if not missing:
-            return
-        name, padded = missing[0], next(iter(self.shapes))
-        if name == "lengths":
-            raise ValueError(
-                "the network was fitted with lengths, and without them padding would be read as data: give "
-                "lengths=, one for each row (lengths_val= with X_val), or by name, "
-                f"X={{{padded!r}: ..., 'lengths': ...}}. Rows without padding have the length X.shape[1]"
-            )
-        raise ValueError(
-            f"the network was fitted with the input {name!r}, and X has only {list(X)}: give it, too, as "
-            "predictions and scores would be those of another network"
-        )
+        required = required_names(self.forward)
+        names = [name for name in self.shapes if name in X or name not in required]
+        check_given(names, X, other="lengths=, one for each row (lengths_val= with X_val), or by name, ")
 
     def _needs_no_conversion(self, X: dict[str, Any], dtypes: list[type]) -> bool:
         """Tell whether inputs are valid as they are: all checks take longer than predicting one row."""
@@ -473,6 +462,8 @@ class Inputs:
     @classmethod
     def of(cls, network: nn.Module, X: Any, dtype: Any, forward: Any) -> "tuple[Inputs, Any]":
         """Find out which integers stay integers, by passes without data."""
+        if isinstance(X, dict):
+            _check_names(X, forward_of(network))
         named = X if isinstance(X, dict) else {"X": X}
         shapes = {name: tuple(x.shape[1:]) for name, x in named.items()}
         wrong: DtypeError | None = None

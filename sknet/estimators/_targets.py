@@ -46,21 +46,24 @@ def unique_labels(*y: Any) -> Any:
     """Return the labels of targets, sorted."""
     from sklearn.utils import multiclass
 
-    return multiclass.unique_labels(*y)
+    with np.errstate(invalid="ignore"):  # it casts labels to integers
+        return multiclass.unique_labels(*y)
 
 
 def check_labels(y: Any) -> None:
     """Raise a ValueError if targets are no labels."""
     from sklearn.utils import multiclass
 
-    multiclass.check_classification_targets(y)
+    with np.errstate(invalid="ignore"):  # it casts labels to integers
+        multiclass.check_classification_targets(y)
 
 
 def kind_of_labels(y: Any) -> str:
     """Return what scikit-learn calls a kind of targets, such as "multiclass"."""
     from sklearn.utils import multiclass
 
-    return str(multiclass.type_of_target(y, input_name="y"))
+    with np.errstate(invalid="ignore"):  # it casts labels to integers
+        return str(multiclass.type_of_target(y, input_name="y"))
 
 
 def check_classes(classes: Any) -> None:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         ColumnTargets,
         OrderedTargets,
         RealTargets,
+        kind_of_labels,
         refuse_ignored,
     )
     from sknet.estimators._training import Trainer
@@ -92,6 +93,7 @@ __all__ = [
     "in_parts",
     "interval_head",
     "is_estimator",
+    "kind_of_labels",
     "label_facts",
     "layer_sizes",
     "may_stack",
@@ -155,6 +157,7 @@ _NAMES = _Names(
             "OrderedTargets",
             "PositionTargets",
             "RealTargets",
+            "kind_of_labels",
             "refuse_ignored",
         ),
         "sknet.estimators._training": ("Trainer",),

@@ -298,6 +298,7 @@ MODEL = Fields.of(
         "compile": [bool, str],
         "random_state": [COUNT, np.random.RandomState],
         "has_seen_output": bool,
+        "input_names": [Each(list, str), ABSENT],
         "is_seeded": [bool, ABSENT],  # in earlier files
         "progress": Each(list, [COUNT, bool, None]),
         "epoch": Each(list, COUNT),

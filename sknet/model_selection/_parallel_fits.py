@@ -11,12 +11,13 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from joblib import effective_n_jobs, parallel_config
+from joblib import parallel_config
 from joblib.parallel import ParallelBackendBase, ThreadingBackend, get_active_backend
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
+from sknet._parallel import jobs_of
 from sknet.device import device_of, is_array
 from sknet.engine.extend import (
     are_sent,
@@ -169,7 +170,7 @@ class AllAtOnce(ParallelBackendBase):
 @contextmanager
 def stacked(n_jobs: int | None) -> Iterator[None]:
     """Return a context in which all tasks of joblib run at once, if they are dispatched at once."""
-    n_threads, (chosen, _) = int(effective_n_jobs(n_jobs)), get_active_backend(prefer="threads")
+    n_threads, (chosen, _) = jobs_of(n_jobs), get_active_backend(prefer="threads")
     with parallel_config(backend=AllAtOnce(n_threads, chosen.nesting_level)):
         yield
 
@@ -264,7 +265,7 @@ class GroupThreads(ThreadingBackend):
 def in_group_threads(n_jobs: int | None) -> Iterator[None]:
     """Return a context in which joblib runs fits in threads of one group."""
     chosen, _ = get_active_backend(prefer="threads")
-    n_threads = int(effective_n_jobs(n_jobs))
+    n_threads = jobs_of(n_jobs)
     if not isinstance(chosen, ThreadingBackend):
         with grouped(1) if n_threads == 1 else nullcontext():
             yield
@@ -300,7 +301,7 @@ class Fits:
         if not tasks:
             return []
         if dispatch is Dispatch.STACKED:
-            return run_together(tasks, int(effective_n_jobs(self._n_jobs)), [True] * len(tasks))
+            return run_together(tasks, jobs_of(self._n_jobs), [True] * len(tasks))
         if dispatch is Dispatch.THREADS:
             with (
                 in_group_threads(self._n_jobs),

@@ -526,5 +526,5 @@ class ModuleFactory:
         return hash(self._factory)
 
     def __repr__(self) -> str:
-        given = [self.name, *(f"{name}={value!r}" for name, value in self._arguments.items())]
+        given = [self.name, *(f"{name}={shown(value)}" for name, value in self._arguments.items())]
         return f"ModuleFactory({', '.join(given)})"

@@ -1215,12 +1215,12 @@ def repr_arguments(module: Module, leave_out: tuple[str, ...] = ()) -> str:
     """Return the constructor's arguments that the module keeps under their own names."""
     kept = vars(module)
     return ", ".join(
-        f"{name}={kept[name]!r}"
+        f"{name}={shown(kept[name])}"
         for name, parameter in inspect.signature(type(module)).parameters.items()
         if name in kept
         and name not in leave_out
         and name not in module._children
-        and repr(kept[name]) != repr(parameter.default)
+        and shown(kept[name]) != shown(parameter.default)
     )
 
 

@@ -70,7 +70,8 @@ def target_of(y: Any, target_type: str) -> Target:
     if target_type == "auto":
         from sklearn.utils.multiclass import type_of_target  # encoding does without it
 
-        found = type_of_target(y, input_name="y")
+        with np.errstate(invalid="ignore"):  # it casts labels to integers
+            found = type_of_target(y, input_name="y")
         if found == "unknown":
             raise ValueError(f"Unknown label type: y holds neither labels nor numbers, got dtype {y.dtype}")
         target_type = "regression" if found.startswith("continuous") else "classification"

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import type_of_target
 
 from sknet._fields import Arrays, Each, Together
 from sknet._validation import StrOptions
@@ -14,6 +13,7 @@ from sknet.estimators.extend import (
     OrderedTargets,
     RealTargets,
     class_weighted,
+    kind_of_labels,
     probability_head,
 )
 from sknet.losses import Loss
@@ -139,7 +139,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     def _new_targets(self, y: Any, loss: Loss) -> "ClassTargets | ColumnTargets | OrderedTargets":
         if "ordinal" in loss.tasks:
             return OrderedTargets(y, order=getattr(loss, "order", None))
-        is_of_columns = type_of_target(y, input_name="y") == "multiclass-multioutput"
+        is_of_columns = kind_of_labels(y) == "multiclass-multioutput"
         targets = ColumnTargets(y) if is_of_columns else ClassTargets(y)
         if targets.task != "multilabel":
             targets.check_several(type(self).__name__)

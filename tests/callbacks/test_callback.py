@@ -185,6 +185,12 @@ def test_the_result_is_kept_with_keeps_result(hook):
 def test_for_one_fit_besides_those_of_the_estimator(make, capsys):
     with pytest.raises(ValueError, match=r"'report' parameter of PrintLog .* takes an epoch and its record"):
         PrintLog(report=lambda epoch: "mine").validate()
+    with pytest.raises(ValueError, match=r"takes an epoch and its record or None. Got Linear\(2, 2\)"):
+        PrintLog(report=nn.Linear(2, 2)).validate()
+    failing = classifier(PrintLog(report=np.add), max_iter=1)
+    with pytest.raises(TypeError) as caught:
+        failing.fit(X, Y)
+    assert caught.value.__notes__ == ["in the report of PrintLog, called as report(epoch, record)"]
     clf = classifier(PrintLog(report=lambda epoch, record: "mine"), max_iter=1)
     with unconverged():
         clf.fit(X, Y, callbacks=make([PrintLog(report=lambda epoch, record: "once")]))

@@ -1,6 +1,7 @@
 """Padded sequences with lengths: every method, against each sequence alone without padding."""
 
 import inspect
+import pickle
 
 import numpy as np
 import pandas
@@ -11,7 +12,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from sknet import MLPClassifier, NetClassifier, NetRegressor, NetTransformer, nn, ops
+from sknet import MLPClassifier, Model, NetClassifier, NetRegressor, NetTransformer, load, nn, ops, save
 from sknet.losses import Quantile
 from tests.estimators.data import quiet
 
@@ -330,6 +331,50 @@ def test_predictions_without_the_lengths_of_the_fit_raise(kind, net, seed):
                     getattr(predictor, name)(given, **more)
     with pytest.raises(ValueError, match=FORGOTTEN):
         estimator.layer(-2).transform(X)
+
+
+class Last(nn.Module):
+    """A network that reads sequences, with an input that is optional."""
+
+    def __init__(self):
+        self.cell = nn.GRU(2, 4)
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x, lengths=None):
+        _, last = self.cell(x, lengths=lengths)
+        return self.head(last[-1])
+
+
+def as_saved(model, folder):
+    save(model, folder / "model")
+    return load(folder / "model", trusted=[Last])
+
+
+@pytest.mark.parametrize("way", ["fit", "train", "step", "lbfgs"])
+def test_models_refuse_what_lacks_the_lengths_of_the_fit(way, tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(8, 5, 2)).astype(np.float32), rng.normal(size=(8, 1))
+    given = {"x": x, "lengths": np.arange(8) % 5 + 1}
+    model = Model(Last(), optimizer="lbfgs" if way == "lbfgs" else "adam", random_state=0)
+    with quiet():
+        if way == "train":
+            model.train([(given, y)])
+        elif way == "step":
+            model.step(given, y)
+        else:
+            model.fit(given, y, epochs=1)
+    right = model.predict(given)
+    for each in (model, model.copy(), pickle.loads(pickle.dumps(model)), as_saved(model, tmp_path)):
+        np.testing.assert_array_equal(each.predict(given), right)
+        for wrong in (x, {"x": x}):
+            with pytest.raises(ValueError, match=r"fitted with lengths.*give X=\{'x': ..., 'lengths': ...\}"):
+                each.predict(wrong)
+    if way == "fit":
+        with pytest.raises(ValueError, match=r"fitted with lengths.*give X_val=\{'x'"):
+            model.fit(given, y, epochs=1, X_val=x, y_val=y)
+    model.optimizer = "adam"
+    model.step(x, y)  # the latest training has none
+    assert model.predict(x).shape == (8, 1)
 
 
 def test_fits_that_continue_without_lengths_raise():

@@ -1,8 +1,8 @@
 """Bad values for every parameter of every public class: of estimators, layers, losses and others.
 
-A value is used: a fit of a few rows, a pass of a layer, a validation of what only stores its parameters. It
-is accepted, or refused by a ValueError or TypeError that names the parameter; the object and its attributes
-are then as before. Nothing takes long.
+A value is shown, as text and in a notebook, and used: a fit of a few rows, a pass of a layer, a validation of
+what only stores its parameters. It is accepted, or refused by a ValueError or TypeError that names the
+parameter; the object and its attributes are then as before. Nothing takes long, no text is long.
 
     python -m tests.fuzz.parameters --cases 10000 --seed 0
 """
@@ -28,6 +28,7 @@ from sknet.optim import schedules
 from tests.fuzz.command import run
 
 SECONDS = 10
+MOST_SHOWN = 40_000  # characters
 MODULES = (sknet, nn, init, losses, optim, schedules, callbacks, model_selection, neural_network)
 OWN = tuple(
     value
@@ -117,6 +118,27 @@ class Hostile:
     __hash__ = None
 
 
+class Huge:
+    """An object with a long representation."""
+
+    def __repr__(self):
+        return "<huge>" * 200_000
+
+
+class Endless:
+    """An object whose representation recurses."""
+
+    def __repr__(self):
+        return repr([self])
+
+
+class Mute:
+    """An object whose representation is not a text."""
+
+    def __repr__(self):
+        return 5
+
+
 class Plain:
     """An object that nothing expects."""
 
@@ -186,6 +208,10 @@ VALUES: "dict[str, Callable[[], Any]]" = {
     "object": Plain,
     "hostile object": Hostile,
     "list of hostile objects": lambda: [Hostile()],
+    "huge object": Huge,
+    "list of huge objects": lambda: [Huge()],
+    "endless object": Endless,
+    "mute object": Mute,
     "generator": lambda: (i for i in range(3)),
     "function": lambda: lambda: None,
     "function of one": lambda: lambda x: x,
@@ -246,6 +272,16 @@ def needed(cls: type) -> dict[str, Any]:
         elif hasattr(cls, "fit") and name in QUICK:
             found[name] = QUICK[name]
     return found
+
+
+def displayed(instance: Any) -> None:
+    """Show an object as its users see it."""
+    html = getattr(instance, "_repr_html_", str)()
+    texts = {"repr": repr(instance), "str": str(instance), "HTML": html.partition("</style>")[2]}
+    for kind, text in texts.items():
+        assert len(text) < MOST_SHOWN, f"the {kind} has {len(text)} characters"
+    if hasattr(instance, "get_params"):
+        instance.get_params()
 
 
 def used(instance: Any) -> None:
@@ -312,6 +348,7 @@ def of_case(cls: type, name: str, text: str, seed: int = -1) -> str | None:
             warnings.simplefilter("ignore")
             instance = cls(**{**needed(cls), name: value})
             before = None if isinstance(instance, nn.Module) else state_of(instance)
+            displayed(instance)
             used(instance)
     except TooLongError:
         return f"{shown}: takes more than {SECONDS} s"

@@ -7,6 +7,10 @@ from tests.fuzz.command import mismatches
 from tests.fuzz.parameters import VALUES, mismatch, of_case, pairs
 
 CASES, PART = 400, 100
+HOSTILE = (
+    *("hostile object", "list of hostile objects", "long text", "module"),
+    *("huge object", "endless object", "mute object"),
+)
 
 
 @pytest.mark.parametrize("first", range(0, CASES, PART))
@@ -14,7 +18,7 @@ def test_bad_parameters_are_refused_by_name(first):
     assert not list(mismatches(mismatch, range(first, first + PART)))
 
 
-@pytest.mark.parametrize("text", ["hostile object", "list of hostile objects", "long text", "module"])
+@pytest.mark.parametrize("text", HOSTILE)
 def test_no_parameter_is_shown_by_what_its_class_does(text):
     assert not [found for cls, name in pairs() if (found := of_case(cls, name, text)) is not None]
 

@@ -16,11 +16,12 @@ from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedK
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sknet import MLPClassifier, MLPRegressor
+from sknet import MLPClassifier, MLPRegressor, Model, TabularClassifier, nn
 from sknet.callbacks import Callback
+from sknet.engine import fit_many
 from sknet.engine.extend import grouped
 from sknet.estimators.extend import BaseNet
-from sknet.model_selection import GridSearchCV, RandomizedSearchCV
+from sknet.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
 from sknet.model_selection._parallel_fits import fits_networks
 from sknet.optim import SGD, Adam
 
@@ -248,3 +249,18 @@ def test_an_error_ends_all_fits_and_leaves_the_search_as_it_was(n_jobs, how, kin
         assert not group.is_cancelled
     search.set_params(estimator=MLPClassifier((4,), max_iter=1)).fit(X, LABELS)
     assert search.best_score_ > 0
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda X, y: GridSearchCV(MLPClassifier(max_iter=1), {"alpha": [0.1]}, n_jobs=0).fit(X, y),
+        lambda X, y: cross_validate(MLPClassifier(max_iter=1), X, y, n_jobs=0),
+        lambda X, y: TabularClassifier(budget=0.01, n_jobs=0).fit(X, y),
+        lambda X, y: fit_many([Model(nn.Linear(2, 1))], X, y[:, None], n_jobs=0),
+    ],
+)
+def test_no_jobs_are_refused_in_words(run):
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    with pytest.raises(ValueError, match=r"n_jobs must be a number of jobs, a negative number .* got 0"):
+        run(X, np.arange(12) % 2)

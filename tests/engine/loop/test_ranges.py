@@ -1,9 +1,11 @@
 """Inputs and targets beyond a model's dtype are errors before any training, which say how to mend it."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from sknet import MLPRegressor, Model, nn
 
@@ -16,11 +18,14 @@ def fits(scale_x, scale_y, dtype):
     given, y = X * scale_x, Y * scale_y
     yield lambda: Model(nn.Linear(3, 1), "squared_error", dtype=dtype).fit(given, y, epochs=1)
     yield lambda: Model(nn.Linear(3, 1), "squared_error", dtype=dtype).train([(given, y)])
+    yield lambda: Model(nn.Linear(3, 1), "squared_error", dtype=dtype).step(given, y[:, None])
+    yield lambda: Model(nn.Linear(3, 1), "squared_error", "lbfgs", dtype=dtype).fit(given, y, epochs=1)
+    yield lambda: MLPRegressor(dtype=dtype, optimizer="lbfgs", max_iter=2).fit(given, y)
     yield lambda: MLPRegressor(dtype=dtype, max_iter=2).fit(given, y)
     yield lambda: MLPRegressor(dtype=dtype).partial_fit(given, y)
 
 
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", range(7))
 @pytest.mark.parametrize("scale", [1e20, 1e30, 1e39, 1e150])
 def test_large_targets_in_single_precision(scale, which):
     found = [*fits(1.0, scale, "float32")][which]
@@ -32,7 +37,46 @@ def test_large_targets_in_single_precision(scale, which):
     assert "dtype='float64'" in str(caught.value)
 
 
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", range(7))
+@pytest.mark.parametrize(("dtype", "scale"), [("float32", 1e-9), ("float32", 1e-30), ("float64", 1e-30)])
+def test_small_targets_warn(dtype, scale, which):
+    # float32 rounds an output of 1 by 1.2e-7: a network of such outputs cannot tell these targets apart.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        with pytest.warns(UserWarning, match=r"y has values from -\d.* too small for a network") as caught:
+            [*fits(1.0, scale, dtype)][which]()
+    said = next(str(each.message) for each in caught if "too small" in str(each.message))
+    assert "Multiply y by a constant, or in estimators of networks set scale_target=True" in said
+    assert ("dtype='float64'" in said) == (dtype == "float32")
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+def test_small_targets_are_learned_with_scale_target(optimizer):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = MLPRegressor((8,), optimizer=optimizer, scale_target=True, max_iter=300, random_state=0)
+        assert model.fit(X, Y * 1e-30).score(X, Y * 1e-30) > 0.5
+
+
+@pytest.mark.parametrize("kind", ["step", "loss"])
+def test_large_weights_of_a_step_raise(kind):
+    model = Model(nn.Linear(3, 1), random_state=0)
+    weight, output = np.full(60, 1e39), model(X)
+    found = {"step": partial(model.step, X), "loss": partial(model.loss, output)}[kind]
+    with pytest.raises(ValueError, match=r"sample_weight has values .* too large for float32.* Divide the w"):
+        found(Y[:, None], weight)
+
+
+def test_large_inputs_of_the_functional_form_raise():
+    model = Model(nn.Linear(3, 1), random_state=0)
+    with pytest.raises(ValueError, match=r"X has values .* too large for float32"):
+        model(X * 1e39)
+    with pytest.raises(ValueError, match=r"y has values .* too large for float32"):
+        model.loss(model(X), Y[:, None] * 1e39)
+
+
+@pytest.mark.parametrize("which", range(7))
 def test_large_inputs_in_single_precision(which):
     found = [*fits(1e39, 1.0, "float32")][which]
     with pytest.raises(
