@@ -156,7 +156,7 @@ def _suggestion(name: str) -> str:
         "linalg": "use sknet.ops.linalg",
         **dict.fromkeys(ops.__all__, f"use sknet.ops.{name}"),
     }
-    text: str = hints.suggestion(name, __all__, {**ops._methods.HINTS, **advice})
+    text: str = hints.suggestion(name, __all__, {**hints.hints("sknet.ops"), **advice})
     return text
 
 

@@ -26,7 +26,7 @@ from sknet._constraints import (
     plain,
     shown,
 )
-from sknet._hints import advice_for, argument_hint, or_names, parameter_hint, suggestion, value_hint
+from sknet._hints import advice_for, argument_hint, hints, or_names, parameter_hint, suggestion, value_hint
 
 __all__ = [
     "Composite",
@@ -419,7 +419,6 @@ def resolve(
     *,
     parameter: str,
     caller: str,
-    synonyms: Mapping[str, str] | None = None,
     elsewhere: Mapping[str, Collection[str]] | None = None,
 ) -> Any:
     """Turn a name into a new object of the registry, and pass objects of `base` through."""
@@ -429,7 +428,7 @@ def resolve(
         if isinstance(value, ParameterObject):
             value.validate()
         return value
-    hint = suggestion(value, registry, synonyms) if isinstance(value, str) else "."
+    hint = suggestion(value, registry, hints(parameter)) if isinstance(value, str) else "."
     if isinstance(value, type) and issubclass(value, base):
         hint = f". Pass an instance: {value.__name__}()."
     others = {} if elsewhere is None else elsewhere

@@ -26,31 +26,8 @@ __all__ = [
     "TimeLimit",
 ]
 
-_FOREIGN = {
-    **dict.fromkeys(("ModelCheckpoint", "BackupAndRestore", "TrainEndCheckpoint"), "use Checkpoint(path)"),
-    **dict.fromkeys(
-        ("ReduceLROnPlateau", "LRScheduler", "LearningRateScheduler"),
-        "the optimizer's learning rate can be a schedule, such as Adam(lr=Adaptive(1e-3)) or "
-        "Adam(lr=Cosine(1e-3)), with those of sknet.optim.schedules",
-    ),
-    **dict.fromkeys(("CSVLogger", "CSVLoggerCallback"), "use CSVLog(path)"),
-    **dict.fromkeys(("TensorBoard", "TensorBoardLogger"), "use TensorBoardLog(path)"),
-    **dict.fromkeys(("LRFinder", "LRFind"), "use LearningRateFinder"),
-    **dict.fromkeys(("LearningRateMonitor", "History"), "leave it out: history_ has loss, scores and rate"),
-    **dict.fromkeys(("TerminateOnNaN", "DetectAnomaly"), "leave it out: a fit raises NonFiniteError"),
-    **dict.fromkeys(("TQDMProgressBar", "RichProgressBar"), "use ProgressBar"),
-    **dict.fromkeys(("LambdaCallback", "on_epoch_end"), "derive a class from Callback"),
-    **dict.fromkeys(
-        ("GradientNormClipping", "GradientClipping"), "use sknet.optim.ClipNorm around an optimizer"
-    ),
-    **dict.fromkeys(("StochasticWeightAveraging", "SwapEMAWeights"), "use sknet.optim.SWA or EMA"),
-    "Freezer": "use the parameter frozen of the estimator",
-    "Timer": "use TimeLimit",
-}
-"""Names in other libraries, and advice."""
-
 if not _typing.TYPE_CHECKING:
-    __getattr__ = _module_getattr("sknet.callbacks", __all__, _FOREIGN)
+    __getattr__ = _module_getattr("sknet.callbacks", __all__)
 
 
 def __dir__() -> list[str]:

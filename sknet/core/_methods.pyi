@@ -5,8 +5,6 @@ from typing import Any, Self
 
 from sknet.core._tensor import Tensor
 
-HINTS: dict[str, str]
-
 class Count(int): ...
 
 class Methods:

@@ -10,7 +10,6 @@ from sknet._hints import module_getattr as _module_getattr
 from sknet._late import Names as _Names
 from sknet.core import HookHandle as HookHandle
 from sknet.nn import init as init
-from sknet.nn._foreign_names import NAMES as _NAMES
 from sknet.nn._lazy import Lazy as Lazy
 from sknet.nn._lazy import LazyBatchNorm as LazyBatchNorm
 from sknet.nn._lazy import LazyConv1d as LazyConv1d
@@ -55,7 +54,7 @@ if _typing.TYPE_CHECKING:
     from sknet.nn._torch import from_torch as from_torch
     from sknet.nn._torch import to_torch as to_torch
 else:
-    __getattr__ = _LATE.into(globals(), _module_getattr("sknet.nn", __all__, _NAMES))
+    __getattr__ = _LATE.into(globals(), _module_getattr("sknet.nn", __all__))
 
 
 def __dir__() -> list[str]:

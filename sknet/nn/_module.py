@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from sknet._constraints import PLAIN, plain, shown
 from sknet._fields import ABSENT, COUNT
-from sknet._hints import or_names, suggestion
+from sknet._hints import hints, or_names, parameter_hint, suggestion
 from sknet._late import above
 from sknet._params import check_values
 from sknet._random import check_random_state
@@ -24,7 +24,6 @@ from sknet.core import HookHandle, Tensor, as_tensor
 from sknet.device import Device, available, check_float_dtype, is_array, to_device, to_host
 from sknet.exceptions import CaptureError, ShapeError, StateError
 from sknet.nn import _hooks
-from sknet.nn._foreign_names import ARGUMENTS, ATTRIBUTES, MODULE, RENAMED
 from sknet.nn._hooks import Hooks
 from sknet.nn._parameter import Parameter, convert, note_setting, note_structure
 from sknet.nn._scope import (
@@ -246,7 +245,9 @@ class Registry:
         if name in state["_buffers"]:
             return bound_buffer(self, name)
         # Names with an underscore are looked up by protocols, often, and never by mistake.
-        hint = "" if name.startswith("_") else suggestion(name, dir(self), ATTRIBUTES).removesuffix(".")
+        hint = ""
+        if not name.startswith("_"):
+            hint = suggestion(name, dir(self), hints("sknet.nn.Module")).removesuffix(".")
         raise AttributeError(
             f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self
         )
@@ -1267,27 +1268,18 @@ def _mismatch(
     its = f"Its parameters are {', '.join(names)}." if names else "It has none."
     bases = [base.__name__ for base in cls.__mro__]
     if any(isinstance(value, Registry) for value in args[:1]):
-        hint = next((MODULE[base] for base in bases if base in MODULE), None)
+        hint = next((hints("modules")[base] for base in bases if base in hints("modules")), None)
         if hint is not None:
             return f"{name} takes no layer: {hint.format(name)}. {its}"
     unknown = [] if takes_any else [each for each in kwargs if each not in names]
     if unknown:
-        return f"{name} has no parameter {unknown[0]!r}{or_names(_hint(cls, unknown[0], names), its)}"
+        hint = parameter_hint(cls, unknown[0], names, "layer")
+        return f"{name} has no parameter {unknown[0]!r}{or_names(hint, its)}"
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
         return f"{name}: {error}. {its}"
     return None
-
-
-def _hint(cls: type, name: str, names: list[str]) -> str:
-    """Return the end of a message about an unknown parameter."""
-    ours = [other for other in RENAMED.get(name, ()) if other in names]
-    advice: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        advice.update(ARGUMENTS.get(base.__name__, {}))
-    text = f"use {ours[0]}" if ours else advice.get(name, "").format(cls.__name__)
-    return suggestion(name, names, {name: text} if text else None)
 
 
 def join(path: str, name: str) -> str:

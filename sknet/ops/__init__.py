@@ -28,7 +28,7 @@ __all__ = sorted(name for name in globals() if not name.startswith("_"))
 
 if not _typing.TYPE_CHECKING:
     _methods.attach({name: globals()[name] for name in __all__})
-    __getattr__ = _hints.module_getattr("sknet.ops", __all__, _methods.HINTS)
+    __getattr__ = _hints.module_getattr("sknet.ops", __all__)
 
 
 def __dir__() -> list[str]:

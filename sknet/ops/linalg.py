@@ -36,19 +36,8 @@ __all__ = [
     "svdvals",
 ]
 
-_NAMES = {
-    **dict.fromkeys(("norm", "vector_norm"), "use ops.norm(x, ord, axis)"),
-    **dict.fromkeys(("trace", "diagonal", "outer", "matmul", "vecdot", "tensordot"), "it is in sknet.ops"),
-    **dict.fromkeys(("eig", "eigvals"), "use eigh or eigvalsh, for symmetric matrices"),
-    "lstsq": "use pinv(x) @ y, or qr and solve",
-    **dict.fromkeys(("matrix_rank", "cond"), "use svdvals(x)"),
-    **dict.fromkeys(("inverse", "pinverse"), "use inv or pinv"),
-    "solve_triangular": "use solve",
-    "multi_dot": "use x @ y @ z",
-}
-
 if not _typing.TYPE_CHECKING:
-    __getattr__ = _module_getattr("sknet.ops.linalg", __all__, _NAMES)
+    __getattr__ = _module_getattr("sknet.ops.linalg", __all__)
 
 
 def __dir__() -> list[str]:

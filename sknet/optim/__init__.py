@@ -109,23 +109,6 @@ def check_optimizer(value: str | BaseOptimizer, caller: str) -> BaseOptimizer:
     return found
 
 
-_FOREIGN = {
-    "lr_scheduler": "the schedules are in sknet.optim.schedules, and are given as an optimizer's lr",
-    "swa_utils": "use SWA or EMA around an optimizer",
-    "ASGD": "use SWA(SGD(...))",
-    "AveragedModel": "use SWA or EMA around an optimizer",
-    "Rmsprop": "use RMSprop",
-    "Nadam": "use NAdam",
-    "ScheduleFreeAdam": "use ScheduleFreeAdamW",
-    "AdamWScheduleFree": "use ScheduleFreeAdamW",
-    "chain": "combinators wrap one another, EMA(ClipNorm(Adam(...)))",
-    **dict.fromkeys(("clip_grad_norm_", "clip_by_global_norm"), "use ClipNorm around an optimizer"),
-    **dict.fromkeys(("clip_grad_value_", "clip"), "use ClipValue around an optimizer"),
-    **dict.fromkeys(("MultiSteps", "apply_every"), "use Accumulate around an optimizer"),
-    **dict.fromkeys(("multi_transform", "partition"), "use Groups, with patterns of parameter names"),
-}
-"""Names in other libraries, and advice."""
-
 if not _typing.TYPE_CHECKING:
     __getattr__ = _Names(
         {
@@ -143,7 +126,7 @@ if not _typing.TYPE_CHECKING:
             "sknet.optim._parameter_groups": ("Groups", "RateFactors", "WeightDecay"),
             "sknet.optim._sgd": ("SGD", "Adadelta", "Adagrad", "Lion", "RMSprop", "Rprop"),
         }
-    ).into(globals(), _module_getattr("sknet.optim", __all__, _FOREIGN))
+    ).into(globals(), _module_getattr("sknet.optim", __all__))
 
 
 def __dir__() -> list[str]:

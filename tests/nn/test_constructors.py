@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from sknet import nn
-from sknet.nn._foreign_names import ARGUMENTS, RENAMED
+from sknet._hints import hints, tables
 
 LAYERS = {name: getattr(nn, name) for name in nn.__all__}
 LAYERS = {n: c for n, c in LAYERS.items() if isinstance(c, type) and issubclass(c, nn.Module)}
@@ -73,9 +73,11 @@ def test_stacks_of_transformers_make_their_layers(stack, args, kwargs):
 
 def test_what_is_suggested_exists():
     parameters = {p for cls in LAYERS.values() for p in inspect.signature(cls).parameters}
-    assert {ours for names in RENAMED.values() for ours in names} <= parameters
-    assert set(ARGUMENTS) <= {base.__name__ for cls in LAYERS.values() for base in cls.__mro__}
-    assert not [(old, ours) for old, ours in RENAMED.items() if old in ours]
+    renamed = hints("layer parameters")
+    assert {ours for names in renamed.values() for ours in names.split(", ")} <= parameters
+    of_classes = {name.removeprefix("layer ") for name in tables() if name.startswith("layer ")}
+    assert of_classes - {"parameters"} <= {base.__name__ for cls in LAYERS.values() for base in cls.__mro__}
+    assert not [(old, ours) for old, ours in renamed.items() if old in ours.split(", ")]
 
 
 def test_classes_of_users_keep_the_errors_of_python():

@@ -8,11 +8,12 @@ import sknet
 import sknet.losses
 import sknet.optim
 from sknet import nn
+from sknet._hints import hints
 from sknet._params import InvalidParameterError
-from sknet.losses import _CLASSES as CLASSES
-from sknet.losses import _SYNONYMS as SYNONYMS
 from sknet.losses import LOSSES, check_loss
-from sknet.nn._foreign_names import ATTRIBUTES, NAMES
+
+NAMES, ATTRIBUTES = hints("sknet.nn"), hints("sknet.nn.Module")
+CLASSES, SYNONYMS = hints("sknet.losses"), hints("loss")
 
 
 def assert_answered(where, name, message):

@@ -9,14 +9,15 @@ import pytest
 import sknet
 from docs.make_methods import STUB, stub
 from sknet import Tensor, ops
+from sknet._hints import hints
 from sknet.core import Methods
-from sknet.core._methods import HINTS as TENSOR_HINTS
 from sknet.exceptions import GradientError
-from sknet.ops._methods import HINTS, METHODS, OPERATORS
+from sknet.ops._methods import METHODS, OPERATORS
 from tests.contracts.checks import tensors
 from tests.contracts.rows import ROWS
 
 NOT_OF_TENSORS = {"is_sparse"}
+TENSOR_HINTS, HINTS = hints("sknet.Tensor"), hints("sknet.ops")
 
 
 def first_operand(name):

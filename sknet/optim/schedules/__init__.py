@@ -57,27 +57,6 @@ __all__ = [
 ]
 
 
-_FOREIGN = {
-    **dict.fromkeys(("CosineAnnealingLR", "CosineDecay", "cosine_decay_schedule"), "use Cosine"),
-    **dict.fromkeys(("CosineAnnealingWarmRestarts", "CosineDecayRestarts"), "use CosineRestarts"),
-    **dict.fromkeys(("coslog4", "CosLog4"), "use CosLog"),
-    **dict.fromkeys(("flat_cos", "FlatCosine", "FlatCos"), "use FlatThenCosine"),
-    "StepLR": "use Step",
-    **dict.fromkeys(("MultiStepLR", "PiecewiseConstantDecay"), "use MultiStep"),
-    **dict.fromkeys(("ExponentialLR", "ExponentialDecay"), "use Exponential"),
-    "LinearLR": "use Linear, or WarmUp for a rise",
-    **dict.fromkeys(("PolynomialLR", "PolynomialDecay"), "use Polynomial"),
-    "ConstantLR": "use Constant",
-    "InverseTimeDecay": "use InverseScaling",
-    "OneCycleLR": "use OneCycle",
-    "CyclicLR": "use Cyclic",
-    "ReduceLROnPlateau": "use Adaptive, with a patience",
-    "SequentialLR": "use Joined",
-    **dict.fromkeys(("ChainedScheduler", "MultiplicativeLR"), "use Product"),
-    **dict.fromkeys(("LambdaLR", "LearningRateScheduler"), "any function of a Progress is a schedule"),
-}
-"""Names in other libraries, and advice."""
-
 if not _typing.TYPE_CHECKING:
     __getattr__ = _Names(
         {
@@ -95,7 +74,7 @@ if not _typing.TYPE_CHECKING:
                 "WarmUp",
             ),
         }
-    ).into(globals(), _module_getattr("sknet.optim.schedules", __all__, _FOREIGN))
+    ).into(globals(), _module_getattr("sknet.optim.schedules", __all__))
 
 
 def __dir__() -> list[str]:
