@@ -16,7 +16,7 @@ from sknet.engine.extend import Head, Pass
 from sknet.estimators._inputs import follows_namespace, is_by_name, on_host
 from sknet.nn import run
 
-__all__ = ["Attributions", "chosen_classes", "chosen_predictions", "numbered"]
+__all__ = ["Attributions", "check_steps", "chosen_classes", "chosen_predictions", "numbered"]
 
 
 class Attributions:
@@ -87,7 +87,7 @@ class Attributions:
         -----
         M. Sundararajan, A. Taly, Q. Yan, "Axiomatic attribution for deep networks", ICML 2017.
         """
-        _check_steps(self, n_steps)
+        check_steps(self, n_steps)
         check_is_fitted(self)
         chosen = self._chosen(X, target)
 
@@ -114,7 +114,8 @@ def _of_real_inputs(estimator: Any, X: Any, found: Any) -> Any:
     return found
 
 
-def _check_steps(estimator: Any, n_steps: Any) -> None:
+def check_steps(estimator: Any, n_steps: Any) -> None:
+    """Raise an error unless a number of steps is one."""
     if not satisfies(n_steps, Interval(Integral, 1, None, closed="left")) or isinstance(n_steps, bool):
         raise InvalidParameterError(
             f"The 'n_steps' parameter of {type(estimator).__name__}.integrated_gradients must be an int in "
@@ -150,8 +151,8 @@ def _baseline_like(baseline: Any, X: Any) -> Any:
 
 def chosen_classes(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
     """Return the decisions of a classifier that a target means."""
-    targets, loss = estimator._targets, estimator.model_.loss_function
-    head = targets.deciding(loss, estimator._temperature)
+    targets, loss = estimator._targets, estimator._loss
+    head = targets.deciding(loss, getattr(estimator, "_temperature", None))
     if targets.task == "multilabel" or isinstance(targets.classes, list):
         return numbered(estimator, X, target, targets.n_outputs, head)
     if target is None:
@@ -167,7 +168,7 @@ def chosen_classes(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
 
 def chosen_predictions(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
     """Return the predictions of a regressor that a target means."""
-    head = estimator.model_.loss_function.predict
+    head = estimator._loss.predict
     return numbered(estimator, X, target, estimator._targets.n_outputs, head)
 
 

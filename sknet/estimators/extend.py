@@ -6,6 +6,7 @@ from sknet._late import Names as _Names
 
 if TYPE_CHECKING:
     from sknet.estimators._architecture import Architecture, Perceptron
+    from sknet.estimators._attributions import check_steps, chosen_classes, chosen_predictions
     from sknet.estimators._base import BaseNet
     from sknet.estimators._checks import check_weights, check_y
     from sknet.estimators._classifier import BaseClassifier, class_weighted
@@ -78,8 +79,11 @@ __all__ = [
     "check_labels_of",
     "check_loss_of_logits",
     "check_network",
+    "check_steps",
     "check_weights",
     "check_y",
+    "chosen_classes",
+    "chosen_predictions",
     "class_weighted",
     "computation_of",
     "file_text",
@@ -111,6 +115,7 @@ __all__ = [
 _NAMES = _Names(
     {
         "sknet.estimators._architecture": ("Architecture", "Built", "Perceptron", "Ready"),
+        "sknet.estimators._attributions": ("check_steps", "chosen_classes", "chosen_predictions"),
         "sknet.estimators._autoencoder": ("Coder", "SymmetricCoder", "Transposed"),
         "sknet.estimators._base": ("BaseNet",),
         "sknet.estimators._checks": ("check_weights", "check_y"),

@@ -11,7 +11,7 @@ from sknet._attributes import cached_property
 from sknet._fields import ABSENT, COUNT, Arrays
 from sknet._frames import names_of
 from sknet._late import scipy_sparse
-from sknet.preprocessing._columns import HUGE
+from sknet.preprocessing._columns import CATEGORY, HUGE
 from sknet.preprocessing._encodings import (
     FIRST,
     CategoryColumn,
@@ -155,6 +155,19 @@ class Plan:
         at = self.width - (ends[-1] if ends else 0)
         places = zip(self._columns, ends, strict=True)
         return tuple([(at + end - len(each.names), at + end) for each, end in places if each.is_one_hot])
+
+    def owners(self, schema: Schema) -> np.ndarray:
+        """Return the index of the column of the table that each output comes from."""
+        numbers = schema.owners_of_numbers
+        found = [*self.numbers.values[0], *self.numbers.bins[0], *self.numbers.flags]
+        if self.sparse is not None:
+            found = [*found, *self.sparse.kept, *self.sparse.flagged]
+        owned = [int(numbers[i]) for i in found]
+        coded = [i for i, feature in enumerate(schema.features) if feature.kind == CATEGORY]
+        coded += [int(numbers[means.number]) for means in self.value_means]
+        for column, owner in zip(self._columns, coded, strict=True):
+            owned += [owner] * len(column.names)
+        return np.array(owned, np.intp)
 
     @property
     def _columns(self) -> tuple[CategoryColumn, ...]:

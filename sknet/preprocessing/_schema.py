@@ -193,6 +193,11 @@ class Schema:
         return [feature for feature in self.features if feature.kind == CATEGORY]
 
     @property
+    def owners_of_numbers(self) -> np.ndarray:
+        """The index of the column that each number comes from."""
+        return np.repeat(np.arange(len(self.features)), [len(each.number_names) for each in self.features])
+
+    @property
     def notes(self) -> list[str]:
         """Descriptions of the columns that are not used as they come."""
         return [f"{feature.label}: {feature.note}" for feature in self.features if feature.note]

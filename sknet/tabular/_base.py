@@ -33,6 +33,7 @@ from sknet.estimators.extend import (
     Computation,
     Summarized,
     check_loss_of_logits,
+    check_steps,
     check_weights,
     check_y,
     outputs_of,
@@ -45,6 +46,7 @@ from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import Schema, Table, fit_encoder, target_of
 from sknet.tabular._budget import LEAST_STEPS, Cost, Progress, is_affordable, planned, warn_of_more
 from sknet.tabular._frozen import ENSEMBLE, FrozenTabular, Parts, check_ensemble
+from sknet.tabular._importances import attributions, permutation_importances
 from sknet.tabular._members import KINDS, Fold, Job, Members, Setting, Task, folds_of, setting_of
 from sknet.tabular._predicting import Blend, Mix, Predicts, blended, counted, mixed, spans_of
 from sknet.tabular._training import Member, Rows, Training, encoded_rows
@@ -213,6 +215,10 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
             task = replace(task, settings=settings)
             trained = self._run(task, jobs, begun)
         self._mix_up(task, jobs, trained, y)
+        with blas_threads(1), grouped(1):
+            self.feature_importances_ = permutation_importances(
+                task, jobs, self.members_, self._mix, self.n_jobs
+            )
 
     def _task(self, schema: Schema, table: Table, y: Any, weight: Any, loss: Loss) -> Task:
         """Return the data and settings that all members share."""
@@ -377,6 +383,50 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
     def _by_error(self) -> bool:
         return False
 
+    def integrated_gradients(
+        self, X: Any, baseline: Any = None, target: Any = None, n_steps: int = 50
+    ) -> np.ndarray:
+        """Return how much each column contributes to the difference of an output from that of a baseline.
+
+        Contributions of all that a column is encoded as are summed. Those of a row sum to the difference of
+        the outputs, up to the error of the rule, which falls with `n_steps`.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+        baseline : frame or array-like of shape (1, n_features) or (n_samples, n_features), default=None
+            Rows that say nothing, such as a typical one; None is where all encodings are 0: medians of
+            numbers, and no level of a category.
+        target : label, int or array-like of shape (n_samples,), default=None
+            The output: for a classifier a class label, else the number of an output or of a label; an array
+            has one for each row. None is the predicted class of each row, or the only output.
+        n_steps : int, default=50
+            Points on each line.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Contributions to logits for a classifier, to predictions for a regressor.
+
+        Raises
+        ------
+        ValueError
+            If there is no such output, or `target` is None and there are several.
+        """
+        check_is_fitted(self)
+        check_steps(self, n_steps)
+        rows, chosen = self._schema.read(self, X), self._chosen(X, target)
+        begin = None if baseline is None else self._schema.read(self, baseline)
+        if begin is not None and begin.n_rows not in (1, rows.n_rows):
+            raise ValueError(f"baseline must have one row, or the {rows.n_rows} of X, got {begin.n_rows}")
+        members = counted(self.members_, self._mix)
+        return attributions(members, self._schema, (rows, begin), self._loss_function, chosen, n_steps)
+
+    @abstractmethod
+    def _chosen(self, X: Any, target: Any) -> Any:
+        """Return which output of each row is meant."""
+
     def slim(self) -> Self:
         """Return a copy that predicts the same and has nothing that only training needs.
 
@@ -406,6 +456,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
     members_: list[Member]
     oof_prediction_: np.ndarray
     oof_score_: float
+    feature_importances_: np.ndarray
     _schema: Schema
     _mix: Mix
     _targets: Any

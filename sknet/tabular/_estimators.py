@@ -12,6 +12,8 @@ from sknet.estimators.extend import (
     ColumnTargets,
     OrderedTargets,
     RealTargets,
+    chosen_classes,
+    chosen_predictions,
     class_weighted,
     kind_of_labels,
     probability_head,
@@ -81,6 +83,9 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         Out-of-fold probabilities; NaN for rows that no fold has held out.
     oof_score_ : float
         Accuracy on those rows.
+    feature_importances_ : ndarray of shape (n_features_in_,)
+        How much the loss of held-out rows rises where a column has the values of other rows, as shares of
+        the sum over the columns.
     n_features_in_, feature_names_in_ : int, ndarray of str
         Number and names of the features; names only if X had string names.
 
@@ -149,6 +154,11 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         if self.class_weight is None:
             return weight
         return class_weighted(self.class_weight, self._targets, y, weight).astype(np.float32)
+
+    def _chosen(self, X: Any, target: Any) -> Any:
+        is_of_labels = self._targets.task == "multilabel" or isinstance(self.classes_, list)
+        target = self.predict(X) if target is None and not is_of_labels else target
+        return chosen_classes(self, X, target)
 
     def _by_error(self) -> bool:
         return self._targets.task == "multiclass" and not isinstance(self._targets, ColumnTargets)
@@ -266,6 +276,9 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         Out-of-fold predictions; NaN for rows that no fold has held out.
     oof_score_ : float
         R2 on those rows.
+    feature_importances_ : ndarray of shape (n_features_in_,)
+        How much the loss of held-out rows rises where a column has the values of other rows, as shares of
+        the sum over the columns.
     n_features_in_, feature_names_in_ : int, ndarray of str
         Number and names of the features; names only if X had string names.
 
@@ -328,6 +341,9 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
 
     def _new_targets(self, y: Any, loss: Loss) -> RealTargets:
         return RealTargets(y)
+
+    def _chosen(self, X: Any, target: Any) -> Any:
+        return chosen_predictions(self, X, target)
 
     def _take_targets(self, y: Any) -> None:
         lowest, highest = (x if y.dtype.kind == "f" else x.astype(np.float64) for x in (y.min(0), y.max(0)))

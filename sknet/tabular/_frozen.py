@@ -231,6 +231,7 @@ ENSEMBLE: Mapping[str, Any] = {
     "mix_": dict[str, float],
     "temperature_": dict[str, float],
     "oof_score_": float,
+    "feature_importances_": [Arrays("f", "n_features_in_"), ABSENT],
     "oof_prediction_": [Arrays("biufOUS", "n_rows"), Arrays("fiu", "n_rows", "n_outputs")],
 }
 

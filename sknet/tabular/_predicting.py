@@ -38,6 +38,7 @@ __all__ = [
     "OfOneRow",
     "Predicts",
     "Regresses",
+    "badness",
     "blended",
     "counted",
     "mixed",
@@ -207,7 +208,13 @@ def mixed(
         return Mix({kinds[0]: 1.0}, temperatures)
     first, second = kinds
     mixes = [Mix({first: 1.0 - i / STEPS, second: i / STEPS}, temperatures) for i in range(STEPS + 1)]
-    return min(mixes, key=lambda mix: _badness(mix.of(outputs), y, weight, loss, by_error))
+
+    def key(mix: Mix) -> tuple[float, float]:
+        output = mix.of(outputs)
+        error = float(np.average(output.argmax(axis=1) != y, weights=weight)) if by_error else 0.0
+        return error, badness(output, y, weight, loss)
+
+    return min(mixes, key=key)
 
 
 def _temperature(loss: Any, output: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> float:
@@ -220,14 +227,11 @@ def _temperature(loss: Any, output: np.ndarray, y: np.ndarray, weight: np.ndarra
         return best_temperature(loss, output.astype(np.float64), y, weight)
 
 
-def _badness(
-    output: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: Loss, by_error: bool
-) -> tuple[float, float]:
+def badness(output: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: Loss) -> float:
+    """Return the mean loss of outputs."""
     with no_grad(), np.errstate(under="ignore"):  # what is certain has no loss
         values = loss.values(Tensor(output.astype(np.float64)), Tensor(y)).numpy()
-        mean = float(np.average(values, weights=weight))
-    error = float(np.average(output.argmax(axis=1) != y, weights=weight)) if by_error else 0.0
-    return error, mean
+        return float(np.average(values, weights=weight))
 
 
 # Rows that all members predict together, so that no more of their outputs are in memory.
