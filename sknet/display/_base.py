@@ -11,8 +11,19 @@ from sklearn.utils.validation import check_is_fitted
 from sknet._late import optional
 from sknet.callbacks import Callback
 from sknet.estimators.extend import BaseNet
+from sknet.preprocessing import TableEncoder
+from sknet.tabular.extend import is_ensemble
 
-__all__ = ["Display", "found_callback", "largest", "network_of", "tiled", "transformed"]
+__all__ = [
+    "Display",
+    "found_callback",
+    "largest",
+    "names_of_inputs",
+    "network_of",
+    "of_table_columns",
+    "tiled",
+    "transformed",
+]
 
 C = TypeVar("C", bound=Callback)
 
@@ -31,10 +42,10 @@ class Display:
         return ax
 
 
-def network_of(estimator: Any) -> Any:
-    """Return the fitted network at the end of a pipeline, or the estimator itself."""
+def network_of(estimator: Any, *, or_ensemble: bool = False) -> Any:
+    """Return the fitted network (or ensemble for tables) at the end of a pipeline, or the estimator."""
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-    if not isinstance(last, BaseNet):
+    if not isinstance(last, BaseNet) and not (or_ensemble and is_ensemble(last)):
         raise TypeError(
             f"displays show networks of sknet, got {type(last).__name__}: pass an estimator such as "
             "MLPClassifier, or a Pipeline that ends with one"
@@ -47,6 +58,27 @@ def transformed(estimator: Any, X: Any) -> Any:
     """Return X as the network at the end of a pipeline gets it."""
     has_steps = isinstance(estimator, Pipeline) and len(estimator) > 1
     return estimator[:-1].transform(X) if has_steps else X
+
+
+def names_of_inputs(estimator: Any) -> Any:
+    """Return the names of what the network at the end of a pipeline gets, None if they are not known."""
+    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    if isinstance(estimator, Pipeline) and hasattr(estimator, "feature_names_in_") and len(estimator) > 1:
+        try:
+            return estimator[:-1].get_feature_names_out()
+        except (AttributeError, ValueError):  # of a step that has no names
+            return None
+    return getattr(last, "feature_names_in_", None)
+
+
+def of_table_columns(estimator: Any, attributions: Any) -> tuple[Any, Any]:
+    """Return attributions summed for the columns that a TableEncoder before the network reads, and names."""
+    encoder = estimator[-2] if isinstance(estimator, Pipeline) and len(estimator) > 1 else None
+    if not isinstance(encoder, TableEncoder):
+        return attributions, names_of_inputs(estimator)
+    found = np.zeros((len(attributions), encoder.n_features_in_))
+    np.add.at(found.T, encoder.owners, np.asarray(attributions).T)
+    return found, getattr(encoder, "feature_names_in_", None)
 
 
 def found_callback(estimator: Any, kind: type[C]) -> C | None:

@@ -6,7 +6,15 @@ from typing import Any, Self
 import numpy as np
 
 from sknet._constraints import shown
-from sknet.display._base import Display, largest, network_of, tiled, transformed
+from sknet.display._base import (
+    Display,
+    largest,
+    names_of_inputs,
+    network_of,
+    of_table_columns,
+    tiled,
+    transformed,
+)
 
 __all__ = ["AttributionDisplay", "IntervalDisplay"]
 
@@ -252,8 +260,9 @@ class AttributionDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted; or a Pipeline that ends with one, in which case the attributions are those of the
-            network's inputs.
+            Fitted, a network or an ensemble for tables; or a Pipeline that ends with one, in which case
+            the attributions are those of the network's inputs. Contributions of what a `TableEncoder` or
+            ``encoder="table"`` makes of a column are summed; gradients are those of the encoded inputs.
         X : array-like of shape (n_samples, n_features)
             Inputs.
         target : label, int or array-like of shape (n_samples,), default=None
@@ -281,9 +290,17 @@ class AttributionDisplay(Display):
         """
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}. Got {shown(method)} instead.")
-        network = network_of(estimator)
+        network = network_of(estimator, or_ensemble=True)
+        if not hasattr(network, method):
+            raise ValueError(f"{type(network).__name__} has no {method}: use method={METHODS[0]!r}")
         found = getattr(network, method)(transformed(estimator, X), target=target)
-        names = getattr(network, "feature_names_in_", None) if feature_names is None else feature_names
+        if method == METHODS[0]:
+            found, names = of_table_columns(estimator, found)
+        elif getattr(network, "encoder_", None) is not None:
+            names = network.encoder_.get_feature_names_out()
+        else:
+            names = names_of_inputs(estimator)
+        names = names if feature_names is None else feature_names
         return cls(found, feature_names=names, image_shape=image_shape).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, *, n_columns: int | None = None, most: int = 15, **kwargs: Any) -> Self:

@@ -87,7 +87,8 @@ class LossCurveDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted; or a Pipeline that ends with one.
+            Fitted; or a Pipeline that ends with one. For an ensemble for tables, there is a mean curve for
+            each kind of members.
         metric : str, default="loss"
             A column of its history, such as ``"score"``.
         learning_rate : bool, default=False
@@ -102,9 +103,9 @@ class LossCurveDisplay(Display):
         display
             Drawn.
         """
-        network = network_of(estimator)
-        name = type(network).__name__
-        display = cls(network.history_, best_epoch=network.best_epoch_, metric=metric, estimator_name=name)
+        network = network_of(estimator, or_ensemble=True)
+        name, best = type(network).__name__, getattr(network, "best_epoch_", None)
+        display = cls(network.history_, best_epoch=best, metric=metric, estimator_name=name)
         return display.plot(ax, learning_rate=learning_rate, **kwargs)
 
     def plot(self, ax: Any = None, *, learning_rate: bool = False, **kwargs: Any) -> Self:
@@ -130,11 +131,15 @@ class LossCurveDisplay(Display):
             If the history has no such column.
         """
         validation = f"validation_{self.metric}"
-        if not any(len(self.history.get(name, ())) for name in (self.metric, validation)):
+        kinds = [
+            name for name in self.history if name.endswith(f" {self.metric}")
+        ]  # of an ensemble's members
+        if not any(len(self.history.get(name, ())) for name in (self.metric, validation, *kinds)):
             names = ", ".join(repr(name) for name, column in self.history.items() if len(column))
             raise ValueError(f"the history has no column {self.metric!r}; it has {names or 'no epoch'}")
         ax = self._axes(ax)
-        self.line_ = self._curve(ax, self.metric, "training", kwargs)
+        drawn = [self._curve(ax, name, name.rpartition(" ")[0], kwargs) for name in kinds]
+        self.line_ = drawn[0] if drawn else self._curve(ax, self.metric, "training", kwargs)
         self.validation_line_ = self._curve(ax, validation, "validation", kwargs)
         self.best_line_ = None
         if self.best_epoch is not None:
@@ -142,7 +147,7 @@ class LossCurveDisplay(Display):
             self.best_line_ = ax.axvline(self.best_epoch, linestyle="--", color="0.5", label=label)
         ax.set(xlabel="epoch", ylabel=self.metric.replace("_", " "), title=self.estimator_name or "")
         self.lr_line_ = self._rates(ax) if learning_rate else None
-        lines = (self.line_, self.validation_line_, self.best_line_, self.lr_line_)
+        lines = (self.line_, *drawn[1:], self.validation_line_, self.best_line_, self.lr_line_)
         ax.legend(handles=[line for line in lines if line is not None])
         return self
 

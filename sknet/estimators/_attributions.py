@@ -1,6 +1,6 @@
 """Attributions of an output to the inputs: gradients, and integrated gradients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any
 
@@ -9,14 +9,14 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sknet._constraints import satisfies, shown
 from sknet._params import Interval, InvalidParameterError
-from sknet.device import is_array, to_host
+from sknet.device import active, device_of, is_array, to_host
 from sknet.engine import Model
 from sknet.engine import extend as engine
 from sknet.engine.extend import Head, Pass
 from sknet.estimators._inputs import follows_namespace, is_by_name, on_host
 from sknet.nn import run
 
-__all__ = ["Attributions", "check_steps", "chosen_classes", "chosen_predictions", "numbered"]
+__all__ = ["Attributions", "check_steps", "chosen_classes", "chosen_predictions", "numbered", "sample_of"]
 
 
 class Attributions:
@@ -24,6 +24,35 @@ class Attributions:
 
     model_: Model
     _predicted: Callable[..., Any]
+    _targets: Any
+    _inputs: Any
+    _loss: Any
+    _numeric_targets: bool
+    _sample: np.ndarray
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Importances of the columns of X, which sum to 1: mean absolute contributions to outputs.
+
+        They are integrated gradients from the mean of up to 200 evenly spaced rows of the fit to each of
+        these rows, for the predicted class, or else for all outputs. With an encoder, contributions of all
+        that a column is encoded as are summed. There are none for inputs other than rows of real numbers, for
+        more than 16,384 columns, and in a slim estimator.
+        """
+        check_is_fitted(self)
+        if "_sample" not in vars(self):
+            raise AttributeError(
+                f"this {type(self).__name__} has no feature_importances_, which are those of up to 16,384 "
+                "columns of real numbers, by rows that slim() leaves out: use "
+                "sklearn.inspection.permutation_importance, or integrated_gradients(X)"
+            )
+        X = self._sample.astype(self.model_.dtype)
+        base, found = X.mean(axis=0, keepdims=True, dtype=np.float64).astype(X.dtype), np.zeros(())
+        for chosen in _every_output(self, X):
+            parts = to_host(engine.integrated_gradients(self.model_, X, base, chosen, STEPS))
+            found = found + np.abs(_of_columns(self._inputs, parts)).mean(axis=0, dtype=np.float64)
+        shares: np.ndarray = found / (found.sum() or 1.0)
+        return shares
 
     @follows_namespace
     def input_gradient(self, X: Any, target: Any = None) -> Any:
@@ -67,7 +96,8 @@ class Attributions:
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         baseline : number or array-like of shape (n_features,) or (n_samples, n_features), default=None
-            Inputs that say nothing, such as a black image or the means of the features; None is 0.
+            Inputs that say nothing, such as a black image or the means of the features; None is 0. With an
+            encoder, these are encoded rows, where 0 is the median of a number.
         target : label, int or array-like of shape (n_samples,), default=None
             As for `input_gradient`.
         n_steps : int, default=50
@@ -76,7 +106,7 @@ class Attributions:
         Returns
         -------
         ndarray of the shape of X
-            Contributions.
+            Contributions; with an encoder, those of all that a column of the table is encoded as, summed.
 
         Raises
         ------
@@ -94,11 +124,52 @@ class Attributions:
         def compute(model: Model, X: Any) -> Any:
             return engine.integrated_gradients(model, X, _baseline_like(baseline, X), chosen, n_steps)
 
-        return _of_real_inputs(self, X, self._predicted(X, by=compute))
+        return _of_columns(self._inputs, _of_real_inputs(self, X, self._predicted(X, by=compute)))
 
     def _chosen(self, X: Any, target: Any) -> "engine.Chosen":
         """Return which output of each row is meant."""
         raise NotImplementedError
+
+
+# Rows that are kept for importances: at most, at least, and by their elements; and points on their lines.
+MOST_ROWS, LEAST_ROWS, MOST_ELEMENTS, STEPS = 200, 16, 2**14, 8
+
+
+def sample_of(X: Any) -> "np.ndarray | None":
+    """Return a few evenly spaced rows of real inputs, None if there are no such rows, or too wide ones."""
+    if isinstance(X, dict) or len(X.shape) != 2 or X.dtype.kind != "f" or X.shape[1] > MOST_ELEMENTS:
+        return None
+    count = min(X.shape[0], MOST_ROWS, max(LEAST_ROWS, MOST_ELEMENTS // max(X.shape[1], 1)))
+    with active(device_of(X)):
+        rows = X[np.linspace(0, X.shape[0] - 1, count).astype(np.int64)]
+        return np.array(to_host(rows.toarray() if hasattr(rows, "toarray") else rows))
+
+
+def _every_output(estimator: Any, X: np.ndarray) -> "Iterator[engine.Chosen]":
+    """Yield the outputs of rows that importances are those of: the predicted class, or else one by one."""
+    targets, loss, rows = estimator._targets, estimator._loss, np.zeros(len(X), np.int64)
+    head = loss.predict
+    if not estimator._numeric_targets:
+        head = targets.deciding(loss, getattr(estimator, "_temperature", None))
+    n_outputs = targets.n_outputs
+    is_of_classes = not (estimator._numeric_targets or isinstance(targets.classes, list))
+    if is_of_classes and targets.task == "multiclass":
+        outputs = to_host(engine.predict_raw(estimator.model_, X))
+        yield engine.Chosen(outputs.argmax(axis=1), np.ones(len(X)), head)
+        return
+    for i in range(n_outputs):
+        yield engine.Chosen(rows + i, np.ones(len(X)), head)
+
+
+def _of_columns(inputs: Any, found: Any) -> Any:
+    """Return contributions of encoded columns, summed for each column of the table."""
+    encoder = getattr(inputs, "encoder", None)
+    if encoder is None:
+        return found
+    parts = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
+    of_columns = np.zeros((len(parts), encoder.n_features_in_), parts.dtype)
+    np.add.at(of_columns.T, encoder.owners, parts.T)
+    return of_columns
 
 
 def _of_real_inputs(estimator: Any, X: Any, found: Any) -> Any:

@@ -32,7 +32,7 @@ from sknet.engine import Batches, CompiledStep, History, Model, Score
 from sknet.engine import extend as engine
 from sknet.engine.extend import Head, first_input, predict_rows, warn_of_overflow
 from sknet.estimators._architecture import Architecture
-from sknet.estimators._attributions import Attributions
+from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
 from sknet.estimators._fit import Compared, Fit, FitArguments, Recipe
 from sknet.estimators._fitting import fit_network
@@ -377,6 +377,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
     _targets: Any
     _architecture: Architecture
     _inputs: Inputs | Encoded | None = None
+    _has_importances = True
     _stopping: "dict[str, Any] | None"
     _compared: "Compared | None"
     _frozen: tuple[str, ...] = ()
@@ -386,8 +387,14 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         """Set all fitted attributes, after everything has succeeded."""
         history = fit.history
         self._take_targets()
-        for name in ("histories_", "_is_slim"):  # of an ensemble, and of a copy for predictions
+        for name in (
+            "histories_",
+            "_is_slim",
+            "_sample",
+        ):  # the first two: of an ensemble, and of a slim copy
             self.__dict__.pop(name, None)
+        if self._has_importances and (sample := sample_of(fit.X)) is not None:
+            self._sample = sample
         self.model_, self.history_, self.callbacks_ = fit.model, history, fit.callbacks
         self._stopping = fit.stopping.state()
         self.n_iter_ = fit.n_iter
@@ -448,6 +455,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             "refit_history_": None,
         }
         other.__dict__.update(vars(self), model_=engine.slim_model(self.model_), **blank)
+        other.__dict__.pop("_sample", None)
         other.validation_scores_ = None if self.validation_scores_ is None else []
         other._stopping = other._compared = None
         if "histories_" in vars(self):

@@ -106,6 +106,7 @@ class BaseTransformer(Coding, NamedOptions):
     """Abstract base of the estimators that are transformers first."""
 
     _numeric_targets = _targets_of_any_rank = True
+    _has_importances = False
     target: str = "X"
 
     def _network(self) -> Any:

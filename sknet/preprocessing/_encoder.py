@@ -300,6 +300,12 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return self._plan
 
     @property
+    def owners(self) -> np.ndarray:
+        """Index of the column of the table that each output comes from, of shape (n_features_out_,)."""
+        check_is_fitted(self)
+        return self._plan.owners(self._schema)
+
+    @property
     def notes(self) -> list[str]:
         """Descriptions of the columns that are not used as they come, such as dates in texts, and ids."""
         check_is_fitted(self)

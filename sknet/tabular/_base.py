@@ -467,6 +467,12 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         check_is_fitted(self)
         return blended(counted(self.members_, self._mix), self._schema.read(self, X))
 
+    @property
+    def history_(self) -> History:  # type: ignore[override]
+        """Mean losses of the training of each kind of members, by epoch."""
+        check_is_fitted(self)
+        return _losses(_by_kind(self.members_, self._mix))
+
     def _summary(self) -> EstimatorSummary:
         columns, widths = self._schema, sorted({encoder.plan.width for encoder in self.encoder_})
         n_numbers = sum(bool(feature.number_names) for feature in columns.features)
@@ -540,7 +546,7 @@ def summary_of(
     title: str, members: Sequence[Member], mix: Mix, loss: Loss, facts: Mapping[str, str]
 ) -> EstimatorSummary:
     """Return the summary of an ensemble."""
-    kinds = {kind: [member for member in members if member.kind == kind] for kind in mix.weights}
+    kinds = _by_kind(members, mix)
     optimizers = {kind: with_values(found[0].model.optimizer) for kind, found in kinds.items()}
     model = members[0].model
     return EstimatorSummary(
@@ -556,6 +562,10 @@ def summary_of(
         _losses(kinds),
         None,
     )
+
+
+def _by_kind(members: Sequence[Member], mix: Mix) -> dict[str, list[Member]]:
+    return {kind: [member for member in members if member.kind == kind] for kind in mix.weights}
 
 
 def _rows(kind: str, members: Sequence[Member]) -> Iterator[LayerRow]:
