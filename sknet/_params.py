@@ -5,6 +5,7 @@ pickling work as for its estimators, but without importing scikit-learn, since p
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Collection, Hashable, Mapping
 from functools import cache, wraps
@@ -38,6 +39,7 @@ __all__ = [
     "RealNotInt",
     "StrOptions",
     "check_values",
+    "described_by",
     "explained",
     "explained_call",
     "may_be_same",
@@ -52,6 +54,7 @@ LINE = 80  # characters of a line of a representation
 MOST_SHOWN = 700  # characters of a representation
 NUMBERS = (np.generic, tuple, list, dict)  # and what may hold some
 T = TypeVar("T")
+C = TypeVar("C", bound=type)
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -438,3 +441,40 @@ def resolve(
         f"The {parameter!r} parameter of {caller} must be a str among {names}{only} "
         f"or an instance of {base.__name__}. Got {shown(value)} instead{hint}"
     )
+
+
+# -- descriptions that classes share ------------------------------------------------------------------------
+
+SECTION = re.compile(r"\n\n([A-Z][\w ]+)\n-{3,}\n")  # the heading of a section of a docstring
+
+
+def described_by(shared: type) -> Callable[[C], C]:
+    """Complete the docstring of a class by descriptions of parameters and attributes in that of another.
+
+    The class describes what differs: a parameter that it does not describe is described as in the other
+    class, if its signature has it, and so is an attribute. Without docstrings, as with ``python -OO``,
+    nothing happens.
+    """
+
+    def complete(cls: C) -> C:
+        if cls.__doc__ and shared.__doc__:
+            text, *parts = SECTION.split(inspect.cleandoc(cls.__doc__))
+            _, *others = SECTION.split(inspect.cleandoc(shared.__doc__))
+            sections, given = dict(zip(*[iter(parts)] * 2)), dict(zip(*[iter(others)] * 2))  # noqa: B905
+            known = _descriptions(given["Parameters"]) | _descriptions(sections.pop("Parameters", ""))
+            found = {"Parameters": [known[name] for name in inspect.signature(cls).parameters]}
+            if "Attributes" in given:
+                own = _descriptions(sections.pop("Attributes", ""))
+                found["Attributes"] = [*(own | (_descriptions(given["Attributes"]) | own)).values()]
+            sections = {title: "\n".join(dict.fromkeys(each)) for title, each in found.items()} | sections
+            described = [f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections.items()]
+            cls.__doc__ = "\n\n".join([text, *described])
+        return cls
+
+    return complete
+
+
+def _descriptions(section: str) -> dict[str, str]:
+    """Return the descriptions in a section by name; several names may share one."""
+    entries = re.split(r"\n(?=\S)", section) if section else []
+    return {name: entry for entry in entries for name in entry.partition(" : ")[0].split(", ")}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._params import described_by
 from sknet._validation import Interval, Options, StrOptions
 from sknet.device import namespace
 from sknet.estimators.extend import (
@@ -102,35 +103,7 @@ def _reported(n_iter: int, record: Mapping[str, float]) -> str:
 
 
 class _ScikitLearnParameters(PerceptronLayers):
-    """Translates scikit-learn's parameters."""
-
-    def _recipe(self) -> Recipe:
-        return Recipe(
-            architecture=Perceptron(layer_sizes(self.hidden_layer_sizes), self.activation),
-            loss=ClippedLogLoss() if self.loss == "log_loss" else LOSSES[self.loss](),
-            optimizer=_optimizer(self),
-            alpha=self.alpha,
-            batch_size=self.batch_size,
-            # With early stopping a diverging fit still ends with its best weights.
-            settings=settings_of(self, check_finite=not self.early_stopping),
-            early_stopping=self.early_stopping,
-            validation_fraction=self.validation_fraction,
-            random_state=self.random_state,
-            other_dtype="float64",
-            tol=self.tol,
-            n_iter_no_change=self.n_iter_no_change,
-            verbose=self.verbose,
-            report=_reported,
-        )
-
-    _holds_out_every_class: bool = False  # as scikit-learn's
-
-    def _is_full_batch(self) -> bool:
-        return self.solver == "lbfgs"  # type: ignore[no-any-return]
-
-
-class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
-    """scikit-learn's `MLPClassifier`: the same parameters, attributes and results.
+    """Translates scikit-learn's parameters.
 
     Parameters
     ----------
@@ -178,6 +151,36 @@ class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
         Epochs without improvement before stopping.
     max_fun : int, default=15000
         Maximum number of function evaluations of "lbfgs".
+    """
+
+    def _recipe(self) -> Recipe:
+        return Recipe(
+            architecture=Perceptron(layer_sizes(self.hidden_layer_sizes), self.activation),
+            loss=ClippedLogLoss() if self.loss == "log_loss" else LOSSES[self.loss](),
+            optimizer=_optimizer(self),
+            alpha=self.alpha,
+            batch_size=self.batch_size,
+            # With early stopping a diverging fit still ends with its best weights.
+            settings=settings_of(self, check_finite=not self.early_stopping),
+            early_stopping=self.early_stopping,
+            validation_fraction=self.validation_fraction,
+            random_state=self.random_state,
+            other_dtype="float64",
+            tol=self.tol,
+            n_iter_no_change=self.n_iter_no_change,
+            verbose=self.verbose,
+            report=_reported,
+        )
+
+    _holds_out_every_class: bool = False  # as scikit-learn's
+
+    def _is_full_batch(self) -> bool:
+        return self.solver == "lbfgs"  # type: ignore[no-any-return]
+
+
+@described_by(_ScikitLearnParameters)
+class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
+    """scikit-learn's `MLPClassifier`: the same parameters, attributes and results.
 
     Examples
     --------
@@ -261,6 +264,7 @@ class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
         return namespace(probabilities).log(probabilities)
 
 
+@described_by(_ScikitLearnParameters)
 class MLPRegressor(_ScikitLearnParameters, BaseRegressor):
     """scikit-learn's `MLPRegressor`: the same parameters, attributes and results.
 
@@ -268,50 +272,6 @@ class MLPRegressor(_ScikitLearnParameters, BaseRegressor):
     ----------
     loss : {"squared_error", "poisson"}, default="squared_error"
         The loss to minimize, both halved; "poisson" has a log link and needs y >= 0.
-    hidden_layer_sizes : array-like of int, default=(100,)
-        Units of each hidden layer.
-    activation : {"identity", "logistic", "tanh", "relu"}, default="relu"
-        Activation of the hidden layers.
-    solver : {"lbfgs", "sgd", "adam"}, default="adam"
-        Optimizer.
-    alpha : float, default=0.0001
-        Strength of the L2 penalty, divided by the number of samples.
-    batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is ``min(200, n_samples)``.
-    learning_rate : {"constant", "invscaling", "adaptive"}, default="constant"
-        Learning rate schedule of "sgd".
-    learning_rate_init : float, default=0.001
-        Initial learning rate.
-    power_t : float, default=0.5
-        Exponent of "invscaling".
-    max_iter : int, default=200
-        Maximum number of epochs; of iterations for "lbfgs".
-    shuffle : bool, default=True
-        Draw a new order of the rows in each epoch.
-    random_state : int, RandomState instance or None, default=None
-        Determines initial weights, held-out rows and row order.
-    tol : float, default=1e-4
-        The least improvement of loss or score that counts.
-    verbose : bool or int, default=False
-        Print the loss of every epoch.
-    warm_start : bool, default=False
-        Let `fit` continue the previous fit, with the optimizer's state.
-    momentum : float, default=0.9
-        Momentum of "sgd".
-    nesterovs_momentum : bool, default=True
-        Whether "sgd" uses Nesterov's momentum.
-    early_stopping : bool, default=False
-        Stop when the score of held-out rows does not improve.
-    validation_fraction : float, default=0.1
-        Share of rows to hold out.
-    beta_1, beta_2 : float, default=0.9, 0.999
-        Decay rates of the moments of "adam".
-    epsilon : float, default=1e-8
-        Numerical stability of "adam".
-    n_iter_no_change : int, default=10
-        Epochs without improvement before stopping.
-    max_fun : int, default=15000
-        Maximum number of function evaluations of "lbfgs".
 
     Examples
     --------

@@ -2,6 +2,8 @@
 
 import inspect
 import pickle
+import subprocess
+import sys
 from numbers import Real
 
 import numpy as np
@@ -312,3 +314,100 @@ def test_names_are_those_of_the_signature():
     assert sorted(Keywords(other=3).get_params()) == ["mode", "other"]
     assert sorted(Rate().get_params()) == ["mode", "value"]
     assert Renamed(2.0).get_params() == {"rate": 2.0}
+
+
+DESCRIBED = """
+from sknet._params import described_by
+
+class Shared:
+    '''Base.
+
+    Parameters
+    ----------
+    rate : float, default=0.1
+        Of the steps.
+    low, high : float
+        Bounds,
+        both finite.
+    seed : int
+        Of the draws.
+
+    Attributes
+    ----------
+    loss_ : float
+        The last.
+    n_iter_ : int
+        Epochs.
+    '''
+
+@described_by(Shared)
+class Made(Shared):
+    '''Do something.
+
+    At length.
+
+    Parameters
+    ----------
+    name : str
+        Of it.
+    seed : int, default=3
+        Other.
+
+    Attributes
+    ----------
+    loss_ : float
+        The first.
+
+    Examples
+    --------
+    >>> 1
+
+    >>> 2
+    '''
+
+    def __init__(self, low, high, *, seed=3, name):
+        pass
+"""
+
+
+def test_a_class_is_described_by_another():
+    made = {}
+    exec(DESCRIBED, made)
+    assert inspect.getdoc(made["Made"]) == inspect.cleandoc("""
+        Do something.
+
+        At length.
+
+        Parameters
+        ----------
+        low, high : float
+            Bounds,
+            both finite.
+        seed : int, default=3
+            Other.
+        name : str
+            Of it.
+
+        Attributes
+        ----------
+        loss_ : float
+            The first.
+        n_iter_ : int
+            Epochs.
+
+        Examples
+        --------
+        >>> 1
+
+        >>> 2""")
+
+
+def test_descriptions_may_be_stripped():
+    script = f"{DESCRIBED}\nif Made.__doc__ is not None:\n    raise SystemExit(1)"
+    subprocess.run([sys.executable, "-OO", "-c", script], check=True)
+
+
+def test_a_parameter_that_nobody_describes_is_an_error():
+    script = DESCRIBED.replace("name):", "other):")
+    with pytest.raises(KeyError, match="other"):
+        exec(script, {})

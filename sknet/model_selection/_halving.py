@@ -14,7 +14,7 @@ from sklearn.model_selection._search_successive_halving import BaseSuccessiveHal
 from sklearn.utils import check_random_state
 
 from sknet._constraints import NUMBERS, shown
-from sknet._params import InvalidParameterError
+from sknet._params import InvalidParameterError, described_by
 from sknet._validation import Interval
 from sknet.model_selection._evaluation import EPOCHS, epochs_of
 from sknet.model_selection._search import NoContext, Search
@@ -64,6 +64,7 @@ class ContinuedHalving(Search):
         self.min_resources_, self.max_resources_ = checked.min_resources_, checked.max_resources_
 
 
+@described_by(Search)
 class HalvingGridSearchCV(GridHalving, ContinuedHalving):
     """Successive halving over a grid, whose candidates continue training from rung to rung.
 
@@ -73,40 +74,14 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
 
     Parameters
     ----------
-    estimator : estimator
-        A sknet estimator, or a Pipeline that ends with one.
-    param_grid : dict or list of dict
-        The candidates, as in `sklearn.model_selection.ParameterGrid`.
     factor : int or float, default=3
         One in `factor` candidates continues to the next rung, for `factor` times the epochs. Small factors
         have many rungs, where continuing saves most.
-    resource : str, default="max_iter"
-        The parameter that counts epochs; of a Pipeline for example ``"net__max_iter"``. Any other resource
-        of scikit-learn, such as ``"n_samples"``, restarts candidates.
-    max_resources : int or "auto", default="auto"
-        The most epochs of a candidate. "auto" is the estimator's own `max_iter`; for ``"n_samples"`` all
-        rows.
     min_resources : {"exhaust", "smallest"} or int, default="exhaust"
         Epochs of the first rung. "exhaust" is the most for which the last rung has at most `max_resources`;
         "smallest" is 1.
-    aggressive_elimination : bool, default=False
-        Repeat the first rung's epochs until few enough candidates are left; these cost nothing here.
-    cv : int, splitter or iterable, default=5
-        Must yield the same folds each time.
-    scoring : str, callable or None, default=None
-        One scikit-learn scorer; None uses the estimator's `score`.
-    refit : bool or callable, default=True
-        Fit the best candidate on all rows.
-    error_score : "raise" or float, default=nan
-        Score of a candidate whose fit fails.
-    return_train_score : bool, default=True
-        Whether to score the training rows, too.
     random_state : int, RandomState instance or None, default=None
         Determines the rows of a rung, for ``resource="n_samples"``.
-    n_jobs : int or None, default=None
-        Number of parallel fits, by joblib; states are sent to and from processes.
-    verbose : int, default=0
-        As scikit-learn's.
 
     Attributes
     ----------
@@ -192,6 +167,7 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
         self._check_rungs(HalvingGridSearchCV, X, y, split_params)
 
 
+@described_by(Search)
 class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
     """Successive halving over random candidates, which continue training from rung to rung.
 
@@ -199,41 +175,13 @@ class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
 
     Parameters
     ----------
-    estimator : estimator
-        A sknet estimator, or a Pipeline that ends with one.
-    param_distributions : dict or list of dict
-        Lists or SciPy distributions, as in `sklearn.model_selection.ParameterSampler`.
     n_candidates : int or "exhaust", default="exhaust"
         Number of candidates; "exhaust" draws as many as the last rung needs to reach `max_resources`.
-    factor : int or float, default=3
-        One in `factor` candidates continues to the next rung, for `factor` times the epochs.
-    resource : str, default="max_iter"
-        The parameter that counts epochs; of a Pipeline for example ``"net__max_iter"``. Any other resource
-        of scikit-learn, such as ``"n_samples"``, restarts candidates.
-    max_resources : int or "auto", default="auto"
-        The most epochs of a candidate. "auto" is the estimator's own `max_iter`; for ``"n_samples"`` all
-        rows.
     min_resources : {"exhaust", "smallest"} or int, default="smallest"
         Epochs of the first rung. "smallest" is 1; "exhaust" is the most for which the last rung has at most
         `max_resources`.
-    aggressive_elimination : bool, default=False
-        Repeat the first rung's epochs until few enough candidates are left; these cost nothing here.
-    cv : int, splitter or iterable, default=5
-        Must yield the same folds each time.
-    scoring : str, callable or None, default=None
-        One scikit-learn scorer; None uses the estimator's `score`.
-    refit : bool or callable, default=True
-        Fit the best candidate on all rows.
-    error_score : "raise" or float, default=nan
-        Score of a candidate whose fit fails.
-    return_train_score : bool, default=True
-        Whether to score the training rows, too.
     random_state : int, RandomState instance or None, default=None
         Determines the candidates, and with ``resource="n_samples"`` the rows.
-    n_jobs : int or None, default=None
-        Number of parallel fits, by joblib; states are sent to and from processes.
-    verbose : int, default=0
-        As scikit-learn's.
 
     Attributes
     ----------
@@ -302,6 +250,7 @@ class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
         self._check_rungs(HalvingRandomSearchCV, X, y, split_params)
 
 
+@described_by(Search)
 class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
     """Hyperband over random candidates, which continue training from rung to rung.
 
@@ -311,34 +260,12 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
 
     Parameters
     ----------
-    estimator : estimator
-        A sknet estimator, or a Pipeline that ends with one.
-    param_distributions : dict or list of dict
-        Lists or SciPy distributions, as in `sklearn.model_selection.ParameterSampler`.
-    factor : int or float, default=3
-        One in `factor` candidates continues to the next rung, for `factor` times the epochs.
     resource : str, default="max_iter"
         The parameter that counts epochs; of a Pipeline for example ``"net__max_iter"``.
     max_resources : int or "auto", default="auto"
         The most epochs of a candidate. "auto" is the estimator's own `max_iter`.
     min_resources : int, default=1
         The fewest epochs of a first rung.
-    cv : int, splitter or iterable, default=5
-        Must yield the same folds each time.
-    scoring : str, callable or None, default=None
-        One scikit-learn scorer; None uses the estimator's `score`.
-    refit : bool or callable, default=True
-        Fit the best candidate on all rows.
-    error_score : "raise" or float, default=nan
-        Score of a candidate whose fit fails.
-    return_train_score : bool, default=True
-        Whether to score the training rows, too.
-    random_state : int, RandomState instance or None, default=None
-        Determines the candidates.
-    n_jobs : int or None, default=None
-        Number of parallel fits, by joblib; states are sent to and from processes.
-    verbose : int, default=0
-        As scikit-learn's.
 
     Attributes
     ----------

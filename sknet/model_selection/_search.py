@@ -29,7 +29,14 @@ from sklearn.utils.validation import _check_method_params
 from sknet._constraints import shown
 from sknet._fields import ABSENT, COUNT, NOT_NEGATIVE, POSITIVE, Arrays, Each, Fields, Items
 from sknet._fields import shown as shown_field
-from sknet._params import InvalidParameterError, PlainNumbers, may_be_same, same, validate_parameters
+from sknet._params import (
+    InvalidParameterError,
+    PlainNumbers,
+    described_by,
+    may_be_same,
+    same,
+    validate_parameters,
+)
 from sknet._warnings import warn_caller
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
@@ -371,7 +378,45 @@ def _undone(fit: Any) -> Any:
 
 
 class Search(PlainNumbers, BaseSearchCV):
-    """The `fit` of scikit-learn's searches, with evaluations that reuse results of earlier ones."""
+    """The `fit` of scikit-learn's searches, with evaluations that reuse results of earlier ones.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A sknet estimator, or a Pipeline that ends with one.
+    param_grid : dict or list of dict
+        The candidates, as in `sklearn.model_selection.ParameterGrid`.
+    scoring : str, callable or None, default=None
+        One scikit-learn scorer; None uses the estimator's `score`.
+    n_jobs : int or None, default=None
+        Number of parallel fits, by joblib; states are sent to and from processes.
+    refit : bool or callable, default=True
+        Fit the best candidate on all rows.
+    cv : int, splitter or iterable, default=5
+        Must yield the same folds each time.
+    verbose : int, default=0
+        As scikit-learn's.
+    pre_dispatch : int or str, default="2*n_jobs"
+        As scikit-learn's.
+    error_score : "raise" or float, default=nan
+        Score of a candidate whose fit fails.
+    return_train_score : bool, default=True
+        Whether to score the training rows, too.
+    param_distributions : dict or list of dict
+        Lists or SciPy distributions, as in `sklearn.model_selection.ParameterSampler`.
+    random_state : int, RandomState instance or None, default=None
+        Determines the candidates.
+    resource : str, default="max_iter"
+        The parameter that counts epochs; of a Pipeline for example ``"net__max_iter"``. Any other resource
+        of scikit-learn, such as ``"n_samples"``, restarts candidates.
+    max_resources : int or "auto", default="auto"
+        The most epochs of a candidate. "auto" is the estimator's own `max_iter`; for ``"n_samples"`` all
+        rows.
+    aggressive_elimination : bool, default=False
+        Repeat the first rung's epochs until few enough candidates are left; these cost nothing here.
+    factor : int or float, default=3
+        One in `factor` candidates continues to the next rung, for `factor` times the epochs.
+    """
 
     _stored_fields = SEARCH
 
@@ -509,6 +554,7 @@ class Search(PlainNumbers, BaseSearchCV):
         task.call_on_fit_task_end(**told)
 
 
+@described_by(Search)
 class GridSearchCV(Grid, Search):
     """Grid search whose candidates are fitted together, and share the first steps of their Pipeline.
 
@@ -521,8 +567,6 @@ class GridSearchCV(Grid, Search):
     ----------
     estimator : estimator
         Of any kind; only a Pipeline has steps to share.
-    param_grid : dict or list of dict
-        The candidates, as in `sklearn.model_selection.ParameterGrid`.
     scoring : str, callable, list, tuple, dict or None, default=None
         scikit-learn scorers; None uses the estimator's `score`.
     n_jobs : int or None, default=None
@@ -532,12 +576,6 @@ class GridSearchCV(Grid, Search):
         Whether to fit the best candidate on all rows; with several scorers, the one that decides.
     cv : int, splitter, iterable or None, default=None
         None is 5 folds.
-    verbose : int, default=0
-        As scikit-learn's.
-    pre_dispatch : int or str, default="2*n_jobs"
-        As scikit-learn's.
-    error_score : "raise" or float, default=nan
-        Score of a candidate whose fit fails.
     return_train_score : bool, default=False
         Whether to score the training rows, too.
 
@@ -570,6 +608,7 @@ class GridSearchCV(Grid, Search):
     """
 
 
+@described_by(Search)
 class RandomizedSearchCV(Randomized, Search):
     """Randomized search whose candidates are fitted together, and share the first steps of their Pipeline.
 
@@ -579,8 +618,6 @@ class RandomizedSearchCV(Randomized, Search):
     ----------
     estimator : estimator
         Of any kind; only a Pipeline has steps to share.
-    param_distributions : dict or list of dict
-        Lists or SciPy distributions, as in `sklearn.model_selection.ParameterSampler`.
     n_iter : int, default=10
         Number of candidates.
     scoring : str, callable, list, tuple, dict or None, default=None
@@ -592,14 +629,6 @@ class RandomizedSearchCV(Randomized, Search):
         Whether to fit the best candidate on all rows; with several scorers, the one that decides.
     cv : int, splitter, iterable or None, default=None
         None is 5 folds.
-    verbose : int, default=0
-        As scikit-learn's.
-    pre_dispatch : int or str, default="2*n_jobs"
-        As scikit-learn's.
-    random_state : int, RandomState instance or None, default=None
-        Determines the candidates.
-    error_score : "raise" or float, default=nan
-        Score of a candidate whose fit fails.
     return_train_score : bool, default=False
         Whether to score the training rows, too.
 

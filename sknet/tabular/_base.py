@@ -84,7 +84,48 @@ Begun = tuple[Encoded, Training]
 
 
 class BaseTabular(PlainNumbers, Predicts, Summarized):
-    """Abstract base of the ensembles for tables."""
+    """Abstract base of the ensembles for tables.
+
+    Parameters
+    ----------
+    categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
+        Columns that are categories; as for `TableEncoder`.
+    columns : dict of str or int to str, default=None
+        Kinds of columns where they are not to be found from dtypes and texts; as for `TableEncoder`.
+    n_folds : int, default=4
+        Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
+    budget : float or str, default=1.0
+        Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
+        at most ten times the default work and at least one network of 30 updates.
+    smooth, sharp : Members, "auto" or None, default="auto"
+        How the members of a kind are trained; nested parameters are set as ``sharp__epochs``. None omits the
+        kind.
+    cv : splitter, iterable of (training, held-out) rows, or None, default=None
+        Custom folds, instead of `n_folds`.
+    n_jobs : int or None, default=None
+        Threads that train members; None or -1 uses all cores. Results do not depend on it.
+    device : str or None, default="cpu"
+        Device to train members on: "cpu" (or None), "cuda", "cuda:1".
+    random_state : int, RandomState, Generator or None, default=None
+        Draws folds, initial weights, order of rows and dropout.
+    verbose : bool, int or "bar", default=False
+        Print a line for each fitted member, with the time that is left; "bar" shows a progress bar instead,
+        which needs tqdm.
+
+    Attributes
+    ----------
+    encoder_ : list of TableEncoder
+        The encoder of each fold and kind.
+    members_ : list of Member
+        The networks, each with its `kind`, ``fold``, `encoder`, `model` and ``history``.
+    mix_ : dict of str to float
+        Weight of each kind.
+    feature_importances_ : ndarray of shape (n_features_in_,)
+        How much the loss of held-out rows rises where a column has the values of other rows, as shares of
+        the sum over the columns.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Number and names of the features; names only if X had string names.
+    """
 
     __metadata_request__fit = {"groups": False}  # as of networks
     _numeric_targets: bool

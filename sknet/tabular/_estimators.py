@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from sknet._fields import Arrays, Each, Together
+from sknet._params import described_by
 from sknet._validation import StrOptions
 from sknet.estimators.extend import (
     ClassTargets,
@@ -27,6 +28,7 @@ from sknet.tabular._predicting import Classifies, Regresses
 __all__ = ["TabularClassifier", "TabularRegressor"]
 
 
+@described_by(BaseTabular)
 class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     """Classification of raw tables, by an ensemble of small networks with measured defaults.
 
@@ -39,55 +41,21 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     ----------
     loss : str or Loss, default="log_loss"
         The loss to minimize; see `sknet.losses`.
-    categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
-        Columns that are categories; as for `TableEncoder`.
-    columns : dict of str or int to str, default=None
-        Kinds of columns where they are not to be found from dtypes and texts; as for `TableEncoder`.
-    n_folds : int, default=4
-        Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
     members : int or "auto", default="auto"
         Networks of each kind in each fold; "auto" is 2 smooth ones and 1 sharp one.
-    budget : float or str, default=1.0
-        Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
-        at most ten times the default work and at least one network of 30 updates.
-    smooth, sharp : Members, "auto" or None, default="auto"
-        How the members of a kind are trained; nested parameters are set as ``sharp__epochs``. None omits the
-        kind.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights.
-    cv : splitter, iterable of (training, held-out) rows, or None, default=None
-        Custom folds, instead of `n_folds`.
-    n_jobs : int or None, default=None
-        Threads that train members; None or -1 uses all cores. Results do not depend on it.
-    device : str or None, default="cpu"
-        Device to train members on: "cpu" (or None), "cuda", "cuda:1".
-    random_state : int, RandomState, Generator or None, default=None
-        Draws folds, initial weights, order of rows and dropout.
-    verbose : bool, int or "bar", default=False
-        Print a line for each fitted member, with the time that is left; "bar" shows a progress bar instead,
-        which needs tqdm.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,), or a list of those
         The sorted labels; with several columns of labels, a list.
-    encoder_ : list of TableEncoder
-        The encoder of each fold and kind.
-    members_ : list of Member
-        The networks, each with its `kind`, ``fold``, `encoder`, `model` and ``history``.
-    mix_ : dict of str to float
-        Weight of each kind.
     temperature_ : dict of str to float
         Divisor of the outputs of each kind; above 1 if they were overconfident.
     oof_prediction_ : ndarray of shape (n_samples, n_classes)
         Out-of-fold probabilities; NaN for rows that no fold has held out.
     oof_score_ : float
         Accuracy on those rows.
-    feature_importances_ : ndarray of shape (n_features_in_,)
-        How much the loss of held-out rows rises where a column has the values of other rows, as shares of
-        the sum over the columns.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Number and names of the features; names only if X had string names.
 
     Examples
     --------
@@ -219,6 +187,7 @@ def _accuracy(found: Any, y: np.ndarray, weight: Any) -> float:
     return float(np.average(right.reshape(len(right), -1).all(axis=1), weights=weight))
 
 
+@described_by(BaseTabular)
 class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     """Regression on raw tables, by an ensemble of small networks with measured defaults.
 
@@ -233,54 +202,20 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     loss : str or Loss, default="squared_error"
         The loss to minimize: "squared_error", "absolute_error", "huber", "poisson", ``Quantile([0.1, 0.5,
         0.9])`` or another of `sknet.losses`.
-    categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
-        Columns that are categories; as for `TableEncoder`.
-    columns : dict of str or int to str, default=None
-        Kinds of columns where they are not to be found from dtypes and texts; as for `TableEncoder`.
-    n_folds : int, default=4
-        Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
     members : int or "auto", default="auto"
         Networks of each kind in each fold; "auto" is 1 smooth one and 2 sharp ones.
-    budget : float or str, default=1.0
-        Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
-        at most ten times the default work and at least one network of 30 updates.
-    smooth, sharp : Members, "auto" or None, default="auto"
-        How the members of a kind are trained; nested parameters are set as ``sharp__epochs``. None omits the
-        kind.
     extrapolate : bool, default=False
         Whether predictions may be smaller than the smallest target of the fit, and larger than the largest.
         Within these bounds, rows unlike those of the fit do less harm; prices that rise need more.
-    cv : splitter, iterable of (training, held-out) rows, or None, default=None
-        Custom folds, instead of `n_folds`.
-    n_jobs : int or None, default=None
-        Threads that train members; None or -1 uses all cores. Results do not depend on it.
-    device : str or None, default="cpu"
-        Device to train members on: "cpu" (or None), "cuda", "cuda:1".
-    random_state : int, RandomState, Generator or None, default=None
-        Draws folds, initial weights, order of rows and dropout.
-    verbose : bool, int or "bar", default=False
-        Print a line for each fitted member, with the time that is left; "bar" shows a progress bar instead,
-        which needs tqdm.
 
     Attributes
     ----------
-    encoder_ : list of TableEncoder
-        The encoder of each fold and kind.
-    members_ : list of Member
-        The networks, each with its `kind`, ``fold``, `encoder`, `model` and ``history``.
-    mix_ : dict of str to float
-        Weight of each kind.
     temperature_ : dict of str to float
         Always 1; only classifiers are calibrated.
     oof_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         Out-of-fold predictions; NaN for rows that no fold has held out.
     oof_score_ : float
         R2 on those rows.
-    feature_importances_ : ndarray of shape (n_features_in_,)
-        How much the loss of held-out rows rises where a column has the values of other rows, as shares of
-        the sum over the columns.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Number and names of the features; names only if X had string names.
 
     Examples
     --------
