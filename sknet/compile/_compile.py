@@ -23,7 +23,7 @@ from sknet.device import Backend, Device, backend, device_of, is_array, product_
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 from sknet.ops import SparseSlot
 
-__all__ = ["Compiled", "compile", "compile_cached", "forget_programs"]
+__all__ = ["Compiled", "compile", "compile_cached", "forget_programs", "optimized"]
 
 
 Tree = Any
@@ -527,6 +527,15 @@ def prepared(
                 _programs.popitem(last=False)
         _programs.move_to_end(key)
     return Prepared(known[0], template, device, known[1], matrices, draws)
+
+
+def optimized(
+    function: Callable[..., Any], args: tuple[Tree, ...], donate: Iterable[int]
+) -> tuple[Graph, dict[Variable, Variable], Tree]:
+    """Return the graph of a function after all passes, what takes over donated inputs, and its results."""
+    graph, template = trace(function, args)
+    found, donated = _with_donations(optimize(graph, exact=False), _donors(args, donate))
+    return found, donated, map_leaves(lambda x: found.outputs[x] if type(x) is OutputIndex else x, template)
 
 
 # Programs by key, each with its own slots for sparse matrices, which a bound function replaces.

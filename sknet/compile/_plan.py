@@ -302,6 +302,8 @@ class Plan:
         The buffer of each value that is not a view.
     scratch : dict of Equation to list of Buffer
         Temporary memory of each equation.
+    donated : dict of Variable to Variable
+        Outputs, and the inputs whose memory they take over.
     donors : set of Variable
         Inputs that are overwritten.
     copies : list of (Variable, Variable)
@@ -341,7 +343,7 @@ class Plan:
         self.buffers: dict[Variable, Buffer] = {}
         self.scratch: dict[Equation, list[Buffer]] = {}
         self.copies: list[tuple[Variable, Variable]] = []
-        self.donors = set(donated.values())
+        self.donated, self.donors = dict(donated), set(donated.values())
         self.blank: set[Variable] = set()
         self._needs = scratch
         self._alignment = alignment

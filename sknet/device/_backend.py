@@ -449,12 +449,19 @@ class Backend(ABC):
         """Return `nbytes` uninitialized, aligned bytes on `device`, to be divided among arrays."""
         return self.empty((nbytes,), np.uint8, device)
 
-    def kernels(self, source: str, names: Sequence[str], device: Device) -> "list[Kernel]":
+    def shared_memory(self, device: Device) -> int:
+        """Return how many bytes the threads of a block may share on `device`; 0 if a kernel cannot ask."""
+        return 0
+
+    def kernels(
+        self, source: str, names: Sequence[str], device: Device, shared: int = 0
+    ) -> "list[Kernel]":
         """Compile a module of CUDA C, `source`, for `device`; return its kernels of these `names`.
 
         Each is called as ``kernel(grid, block, args)``, with two tuples of int and the arrays
         whose addresses it is given; it is launched on the current stream. Products and sums are
-        rounded one by one (no fused multiply-add), so that kernels give the bits of single calls.
+        rounded one by one (no fused multiply-add), so that kernels give the bits of single calls. Blocks
+        have so many bytes of `shared` memory, the array that a kernel declares as ``extern __shared__``.
 
         Raises
         ------

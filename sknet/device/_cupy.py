@@ -243,11 +243,21 @@ class CupyBackend(Backend):
         with self.activate(device):
             self._cupy.get_default_memory_pool().free_all_blocks()
 
-    def kernels(self, source: str, names: Sequence[str], device: Device) -> list[Kernel]:
+    def shared_memory(self, device: Device) -> int:
+        return int(self._cupy.cuda.Device(device.index).attributes["MaxSharedMemoryPerBlockOptin"])
+
+    def kernels(
+        self, source: str, names: Sequence[str], device: Device, shared: int = 0
+    ) -> list[Kernel]:
         # CuPy caches compiled code on disk, by source and options.
         with self.activate(device):
             module = self._cupy.RawModule(code=source, options=KERNEL_OPTIONS, backend="nvrtc")
-            return [module.get_function(name) for name in names]
+            found = [module.get_function(name) for name in names]
+            if not shared:
+                return found
+            for kernel in found:
+                kernel.max_dynamic_shared_size_bytes = shared
+            return [partial(kernel, shared_mem=shared) for kernel in found]
 
     def finishes(self, form: Form, parts: Sequence[str]) -> bool:
         on_device = self._lt_library()

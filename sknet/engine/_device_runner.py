@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet import ops
+from sknet._tree import leaves
 from sknet.compile import Compiled
 from sknet.compile import compile as compiled
+from sknet.compile.extend import Phases
 from sknet.core import Tensor
 from sknet.device import (
     Device,
@@ -34,6 +36,7 @@ from sknet.engine._inputs import Batch, each_input, gather_by_threads, is_fed
 from sknet.engine._model_type import ModelLike
 from sknet.engine._objective import per_output
 from sknet.engine._optimizer import advance, follow_schedules, update_function
+from sknet.engine._persistent import Input, Number, Persistent, Rows, State, Step, persistent
 from sknet.engine._programs import (
     DeviceInputs,
     DeviceOutputs,
@@ -137,21 +140,25 @@ class Ring:
 
     def __init__(self, device: Device, numbers: Any, most: int, reported: Any) -> None:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
-        self._table = self._zeros((most, numbers.shape[0]), numbers.dtype)
+        self.table = self._zeros((most, numbers.shape[0]), numbers.dtype)
         self._at, self._ready = self._zeros((3,), np.int64), self._zeros((1,), np.uint32)
         self.reports = self._zeros((most, 3), reported)
 
     def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self._owner.zeros(shape, dtype, self._device)
 
+    def send(self, table: np.ndarray) -> None:
+        """Send the numbers of the steps of a block."""
+        self.table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
+
     def start(self, table: np.ndarray, first_row: int, first_output: int) -> None:
         """Begin a block."""
-        self._table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
+        self.send(table)
         self._at[...] = to_device(np.array([0, first_row, first_output], np.int64), self._device)
 
     def begin(self, n_rows: int, taken: Sequence[Taken], left: Left) -> Callable[[], None]:
         """Return what issues the beginning of a step on `n_rows` rows, and the end of the one before it."""
-        arrays = {"at": self._at, "ready": self._ready, "numbers": self._numbers, "table": self._table}
+        arrays = {"at": self._at, "ready": self._ready, "numbers": self._numbers, "table": self.table}
         sizes = [self._numbers.shape[0], 3]
         for n, each in enumerate(taken):
             arrays |= {f"of{n}": each.order, f"from{n}": each.source, f"to{n}": each.slot}
@@ -389,6 +396,8 @@ class DeviceSteps(Steps):
         self._owner = backend(model.device.kind)
         self._programs: dict[int, Compiled] = {}
         self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
+        self._phases: dict[int, tuple[Phases | None, Step]] = {}
+        self._whole: dict[tuple[int, bool], tuple[Any, Persistent]] = {}
         self._per_step = 1.0  # seconds; so that the first block has one step
         self._next_order: Callable[[], Any] | None = None
         self._nbytes_of_chunks = 0
@@ -486,7 +495,7 @@ class DeviceSteps(Steps):
 
     def _issue(self, order: Any, first: int, n_rows: int, steps: int, outputs: Outputs | None) -> np.ndarray:
         """Issue some steps; return their reports as a host array. Where one cannot be issued, they end."""
-        model, slots, start = self.model, self.program_for(n_rows).slots, first * self.batches.size
+        model, start = self.model, first * self.batches.size
         known = model.memory.untrained
         for name, array in self._buffers.items():
             array[...] = known[name]
@@ -494,12 +503,26 @@ class DeviceSteps(Steps):
         self._is_fine[...] = True
         self._rows.start(order, start)
         numbers = self._optimizer.hyper_table(model.progress, steps)
-        self._ring.start(numbers, start, 0 if outputs is None else outputs.n_rows)
+        first_output = 0 if outputs is None else outputs.n_rows
         place = None if outputs is None else outputs.memory
+        whole = self._whole_block(n_rows, place)
+        if whole is not None:
+            self._ring.send(numbers)
+            whole(steps, [start], first_output)
+        else:
+            self._ring.start(numbers, start, first_output)
+            steps = self._issue_each(order, start, n_rows, steps, place)
+        with suppress(Exception):  # it is tried again by the block that needs these rows
+            self._rows.look_ahead(None if self._next_order is None else self._next_order())
+        return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
+
+    def _issue_each(self, order: Any, start: int, n_rows: int, steps: int, outputs: Any) -> int:
+        """Issue steps one after the other; return how many there are, if one cannot be issued."""
+        slots = self.program_for(n_rows).slots
         for i in range(steps):
             try:
                 self._rows.send(order, start + i * n_rows, n_rows, slots)
-                step, end = self._step_on(n_rows, place)
+                step, end = self._step_on(n_rows, outputs)
                 step()
             except Exception:  # no memory is left, or rows cannot be read
                 if not i:
@@ -507,9 +530,27 @@ class DeviceSteps(Steps):
                 steps = i  # the error is raised by the next block, when the model knows of these steps
                 break
         end()
-        with suppress(Exception):  # it is tried again by the block that needs these rows
-            self._rows.look_ahead(None if self._next_order is None else self._next_order())
-        return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
+        return steps
+
+    def _whole_block(self, n_rows: int, outputs: Any) -> Persistent | None:
+        """Return what makes all steps of a block in one launch; None if they are not suited."""
+        program, rows = self.program_for(n_rows), self._rows
+        if n_rows not in self._phases:
+            step = Step(program.graph, program.plan.donated, program.returns.output, program.returns.report)
+            is_resident = rows.nbytes_of_chunks == 0
+            self._phases[n_rows] = persistent(step, n_rows, self.model.device) if is_resident else None, step
+        found, step = self._phases[n_rows]
+        if found is None:
+            return None
+        key = n_rows, outputs is None
+        memory, whole = self._whole.get(key, (None, None))
+        if whole is None or memory is not outputs:
+            state = self._state
+            inputs: list[Input] = [*map(State, leaves((*state[:5],))), *map(Number, range(len(state.hyper)))]
+            inputs += [Rows(each.order, each.source) for each in rows.taken(program.takes)]
+            whole = Persistent(step, found, inputs, 1, n_rows, self._ring, outputs, self.model.device)
+            self._whole[key] = outputs, whole
+        return whole
 
     def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:
         """Return the work of a step whose outputs go to an array, or to none; and what is left of a block."""

@@ -13,7 +13,16 @@ from sknet._tree import leaves, map_leaves
 from sknet.autograd import vmap
 from sknet.compile import Compiled, Variable, capture
 from sknet.compile import compile as compiled
-from sknet.compile.extend import LiftedGraph, OutputIndex, differing, lift_constants, outputs_with
+from sknet.compile.extend import (
+    Graph,
+    LiftedGraph,
+    OutputIndex,
+    Phases,
+    differing,
+    lift_constants,
+    optimized,
+    outputs_with,
+)
 from sknet.core import Tensor
 from sknet.device import Device, active, backend, device_of, is_array, namespace, to_device, to_host
 from sknet.engine._batches import Batches, ComputedRows
@@ -39,6 +48,7 @@ from sknet.engine._inputs import any_sparse, each_input
 from sknet.engine._model_type import ModelLike
 from sknet.engine._objective import per_output
 from sknet.engine._optimizer import advance, follow_schedules
+from sknet.engine._persistent import Input, Number, Persistent, Rows, State, Step, persistent
 from sknet.engine._programs import DeviceOutputs, check_repeatable
 from sknet.engine._runner_cache import steps_for
 from sknet.engine._runners import Block, EagerSteps, Outputs, Steps, steps_at_once
@@ -83,7 +93,7 @@ class StackRing:
     def __init__(self, device: Device, numbers: Any, most: int, n_samples: int, reported: Any) -> None:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
         self._n_fits, self._n_samples = numbers.shape[1], n_samples
-        self._table = self._zeros((most, *numbers.shape), numbers.dtype)
+        self.table = self._zeros((most, *numbers.shape), numbers.dtype)
         self._at, self._ready = self._zeros((1,), np.int64), self._zeros((1,), np.uint32)
         self._starts = self._zeros((self._n_fits,), np.int64)
         self.reports = self._zeros((most, self._n_fits, 3), reported)
@@ -91,16 +101,20 @@ class StackRing:
     def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self._owner.zeros(shape, dtype, self._device)
 
+    def send(self, table: np.ndarray) -> None:
+        """Send the numbers of the steps of a block."""
+        self.table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
+
     def start(self, table: np.ndarray, starts: np.ndarray) -> None:
         """Begin a block."""
-        self._table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
+        self.send(table)
         self._at[...] = 0
         self._starts[...] = to_device(starts, self._device)
 
     def begin(self, taken: Sequence[Taken], left: Left) -> Callable[[], None]:
         """Return what issues the beginning of a step, and the end of the one before it."""
         arrays = {"at": self._at, "ready": self._ready, "starts": self._starts}
-        arrays |= {"numbers": self._numbers, "table": self._table}
+        arrays |= {"numbers": self._numbers, "table": self.table}
         sizes = [self._numbers.size, self._n_fits * 3]
         for n, each in enumerate(taken):
             arrays |= {f"of{n}": each.order, f"from{n}": each.source, f"to{n}": each.slot}
@@ -465,6 +479,14 @@ def _may_be_member(model: ModelLike, batches: Batches) -> bool:
     return all(is_array(x) and not isinstance(x, ComputedRows) for x in inputs)
 
 
+class One(NamedTuple):
+    """The step of one member, as phases of a kernel, and what else members have by themselves."""
+
+    step: Step
+    phases: Phases
+    own: list[Any]
+
+
 class StackPlan:
     """The programs of a step of several members, which have no memory yet."""
 
@@ -475,21 +497,61 @@ class StackPlan:
         with active(self.device, first.model.precision):
             keys = np.array([member.model.memory.key for member in members], np.int64).T
             self.key = tuple(to_device(np.ascontiguousarray(x), self.device) for x in keys)
-            self.programs = {n_rows: self._program(n_rows) for n_rows in first.sizes}
-        state = max(self._read(program) for program in self.programs.values())
+            found = {n_rows: self._one(n_rows) for n_rows in first.sizes}
+            self.ones = {n_rows: one for n_rows, one in found.items() if one is not None}
+            is_each = len(self.ones) == len(found)
+            self.programs = {} if is_each else {n_rows: self._program(n_rows) for n_rows in first.sizes}
+        graphs = [program.graph for program in self.programs.values()]
+        state = max(map(self._read, graphs)) if graphs else len(members) * self._read(self.ones[first.sizes[0]].step.graph)
         orders = 2 * 8 * len(members) * first.batches.n_samples
         self.nbytes = state + orders + sum(program.nbytes for program in self.programs.values())
 
     @staticmethod
-    def _read(program: Compiled) -> int:
-        return sum(math.prod(x.shape) * x.dtype.itemsize for x in program.graph.inputs)
+    def _read(graph: Graph) -> int:
+        return sum(math.prod(x.shape) * x.dtype.itemsize for x in graph.inputs)
+
+    def _numbers(self, n_rows: int) -> tuple[LiftedGraph, dict[int, np.ndarray]]:
+        """Return the graph of a member's step, and the numbers in it that members have by themselves."""
+        each = [member.captured(n_rows) for member in self.members]
+        return each[0], {i: np.stack([x.numbers[i] for x in each]) for i in differing(each)}
+
+    def _one(self, n_rows: int) -> "One | None":
+        """Return the step of one member as phases of a kernel that makes those of all; None if unsuited."""
+        of, numbers = self._numbers(n_rows)
+        template, args = of.graph.called().result, of.graph.called().args
+
+        def step(*args: Any) -> DeviceOutputs:
+            outputs = outputs_with(of, leaves(args[:-1]), {int(i): x for i, x in args[-1].items()})
+            found: DeviceOutputs = map_leaves(
+                lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, template
+            )
+            return found
+
+        own = {str(i): Variable(values.shape[1:], values.dtype) for i, values in numbers.items()}
+        graph, donated, returns = optimized(step, (*args, own), range(5))
+        one = Step(graph, donated, returns.output, returns.report)
+        found = persistent(one, n_rows, self.device)
+        own = [to_device(values, self.device) for values in numbers.values()]
+        return None if found is None else One(one, found, [*self.key, *own])
+
+    def rows_of(self, n_rows: int) -> tuple[Any, Any, Any]:
+        """Return shape and dtype of the inputs, targets and weights of one member's step."""
+        X, y, weight = self.members[0].captured(n_rows).graph.called().args[6:9]
+        return X, y, weight
+
+    def returns(self, n_rows: int) -> DeviceOutputs:
+        """Return shape and dtype of what the step of one member returns."""
+        called = self.members[0].captured(n_rows).graph.called()
+        outputs = self.members[0].captured(n_rows).graph.outputs
+        found: DeviceOutputs = map_leaves(
+            lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, called.result
+        )
+        return found
 
     def _program(self, n_rows: int) -> Compiled:
         """Return the program of a step of all members, each on so many rows."""
-        each, n = [member.captured(n_rows) for member in self.members], len(self.members)
-        of, at = each[0], differing(each)
+        n, (of, numbers) = len(self.members), self._numbers(n_rows)
         template, args = of.graph.called().result, of.graph.called().args
-        numbers = {i: np.stack([x.numbers[i] for x in each]) for i in at}
 
         def one(given: Sequence[Tensor], numbers: Mapping[str, Tensor]) -> list[Tensor]:
             return outputs_with(of, given, {int(i): x for i, x in numbers.items()})
@@ -516,6 +578,7 @@ class Stack:
         self._places = {id(member): i for i, member in enumerate(plan.members)}
         self._per_step = 1.0  # seconds; so that the first block has one step
         self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
+        self._whole: dict[tuple[int, bool], tuple[Any, Persistent]] = {}
         self._outputs: Any = None
         self._shown: list[dict[str, Any]] = []
         self._copies: dict[str, Any] = {}
@@ -525,7 +588,7 @@ class Stack:
             self._make_state(first)
             self._programs = {n_rows: self._bound(program) for n_rows, program in plan.programs.items()}
             most = min(MOST_STEPS, first.batches.n_batches)
-            reported = self._programs[first.sizes[0]].returns.report.dtype
+            reported = plan.returns(first.sizes[0]).report.dtype
             self._ring = StackRing(self.device, self._numbers, most, first.batches.n_samples, reported)
             self._most = most
         with active(self.device):
@@ -604,14 +667,14 @@ class Stack:
 
     def _room(self, n_rows: int) -> Any:
         """Return memory for the outputs of some steps of all members."""
-        output = self._programs[n_rows].returns.output
+        output = self.plan.returns(n_rows).output
         if self._outputs is None or self._outputs.shape[1] < n_rows:
             n_samples = self.plan.members[0].batches.n_samples
-            row = self.size * math.prod(output.shape[2:]) * output.dtype.itemsize
+            row = self.size * math.prod(output.shape[1:]) * output.dtype.itemsize
             free = self._owner.free_memory(self.device) // SHARE_OF_OUTPUTS
             rows = min(n_samples, max(n_rows, free // max(row, 1)))
             with self._asking("outputs that wait for their scores"):
-                self._outputs = self._zeros((rows, *output.shape[2:]), output.dtype)
+                self._outputs = self._zeros((rows, *output.shape[1:]), output.dtype)
         return self._outputs
 
     def _steps_at_once(self, turns: Sequence[Turn], n_rows: int, outputs: Any) -> int:
@@ -641,14 +704,11 @@ class Stack:
             reports = self._issue(len(table), n_rows, outputs)
         self._per_step = (time.perf_counter() - started) / len(reports)
         self._show()
-        output = Variable(*self._output_of(n_rows))
+        output = self.plan.returns(n_rows).output
         for i, turn in awake.items():
             scored = outputs[i] if turn.asked.is_scored else None
             turn.answer(Done(reports[:, i], scored, output, self._shown[i]))
 
-    def _output_of(self, n_rows: int) -> tuple[tuple[int, ...], Any]:
-        output = self._programs[n_rows].returns.output
-        return output.shape[1:], output.dtype
 
     def _send(self, awake: Mapping[int, Turn], table: np.ndarray) -> None:
         """Send what is new in a block: orders of rows, counters, scalars, and what models have set."""
@@ -660,11 +720,22 @@ class Stack:
         self._counter[...] = to_device(counter, self.device)
         self._is_fine[...] = to_device(is_fine, self.device)
         self._rows.start({i: turn.asked.order for i, turn in awake.items()})
-        self._ring.start(table, starts)
+        self._starts = starts
+        if self._programs:
+            self._ring.start(table, starts)
+        else:
+            self._ring.send(table)
         self._take_buffers(awake)
 
     def _issue(self, steps: int, n_rows: int, outputs: Any) -> np.ndarray:
         """Issue some steps; return their reports as a host array. If memory runs out, there are fewer."""
+        if self._programs:
+            steps = self._issue_each(steps, n_rows, outputs)
+        else:
+            self._whole_block(n_rows, outputs)(steps, self._starts.tolist(), 0)
+        return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
+
+    def _issue_each(self, steps: int, n_rows: int, outputs: Any) -> int:
         step, end = self._step_on(n_rows, outputs)
         for i in range(steps):
             try:
@@ -675,7 +746,22 @@ class Stack:
                 steps = i  # the error is raised by the next block, when the models know of these steps
                 break
         end()
-        return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
+        return steps
+
+    def _whole_block(self, n_rows: int, outputs: Any) -> Persistent:
+        """Return what makes all steps of a block in one launch."""
+        key = n_rows, outputs is None
+        memory, whole = self._whole.get(key, (None, None))
+        if whole is None or memory is not outputs:
+            one, state = self.plan.ones[n_rows], self._state
+            inputs: list[Input] = [*map(State, leaves(state[:5])), *map(Number, range(len(state[5])))]
+            inputs += [Rows(x.order, x.source) for x in self._rows.taken(*self.plan.rows_of(n_rows))]
+            inputs += map(State, one.own)
+            whole = Persistent(
+                one.step, one.phases, inputs, self.size, n_rows, self._ring, outputs, self.device
+            )
+            self._whole[key] = outputs, whole
+        return whole
 
     def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:
         """Return the work of a step whose outputs go to an array, or to none; and what is left of a block."""

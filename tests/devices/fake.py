@@ -92,6 +92,19 @@ def plain_products() -> Iterator[None]:
         _is_finishing.reset(token)
 
 
+_shared_memory: ContextVar[int] = ContextVar("bytes that threads of a block may share", default=0)
+
+
+@contextmanager
+def sharing(most: int) -> Iterator[None]:
+    """Let kernels that are compiled meanwhile have as much shared memory; so steps can be persistent."""
+    token = _shared_memory.set(most)
+    try:
+        yield
+    finally:
+        _shared_memory.reset(token)
+
+
 def _count(what: str) -> None:
     if what in ("allocations", "reads") and _is_capturing.get():
         raise CaptureRefusedError(f"{what} are refused while work is captured")
@@ -537,7 +550,12 @@ class FakeBackend(Backend):
     def free_unused(self, device: Device) -> None:
         _count("returns")
 
-    def kernels(self, source: str, names: Sequence[str], device: Device) -> list[Callable[..., None]]:
+    def shared_memory(self, device: Device) -> int:
+        return _shared_memory.get()
+
+    def kernels(
+        self, source: str, names: Sequence[str], device: Device, shared: int = 0
+    ) -> list[Callable[..., None]]:
         def on_device(run: Callable[..., None]) -> Callable[..., None]:
             def launch(grid: tuple[int, ...], block: tuple[int, ...], args: tuple[FakeArray, ...]) -> None:
                 _count("kernels")
@@ -545,7 +563,7 @@ class FakeBackend(Backend):
 
             return launch
 
-        return [on_device(run) for run in kernels.compiled(source, names)]
+        return [on_device(run) for run in kernels.compiled(source, names, shared)]
 
     def finishes(self, form: Form, parts: Sequence[str]) -> bool:
         return _is_finishing.get()

@@ -34,7 +34,7 @@ SANITIZERS = (
 # frame is so large that a stack could overflow between two of these calls.
 FLAGS = (
     "-O0", "-shared", "-fPIC", "-nostdlib", "-ffp-contract=off",
-    "-Wall", "-Werror", "-Wno-unused-variable", "-Wframe-larger-than=8192",
+    "-Wall", "-Werror", "-Wno-unused-variable", "-Wno-unknown-pragmas", "-Wframe-larger-than=8192",
     f"-fsanitize={','.join(SANITIZERS)}", "-fno-sanitize-recover=all", "-fsanitize-recover=address",
     "-fsanitize-sections=shared",
     "--param=asan-instrumentation-with-call-threshold=0", "--param=asan-stack=0",
@@ -45,6 +45,7 @@ MATH = {
     "x": "acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 fabs floor log log10 log1p "
     "log2 rint sin sinh sqrt tan tanh trunc",
     "x, y": "atan2 copysign fmax fmin fmod hypot nextafter pow",
+    "x, y, z": "fma",
 }
 DECLARATIONS = "".join(
     f"{kind} {name}{end}({', '.join([kind] * len(arguments.split()))});\n"
@@ -64,6 +65,8 @@ static struct { sizes block, thread, threads, blocks; } of_launch;
 #define gridDim of_launch.blocks
 #define __global__
 #define __device__ static
+#define __forceinline__
+typedef struct { float x, y, z, w; } __attribute__((aligned(16))) float4;
 #define __umul64hi(a, b) ((unsigned long long)((unsigned __int128)(a) * (b) >> 64))
 typedef __SIZE_TYPE__ size_t;
 void exchange(void *value, size_t size, unsigned int from);
@@ -102,6 +105,8 @@ __attribute__((no_sanitize_address))
 static void thread_of_{name}(void **arguments) {{ {name}({arguments}); }}
 struct kernel kernel_{name} = {{ thread_of_{name}, {waits}, &of_launch, __start_shared, __stop_shared }};
 """
+DYNAMIC = re.compile(r"extern __shared__ __align__\(16\) (unsigned char \w+)\[\];")
+BOUNDS = re.compile(r"__launch_bounds__\(\d+\) ")
 HEAD = re.compile(r"__global__ void (?=\w+\()")
 HEADER = re.compile(r"(\w+)\(([^)]*)\)")
 _recorded: dict[str, None] | None = None  # the text of modules, while it is all that is wanted
@@ -122,8 +127,12 @@ def _refuse(*args: Any) -> None:
     raise RuntimeError("this kernel's text was only recorded")
 
 
-def compiled(source: str, names: Sequence[str]) -> list[Callable[..., None]]:
-    """Compile a module; return the kernels of these names, called with grid, block and NumPy arrays."""
+def compiled(source: str, names: Sequence[str], shared: int = 0) -> list[Callable[..., None]]:
+    """Compile a module; return the kernels of these names, called with grid, block and NumPy arrays.
+
+    The array of `shared` memory whose size a launch tells is declared with that size.
+    """
+    source = BOUNDS.sub("", DYNAMIC.sub(rf"__shared__ \1[{shared}] __attribute__((aligned(16)));", source))
     if _recorded is not None:
         _recorded[source] = None
         return [_refuse for _ in names]

@@ -11,6 +11,7 @@ one strided call does not compute them; in exact programs, reductions). In exact
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -41,13 +42,88 @@ from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
 from sknet.device import Backend, Device, Ending, Form, backend, form_of, products_in
 from sknet.ops import SparseSlot
 
-__all__ = ["CupyProgram", "with_strided_products"]
+__all__ = ["KERNELS", "CupyProgram", "GroupWriter", "needs_of", "with_strided_products"]
 
 
 KERNELS = Kernels(is_map, is_reduction, is_fusible, is_in_rows, shapes_of_rows, has_operands)
 
 
-class CupyProgram:
+class GroupWriter(ABC):
+    """Writes the groups of a plan: kernels, products, assignments, and calls of primitives."""
+
+    def __init__(self, plan: Plan, owner: Backend, exact: bool) -> None:
+        self.plan, self._owner, self._exact = plan, owner, exact
+        self._writer = Writer(plan, exact)
+        self._kernels: dict[str, Kernel] = {}  # by name: some are launched many times, on other arrays
+        self._own_names = (self._writer.new_name(f"own{n}") for n in count())
+        for group in plan.groups:
+            self._write(group)
+        for output, donor in plan.copies:
+            self._assign(self._writer.name(donor), self._writer.name(output))
+
+    @abstractmethod
+    def _launch(self, kernel: Kernel, what: Iterable[str]) -> None:
+        """Write a kernel, which computes equations of these names."""
+
+    @abstractmethod
+    def _multiply(self, x: Name, y: Name, out: Name) -> None:
+        """Write a product."""
+
+    @abstractmethod
+    def _finish(self, finish: Finish, group: Group) -> None:
+        """Write a product with what follows it."""
+
+    @abstractmethod
+    def _assign(self, out: Name, value: Any) -> None:
+        """Write the assignment of an array or a number to all elements of an array."""
+
+    @abstractmethod
+    def _call_forward(self, equation: Equation) -> None:
+        """Write a call of a primitive that has no kernel."""
+
+    def _write(self, group: Group) -> None:
+        what = [equation.primitive.name for equation in group.equations]
+        if group.finish is not None:
+            self._finish(group.finish, group)
+        elif group.reductions and group.maps and is_in_rows(group.reductions[0]):
+            self._launch(row_kernel(self._new_name("rows"), group, self.plan), what)
+        elif group.reductions:
+            self._launch(reduced(self._new_name("reduce"), group, self.plan), what)
+        elif group.fused:
+            self._launch(written(self._new_name("map"), group, self.plan), what)
+        else:
+            self._call(group)
+
+    def _new_name(self, kind: str) -> str:
+        """Return a name for the next kernel."""
+        return self._writer.new_name(f"{kind}{len(self._kernels)}")
+
+    def _call(self, group: Group) -> None:
+        for equation in group.equations:
+            if not equation.output.size or self.plan.views.is_view(equation):
+                continue
+            if has_rule(equation) and not self._exact:
+                self._by_rule(equation)
+            else:
+                first = len(self._writer.calls)
+                if equation.primitive.name == "matmul" and not self._exact:
+                    self._multiply(*map(self._writer.name, (*equation.variables, equation.output)))
+                else:
+                    self._call_forward(equation)
+                self._writer.comment(first, str(equation.output))
+
+    def _by_rule(self, equation: Equation) -> None:
+        """Write an equation that has kernels of its own."""
+        for step in by_rule(equation, self._writer, self._owner, partial(next, self._own_names)):
+            if isinstance(step, Kernel):
+                self._launch(step, [equation.primitive.name])
+            elif isinstance(step, Product):
+                self._multiply(*step)
+            else:
+                self._assign(*step)
+
+
+class CupyProgram(GroupWriter):
     """The calls of a plan, and its compiled kernels, which can be bound to memory many times."""
 
     def __reduce__(self) -> NoReturn:
@@ -57,18 +133,12 @@ class CupyProgram:
         )
 
     def __init__(self, plan: Plan, device: Device, exact: bool = False, precision: str = "float32") -> None:
-        self.plan, self._precision = plan, precision
+        self._precision, self._device = precision, device
         self._calls = False  # functions, which multiply in the precision of the moment
-        self._device, self._owner = device, backend(device.kind)
-        self._writer = Writer(plan, exact)
-        self._exact, self._needs = exact, _needs_of(plan.groups, exact)
-        self._products = partial(self._owner.products, precision)  # what one object prepares shares memory
-        self._kernels: dict[str, Kernel] = {}  # by name: some are launched many times, on other arrays
-        self._own_names = (self._writer.new_name(f"own{n}") for n in count())
-        for group in plan.groups:
-            self._write(group)
-        for output, donor in plan.copies:
-            assign(self._writer, self._writer.name(donor), self._writer.name(output))
+        self._needs = needs_of(plan.groups, exact)
+        owner = backend(device.kind)
+        self._products = partial(owner.products, precision)  # what one object prepares shares memory
+        super().__init__(plan, owner, exact)
         module = self._module()
         with self._owner.activate(device):
             self._compile(module)
@@ -109,7 +179,7 @@ class CupyProgram:
             with owner.activate(device):
                 finished = epilogues(graph, takes)
             groups = join_totals(graph, fuse_maps(graph, KERNELS, finishes=finished), is_of_blocks)
-        plan = Plan(graph, groups, donated, _needs_of(groups, exact), owner.alignment)
+        plan = Plan(graph, groups, donated, needs_of(groups, exact), owner.alignment)
         return cls(plan, device, exact, precision)
 
     def _on_device(self, constant: np.ndarray) -> Any:
@@ -121,53 +191,18 @@ class CupyProgram:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def _write(self, group: Group) -> None:
-        what = [equation.primitive.name for equation in group.equations]
-        if group.finish is not None:
-            self._finish(group.finish, group)
-        elif group.reductions and group.maps and is_in_rows(group.reductions[0]):
-            self._launch(row_kernel(self._new_name("rows"), group, self.plan), what)
-        elif group.reductions:
-            self._launch(reduced(self._new_name("reduce"), group, self.plan), what)
-        elif group.fused:
-            self._launch(written(self._new_name("map"), group, self.plan), what)
-        else:
-            self._call(group)
+    def _assign(self, out: Name, value: Any) -> None:
+        assign(self._writer, out, value)
 
-    def _new_name(self, kind: str) -> str:
-        """Return a name for the next kernel."""
-        return self._writer.new_name(f"{kind}{len(self._kernels)}")
-
-    def _call(self, group: Group) -> None:
-        for equation in group.equations:
-            if not equation.output.size or self.plan.views.is_view(equation):
-                continue
-            if has_rule(equation) and not self._exact:
-                self._by_rule(equation)
-            else:
-                first = len(self._writer.calls)
-                if equation.primitive.name == "matmul" and not self._exact:
-                    self._multiply(*map(self._writer.name, (*equation.variables, equation.output)))
-                else:
-                    call(self._writer, equation, self._owner)
-                    self._calls = True
-                self._writer.comment(first, str(equation.output))
+    def _call_forward(self, equation: Equation) -> None:
+        call(self._writer, equation, self._owner)
+        self._calls = True
 
     def _multiply(self, *given: Name) -> None:
         """Add a product, which is prepared when the step is bound; all of them share memory to work in."""
         w = self._writer
         product = w.of(w.function(self._products, "products"), "product")
         w.call(w.of(product, "p", *given))
-
-    def _by_rule(self, equation: Equation) -> None:
-        """Write an equation that has kernels of its own."""
-        for step in by_rule(equation, self._writer, self._owner, partial(next, self._own_names)):
-            if isinstance(step, Kernel):
-                self._launch(step, [equation.primitive.name])
-            elif isinstance(step, Product):
-                self._multiply(*step)
-            else:
-                assign(self._writer, *step)
 
     def _finish(self, finish: Finish, group: Group) -> None:
         """Write a product with what follows it, prepared as above."""
@@ -218,7 +253,7 @@ def _in_precision(precision: str, step: Callable[[], None]) -> None:
         step()
 
 
-def _needs_of(groups: Sequence[Group], exact: bool) -> Callable[[Equation], Sequence[tuple[Any, ...]]]:
+def needs_of(groups: Sequence[Group], exact: bool) -> Callable[[Equation], Sequence[tuple[Any, ...]]]:
     """Return what lists shape and dtype of the arrays that an equation needs besides its output."""
     finished = {e for group in groups if group.finish is not None for e in group.equations}
 

@@ -9,7 +9,7 @@ operand that is read at the same position only.
 import ast
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -236,7 +236,7 @@ class Kernel(NamedTuple):
 
 def is_map(equation: Equation) -> bool:
     """Tell whether an equation can be part of a kernel."""
-    if not equation.output.size:
+    if not equation.output.size or equation.primitive.name == "matmul":
         return False
     names = dict.fromkeys(equation.variables, "x")
     try:
@@ -428,6 +428,14 @@ class MapWriter:
             text, _ = position(x.shape, strides, within, signed)
         return f"{self.names[x]}[{text}]"
 
+    def at_place(self, x: Variable, place: Sequence[Any]) -> str:
+        """Return the text of the element of an operand in memory at some coordinates."""
+        if x not in self.arguments:
+            self.arguments.append(x)
+        strides = self._plan.views.ghost(x).strides
+        terms = [f"{i} * {stride // x.dtype.itemsize}" for i, stride in zip(place, strides, strict=True) if i != 0]
+        return f"{self.names[x]}[{' + '.join(terms) or 0}]"
+
 
 # -- elements that depend on other positions of the operands ---------------------------------
 
@@ -491,3 +499,17 @@ def _dropout_mask(w: MapWriter, equation: Equation) -> str:
     scale = literal(1.0 / (1.0 - p) if p < 1 else 0.0, dtype)
     draw = _uniform_draws(w, equation)
     return f"{draw} >= {literal(p, 'float32')} ? {scale} : {literal(0, dtype)}"
+
+
+@special("matmul")
+def _product_of_few_terms(w: MapWriter, equation: Equation) -> str:
+    # Only what asks for it has products in its maps: `is_map` is false.
+    (x, y), (_, columns) = equation.variables, equation.output.shape
+    terms = []
+    for k in range(x.shape[1]):
+        factors = [
+            w.at_place(each, place)
+            for each, place in ((x, (f"{w.here} / {columns}", k)), (y, (k, f"{w.here} % {columns}")))
+        ]
+        terms.append(arithmetic("*", *factors, equation.output.dtype))
+    return " + ".join(terms)

@@ -1,0 +1,216 @@
+"""Steps of small networks as one launch: a block of threads trains one network in its shared memory."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from sknet.compile import Variable
+from sknet.compile.extend import Graph, Phases, phases
+from sknet.device import Device, backend, to_device
+
+__all__ = ["Input", "Number", "Persistent", "Rows", "State", "Step", "persistent"]
+
+
+THREADS = 256  # of a block; phases are written for as many
+
+STEPS = """\
+{functions}
+extern "C" __global__ void __launch_bounds__({threads}) steps({parameters})
+{{
+    extern __shared__ __align__(16) unsigned char memory[];
+    const long long fit = blockIdx.x;
+{declarations}
+    for (unsigned int i = {zeros[0]} + threadIdx.x; i < {zeros[1]}; i += {threads})
+        memory[i] = 0;
+{loaded}
+    const long long n_steps = at[0], start = at[2 + fit];
+    for (long long step = 0; step < n_steps; step++) {{
+{begun}
+        __syncthreads();
+{calls}
+        if (threadIdx.x < 3)
+            reports[(step * gridDim.x + fit) * 3 + threadIdx.x] = {report}[threadIdx.x];
+{left}
+    }}
+    __syncthreads();
+{stored}
+}}
+"""
+EACH = "for (unsigned int i = threadIdx.x; i < {size}; i += {threads})"
+
+
+class State(NamedTuple):
+    """An input that a network has by itself, in an array with an element of all networks or one of each."""
+
+    array: Any
+
+
+class Number(NamedTuple):
+    """An input that is a number of each step, by its place among them."""
+
+    place: int
+
+
+class Rows(NamedTuple):
+    """An input that has the rows of a batch: those of `source` that are next in `order`."""
+
+    order: Any
+    source: Any
+
+
+Input = State | Number | Rows
+
+
+class Step(NamedTuple):
+    """One step of one network: its graph, which inputs outputs replace, the raw output and the report."""
+
+    graph: Graph
+    donated: Mapping[Variable, Variable]
+    output: Variable
+    report: Variable
+
+
+class Ring(Protocol):
+    """The arrays of a block of steps: numbers of each step, and the reports that it leaves."""
+
+    table: Any
+    reports: Any
+
+
+def persistent(step: Step, n_rows: int, device: Device) -> Phases | None:
+    """Return a step as phases of a kernel; None if shapes, or the device, do not suit that."""
+    owner = backend(device.kind)
+    most = owner.shared_memory(device) - 16 * n_rows - 64  # numbers of the rows of a batch are there, too
+    return None if most <= 0 else phases(step.graph, step.donated, owner, most)
+
+
+class Persistent:
+    """The launches of a block of steps, which are one."""
+
+    def __init__(
+        self,
+        step: Step,
+        found: Phases,
+        inputs: Sequence[Input],
+        n_fits: int,
+        n_rows: int,
+        ring: Ring,
+        outputs: Any,
+        device: Device,
+    ) -> None:
+        self._step, self._found, self._inputs, self._ring = step, found, inputs, ring
+        self._n_fits, self._n_rows, self._device = n_fits, n_rows, device
+        owner = backend(device.kind)
+        self._at = owner.zeros((2 + n_fits,), np.int64, device)
+        self._arrays: dict[str, tuple[str, Any]] = {}  # by the names of parameters: their types, and arrays
+        text = self._text(outputs)
+        [self._kernel] = owner.kernels(text, ["steps"], device, found.nbytes)
+        self._given = tuple(array for _, array in self._arrays.values())
+
+    def __call__(self, steps: int, starts: Sequence[int], first_output: int) -> None:
+        """Issue some steps of all networks, whose next rows and outputs are the first of these."""
+        self._at[...] = to_device(np.array([steps, first_output, *starts], np.int64), self._device)
+        self._kernel((self._n_fits,), (THREADS,), self._given)
+
+    # -- text ---------------------------------------------------------------------------------
+
+    def _takes(self, name: str, kind: str, array: Any) -> str:
+        """Let the kernel take an array; return its name."""
+        self._arrays[name] = kind, array
+        return name
+
+    def _text(self, outputs: Any) -> str:
+        found, step, ring = self._found, self._step, self._ring
+        self._takes("at", "const long long", self._at)
+        kind = self._kind(step.report)
+        self._takes("reports", kind, ring.reports)
+        pairs = list(zip(step.graph.inputs, self._inputs, strict=True))
+        loaded = [self._loaded(x, given) for x, given in pairs if isinstance(given, State)]
+        begun = [self._number(x, given) for x, given in pairs if isinstance(given, Number)]
+        begun += self._gathered([(x, given) for x, given in pairs if isinstance(given, Rows)])
+        stored = [self._stored(x) for x in step.donated.values()]
+        left = [] if outputs is None else [self._left(outputs)]
+        for name, value in found.constants.items():
+            of = next(x for x in step.graph.constants if str(found.names.get(x, "")) == name)
+            self._takes(name, f"const {self._kind(of)}", to_device(value, self._device))
+        parameters = ", ".join(f"{kind} *{name}" for name, (kind, _) in self._arrays.items())
+        calls = [f"{call}\n__syncthreads();" for call in found.calls]
+        return STEPS.format(
+            functions=found.functions,
+            threads=THREADS,
+            parameters=parameters,
+            declarations=_indented(found.declarations, 4),
+            zeros=found.zeros,
+            loaded=_indented(loaded, 4),
+            begun=_indented(begun, 8),
+            calls=_indented(calls, 8),
+            report=found.names[step.report],
+            left=_indented(left, 8),
+            stored=_indented(stored, 4),
+        )
+
+    def _kind(self, x: Variable) -> str:
+        return self._found.kinds[x]
+
+    def _loaded(self, x: Variable, given: State) -> str:
+        """Return the statement that reads what a network has."""
+        name = self._found.names[x]
+        is_own = x in self._step.donated.values()
+        kind = self._kind(x) if is_own else f"const {self._kind(x)}"
+        source = self._takes(f"of_{name}", kind, given.array)
+        return f"{self._each(x.size)}\n    {name}[i] = {source}[fit * {x.size} + i];"
+
+    def _stored(self, x: Variable) -> str:
+        name = self._found.names[x]
+        return f"{self._each(x.size)}\n    of_{name}[fit * {x.size} + i] = {name}[i];"
+
+    def _number(self, x: Variable, given: Number) -> str:
+        table, name = self._ring.table, self._found.names[x]
+        count = math.prod(table.shape[1:]) // self._n_fits
+        self._takes("table", f"const {self._kind(x)}", table)
+        element = f"table[(step * {count} + {given.place}) * gridDim.x + fit]"
+        return f"if (threadIdx.x == {given.place % THREADS})\n    {name}[0] = {element};"
+
+    def _gathered(self, rows: Sequence[tuple[Variable, Rows]]) -> list[str]:
+        """Return statements that read the rows of a batch: first their numbers, then what they have."""
+        numbers: dict[int, str] = {}
+        first, then = [], []
+        for n, (x, (order, source)) in enumerate(rows):
+            if id(order) not in numbers:
+                name = numbers[id(order)] = f"rows{len(numbers)}"
+                given = self._takes(f"order{name}", "const long long", order)
+                n_samples = order.size // self._n_fits
+                first.append(
+                    f"__shared__ long long {name}[{self._n_rows}];\n"
+                    f"{self._each(self._n_rows)}\n"
+                    f"    {name}[i] = {given}[fit * {n_samples} + start + step * {self._n_rows} + i];"
+                )
+            then.append(self._taken(n, x, source, numbers[id(order)]))
+        return [*first, "__syncthreads();", *then]
+
+    def _taken(self, n: int, x: Variable, source: Any, rows: str) -> str:
+        width = x.size // self._n_rows
+        steps = [stride // source.dtype.itemsize for stride in source.strides]
+        along = steps[1] if source.ndim == 2 else 1
+        given = self._takes(f"from{n}", f"const {self._kind(x)}", source)
+        place = f"{rows}[i / {width}] * {steps[0]} + i % {width} * {along}LL"
+        return f"#pragma unroll 8\n{self._each(x.size)}\n    {self._found.names[x]}[i] = {given}[{place}];"
+
+    def _left(self, outputs: Any) -> str:
+        """Return the statement that writes the raw output of a step where it waits for its score."""
+        x = self._step.output
+        width = x.size // self._n_rows
+        self._takes("outputs", self._kind(x), outputs)
+        room = outputs.size // self._n_fits
+        place = f"fit * {room} + (at[1] + step * {self._n_rows}) * {width} + i"
+        return f"{self._each(x.size)}\n    outputs[{place}] = {self._found.names[x]}[i];"
+
+    @staticmethod
+    def _each(size: int) -> str:
+        return EACH.format(size=size, threads=THREADS)
+
+
+def _indented(statements: Sequence[str], by: int) -> str:
+    return "\n".join(" " * by + line for statement in statements for line in statement.split("\n"))
