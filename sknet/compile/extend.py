@@ -4,7 +4,15 @@ from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
 from sknet.compile._compile import compile_cached, optimized
-from sknet.compile._graph import Graph, OutputIndex, Signature, checked_inputs, flat_arguments, key_of, outputs_of
+from sknet.compile._graph import (
+    Graph,
+    OutputIndex,
+    Signature,
+    checked_inputs,
+    flat_arguments,
+    key_of,
+    outputs_of,
+)
 from sknet.compile._symbolic import (
     ROWS,
     Counted,

@@ -453,9 +453,7 @@ class Backend(ABC):
         """Return how many bytes the threads of a block may share on `device`; 0 if a kernel cannot ask."""
         return 0
 
-    def kernels(
-        self, source: str, names: Sequence[str], device: Device, shared: int = 0
-    ) -> "list[Kernel]":
+    def kernels(self, source: str, names: Sequence[str], device: Device, shared: int = 0) -> "list[Kernel]":
         """Compile a module of CUDA C, `source`, for `device`; return its kernels of these `names`.
 
         Each is called as ``kernel(grid, block, args)``, with two tuples of int and the arrays

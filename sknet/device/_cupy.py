@@ -246,9 +246,7 @@ class CupyBackend(Backend):
     def shared_memory(self, device: Device) -> int:
         return int(self._cupy.cuda.Device(device.index).attributes["MaxSharedMemoryPerBlockOptin"])
 
-    def kernels(
-        self, source: str, names: Sequence[str], device: Device, shared: int = 0
-    ) -> list[Kernel]:
+    def kernels(self, source: str, names: Sequence[str], device: Device, shared: int = 0) -> list[Kernel]:
         # CuPy caches compiled code on disk, by source and options.
         with self.activate(device):
             module = self._cupy.RawModule(code=source, options=KERNEL_OPTIONS, backend="nvrtc")

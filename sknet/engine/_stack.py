@@ -502,7 +502,11 @@ class StackPlan:
             is_each = len(self.ones) == len(found)
             self.programs = {} if is_each else {n_rows: self._program(n_rows) for n_rows in first.sizes}
         graphs = [program.graph for program in self.programs.values()]
-        state = max(map(self._read, graphs)) if graphs else len(members) * self._read(self.ones[first.sizes[0]].step.graph)
+        state = (
+            max(map(self._read, graphs))
+            if graphs
+            else len(members) * self._read(self.ones[first.sizes[0]].step.graph)
+        )
         orders = 2 * 8 * len(members) * first.batches.n_samples
         self.nbytes = state + orders + sum(program.nbytes for program in self.programs.values())
 
@@ -708,7 +712,6 @@ class Stack:
         for i, turn in awake.items():
             scored = outputs[i] if turn.asked.is_scored else None
             turn.answer(Done(reports[:, i], scored, output, self._shown[i]))
-
 
     def _send(self, awake: Mapping[int, Turn], table: np.ndarray) -> None:
         """Send what is new in a block: orders of rows, counters, scalars, and what models have set."""

@@ -65,7 +65,6 @@ static struct { sizes block, thread, threads, blocks; } of_launch;
 #define gridDim of_launch.blocks
 #define __global__
 #define __device__ static
-#define __forceinline__
 typedef struct { float x, y, z, w; } __attribute__((aligned(16))) float4;
 #define __umul64hi(a, b) ((unsigned long long)((unsigned __int128)(a) * (b) >> 64))
 typedef __SIZE_TYPE__ size_t;

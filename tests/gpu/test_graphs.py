@@ -114,8 +114,9 @@ def assert_same(found, expected):
 
 @pytest.fixture
 def long_blocks(monkeypatch):
-    """Blocks of as many steps as memory permits."""
+    """Blocks of as many steps as memory permits, in which each step is launched by itself."""
     monkeypatch.setattr(_runners, "SECONDS", 1e9)
+    monkeypatch.setattr(_cupy.CupyBackend, "shared_memory", lambda self, device: 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

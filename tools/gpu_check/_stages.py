@@ -14,6 +14,7 @@ from tools.gpu_check._fits import fits
 from tools.gpu_check._found import Found, Skipped, failure_of
 from tools.gpu_check._kernels import kernels
 from tools.gpu_check._machine import Machine
+from tools.gpu_check._networks import networks
 from tools.gpu_check._operations import operations
 from tools.gpu_check._steps import steps
 from tools.gpu_check._streams import streams
@@ -40,6 +41,7 @@ STAGES = {
     "operations": Stage(operations, "each primitive, eager and compiled: the tests of a checkout"),
     "streams": Stage(streams, "streams, devices, memory, events per step"),
     "steps": Stage(steps, "time and launches of a step"),
+    "networks": Stage(networks, "time of a step of one and of many small networks"),
     "steps-tf32": Stage(partial(steps, dtype="tf32"), "the same with products in tf32"),
     "kernels": Stage(kernels, "kernels of a step by name, count and time, beside PyTorch's graph"),
     "steps-bfloat16": Stage(partial(steps, dtype="bfloat16"), "the same with products in bfloat16"),

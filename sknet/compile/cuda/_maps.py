@@ -433,7 +433,9 @@ class MapWriter:
         if x not in self.arguments:
             self.arguments.append(x)
         strides = self._plan.views.ghost(x).strides
-        terms = [f"{i} * {stride // x.dtype.itemsize}" for i, stride in zip(place, strides, strict=True) if i != 0]
+        terms = [
+            f"{i} * {stride // x.dtype.itemsize}" for i, stride in zip(place, strides, strict=True) if i != 0
+        ]
         return f"{self.names[x]}[{' + '.join(terms) or 0}]"
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from sknet.compile._calls import Call, Name
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._plan import Finish, Plan
-from sknet.compile.cuda._executor import KERNELS, GroupWriter, call, needs_of
 from sknet.compile.cuda._epilogues import epilogues
+from sknet.compile.cuda._executor import KERNELS, GroupWriter, call, needs_of
 from sknet.compile.cuda._maps import BLOCK, Kernel, is_map, literal, type_of
 from sknet.compile.cuda._reductions import has_operands, is_of_blocks
 from sknet.compile.cuda._rules import has_rule
@@ -291,13 +291,15 @@ class _PhaseWriter(GroupWriter):
         out = self._values[phase.out]
         is_number = type(phase.value) is not Name
         value = np.zeros((), out.dtype) if is_number else self._values[phase.value]
-        if not out.flags.c_contiguous or not (is_number or (value.flags.c_contiguous and value.shape == out.shape)):
+        if not out.flags.c_contiguous or not (
+            is_number or (value.flags.c_contiguous and value.shape == out.shape)
+        ):
             raise _UnsuitedError
         kind, names = type_of(out.dtype), [str(phase.out), *([] if is_number else [str(phase.value)])]
         given = "" if is_number else f", const {type_of(value.dtype)} *value"
         element = literal(phase.value, out.dtype) if is_number else "value[i]"
         text = (
-            f"__device__ __forceinline__ void {name}({kind} *out{given})\n{{\n"
+            f"__device__ void {name}({kind} *out{given})\n{{\n"
             f"    for (unsigned int i = threadIdx.x; i < {out.size}; i += {BLOCK})\n"
             f"        out[i] = {element};\n}}\n"
         )
@@ -311,7 +313,7 @@ def _of_kernel(name: str, kernel: Kernel) -> tuple[str, str, list[str]]:
     """Return the text of a kernel as a function of the number of one of its blocks, which come in turn."""
     text, arguments = kernel.text, list(map(str, kernel.arguments))
     is_loop = "gridDim" in text
-    text = HEAD.sub(f"__device__ __forceinline__ void {name}(const unsigned int block, ", text, count=1)
+    text = HEAD.sub(f"__device__ void {name}(const unsigned int block, ", text, count=1)
     threads = BLOCK if is_loop else kernel.threads
     text = text.replace("gridDim.x", "1").replace("blockDim.x", str(threads)).replace("blockIdx.x", "block")
     blocks = 1 if is_loop else kernel.blocks
@@ -364,7 +366,10 @@ class _Factor(NamedTuple):
         if at_once == 4 and self.is_wide_along(4):
             for i in range(lines):
                 yield f"const float4 {self.name}{i} = *(const float4 *)&{self._at(i, 0)};"
-                yield from (f"const float {self.name}{i}_{u} = {self.name}{i}.{part};" for u, part in enumerate("xyzw"))
+                yield from (
+                    f"const float {self.name}{i}_{u} = {self.name}{i}.{part};"
+                    for u, part in enumerate("xyzw")
+                )
             return
         for u in range(at_once):
             if self.is_wide_across(lines):
@@ -372,7 +377,8 @@ class _Factor(NamedTuple):
                     wide = f"{self.name}{i}_{u}_4"
                     yield f"const float4 {wide} = *(const float4 *)&{self._at(i, u)};"
                     yield from (
-                        f"const float {self.name}{i + n}_{u} = {wide}.{part};" for n, part in enumerate("xyzw")
+                        f"const float {self.name}{i + n}_{u} = {wide}.{part};"
+                        for n, part in enumerate("xyzw")
                     )
             else:
                 yield from (f"const {kind} {self.name}{i}_{u} = {self._at(i, u)};" for i in range(lines))
@@ -468,7 +474,11 @@ def product_text(
     if y.ndim == 1:
         y, out = y[:, None], out[..., None]
     kind = type_of(out.dtype)
-    if not x.ndim == y.ndim == out.ndim == 2 or not x.dtype == y.dtype == out.dtype or kind not in FUSED_TYPES:
+    if (
+        not x.ndim == y.ndim == out.ndim == 2
+        or not x.dtype == y.dtype == out.dtype
+        or kind not in FUSED_TYPES
+    ):
         raise _UnsuitedError
     (m, k), n = x.shape, y.shape[1]
     is_wide = kind == "float"
@@ -536,4 +546,4 @@ def _product_function(
         "}",
     ]
     text = "\n".join(f"    {line}" for line in lines)
-    return f"__device__ __forceinline__ void {name}({parameters})\n{{\n{text}\n}}\n"
+    return f"__device__ void {name}({parameters})\n{{\n{text}\n}}\n"

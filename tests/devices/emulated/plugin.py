@@ -11,6 +11,14 @@ from tests.devices.emulated.installation import install
 install()
 
 
+@pytest.fixture(autouse=True)
+def launches_of_each_step(monkeypatch):
+    """Let blocks have no shared memory, so that steps are launched one by one; other tests ask for it."""
+    from sknet.device._cupy import CupyBackend
+
+    monkeypatch.setattr(CupyBackend, "shared_memory", lambda self, device: 0)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """Fail a test in which the emulated device found a fault, as it may be one that changes no number."""
