@@ -15,6 +15,7 @@ from tools.gpu_check import (
     _found,
     _kernels,
     _main,
+    _networks,
     _operations,
     _roofline,
     _stages,
@@ -107,6 +108,16 @@ def test_one_device_is_not_two():
 
 
 TINY = {"4-8-3": _steps.Configuration((4, 8, 3), 16, 2, 1, 4)}
+
+
+def test_networks():
+    each = _steps.Configuration((4, 8, 3), 16, 2, 1, 4)
+    with fake.sharing(200_000):
+        found = _networks.networks(Fake(), each, (1, 3), few=1, many=2, rounds=1)
+    assert not found.failures
+    for count in (1, 3):
+        assert set(found.figures[f"{count}, one launch"]) == {"fit", "launch", "launches"}
+        assert set(found.figures[f"{count}, launches of each step"]) == {"fit"}
 
 
 @pytest.mark.parametrize("dtype", _stages.TIMED)

@@ -179,7 +179,16 @@ ORDERS = {
     "sknet.engine": [
         *("_inputs", "_state", "_memory", "_model_type", "_checks", "_scheduler", "_batches", "_fit"),
         *("_checkpoint", "_fingerprint", "_objective", "_optimizer", "_programs", "_step", "_runners"),
-        *("_device_runner", "_lbfgs", "_predictor", "_predict", "_scores", "_loop", "_runner_cache"),
+        *(
+            "_persistent",
+            "_device_runner",
+            "_lbfgs",
+            "_predictor",
+            "_predict",
+            "_scores",
+            "_loop",
+            "_runner_cache",
+        ),
         *("_stack", "_train", "_fit_rows", "_layer_outputs", "_stream", "_model", "_model_copies"),
         *("_many", "_remote", "extend"),
     ],

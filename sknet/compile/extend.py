@@ -44,11 +44,11 @@ else:
     ).into(globals())
 
 __all__ = [
-    "PARTS", "ROWS", "Counted", "Filled", "Graph", "Input", "Length", "Lengths", "LiftedGraph", "Line", "OutputIndex",
-    "Phases", "Position", "PythonSource", "Rows", "Samples", "Share", "Signature", "SymbolicGraph", "Triangles",
-    "checked_inputs", "comment", "compile_cached", "differing", "docstring", "flat_arguments",
-    "graph_of_any_rows", "key_of", "lift_constants", "literal", "names_in", "optimized", "outputs_of",
-    "outputs_with", "phases",
+    "PARTS", "ROWS", "Counted", "Filled", "Graph", "Input", "Length", "Lengths", "LiftedGraph", "Line",
+    "OutputIndex", "Phases", "Position", "PythonSource", "Rows", "Samples", "Share", "Signature",
+    "SymbolicGraph", "Triangles", "checked_inputs", "comment", "compile_cached", "differing",
+    "docstring", "flat_arguments", "graph_of_any_rows", "key_of", "lift_constants", "literal",
+    "names_in", "optimized", "outputs_of", "outputs_with", "phases",
 ]  # fmt: skip
 
 PARTS = {each.__name__: each for each in (Counted, Filled, Length, Lengths, Share, Triangles)}

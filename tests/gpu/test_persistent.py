@@ -22,7 +22,9 @@ NETWORKS = {
         "squared_error", NUMBERS, SGD(1e-2, momentum=0.9),
     ),
     "dropout": (
-        lambda: (nn.Linear(20, 32, bias=False), nn.BatchNorm(32), nn.SiLU(), nn.Dropout(0.3), nn.Linear(32, 3)),
+        lambda: (
+            nn.Linear(20, 32, bias=False), nn.BatchNorm(32), nn.SiLU(), nn.Dropout(0.3), nn.Linear(32, 3),
+        ),
         "huber", NUMBERS, RMSprop(1e-3),
     ),
 }  # fmt: skip

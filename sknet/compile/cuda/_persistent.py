@@ -105,7 +105,7 @@ def _multiplications(equation: Equation) -> int:
 
 
 def _is_narrow(equation: Equation) -> bool:
-    """Tell whether an equation is a product of so few terms that each element is computed where it is used."""
+    """Tell whether an equation is a product of so few terms that it is computed where it is used."""
     if equation.primitive.name != "matmul" or len(equation.variables) != 2:
         return False
     x, y = equation.variables
@@ -229,15 +229,15 @@ class _PhaseWriter(GroupWriter):
             starts += _aligned(x.nbytes)
         arrays = plan.arrays(memory, slots, plan.constants)
         values = self._writer.values(memory, arrays, needs_of(plan.groups, False))
-        for name, call in self._writer.made:
-            values[name] = call.on(values).run()
+        for name, made in self._writer.made:
+            values[name] = made.on(values).run()
         self._values, self._memory = values, memory
-        texts, calls, used = [], [], set()
+        texts, calls, used = list[str](), list[str](), set[str]()
         for number, phase in enumerate(self._phases):
-            text, call, names = self._written(f"phase{number}", phase)
+            text, statement, arguments = self._written(f"phase{number}", phase)
             texts.append(text)
-            calls.append(call)
-            used.update(names)
+            calls.append(statement)
+            used.update(arguments)
         names = {x: str(self._writer.name(x)) for x in (*graph.inputs, *graph.outputs, *graph.constants)}
         for output, donor in plan.copies:
             names[output] = names[donor]
@@ -338,7 +338,7 @@ CYCLES = 40  # of one turn of a loop, at least
 
 
 class _Tiles(NamedTuple):
-    """How threads share a product: the tile of a thread, and how many of them share its terms."""
+    """Division of a product among threads: the tile of a thread, and how many share its terms."""
 
     rows: int
     columns: int
@@ -365,23 +365,21 @@ class _Factor(NamedTuple):
         """Yield statements that load a tile's lines of `at_once` terms, from ``k`` on."""
         if at_once == 4 and self.is_wide_along(4):
             for i in range(lines):
-                yield f"const float4 {self.name}{i} = *(const float4 *)&{self._at(i, 0)};"
-                yield from (
-                    f"const float {self.name}{i}_{u} = {self.name}{i}.{part};"
-                    for u, part in enumerate("xyzw")
-                )
+                yield from self._wide(f"{self.name}{i}_4", self._at(i, 0), [f"{i}_{u}" for u in range(4)])
             return
         for u in range(at_once):
             if self.is_wide_across(lines):
                 for i in range(0, lines, 4):
-                    wide = f"{self.name}{i}_{u}_4"
-                    yield f"const float4 {wide} = *(const float4 *)&{self._at(i, u)};"
-                    yield from (
-                        f"const float {self.name}{i + n}_{u} = {wide}.{part};"
-                        for n, part in enumerate("xyzw")
-                    )
+                    ends = [f"{i + n}_{u}" for n in range(4)]
+                    yield from self._wide(f"{self.name}{i}_{u}_4", self._at(i, u), ends)
             else:
                 yield from (f"const {kind} {self.name}{i}_{u} = {self._at(i, u)};" for i in range(lines))
+
+    def _wide(self, name: str, place: str, ends: Sequence[str]) -> Iterator[str]:
+        """Yield statements that load four numbers at once."""
+        yield f"const float4 {name} = *(const float4 *)&{place};"
+        for end, part in zip(ends, "xyzw", strict=True):
+            yield f"const float {self.name}{end} = {name}.{part};"
 
     def _at(self, i: int, u: int) -> str:
         line, offset = ("i" if self.name == "a" else "j"), i * self.step + u * self.along
@@ -425,7 +423,7 @@ def _cycles(m: int, n: int, k: int, a: _Factor, b: _Factor, at_once: int, tiles:
 
 
 class _Result(NamedTuple):
-    """What is done with the tile of a result."""
+    """Storage of the tile of a result, which is finished before."""
 
     kind: str
     ending: Ending
@@ -526,11 +524,12 @@ def _product_function(
     if condition:
         stored = [f"if ({' && '.join(condition)}) {{", *[f"    {line}" for line in stored], "}"]
     last = number if lanes == 1 else -(-number // at_a_time) * at_a_time
+    begin = f"lane * {at_once}" if lanes > 1 else "0"
     tile = "n" if whole or lanes == 1 else f"(n < {number} ? n : {number - 1})"
     body = [
         f"const unsigned int i = {tile} / {across} * {rows}, j = {tile} % {across} * {columns};",
         *[f"{kind} {each} = 0;" for each in names],
-        f"for (unsigned int k = {f'lane * {at_once}' if lanes > 1 else 0}; k < {k}; k += {lanes * at_once}) {{",
+        f"for (unsigned int k = {begin}; k < {k}; k += {lanes * at_once}) {{",
         *[f"    {line}" for line in terms],
         "}",
         *exchanged,

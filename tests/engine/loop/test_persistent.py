@@ -1,4 +1,4 @@
-"""Steps of small networks as one launch for a whole block: values of eager steps, bits, costs and the choice."""
+"""Steps of small networks as one launch for a whole block: values, bits, costs and the choice."""
 
 import numpy as np
 import pytest
