@@ -62,8 +62,9 @@ def export(
         name. An estimator knows its inputs; it needs an example only if axes have other lengths than in the
         fit, such as the steps of sequences. A `Graph` or `GraphModule` needs none.
     dtype : {"float16", "float32", "float64"}, default=None
-        The floating-point dtype of the model; None for that of the module or estimator. Predictions of
-        targets that were standardized have the precision of these targets.
+        The floating-point dtype of the model. None is that of a module; for estimators float32, also of those
+        fitted in float64: inputs beyond seven digits need ``dtype="float64"``. Predictions of targets that
+        were standardized have the precision of these targets.
 
     Returns
     -------
@@ -204,6 +205,8 @@ def written_estimator(
         found = ensemble_computation(estimator, raw_scores=raw_scores)
     else:
         found = computation_of(estimator, example, raw_scores=raw_scores)
+        if dtype is None and not found.encoders:
+            dtype = "float32"  # the dtype that callers of runtimes expect, also of a fit in float64
     module, places = found.module, nn.bindings(found.module)
 
     def compute(bound: Bound, args: list[Tensor]) -> Any:

@@ -153,7 +153,9 @@ def test_the_calibrated_label_is_the_one_with_the_largest_probability(task, tmp_
         "estimator": clf.predict(rows),
         "frozen": clf.freeze().predict(rows),
         "to_python": runpy.run_path(str(tmp_path / "predictor.py"))["predict"](rows),
-        "ONNX": names_and_arrays(sknet.onnx.export(clf), rows)["label"].reshape(labels.shape),
+        "ONNX": names_and_arrays(sknet.onnx.export(clf, dtype="float64"), rows)["label"].reshape(
+            labels.shape
+        ),
     }
     for name, each in found.items():
         np.testing.assert_array_equal(each, labels, err_msg=name)
@@ -327,7 +329,7 @@ EXPORTED = ("binary", "multiclass", "multilabel", "columns", "ordinal", "calibra
 @pytest.mark.parametrize("name", [*EXPORTED, "one target", "several targets", "scaled", "log link"])
 def test_an_onnx_model_has_all_members(name):
     estimator, X, _, _ = fitted_case(name)
-    found = names_and_arrays(sknet.onnx.export(estimator), X)
+    found = names_and_arrays(sknet.onnx.export(estimator, dtype=estimator.model_.dtype), X)
     if name in REGRESSORS:
         wanted = estimator.predict(X).reshape(len(X), -1)
         np.testing.assert_allclose(found["variable"], wanted, rtol=2e-5, atol=2e-5)

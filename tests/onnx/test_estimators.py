@@ -100,7 +100,7 @@ CLASSIFICATIONS = [
 def test_a_classifier_gives_labels_and_probabilities(task, kind, params, dtype):
     X, y = labelled(task, kind)
     clf = fitted(sknet.MLPClassifier, X[:N_TRAINING].astype(dtype), y[:N_TRAINING], **params)
-    check_classifier(clf, onnx.export(clf), X, dtype)
+    check_classifier(clf, onnx.export(clf, dtype=dtype), X, dtype)
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
@@ -108,14 +108,14 @@ def test_a_classifier_gives_labels_and_probabilities(task, kind, params, dtype):
 def test_a_classifier_of_scikit_learns_signature(task, solver):
     X, y = TABLES[task]
     clf = fitted(neural_network.MLPClassifier, X[:N_TRAINING], y[:N_TRAINING], solver=solver)
-    check_classifier(clf, onnx.export(clf), X)
-    check_classifier(clf, onnx.export(clf.freeze()), X)
+    check_classifier(clf, onnx.export(clf, dtype="float64"), X)
+    check_classifier(clf, onnx.export(clf.freeze(), dtype="float64"), X)
 
 
 def test_several_columns_of_strings():
     X, y = TABLES["columns"]
     clf = fitted(sknet.MLPClassifier, X, np.stack([NAMES[y[:, 0]], NAMES[y[:, 1] - 3]], axis=1))
-    check_classifier(clf, onnx.export(clf), X)
+    check_classifier(clf, onnx.export(clf, dtype="float64"), X)
 
 
 @pytest.mark.parametrize("loss", ["hinge", losses.Hinge(squared=True)], ids=str)
@@ -123,7 +123,7 @@ def test_several_columns_of_strings():
 def test_a_loss_without_probabilities_gives_scores(task, loss):
     X, y = TABLES[task]
     clf = fitted(sknet.MLPClassifier, X, y, loss=loss)
-    found = names_and_arrays(onnx.export(clf), X)
+    found = names_and_arrays(onnx.export(clf, dtype="float64"), X)
     assert list(found) == ["label", "scores"]
     assert (found["label"] == clf.predict(X)).all()
     close(found["scores"], clf.decision_function(X))
@@ -133,7 +133,7 @@ def test_a_loss_without_probabilities_gives_scores(task, loss):
 def test_scores_of_several_classes(task):
     X, y = TABLES[task]
     clf = fitted(sknet.MLPClassifier, X, y, loss="multi_margin")
-    found = names_and_arrays(onnx.export(clf), X)
+    found = names_and_arrays(onnx.export(clf, dtype="float64"), X)
     wanted = clf.decision_function(X)
     assert (found["label"] == clf.predict(X)).all()
     if task == "multiclass":
@@ -147,7 +147,7 @@ def test_scores_of_several_classes(task):
 def test_a_single_class_is_always_predicted():
     X, y = TABLES["binary"]
     clf = fitted(neural_network.MLPClassifier, X, np.full(len(y), "only"))
-    found = names_and_arrays(onnx.export(clf), X * 100)
+    found = names_and_arrays(onnx.export(clf, dtype="float64"), X * 100)
     assert set(found["label"]) == {"only"}
 
 
@@ -158,7 +158,7 @@ ACTIVATIONS = sorted(nn.ACTIVATIONS)
 def test_every_activation(activation):
     X, y = TABLES["multiclass"]
     clf = fitted(sknet.MLPClassifier, X[:N_TRAINING], NAMES[y[:N_TRAINING]], activation=activation)
-    found = names_and_arrays(onnx.export(clf), X)
+    found = names_and_arrays(onnx.export(clf, dtype="float64"), X)
     close(found["probabilities"], clf.predict_proba(X))
     wanted = clf.predict_proba(X)
     sure = np.diff(np.sort(wanted, axis=1)[:, -2:], axis=1)[:, 0] > 1e-5
@@ -182,7 +182,7 @@ def test_a_regressor_gives_what_it_predicts(loss, task, dtype, scale_target):
     made = LOSSES[loss]() if isinstance(loss, str) else loss
     scale_target = scale_target and made.scaling is not None
     reg = fitted(sknet.MLPRegressor, X.astype(dtype), y, loss=loss, scale_target=scale_target)
-    model = onnx.export(reg)
+    model = onnx.export(reg, dtype=dtype)
     for rows in (X, X[:1], X[:5] * 0):
         found = names_and_arrays(model, rows.astype(dtype))
         assert list(found) == ["variable"]
@@ -211,7 +211,7 @@ def test_compositions_sum_to_one():
     X, _ = TABLES["regression"]
     y = np.abs(X[:, :3]) / np.abs(X[:, :3]).sum(axis=1, keepdims=True)
     reg = fitted(sknet.MLPRegressor, X, y, loss="kl_divergence")
-    found = names_and_arrays(onnx.export(reg), X)["variable"]
+    found = names_and_arrays(onnx.export(reg, dtype="float64"), X)["variable"]
     close(found, reg.predict(X))
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-6)
 
@@ -257,7 +257,7 @@ def test_custom_networks_take_their_inputs_by_name(case):
     module, X, y, kinds = NETWORKS[case]
     is_regression = y.dtype.kind == "f"
     estimator = fitted(NetRegressor if is_regression else NetClassifier, X, y, module=module)
-    model = onnx.export(estimator)
+    model = onnx.export(estimator, dtype=estimator.model_.dtype)
     given = X if isinstance(X, dict) else {"X": X}
     assert [x.name for x in model.graph.input] == list(kinds)
     for n_rows in (60, 1):
@@ -299,7 +299,7 @@ def coders():
 @pytest.mark.parametrize("number", range(3))
 def test_transformers_give_what_they_transform(number):
     coder, X = list(coders())[number]
-    model = onnx.export(coder)
+    model = onnx.export(coder, dtype="float64")
     found = names_and_arrays(model, X)
     assert list(found) == ["variable"]
     close(found["variable"], coder.transform(X))
@@ -308,7 +308,7 @@ def test_transformers_give_what_they_transform(number):
 def test_weights_that_are_averaged_are_those_of_predictions():
     X, y = TABLES["regression"]
     reg = fitted(sknet.MLPRegressor, X, y, optimizer=sknet.optim.EMA(sknet.optim.Adam()))
-    close(names_and_arrays(onnx.export(reg), X)["variable"][:, 0], reg.predict(X))
+    close(names_and_arrays(onnx.export(reg, dtype="float64"), X)["variable"][:, 0], reg.predict(X))
 
 
 def test_names_of_parameters_may_be_those_of_inputs_and_outputs():
@@ -322,13 +322,22 @@ def test_names_of_parameters_may_be_those_of_inputs_and_outputs():
 
     X, y = TABLES["binary"]
     clf = fitted(NetClassifier, X, y, module=Named())
-    check_classifier(clf, onnx.export(clf), X)
+    check_classifier(clf, onnx.export(clf, dtype="float64"), X)
+
+
+def test_a_fit_in_float64_takes_float32_unless_told_otherwise():
+    X, y = TABLES["multiclass"]
+    clf = fitted(sknet.MLPClassifier, X, y)
+    assert clf.model_.dtype == np.float64
+    check_classifier(clf, onnx.export(clf), X, "float32")
+    check_classifier(clf, onnx.export(clf.freeze()), X, "float32")
+    check_classifier(clf, onnx.export(clf, dtype="float64"), X, "float64")
 
 
 def test_the_file_is_read_back(tmp_path):
     X, y = TABLES["multiclass"]
     clf = fitted(sknet.MLPClassifier, X, y)
-    onnx.export(clf, tmp_path / "classifier.onnx")
+    onnx.export(clf, tmp_path / "classifier.onnx", dtype="float64")
     found = onnx.load(tmp_path / "classifier.onnx").eval()(sknet.Tensor(X))
     assert (found["label"].numpy() == clf.predict(X)).all()
     close(found["probabilities"].numpy(), clf.predict_proba(X))
