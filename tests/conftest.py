@@ -27,6 +27,7 @@ PARTS = {
         "tests/engine/loop/test_device*",
         "tests/engine/loop/test_leases.py",
         "tests/engine/loop/test_member_steps.py",
+        "tests/engine/loop/test_persistent.py",
         "tests/engine/loop/test_stacks*",
         "tests/engine/loop/test_streamed_rows.py",
         "tests/estimators/test_device.py",

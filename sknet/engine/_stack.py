@@ -535,8 +535,8 @@ class StackPlan:
         graph, donated, returns = optimized(step, (*args, own), range(5))
         one = Step(graph, donated, returns.output, returns.report)
         found = persistent(one, n_rows, self.device)
-        own = [to_device(values, self.device) for values in numbers.values()]
-        return None if found is None else One(one, found, [*self.key, *own])
+        arrays = [to_device(values, self.device) for values in numbers.values()]
+        return None if found is None else One(one, found, [*self.key, *arrays])
 
     def rows_of(self, n_rows: int) -> tuple[Any, Any, Any]:
         """Return shape and dtype of the inputs, targets and weights of one member's step."""

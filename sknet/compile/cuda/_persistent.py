@@ -200,7 +200,8 @@ class _PhaseWriter(GroupWriter):
         name = self._writer.name
         vector, term = (None if x is None else name(x) for x in (finish.vector, finish.term))
         ending = Ending(tuple(finish.parts), vector, term, finish.factor)
-        self._add(_Product(*map(name, (*finish.product.variables, finish.output)), ending))
+        x, y = finish.product.variables
+        self._add(_Product(name(x), name(y), name(finish.output), ending))
 
     def _assign(self, out: Name, value: Any) -> None:
         self._add(_Copy(out, value))
@@ -211,8 +212,9 @@ class _PhaseWriter(GroupWriter):
         first = len(w.calls)
         call(w, equation, self._owner)
         for each in w.calls[first:]:
-            is_copy = isinstance(each, Call) and w.functions.get(each.function) is operator.setitem
-            if not is_copy or each.args[1] is not ...:
+            if not isinstance(each, Call) or w.functions.get(each.function) is not operator.setitem:
+                raise _UnsuitedError
+            if each.args[1] is not ...:
                 raise _UnsuitedError
             self._assign(each.args[0], each.args[2])
 
@@ -289,8 +291,8 @@ class _PhaseWriter(GroupWriter):
 
     def _of_copy(self, name: str, phase: _Copy) -> tuple[str, str, list[str]]:
         out = self._values[phase.out]
-        is_number = type(phase.value) is not Name
-        value = np.zeros((), out.dtype) if is_number else self._values[phase.value]
+        is_number = not isinstance(phase.value, Name)
+        value = np.zeros((), out.dtype) if is_number else self._values[str(phase.value)]
         if not out.flags.c_contiguous or not (
             is_number or (value.flags.c_contiguous and value.shape == out.shape)
         ):
