@@ -78,6 +78,8 @@ READ_BY = ("shape", "__len__", "__array__", "__dataframe__", "__arrow_c_stream__
 
 def _check_kind(x: Any, name: str, expected: str) -> None:
     """Raise an error for an object that is no collection, number or text, and for masked values."""
+    if x is None and name == "X":
+        raise TypeError(f"X must be {expected}; got None")
     if not (x is None or isinstance(x, (Number, str)) or any(hasattr(x, each) for each in READ_BY)):
         raise TypeError(f"{name} must be {expected}; got {shown(x)}")
     if getattr(getattr(x, "dtype", None), "names", None):
@@ -256,7 +258,8 @@ MOST = 5  # columns that are named
 def naming_columns(estimator: Any, X: Any) -> Iterator[None]:
     """Raise errors of a check of X with the columns that are not numbers, and what takes them."""
     try:
-        yield
+        with np.errstate(invalid="ignore"):  # scikit-learn looks for NaN in a sum, which may overflow
+            yield
     except (ValueError, TypeError) as error:
         if str(error).startswith("Input contains NaN"):  # in targets of pandas' types
             raise ValueError(f"y has missing values: leave these rows out. {error}") from error

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["BaseRegressor", "UncertainRegressor"]
 
 
+LARGE = 1e140  # squares of larger targets may be infinite
+
+
 class BaseRegressor(RegressorMixin, BaseNet):
     """Abstract base of the regressors."""
 
@@ -99,9 +102,12 @@ class BaseRegressor(RegressorMixin, BaseNet):
         """
         from sklearn.metrics import r2_score  # it loads half of scikit-learn
 
-        predicted = on_host(self.predict(X))
-        with np.errstate(under="ignore"):  # squares of tiny targets, which count nothing beside others
-            return float(r2_score(on_host(y), predicted, sample_weight=on_host(sample_weight)))
+        y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
+        is_real = type(y) is np.ndarray and y.dtype.kind == "f" and y.size > 0
+        if is_real and (most := float(np.abs(y).max())) > LARGE:
+            y, predicted = y / most, predicted / most  # of which the squares are finite
+        with np.errstate(under="ignore", over="ignore"):  # tiny targets count nothing beside others
+            return float(r2_score(y, predicted, sample_weight=weight))
 
     def freeze(self) -> "FrozenRegressor":
         """Return a predictor without any training state: small, picklable, fast for single rows.

@@ -99,7 +99,12 @@ def _classes(y: np.ndarray) -> Target:
     columns = y.reshape(len(y), -1)
     coded, indicators, names = [], [], []
     for i in range(columns.shape[1]):
-        classes, codes, counts = np.unique(columns[:, i], return_inverse=True, return_counts=True)
+        try:
+            classes, codes, counts = np.unique(columns[:, i], return_inverse=True, return_counts=True)
+        except TypeError as error:
+            raise TypeError(
+                f"the labels of y cannot be sorted: they must be of one type, without missing ones ({error})"
+            ) from error
         coded.append(codes)
         most = np.sort(np.argsort(-counts, kind="stable")[:MOST_CLASSES])
         shown = most[1:] if len(classes) == 2 else most

@@ -13,6 +13,7 @@ from sknet.estimators.extend import (
     ColumnTargets,
     OrderedTargets,
     RealTargets,
+    check_weights,
     chosen_classes,
     chosen_predictions,
     class_weighted,
@@ -172,7 +173,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         float
             The accuracy.
         """
-        return _accuracy(self.predict(X), np.asarray(y), sample_weight)
+        return _accuracy(self.predict(X), y, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -181,9 +182,13 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         return tags
 
 
-def _accuracy(found: Any, y: np.ndarray, weight: Any) -> float:
+def _accuracy(found: Any, y: Any, weight: Any) -> float:
     """Return the share of rows with all labels right."""
-    right = np.asarray(found) == y
+    found, y = np.asarray(found), np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+    y = y[:, 0] if found.ndim == 1 and y.ndim == 2 and y.shape[1] == 1 else y
+    if y.shape != found.shape:
+        raise ValueError(f"y has the shape {y.shape}, expected that of the predictions, {found.shape}")
+    weight, right = check_weights(weight, found, np.float64), found == y
     return float(np.average(right.reshape(len(right), -1).all(axis=1), weights=weight))
 
 

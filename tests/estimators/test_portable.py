@@ -1,17 +1,20 @@
 """Pickles and files of frozen predictors need none of the user's classes and functions."""
 
 import copy
+import importlib.util
 import pickle
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import sknet
 from sknet import MLPClassifier, MLPRegressor, NetClassifier, NetRegressor, nn, ops
 from sknet.losses import GaussianNLL, LogLoss, Loss
 from tests.estimators.data import quiet
+from tests.onnx import runtime
 from tests.project import ROOT
 
 WRITES = """
@@ -323,3 +326,63 @@ def test_links_with_other_arguments_need_their_class():
     with pytest.warns(UserWarning, match="where Certain is not defined.*a predict_interval of its own"):
         other = pickle.loads(pickle.dumps(one))
     assert type(other._loss) is Certain
+
+
+# -- exports of user's classes ----------------------------------------------------------------------------
+
+
+class Gated(nn.Module):
+    """A network of the user's."""
+
+    def __init__(self, n_features, n_outputs):
+        self.inner, self.gate = nn.Linear(n_features, 6), nn.Linear(n_features, 6)
+        self.head = nn.Linear(6, n_outputs)
+
+    def forward(self, x):
+        return self.head(ops.tanh(self.inner(x)) * ops.sigmoid(self.gate(x)))
+
+
+class Sharper(LogLoss):
+    """A loss of the user's, with probabilities of its own."""
+
+    def values(self, output, target):
+        return super().values(2.0 * output, target)
+
+    def predict(self, output):
+        return super().predict(2.0 * output)
+
+
+EXPORTED = {
+    "network": lambda: NetClassifier(Gated, max_iter=20, random_state=0),
+    "network of a regression": lambda: NetRegressor(Gated, scale_target=True, max_iter=20, random_state=0),
+    "loss": lambda: MLPClassifier((4,), loss=Sharper(), max_iter=20, random_state=0),
+    "network and loss": lambda: NetClassifier(Gated, loss=Sharper(), max_iter=20, random_state=0),
+}
+
+
+@pytest.mark.parametrize("kind", EXPORTED)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_python_onnx_and_sparse_inputs_of_users_classes(kind, n_classes, tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.maximum(rng.normal(size=(40, 5)), 0).astype(np.float32)
+    estimator = EXPORTED[kind]()
+    labels = np.digitize(X[:, 0], [0.3, 0.8][: n_classes - 1])
+    with quiet():
+        estimator.fit(X, labels if hasattr(estimator, "predict_proba") else 100 * X[:, 0] - X[:, 1])
+    frozen = estimator.freeze()
+    name = "predict_proba" if hasattr(estimator, "predict_proba") else "predict"
+    expected = getattr(estimator, name)(X)
+
+    frozen.to_python(tmp_path / "it.py")
+    source = (tmp_path / "it.py").read_text()
+    assert not any(word in source for word in ("import sknet", "Gated(", "Sharper("))
+    spec = importlib.util.spec_from_file_location("it", tmp_path / "it.py")
+    written = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(written)
+    np.testing.assert_array_equal(getattr(written, name)(X), expected)
+
+    for each in (estimator, frozen):
+        found = np.reshape(runtime.run(sknet.onnx.export(each), X)[-1], expected.shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        sparse = getattr(each, name)(scipy.sparse.csr_array(X))
+        np.testing.assert_allclose(sparse, expected, rtol=1e-5, atol=1e-6)

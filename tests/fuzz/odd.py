@@ -42,7 +42,7 @@ RAW = (  # what NumPy, pandas and Python say for themselves
 )
 IN_WORDS = (  # among which are some of the words above
     "too large for|dtype='float64'|could not convert string to float|convert a sparse|too many to"
-    "|columns that are|cannot be read as|of different lengths"
+    "|columns that are|cannot be read as|of different lengths|cannot be sorted: they must"
 )
 
 
@@ -403,7 +403,7 @@ def is_in_words(error: Exception) -> bool:
     """Tell whether an error is one of sknet's or scikit-learn's, rather than of what they call."""
     if isinstance(error, (*OWN, NotFittedError)):
         return True
-    if not isinstance(error, (ValueError, TypeError)) or len(str(error)) < 20:
+    if not isinstance(error, (ValueError, TypeError)) or len(str(error)) < 15:
         return False
     return bool(re.search(IN_WORDS, str(error))) or not re.search(RAW, str(error))
 

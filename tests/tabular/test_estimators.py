@@ -203,6 +203,19 @@ def test_an_encoder_has_not_seen_the_rows_held_out():
     assert not np.array_equal(*centers)
 
 
+def test_scores_of_targets_in_other_containers():
+    labels = np.array(["a", "b"])[LABELS["binary"]]
+    model = TabularClassifier(**SMALL).fit(X, labels)
+    expected = accuracy_score(labels, model.predict(X))
+    assert model.score(X, np.reshape(labels, (-1, 1))) == expected
+    assert model.score(X, labels, sample_weight=2.0) == expected
+    codes = LABELS["binary"]
+    of_codes = TabularClassifier(**SMALL).fit(X, codes)
+    assert of_codes.score(X, sp.csr_array(codes[:, None])) == of_codes.score(X, codes)
+    with pytest.raises(ValueError, match=r"y has the shape .* expected that of the predictions"):
+        model.score(X, labels[:-1])
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2, 3])
 def test_results_do_not_depend_on_threads(n_jobs):
     one, other = (TabularRegressor(**SMALL, n_jobs=n).fit(X, SIGNAL).predict(X) for n in (None, n_jobs))
