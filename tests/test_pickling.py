@@ -187,9 +187,8 @@ def native_rows():
     return NativeRows(encoder.plan, encoder.read(X), {})
 
 
-def predictor():
-    made = model()
-    return extend.Predictor(made.module, made.memory.layout, made.memory.flat)
+def network():
+    return extend.Network.fixed(model().module, np.float64)
 
 
 def net(task):
@@ -372,7 +371,7 @@ BOUND = {
     "sknet.core.extend.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
     "sknet.dask.WorkerExchange": lambda: WorkerExchange(communicator(), "a fit", 0, ["here"]),
-    "sknet.engine.extend.Predictor": predictor,
+    "sknet.engine.extend.Network": network,
     "sknet.preprocessing.extend.NativeRows": native_rows,
     "sknet.engine.extend.SplitStep": lambda: extend.SplitStep(model()),
     "sknet.nn.HookHandle": lambda: Tensor(1.0, requires_grad=True).register_hook(print),
@@ -406,7 +405,7 @@ def made(cls):
 
 
 # Attributes that are recreated on demand.
-PROGRAMS = ("_stepper", "_predictors", "_graphs", "verified", "shown", "looked", "take_data", "scheduled")
+PROGRAMS = ("_stepper", "_network", "_graphs", "verified", "shown", "looked", "take_data", "scheduled")
 
 
 def state_of(x):

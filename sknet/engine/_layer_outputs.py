@@ -8,25 +8,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from sknet import ops
 from sknet._tree import leaves, rebuild
 from sknet.core import Tensor, gradients, no_grad
 from sknet.device import active, backend, device_of, namespace, to_device, to_host
 from sknet.engine._fingerprint import Fingerprint
-from sknet.engine._inputs import arguments, computed_dtype, each_input, row_shapes
+from sknet.engine._inputs import arguments, computed_dtype, each_input
 from sknet.engine._model_type import ModelLike
-from sknet.engine._predict import (
-    apply_head,
-    chunk_rows_of,
-    in_chunks,
-    predict_raw,
-    predict_rows,
-    rows_at_once,
-)
-from sknet.engine._predictor import MOST_ROWS, Head, Pass
-from sknet.engine._state import Layout
+from sknet.engine._network import Head, Part, Pass, chunk_rows_of, predict_rows
 from sknet.engine._step import evaluate, on_one_row
 from sknet.exceptions import DeviceError, ShapeError
 from sknet.nn import Module, Scope, run
@@ -35,10 +25,8 @@ from sknet.nn.extend import RECORDED, Call, Calls, run_to, shadows, shape_pass
 __all__ = [
     "Chosen",
     "Layer",
-    "Part",
     "detached",
     "find_layer",
-    "flattened",
     "input_gradients",
     "integrated_gradients",
     "layer_rows",
@@ -114,44 +102,15 @@ def _calls(module: Module, owner: Any, X: Any, dtype: Any, compute: Callable[[Pa
     return calls
 
 
-@dataclass(frozen=True)
-class Part:
-    """A pass through one module of a network on its own, such as a decoder."""
-
-    path: str
-
-    def __call__(self, module: Module, scope: Scope, args: tuple[Any, ...]) -> Any:
-        """Run the module at the path in a scope of the whole network."""
-        return run(module.get_submodule(self.path), scope, args)
-
-
 def part_rows(model: ModelLike, X: Any, path: str, head: Head | None = None) -> Any:
     """Return the output of one module of a network for all rows of its own inputs."""
-    part = Part(path)
-    kinds = each_input(lambda x: computed_dtype(x, model.dtype), X)
-    n_rows = rows_at_once(model.module.get_submodule(path), row_shapes(X), kinds)
-    found = _by_programs(model, X, f"part {path}", head, part, n_rows)
-    if found is not None:
-        return found
-
-    def compute(chunk: Any) -> Any:
-        return apply_head(head, predict_raw(model, chunk, part))
-
-    return in_chunks(compute, X, n_rows, model.dtype, model.device, model.precision)
-
-
-def _by_programs(model: ModelLike, X: Any, name: str, head: Head | None, by: Pass, n_rows: int) -> Any:
-    """Return the result of compiled programs for up to `n_rows` rows; None if the pass cannot be compiled."""
-    if type(X) is not np.ndarray:
-        return None
-    return model._predictors.compute(model, X, name, head, by, min(MOST_ROWS, n_rows))
+    return predict_rows(model, X, f"part {path}", head, Part(path))
 
 
 def layer_rows(model: ModelLike, X: Any, layer: int | str) -> Any:
     """Return the output of a layer for all rows, in chunks by compiled programs if possible."""
     meant = model_layer(model, X, layer)
-    found = _by_programs(model, X, meant.name, None, meant, chunk_rows_of(model, X))
-    return predict_rows(model, X, meant.name, by=meant) if found is None else found
+    return predict_rows(model, X, meant.name, by=meant)
 
 
 def model_layer(model: ModelLike, X: Any, layer: int | str) -> Layer:
@@ -297,14 +256,3 @@ def detached(model: ModelLike) -> Module:
     module = deepcopy(model.module).eval().to(device="cpu")
     module.load_state_dict(model.evaluation_parameters, strict=False)
     return module
-
-
-def flattened(module: Module, dtype: DTypeLike) -> tuple[Layout, np.ndarray[Any, Any]]:
-    """Let the parameters of a module become views of one array, as a `Predictor` takes them."""
-    parameters = dict(module.named_parameters())
-    layout = Layout({path: tuple(parameter.shape) for path, parameter in parameters.items()})
-    flat = np.zeros(layout.size, dtype)
-    layout.fill(flat, {path: parameter.data for path, parameter in parameters.items()})
-    for path, view in layout.views(flat).items():
-        parameters[path].data = view
-    return layout, flat

@@ -16,8 +16,8 @@ from sknet.engine._batches import Batches
 from sknet.engine._fit import Fit, Hooks, KeptError, Record
 from sknet.engine._inputs import n_rows
 from sknet.engine._model_type import ModelLike
+from sknet.engine._network import predict_raw
 from sknet.engine._objective import mean_loss
-from sknet.engine._predict import predict_chunk
 from sknet.engine._runners import Block, Outputs
 from sknet.engine._scheduler import InterruptGuard, current_group
 from sknet.engine._scores import Score, may_wait
@@ -133,7 +133,7 @@ class Validation:
         score, loss, total = self.new_score(), 0.0, 0.0
         for chosen, (X, y, weight), look_ahead in self.batches.in_turn():
             comes_again = n_rows(X) == self.batches.size < self.batches.n_samples
-            output = predict_chunk(model, X, comes_again)
+            output = predict_raw(model, X, comes_again)
             look_ahead()
             if weight is None or to_host(weight).any():
                 mean, size = mean_loss(model, output, y, weight)

@@ -39,6 +39,7 @@ from sknet.engine._checks import (
 from sknet.engine._fit import History
 from sknet.engine._inputs import each_input, n_rows
 from sknet.engine._memory import Memory, Pending, begin, check_free, copy_of, give_shapes
+from sknet.engine._network import Network, warn_of_overflow
 from sknet.engine._objective import as_operands, batch_terms, checked_targets
 from sknet.engine._optimizer import (
     apply_update,
@@ -47,8 +48,6 @@ from sknet.engine._optimizer import (
     gradient_into,
     stepping_optimizer,
 )
-from sknet.engine._predict import warn_of_overflow
-from sknet.engine._predictor import Predictors
 from sknet.engine._runner_cache import KeptSteps
 from sknet.engine._state import (
     Epoch,
@@ -198,7 +197,8 @@ class Model(ForeignAttributes):
         self.random_state = check_random_state(random_state)
         self.progress = Progress(counts_epochs=False)
         self._epoch = Epoch()
-        self._stepper, self._predictors, self._kept_steps = Stepper(), Predictors(), None
+        self._network: Network | None = None
+        self._stepper, self._kept_steps = Stepper(), None
         place = available(device)
         module = copy_of(module) if copy else module
         lazy = is_lazy(module)
@@ -501,7 +501,7 @@ class Model(ForeignAttributes):
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_store": self.memory, "random_state": self._stored_random_state}
-        state["_kept_steps"] = None  # they are bound to this memory
+        state["_network"] = state["_kept_steps"] = None  # they are bound to this memory
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -778,7 +778,7 @@ class Model(ForeignAttributes):
         >>> model.step(np.eye(2), np.ones((2, 1))).output.tolist()
         [[0.0], [0.0]]
         """
-        self._stepper, self._predictors, self._kept_steps = Stepper(), Predictors(), None
+        self._stepper, self._network, self._kept_steps = Stepper(), None, None
 
     # -- many steps -------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ class ModelLike(Protocol):
     _input_names: list[str] | None
     _hyper: Any
     _kept_steps: Any
-    _predictors: Any
+    _network: Any
 
     @property
     def compile(self) -> bool | str: ...

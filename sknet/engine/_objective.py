@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from sknet import ops
 from sknet._frames import as_array
 from sknet.core import Tensor, no_grad
-from sknet.device import is_array, to_device
+from sknet.device import Device, is_array, to_device
 from sknet.engine._checks import check_range, check_targets, check_weights, note_last_layer
 from sknet.engine._model_type import ModelLike
 from sknet.engine._state import StepResult
@@ -135,7 +135,16 @@ Checked = tuple[Tensor, Tensor | None]
 Terms = tuple[Tensor, Tensor | None]
 
 
-def as_operand(model: ModelLike, x: Any, name: str | None = None) -> Any:
+class Placed(Protocol):
+    """A model or a network, whose arrays have a dtype and a device."""
+
+    dtype: Any
+
+    @property
+    def device(self) -> Device: ...
+
+
+def as_operand(model: Placed, x: Any, name: str | None = None) -> Any:
     """Return an array as a tensor of the model's dtype and device, its range checked if it has a name."""
     if isinstance(x, Tensor):
         return x
@@ -150,7 +159,7 @@ def as_operand(model: ModelLike, x: Any, name: str | None = None) -> Any:
     return Tensor(to_device(array, model.device))
 
 
-def as_operands(model: ModelLike, X: Any, are_checked: bool = False) -> Any:
+def as_operands(model: Placed, X: Any, are_checked: bool = False) -> Any:
     """Return the one input, or each of several, as `as_operand` does."""
     if isinstance(X, dict):
         return {name: as_operand(model, x, str(name) if are_checked else None) for name, x in X.items()}

@@ -420,7 +420,7 @@ class MemberSteps(Steps):
                 buffers = {name: array.copy() for name, array in memory.buffers.items()}
                 memory.move(memory.zeros(), {name: memory.zeros() for name in memory.slots}, own)
                 memory.set_buffers(buffers)
-            self.model._predictors.forget(self._made_of[0])
+            self.model._network = None  # gives back the memory of programs that read these parameters
         except owner.memory_errors:
             pass  # the memory of the stack is kept instead
 

@@ -22,19 +22,25 @@ from sknet.engine._inputs import (
 )
 from sknet.engine._loop import Outcome, Validation
 from sknet.engine._model_copies import rollback_of
-from sknet.engine._objective import mean_loss
-from sknet.engine._optimizer import minimises_alike
-from sknet.engine._predict import (
+from sknet.engine._network import (
+    FEW_ROWS,
+    MOST_ROWS,
+    Head,
+    Network,
+    Part,
+    Pass,
     apply_head,
     chunk_rows,
     chunk_rows_of,
     in_chunks,
+    network_of,
     predict_raw,
     predict_rows,
     rows_at_once,
     warn_of_overflow,
 )
-from sknet.engine._predictor import FEW_ROWS, MOST_ROWS, Head, Pass, Predictor, rows_of_a_part
+from sknet.engine._objective import mean_loss
+from sknet.engine._optimizer import minimises_alike
 from sknet.engine._scheduler import InterruptGuard, grouped, n_threads_for, run_in_threads
 from sknet.engine._scores import Gathered
 from sknet.engine._state import Layout, Weights
@@ -45,10 +51,8 @@ if TYPE_CHECKING:
     from sknet.engine._layer_outputs import (
         Chosen,
         Layer,
-        Part,
         detached,
         find_layer,
-        flattened,
         input_gradients,
         integrated_gradients,
         layer_rows,
@@ -74,10 +78,10 @@ __all__ = [
     "InterruptGuard",
     "Layer",
     "Layout",
+    "Network",
     "Outcome",
     "Part",
     "Pass",
-    "Predictor",
     "Settings",
     "Share",
     "Source",
@@ -101,7 +105,6 @@ __all__ = [
     "each_input",
     "find_layer",
     "first_input",
-    "flattened",
     "grouped",
     "in_chunks",
     "in_common",
@@ -119,6 +122,7 @@ __all__ = [
     "model_state",
     "n_rows",
     "n_threads_for",
+    "network_of",
     "new_group",
     "on_the_cluster",
     "output_shapes",
@@ -130,7 +134,6 @@ __all__ = [
     "rollback_of",
     "row_shapes",
     "rows_at_once",
-    "rows_of_a_part",
     "run_in_threads",
     "run_together",
     "show_rows",
@@ -149,10 +152,8 @@ if not TYPE_CHECKING:
             "sknet.engine._layer_outputs": (
                 "Chosen",
                 "Layer",
-                "Part",
                 "detached",
                 "find_layer",
-                "flattened",
                 "input_gradients",
                 "integrated_gradients",
                 "layer_rows",

@@ -30,7 +30,7 @@ from sknet.callbacks.extend import SavedFit
 from sknet.device import device_of, to_device
 from sknet.engine import Batches, CompiledStep, History, Model, Score
 from sknet.engine import extend as engine
-from sknet.engine.extend import Head, first_input, predict_rows, warn_of_overflow
+from sknet.engine.extend import Head, first_input, network_of, predict_rows, warn_of_overflow
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
@@ -506,7 +506,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             check_is_fitted(self)
         model = self.model_
         if by is predict_rows and args and type(X) is np.ndarray and self._is_row(X):
-            found = model._predictors.of_row(model, X, *args)
+            found = network_of(model).of_row(X, *args)
             if found is not None:
                 return found
         mine = model.dtype.type

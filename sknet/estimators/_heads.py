@@ -107,7 +107,7 @@ DECODER = "decoder"
 
 def has_decoder(transformer: Any) -> bool:
     """Tell whether there is a way back; raise an AttributeError that says why not."""
-    module = transformer._network()
+    module = transformer._coder()
     # What a factory builds is known after a fit.
     if isinstance(module, nn.Module) and DECODER not in dict(module.named_children()):
         raise AttributeError(
@@ -139,7 +139,7 @@ def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps
             f"inverse_transform of {type(transformer).__name__} needs codes as transform returns them, of "
             f"shape (n_samples, {', '.join(map(str, shape))}), got {tuple(codes.shape)}"
         )
-    forward = forward_of(transformer._network().get_submodule(DECODER))
+    forward = forward_of(transformer._coder().get_submodule(DECODER))
     if not isinstance(X, Sequences):
         shapes = getattr(transformer._inputs, "shapes", None)
         if isinstance(shapes, dict) and "lengths" in shapes and "lengths" in (forward or {}):

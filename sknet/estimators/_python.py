@@ -318,18 +318,18 @@ class _File:
     def facts(self) -> str:
         """Return the constants that the functions read."""
         lines = label_facts(self.frozen, self.source)
-        lines += self._expected("INPUTS", "MOST_ROWS", "X", "")
+        lines += self._expected("INPUTS", "MOST_ROWS", "X", run)
         if "codes" in self.inputs:
-            lines += self._expected("CODES", "MOST_CODES", "codes", DECODER)
+            lines += self._expected("CODES", "MOST_CODES", "codes", Part(DECODER))
         return "\n".join(lines)
 
-    def _expected(self, name: str, most: str, source: str, part: str) -> list[str]:
+    def _expected(self, name: str, most: str, source: str, by: Pass) -> list[str]:
         examples = self.inputs[source]
         kinds = {key: computed_dtype(x, self.frozen._dtype) for key, x in examples.items()}
         facts = {key: (x.shape[1:], kinds[key].name if kinds[key].kind == "f" else None)
                  for key, x in examples.items()}  # fmt: skip
         given = examples if source == "X" and self.is_named else next(iter(examples.values()))
-        rows = self.frozen._passes.rows_at_once(given, part)
+        rows = self.frozen._network.rows_at_once(given, by)
         return [
             f"{name} = {literal(facts)}  # shape of a row, and dtype (None: integers)",
             f"{most} = {literal(rows)}",

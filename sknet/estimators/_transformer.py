@@ -109,7 +109,7 @@ class BaseTransformer(Coding, NamedOptions):
     _has_importances = False
     target: str = "X"
 
-    def _network(self) -> Any:
+    def _coder(self) -> Any:
         """Return the fitted network, or what the user gave as one."""
         return self.model_.module if self.__sklearn_is_fitted__() else getattr(self, "module", None)
 

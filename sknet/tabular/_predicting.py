@@ -12,7 +12,7 @@ from sknet import nn
 from sknet._attributes import available_if
 from sknet._fields import ABOVE_ZERO, NOT_NEGATIVE, Items
 from sknet.core import Tensor, no_grad
-from sknet.engine.extend import Head, Predictor, detached, flattened
+from sknet.engine.extend import Head, Network, detached
 from sknet.estimators.extend import (
     ClassTargets,
     ColumnTargets,
@@ -297,9 +297,9 @@ class OfOneRow:
         encoders, spans = spans_of(members)
         self._encode = OneRow([encoder.plan for encoder in encoders])
         module = Blend(members, spans).eval()
-        self._predict = Predictor(module, *flattened(module, np.float32), most_rows=1, is_fixed=True)
+        self._network = Network.fixed(module, np.float32)
 
     def __call__(self, table: Table) -> np.ndarray:
         """Return the outputs of the only row of a `table`, of shape (1, n_outputs)."""
-        found: np.ndarray = self._predict(self._encode(table, np.float32))
+        found: np.ndarray = self._network.compute(self._encode(table, np.float32))
         return found

@@ -9,7 +9,7 @@ import sknet
 from sknet import Model, nn
 from sknet.callbacks import Callback
 from sknet.device import to_device, to_host
-from sknet.engine import _predict, fit_many
+from sknet.engine import _network, fit_many
 from sknet.engine.extend import predict_rows
 from sknet.exceptions import DtypeError
 from tests.devices import fake
@@ -63,13 +63,14 @@ def test_predictions(place, precision, monkeypatch):
     expected = predicted_by_hand(host(model), precision, X)
     np.testing.assert_allclose(to_host(model.predict(to_device(X, place))), expected, rtol=0, atol=1e-6)
     for elements in (1 << 20, 32 * 25):
-        monkeypatch.setattr(_predict, "CHUNK_ELEMENTS", elements)
-        _predict._measured.clear()
+        monkeypatch.setattr(_network, "CHUNK_ELEMENTS", elements)
+        _network._alike.clear()
+        model.recompile()
         np.testing.assert_allclose(to_host(predict_rows(model, X)), expected, rtol=0, atol=1e-6)
     model.precision = "float32"
     changed = to_host(predict_rows(model, X))
     np.testing.assert_allclose(changed, predicted_by_hand(host(model), "float32", X), rtol=0, atol=1e-6)
-    _predict._measured.clear()
+    _network._alike.clear()
 
 
 @pytest.mark.parametrize("precision", BITS)

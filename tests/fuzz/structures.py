@@ -26,7 +26,7 @@ from tests.losses.test_contract import CASES as LOSSES
 from tests.nn.layers.test_contract import ROWS as LAYERS
 from tests.optim.test_contract import CASES as OPTIMIZERS
 
-USED = ("sknet.engine._programs.compile_cached", "sknet.engine._predictor.compile_cached")
+USED = ("sknet.engine._programs.compile_cached", "sknet.engine._network.compile_cached")
 TEXTS = ("tanh", "relu", "mean", "sum", "max", "reflect", "none")
 NAMES = sorted(LAYERS)
 

@@ -5,7 +5,7 @@ import pytest
 
 from sknet import MLPClassifier, Model, nn
 from sknet.device import Device, active, backend
-from sknet.engine import Batches, _predict
+from sknet.engine import Batches, _network
 from sknet.engine._device_runner import DeviceSteps
 from sknet.engine.extend import predict_rows
 from sknet.exceptions import NonFiniteError
@@ -145,7 +145,7 @@ def test_a_step_of_a_network_of_images():
 
 
 def test_chunks_of_predictions_are_graphs(monkeypatch):
-    monkeypatch.setattr(_predict, "CHUNK_ELEMENTS", 64 * 37)  # the width of no other test's networks
+    monkeypatch.setattr(_network, "CHUNK_ELEMENTS", 64 * 37)  # the width of no other test's networks
     here, there = (
         Model(
             nn.Sequential(nn.Linear(6, 37), nn.ReLU(), nn.Linear(37, 3)),

@@ -9,7 +9,7 @@ import pytest
 from sknet import Model, nn
 from sknet.callbacks import Callback
 from sknet.device import to_host
-from sknet.engine import _predict, fit_many
+from sknet.engine import _network, fit_many
 from sknet.optim import SGD
 from tests.engine.loop.test_stacks import LABELS, RNG, X, assert_same, network
 
@@ -87,7 +87,7 @@ def test_rows_of_a_fit_are_checked(fake_device):
 
 
 def test_the_memory_of_a_stack_is_free_after_chunks_of_held_out_rows(fake_device, monkeypatch):
-    monkeypatch.setattr(_predict, "CHUNK_ELEMENTS", 8 * 8)  # of the eight units of the network
+    monkeypatch.setattr(_network, "CHUNK_ELEMENTS", 8 * 8)  # of the eight units of the network
     seen = []
 
     class Sees(Callback):

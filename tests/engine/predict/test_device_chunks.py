@@ -6,7 +6,7 @@ import pytest
 from sknet import Model, nn, ops
 from sknet.compile._compile import forget_programs
 from sknet.device import active, to_device, to_host
-from sknet.engine import Accuracy, Batches, _predict
+from sknet.engine import Accuracy, Batches, _network
 from sknet.engine.extend import Validation, predict_rows
 from sknet.optim import EMA, SGD
 from tests.devices import fake
@@ -16,7 +16,7 @@ SIZE, WIDTH = 64, 37  # no other test has such networks: the size of their chunk
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
-    monkeypatch.setattr(_predict, "CHUNK_ELEMENTS", SIZE * WIDTH)
+    monkeypatch.setattr(_network, "CHUNK_ELEMENTS", SIZE * WIDTH)
 
 
 def network():
@@ -69,7 +69,7 @@ def test_a_chunk_is_a_few_launches(fake_device):
             predict_rows(there, X)
         launches.append(counts.launches)
     with fake.counted() as counts, active(fake_device):
-        _predict.predict_raw(there, X[:SIZE])
+        _network.predict_raw(there, X[:SIZE])
     assert 4 * counts.launches > launches[1] - launches[0]
 
 

@@ -6,7 +6,7 @@ import scipy.sparse
 
 from sknet import Model, nn, ops
 from sknet.device import to_device, to_host
-from sknet.engine import Accuracy, Batches, _predict
+from sknet.engine import Accuracy, Batches, _network
 from sknet.engine.extend import ComputedRows, Validation, in_chunks, predict_rows
 from tests.devices import fake
 
@@ -17,7 +17,7 @@ CLASSES = np.arange(len(X)) % 3
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(_predict, "CHUNK_ELEMENTS", SIZE * WIDTH)
+    monkeypatch.setattr(_network, "CHUNK_ELEMENTS", SIZE * WIDTH)
 
 
 def model_on(device, dtype="float32"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, Tensor, nn, ops
-from sknet.engine import _predict
+from sknet.engine import _network
 from sknet.engine.extend import FEW_ROWS, predict_rows
 from tests.fuzz.same import assert_same
 
@@ -84,7 +84,7 @@ def test_other_layouts_are_computed_as_they_are(layout):
 
 
 def test_rows_that_are_computed_in_chunks_stay_so(monkeypatch):
-    monkeypatch.setattr(_predict, "CHUNK_ELEMENTS", 3 * 40)
+    monkeypatch.setattr(_network, "CHUNK_ELEMENTS", 3 * 40)
     model = Model(nn.Sequential(nn.Linear(4, 40), nn.Linear(40, 40)), random_state=0)
     X = np.random.default_rng(3).normal(size=(8, 4)).astype("f4")
     wanted = np.concatenate([eager(model, X[start : start + 3], None) for start in (0, 3, 6)])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn, ops
-from sknet.engine.extend import Predictor
+from sknet.engine import _network
+from sknet.engine.extend import Network
 
 
 class Counting(nn.Module):
@@ -17,16 +18,24 @@ class Counting(nn.Module):
         return ops.tanh(x)
 
 
-def predictor(most_rows=16, head=None):
+def network():
     model = Model(nn.Sequential(nn.Linear(3, 4), Counting()), dtype="float64", random_state=0)
-    flat = np.zeros(model.memory.layout.size)
-    model.memory.layout.fill(flat, model.parameters)
-    return model, Predictor(model.module, model.memory.layout, flat, head, most_rows)
+    return model, Network.fixed(model.module.copy(), np.float64)
+
+
+def part(module, scope, args):
+    """Run a module; as with a pass to a layer, all rows are computed by programs."""
+    return nn.run(module, scope, args)
 
 
 @pytest.mark.parametrize("most_rows", [1, 5, 16, 40])
-def test_a_few_programs_compute_any_number_of_rows(most_rows):
-    model, predict = predictor(most_rows)
+def test_a_few_programs_compute_any_number_of_rows(most_rows, monkeypatch):
+    monkeypatch.setattr(_network, "rows_at_once", lambda *of: most_rows)
+    model, found = network()
+
+    def predict(X):
+        return found.compute(X, "part", by=part)
+
     X = np.random.default_rng(0).normal(size=(100, 3))
     expected = model(X, training=False).numpy()
     Counting.captured.clear()
@@ -53,22 +62,20 @@ class Scaled(nn.Module):
 def test_only_modules_of_ones_own_are_watched_where_nobody_else_has_them():
     X = np.ones((1, 3))
     for module, is_watched in ((Scaled(), True), (nn.Linear(3, 3), False)):
-        model = Model(module, dtype="float64", random_state=0)
-        layout, flat = model.memory.layout, np.zeros(model.memory.layout.size)
-        layout.fill(flat, model.parameters)
-        predict = Predictor(model.module, layout, flat, is_fixed=True)
-        before = predict(X)
-        np.testing.assert_array_equal(predict.of_row(X), before)
+        found = Network.fixed(Model(module, dtype="float64", random_state=0).module.copy(), np.float64)
+        before = found.compute(X)
+        np.testing.assert_array_equal(found.of_row(X, "raw"), before)
         if is_watched:
-            model.module.factors[0] = 5.0
-            assert predict.of_row(X) is None
-            np.testing.assert_array_equal(predict(X), [[5.0, 2.0, 3.0]])
-        flat[:] = 0.5  # parameters are read by every call
+            found.module.factors[0] = 5.0
+            assert found.of_row(X, "raw") is None
+            np.testing.assert_array_equal(found.compute(X), [[5.0, 2.0, 3.0]])
+        found.flat[:] = 0.5  # parameters are read by every call
         if not is_watched:
-            np.testing.assert_array_equal(predict.of_row(X), [[2.0, 2.0, 2.0]])
+            np.testing.assert_array_equal(found.of_row(X, "raw"), [[2.0, 2.0, 2.0]])
 
 
 def test_the_head_is_applied_row_by_row():
-    model, predict = predictor(4, lambda output: output * 2.0)
+    model, found = network()
     X = np.random.default_rng(0).normal(size=(7, 3))
-    np.testing.assert_allclose(predict(X), 2 * model(X, training=False).numpy(), rtol=1e-12)
+    predicted = found.compute(X, "twice", lambda output: output * 2.0)
+    np.testing.assert_allclose(predicted, 2 * model(X, training=False).numpy(), rtol=1e-12)
