@@ -35,8 +35,9 @@ __all__ = [
     "Ordinal",
     "Positions",
     "binned",
+    "codes_of",
     "k_bins",
-    "one_hot",
+    "one_hot_array",
     "one_hot_encoder",
     "ordinal_encoder",
     "table_encoder",
@@ -61,26 +62,36 @@ class Levels:
 
     def of(self, values: list[Any]) -> tuple[list[Any], bool]:
         """Return the codes of values, and whether one is unknown."""
-        found = [*map(self.known.get, values)]
-        if None not in found:
-            return found, False
-        has_unknown = False
-        for row, place in enumerate(found):
-            if place is None:
-                found[row], is_unknown = self.other(values[row])
-                has_unknown = has_unknown or is_unknown
-        return found, has_unknown
+        return codes_of(values, self.known, self.nan, self.unknown, self.column)
 
     def other(self, value: Any) -> tuple[Any, bool]:
         """Return the code of a value that is not in `known`, and whether it is unknown."""
-        if isinstance(value, (float, np.floating)):
-            if self.nan is not None and value != value:
-                return self.nan, False
-            if value in (np.inf, -np.inf):
-                raise ValueError(f"{self.column} contains infinity")
-        if self.unknown is None:
-            raise ValueError(f"Found unknown category {value!r} in {self.column}")
-        return self.unknown, True
+        return other_code(value, self.nan, self.unknown, self.column)
+
+
+def codes_of(values: Any, known: Any, nan: Any, unknown: Any, column: str) -> tuple[list[Any], bool]:
+    """Return the codes of a column's values, and whether one is unknown."""
+    found = [*map(known.get, values)]
+    if None not in found:
+        return found, False
+    has_unknown = False
+    for row, code in enumerate(found):
+        if code is None:
+            found[row], is_unknown = other_code(values[row], nan, unknown, column)
+            has_unknown = has_unknown or is_unknown
+    return found, has_unknown
+
+
+def other_code(value: Any, nan: Any, unknown: Any, column: str) -> tuple[Any, bool]:
+    """Return the code of a value that is not a known level, and whether it is unknown."""
+    if isinstance(value, (float, np.floating)):
+        if nan is not None and value != value:
+            return nan, False
+        if value in (np.inf, -np.inf):
+            raise ValueError(f"{column} contains infinity")
+    if unknown is None:
+        raise ValueError(f"Found unknown category {value!r} in {column}")
+    return unknown, True
 
 
 def _columns_of(X: Any) -> Iterator[list[Any]]:
@@ -93,16 +104,21 @@ def _columns_of(X: Any) -> Iterator[list[Any]]:
 
 def one_hot(places: Any, width: int, dtype: Any, container: str) -> Any:
     """Return ones at the places in each row of shape (n_samples, width), in an array or a CSR container."""
-    mask = places != NOWHERE
     if container == "array":
-        out = np.zeros((len(places), width), dtype)
-        rows, _ = np.nonzero(mask)
-        out[rows, places[mask]] = 1
-        return out
+        return one_hot_array(places, width, dtype)
+    mask = places != NOWHERE
     ends = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int32)
     indices = places[mask].astype(np.int32)
     make = scipy_sparse().csr_array if container == "csr_array" else scipy_sparse().csr_matrix
     return make((np.ones(len(indices), dtype), indices, ends), shape=(len(places), width))
+
+
+def one_hot_array(places: Any, width: int, dtype: Any) -> Any:
+    """Return ones at the places in each row; negative places have none."""
+    out = np.zeros((len(places), width), dtype)
+    rows, _ = np.nonzero(places >= 0)
+    out[rows, places[places >= 0]] = 1
+    return out
 
 
 @dataclass(frozen=True)

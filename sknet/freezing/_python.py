@@ -8,11 +8,22 @@ import numpy as np
 
 from sknet.compile.extend import PythonSource, docstring, literal
 from sknet.exceptions import CaptureError
-from sknet.freezing._encoders import Bins, Branch, Chain, Columns, Encoding, Levels, OneHot, Ordinal, binned
+from sknet.freezing._encoders import (
+    Bins,
+    Branch,
+    Chain,
+    Columns,
+    Encoding,
+    Levels,
+    OneHot,
+    Ordinal,
+    binned,
+    codes_of,
+    one_hot_array,
+)
 from sknet.freezing._transformers import (
     FUNCTIONS,
     THRESHOLD,
-    UFUNCS,
     Binarizing,
     BoxCox,
     Elementwise,
@@ -25,7 +36,15 @@ from sknet.freezing._transformers import (
     Scaling,
     Selection,
     by_powers,
+    check_finite,
+    check_no_nan,
+    imputed,
+    normalized,
+    products,
+    projected,
     ranks_of,
+    scaled,
+    selected,
 )
 from sknet.preprocessing.extend import columns_of, encoding_call, table_facts
 
@@ -72,13 +91,12 @@ class Table:
         last = writer.step(self.steps)
         head = table_facts(self.features.count, self.features.names)
         found = f"{last}({source.value(columns_of)}(X, N_COLUMNS, NAMES))"
-        found = f"{writer.uses('numbers')}({found})" if self.gives_numbers else found
+        found = f"{source.value(numbers)}({found})" if self.gives_numbers else found
         body = f'def {name}(X):\n    """Return the transformed rows of a table."""\n    return {found}'
         texts = [head, body]
         if self.inverse is not None:
             texts.append(RESTORED.format(step=writer.step(self.inverse)).strip())
-        helpers = [HELPERS[name].strip() for name in HELPERS if name in writer.used]
-        return "\n\n\n".join([*texts, *writer.texts, *helpers])
+        return "\n\n\n".join([*texts, *writer.texts])
 
 
 def steps_file(table: Table) -> str:
@@ -98,8 +116,7 @@ class _Writer:
 
     def __init__(self, source: PythonSource) -> None:
         self.source = source
-        self.texts: list[str] = []
-        self.used: set[str] = set()
+        self.value, self.texts = source.value, list[str]()
         self._count = 0
 
     def step(self, step: Any) -> str:
@@ -114,14 +131,14 @@ class _Writer:
         self._count += 1
         name = self.source.local(f"step_{self._count}_{type(step).__name__.lower()}")
         place = len(self.texts)
-        lines = write(self, step, name)
+        try:
+            lines = write(self, step, name)
+        except KeyError as error:  # a name from a file
+            raise CaptureError(
+                f"{error.args[0]!r:.80} is none of the functions of NumPy that can be written"
+            ) from None
         text = "".join(f"    {line}\n" for line in lines)
         self.texts.insert(place, f"def {name}(X):\n{text}".rstrip("\n"))
-        return name
-
-    def uses(self, name: str) -> str:
-        """Return the name of a function that the file is to have."""
-        self.used |= {name, *NEEDED.get(name, ())}
         return name
 
     def array(self, values: Any, name: str) -> str:
@@ -129,45 +146,31 @@ class _Writer:
         return self.source.array(np.asarray(values), name)
 
 
-def _scaling(w: _Writer, step: Scaling, name: str) -> list[str]:
-    pairs = []
-    for kind, values in step.operations:
-        function = _of_numpy(kind, UFUNCS)
-        pairs.append(f"({function}, {w.array(values, f'{name}_{kind}')})")
-    operations = f"[{', '.join(pairs)}]"
-    return [f"return {w.uses('scaled')}(X, {operations}, {literal(step.bounds)}, {literal(step.rounds)})"]
+def _applied(function: Any, *reads: Any) -> Callable[[_Writer, Any, str], list[str]]:
+    """Return a function that writes a step as the call of its own function with its data."""
 
+    def write(w: _Writer, step: Any, name: str) -> list[str]:
+        data = [f"{w.value(read)}(X)" for read in reads] + [w.value(each) for each in step.data()]
+        return [f"return {w.value(function)}({', '.join(data)})"]
 
-def _of_numpy(name: str, known: Mapping[str, Any]) -> str:
-    """Return the expression of a function of NumPy, which must be among some."""
-    if type(name) is not str or name not in known:
-        raise CaptureError(
-            f"{name!r:.80} is none of the functions of NumPy that can be written: {', '.join(known)}"
-        )
-    return f"np.{name}"
+    return write
 
 
 def _imputing(w: _Writer, step: Imputing, name: str) -> list[str]:
-    missing = literal(_plain(step.missing))
-    kept = "slice(None)" if step.kept is None else w.array(step.kept, f"{name}_kept")
-    flagged = "[]" if step.flagged is None else w.array(step.flagged, f"{name}_flagged")
-    if step.reads == "floats":
-        w.uses("floats")
-    read = {"floats": "X = floats(X)", "objects": "X = X.astype(object)"}.get(step.reads)
+    X = {"floats": f"{w.value(reals)}(X)", "objects": "X.astype(object)"}.get(step.reads, "X")
+    columns = [w.value(each) for each in (step.kept, step.flagged)]
     values = w.array(step.values, f"{name}_values")
-    call = f"return {w.uses('imputed')}(X, {missing}, {values}, {kept}, {flagged})"
-    return [call] if read is None else [read, call]
+    call = f"{w.value(imputed)}({X}, {literal(_plain(step.missing))}, {values}, {', '.join(columns)})"
+    return [f"return {call}"]
 
 
 def _levels(w: _Writer, levels: tuple[Levels, ...]) -> str:
-    w.uses("places")
-    columns = [each.column for each in levels]
     texts = []
     for each in levels:
         known = {_plain(level): _plain(place) for level, place in each.known.items()}
-        texts.append(literal((known, _plain(each.nan), _plain(each.unknown))))
+        texts.append(literal((known, _plain(each.nan), _plain(each.unknown), each.column)))
     inside = "".join(f"        {text},\n" for text in texts)
-    return f"places(X, {literal(columns)}, [\n{inside}    ])"
+    return f"{w.value(level_codes)}(X, [\n{inside}    ])"
 
 
 def _plain(value: Any) -> Any:
@@ -179,7 +182,9 @@ def _plain(value: Any) -> Any:
 
 
 def _one_hot(w: _Writer, step: OneHot, name: str) -> list[str]:
-    return [f"return {w.uses('one_hot')}({_levels(w, step.levels)}, {literal(step.width)}, {_dtype(step)})"]
+    return [
+        f"return {w.value(one_hot_array)}({_levels(w, step.levels)}, {literal(step.width)}, {_dtype(step)})"
+    ]
 
 
 def _ordinal(w: _Writer, step: Ordinal, name: str) -> list[str]:
@@ -193,37 +198,7 @@ def _dtype(step: Any) -> str:
 def _elementwise(w: _Writer, step: Elementwise, name: str) -> list[str]:
     if step.name is None:
         return ["return X"]
-    return [f"return {_of_numpy(step.name, FUNCTIONS)}({w.uses('numbers')}(X))"]
-
-
-def _projection(w: _Writer, step: Projection, name: str) -> list[str]:
-    rows = "::-1" if step.is_reversed else ":"
-    weights = f"{w.array(step.memory, f'{name}_weights')}[{rows}, :{literal(step.n_columns)}]"
-    others = [
-        "None" if values is None else w.array(values, f"{name}_{kind}")
-        for kind, values in (("center", step.center), ("scale", step.scale))
-    ]
-    turned = ".T" if step.is_turned else ""
-    return [f"return {w.uses('projected')}(X, {weights}{turned}, {', '.join(others)})"]
-
-
-def _selection(w: _Writer, step: Selection, name: str) -> list[str]:
-    read = [] if step.allows_nan else [f"{w.uses('check_finite')}(X)"]
-    return [*read, f"return X[:, {w.array(step.mask, f'{name}_mask')}]"]
-
-
-def _normalizing(w: _Writer, step: Normalizing, name: str) -> list[str]:
-    return [f"return {w.uses('normalized')}(X, {literal(step.norm)})"]
-
-
-def _products(w: _Writer, step: Products, name: str) -> list[str]:
-    pairs = [
-        f"({w.array(before, f'{name}_before')}, {w.array(columns, f'{name}_columns')})"
-        for before, columns in step.degrees
-    ]
-    degrees = f"[{', '.join(pairs)}]"
-    facts = literal(step.has_bias), degrees, literal(step.n_left_out)
-    return [f"return {w.uses('products')}(X, {', '.join(facts)})"]
+    return [f"return {w.value(FUNCTIONS[step.name])}({w.value(numbers)}(X))"]
 
 
 def _chain(w: _Writer, step: Chain, name: str) -> list[str]:
@@ -235,7 +210,7 @@ def _columns(w: _Writer, step: Columns, name: str) -> list[str]:
     inside = "".join(f"        {part},\n" for part in parts)
     if not parts:
         return ["return np.zeros((len(X), 0))"]
-    together = f"np.hstack([{w.uses('numbers')}(part) for part in parts])"
+    together = f"np.hstack([{w.value(numbers)}(part) for part in parts])"
     return [f"parts = [\n{inside}    ]", f"return {together}"]
 
 
@@ -253,19 +228,19 @@ def _branch(w: _Writer, branch: Branch) -> str:
 
 def _bins(w: _Writer, step: Bins, name: str) -> list[str]:
     edges = ", ".join([w.array(each, f"{name}_edges_{i}") for i, each in enumerate(step.edges)])
-    read = f"X = {w.uses('finite')}(X)"
+    read = f"X = {w.value(finite_reals)}(X)"
     dtype = "X.dtype if X.dtype == np.float32 else np.float64" if step.dtype is None else _dtype(step)
-    lines = [read, f"X = {w.source.value(binned)}(np.array(X, {dtype}), [{edges}])"]
+    lines = [read, f"X = {w.value(binned)}(np.array(X, {dtype}), [{edges}])"]
     if step.container is None:
         return [*lines, "return X"]
     starts = np.cumsum([0, *(len(each) + 1 for each in step.edges)])
     places = f"X.astype(np.int64) + {w.array(starts[:-1], f'{name}_starts')}"
-    return [*lines, f"return {w.uses('one_hot')}({places}, {literal(int(starts[-1]))}, X.dtype)"]
+    return [*lines, f"return {w.value(one_hot_array)}({places}, {literal(int(starts[-1]))}, X.dtype)"]
 
 
 def _binarizing(w: _Writer, step: Binarizing, name: str) -> list[str]:
     return [
-        f"X = np.array(X if X.dtype.kind in 'iu' else {w.uses('finite')}(X))",
+        f"X = np.array(X if X.dtype.kind in 'iu' else {w.value(finite_reals)}(X))",
         f"X[...] = np.greater(X, {literal(step.threshold)})",
         "return X",
     ]
@@ -277,27 +252,68 @@ def _then_scaled(w: _Writer, lines: list[str], scaling: Scaling | None) -> list[
 
 def _powers(w: _Writer, step: Powers, name: str) -> list[str]:
     lambdas = w.array(step.lambdas, f"{name}_lambdas")
-    found = f"X = {w.source.value(by_powers)}(np.array({w.uses('floats')}(X)), {lambdas})"
+    found = f"X = {w.value(by_powers)}(np.array({w.value(reals)}(X)), {lambdas})"
     return _then_scaled(w, [found], step.scaling)
 
 
 def _box_cox(w: _Writer, step: BoxCox, name: str) -> list[str]:
     lambdas = w.array(step.lambdas, f"{name}_lambdas")
-    found = f"X = {w.uses('by_box_cox')}(np.array({w.uses('floats')}(X)), {lambdas})"
+    found = f"X = {w.value(by_box_cox)}(np.array({w.value(reals)}(X)), {lambdas})"
     return _then_scaled(w, [found], step.scaling)
 
 
 def _quantiles(w: _Writer, step: Quantiles, name: str) -> list[str]:
     quantiles = w.array(step.quantiles, f"{name}_quantiles")
     references = w.array(step.references, f"{name}_references")
-    ranks = f"{w.source.value(ranks_of)}(X[:, i], {quantiles}[:, i], {references}, {literal(step.is_normal)})"
-    found = f"{w.source.value(normal_quantiles)}({ranks})" if step.is_normal else ranks
+    ranks = f"{w.value(ranks_of)}(X[:, i], {quantiles}[:, i], {references}, {literal(step.is_normal)})"
+    found = f"{w.value(normal_quantiles)}({ranks})" if step.is_normal else ranks
     return [
-        f"X = np.array({w.uses('floats')}(X))",
+        f"X = np.array({w.value(reals)}(X))",
         "for i in range(X.shape[1]):",
         f"    X[:, i] = {found}",
         "return X",
     ]
+
+
+def reals(X: Any) -> Any:
+    """Return a table as real numbers; NaN may be among them."""
+    X = X if X.dtype.kind == "f" else X.astype(np.float64)
+    check_finite(X)
+    return X
+
+
+def finite_reals(X: Any) -> Any:
+    """Return a table as finite numbers."""
+    X = reals(X)
+    check_no_nan(X)
+    return X
+
+
+def doubled(X: Any) -> Any:
+    """Return a table as finite numbers of single or double precision."""
+    X = finite_reals(X)
+    return X.astype(np.float64) if X.dtype == np.float16 else X
+
+
+def numbers(X: Any) -> Any:
+    """Return objects as real numbers, and numbers as they are."""
+    return X.astype(np.float64) if X.dtype == object else X
+
+
+def level_codes(X: Any, levels: Any) -> Any:
+    """Return the codes of the levels of each column."""
+    columns = zip(X.T.tolist(), levels, strict=True)
+    return np.array([codes_of(values, *level)[0] for values, level in columns]).T
+
+
+def by_box_cox(X: Any, lambdas: Any) -> Any:
+    """Transform positive numbers by Box and Cox's formula, in place, and return them."""
+    if (X <= 0).any():
+        raise ValueError("The Box-Cox transformation can only be applied to strictly positive data")
+    for i, power in enumerate(lambdas):
+        x = np.log(X[:, i].astype(np.float64))
+        X[:, i] = x if abs(power) < 1e-19 else np.expm1(power * x) / power
+    return X
 
 
 def normal_quantiles(ranks: Any) -> Any:
@@ -322,137 +338,18 @@ WRITTEN: Mapping[type, Callable[[_Writer, Any, str], list[str]]] = {
     Elementwise: _elementwise,
     Encoding: _encoding,
     Imputing: _imputing,
-    Normalizing: _normalizing,
+    Normalizing: _applied(normalized, finite_reals),
     OneHot: _one_hot,
     Ordinal: _ordinal,
     Powers: _powers,
-    Products: _products,
-    Projection: _projection,
+    Products: _applied(products, finite_reals),
+    Projection: _applied(projected, doubled),
     Quantiles: _quantiles,
-    Scaling: _scaling,
-    Selection: _selection,
-}
-HELPERS: Mapping[str, str] = {
-    "floats": '''
-def floats(X):
-    """Return a table as real numbers; NaN may be among them."""
-    X = X if X.dtype.kind == "f" else X.astype(np.float64)
-    if np.isinf(X).any():
-        raise ValueError("X contains infinity")
-    return X
-''',
-    "check_finite": '''
-def check_finite(X):
-    """Raise a ValueError if values are missing or infinite."""
-    is_wrong = X != X if X.dtype == object else ~np.isfinite(X)
-    if is_wrong.any():
-        raise ValueError("X contains NaN or infinity: impute or drop such rows first")
-''',
-    "finite": '''
-def finite(X):
-    """Return a table as finite numbers."""
-    X = floats(X)
-    if np.isnan(X).any():
-        raise ValueError("X contains NaN: impute or drop such rows first")
-    return X
-''',
-    "numbers": '''
-def numbers(X):
-    """Return objects as real numbers, and numbers as they are."""
-    return X.astype(np.float64) if X.dtype == object else X
-''',
-    "scaled": '''
-def scaled(X, operations, bounds, rounds):
-    """Return the columns after arithmetic with a number for each, one operation after the other."""
-    X = floats(X)
-    for operation, values in operations:
-        values = values.astype(X.dtype) if rounds else values
-        X = operation(X, values, out=np.empty_like(X), casting="same_kind")
-    return X if bounds is None else np.clip(X, *map(X.dtype.type, bounds))
-''',
-    "imputed": '''
-def imputed(X, missing, values, kept, flagged):
-    """Return the table with missing values replaced, and an output for each flagged column."""
-    mask = X != X if missing != missing else X == missing
-    found, holes = X[:, kept].copy(), mask[:, kept]
-    np.copyto(found, values, where=holes, casting="unsafe")
-    return np.hstack((found, mask[:, flagged]))
-''',
-    "projected": '''
-def projected(X, weights, center, scale):
-    """Return products with a matrix, less the center and divided by the scale."""
-    X = finite(X)
-    found = (X.astype(np.float64) if X.dtype == np.float16 else X) @ weights
-    if center is not None:
-        found -= center
-    if scale is not None:
-        found /= scale
-    return found
-''',
-    "normalized": '''
-def normalized(X, norm):
-    """Return rows divided by their norms."""
-    X = finite(X)
-    if norm == "l2":
-        norms = np.sqrt(np.einsum("ij,ij->i", X, X))
-    else:
-        norms = (np.sum if norm == "l1" else np.max)(np.abs(X), axis=1)
-    norms[norms < 10 * np.finfo(norms.dtype).eps] = 1.0
-    return X / norms[:, None]
-''',
-    "products": '''
-def products(X, has_bias, degrees, n_left_out):
-    """Return columns and, degree by degree, their products."""
-    parts = [finite(X)]
-    for before, columns in degrees:
-        parts.append(parts[-1][:, before] * parts[0][:, columns])
-    if has_bias:
-        parts.insert(0, np.ones((len(X), 1), parts[0].dtype))
-    return np.concatenate(parts, axis=1)[:, n_left_out:]
-''',
-    "by_box_cox": '''
-def by_box_cox(X, lambdas):
-    """Transform positive numbers by Box and Cox's formula, in place, and return them."""
-    if (X <= 0).any():
-        raise ValueError("The Box-Cox transformation can only be applied to strictly positive data")
-    for i, power in enumerate(lambdas):
-        x = np.log(X[:, i].astype(np.float64))
-        X[:, i] = x if abs(power) < 1e-19 else np.expm1(power * x) / power
-    return X
-''',
-    "places": '''
-def places(X, columns, levels):
-    """Return what the levels of each column become."""
-    found = []
-    for column, name, (known, nan, unknown) in zip(X.T.tolist(), columns, levels):
-        row = []
-        for value in column:
-            place = known.get(value)
-            if place is None:
-                is_nan = nan is not None and isinstance(value, float) and value != value
-                place = nan if is_nan else unknown
-            if place is None:
-                raise ValueError(f"Found unknown category {value!r} in {name}")
-            row.append(place)
-        found.append(row)
-    return np.array(found).T
-''',
-    "one_hot": '''
-def one_hot(places, width, dtype):
-    """Return an output for every level; places below 0 have none."""
-    out = np.zeros((len(places), width), dtype)
-    rows, _ = np.nonzero(places >= 0)
-    out[rows, places[places >= 0]] = 1
-    return out
-''',
+    Scaling: _applied(scaled, reals),
+    Selection: _applied(selected, np.asarray, np.asarray),
 }
 RESTORED = '''
 def restored(y):
     """Return predictions in the units of the targets."""
     return {step}(y.reshape(-1, 1)).reshape(y.shape) if y.ndim == 1 else {step}(y)
 '''
-# Helpers by those that call them.
-NEEDED: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("finite", "scaled"), ("floats",)),
-    **dict.fromkeys(("projected", "normalized", "products"), ("finite", "floats")),
-}

@@ -32,17 +32,24 @@ __all__ = [
     "binarizer",
     "by_powers",
     "check_finite",
+    "check_no_nan",
     "dense",
     "finite",
+    "imputed",
     "max_abs_scaler",
     "min_max_scaler",
+    "normalized",
     "normalizer",
     "polynomial_features",
     "power_transformer",
     "principal_components",
+    "products",
+    "projected",
     "quantile_transformer",
     "ranks_of",
     "robust_scaler",
+    "scaled",
+    "selected",
     "selector",
     "simple_imputer",
     "standard_scaler",
@@ -94,9 +101,14 @@ def finite(X: Any, dtypes: tuple[Any, ...] | None = None) -> Any:
     X = as_floats(X)
     if dtypes is not None and X.dtype not in dtypes:
         X = X.astype(dtypes[0])
-    if np.isnan(X.data if issparse(X) else X).any():
-        raise ValueError("Input X contains NaN: impute or drop such rows first")
+    check_no_nan(X.data if issparse(X) else X)
     return X
+
+
+def check_no_nan(values: Any) -> None:
+    """Raise a ValueError if a value is missing."""
+    if np.isnan(values).any():
+        raise ValueError("Input X contains NaN: impute or drop such rows first")
 
 
 def dense(X: Any) -> Any:
@@ -128,18 +140,11 @@ class Scaling:
     def __call__(self, X: Any) -> Any:
         """Return the columns scaled."""
         X = as_floats(X)
-        if issparse(X):
-            return self._sparse(X)
-        found = X
-        for name, values in self.operations:
-            if self.rounds and values.dtype != X.dtype:
-                values = values.astype(X.dtype)
-            out = np.empty_like(X) if found is X else found
-            found = UFUNCS[name](found, values, out=out, casting="same_kind")
-        if self.bounds is not None:
-            lowest, highest = (X.dtype.type(bound) for bound in self.bounds)
-            found = np.clip(found, lowest, highest, out=np.empty_like(X) if found is X else found)
-        return np.array(X) if found is X else found
+        return self._sparse(X) if issparse(X) else scaled(X, *self.data())
+
+    def data(self) -> tuple[Any, ...]:
+        """Return what `scaled` takes besides X."""
+        return [(UFUNCS[name], values) for name, values in self.operations], self.bounds, self.rounds
 
     def row_width(self, n_features: int) -> int | None:
         """Return how many outputs `write` writes for `n_features` columns."""
@@ -172,6 +177,20 @@ class Scaling:
         """The inverse transformation."""
         undone = [(INVERSE[name], values) for name, values in reversed(self.operations)]
         return Scaling(tuple(undone), None, self.rounds)
+
+
+def scaled(X: Any, operations: Any, bounds: Any, rounds: bool) -> Any:
+    """Return the columns after arithmetic with a number for each, one operation after the other."""
+    found = X
+    for operation, values in operations:
+        if rounds and values.dtype != X.dtype:
+            values = values.astype(X.dtype)
+        out = np.empty_like(X) if found is X else found
+        found = operation(found, values, out=out, casting="same_kind")
+    if bounds is not None:
+        lowest, highest = [X.dtype.type(bound) for bound in bounds]
+        found = np.clip(found, lowest, highest, out=np.empty_like(X) if found is X else found)
+    return np.array(X) if found is X else found
 
 
 def standard_scaler(scaler: Any) -> Scaling:
@@ -277,13 +296,7 @@ class Imputing:
         """Return the table without missing values."""
         if issparse(X):
             return self._sparse(X)
-        X = self._read(X)
-        mask = self._missing_in(X)
-        out, holes = (X, mask) if self.kept is None else (X[:, self.kept], mask[:, self.kept])
-        out = np.array(out)  # in the memory order of scikit-learn's imputer, which affects rounding
-        if holes.any():
-            np.copyto(out, self.values, where=holes, casting="unsafe")
-        return out if self.flagged is None else np.hstack((out, mask[:, self.flagged]))
+        return imputed(self._read(X), self.missing, self.values, self.kept, self.flagged)
 
     def row_width(self, n_features: int) -> int | None:
         """Return how many outputs `write` writes for `n_features` columns; None if it cannot."""
@@ -301,9 +314,10 @@ class Imputing:
     def _sparse(self, X: Any) -> Any:
         """Return a sparse matrix without missing values; elements that are not stored are not missing."""
         X = (as_floats(X) if self.reads == "floats" else X).tocsc(copy=True)
-        mask = type(X)((self._missing_in(X.data), X.indices.copy(), X.indptr.copy()), X.shape, dtype=bool)
+        missing = missing_in(X.data, self.missing)
+        mask = type(X)((missing, X.indices.copy(), X.indptr.copy()), X.shape, dtype=bool)
         X = X if self.kept is None else X[:, self.kept]
-        holes = self._missing_in(X.data)
+        holes = missing_in(X.data, self.missing)
         X.data[holes] = self.values[np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))[holes]]
         if self.flagged is None:
             return X
@@ -319,12 +333,24 @@ class Imputing:
             raise ValueError(f"an imputer takes numbers or objects, got an array of {X.dtype}")
         return X
 
-    def _missing_in(self, X: Any) -> Any:
-        if not _is_nan(self.missing):
-            return X == self.missing  # noqa: SIM300  not a constant
-        if X.dtype.kind == "f":
-            return np.isnan(X)
-        return np.zeros(X.shape, dtype=bool) if X.dtype.kind in "iu" else X != X
+
+def imputed(X: Any, missing: Any, values: Any, kept: Any, flagged: Any) -> Any:
+    """Return the table with missing values replaced, and an output for each flagged column."""
+    mask = missing_in(X, missing)
+    out, holes = (X, mask) if kept is None else (X[:, kept], mask[:, kept])
+    out = np.array(out)  # in the memory order of scikit-learn's imputer, which affects rounding
+    if holes.any():
+        np.copyto(out, values, where=holes, casting="unsafe")
+    return out if flagged is None else np.hstack((out, mask[:, flagged]))
+
+
+def missing_in(X: Any, missing: Any) -> Any:
+    """Return a mask of the missing values."""
+    if not _is_nan(missing):
+        return X == missing  # noqa: SIM300  not a constant
+    if X.dtype.kind == "f":
+        return np.isnan(X)
+    return np.zeros(X.shape, dtype=bool) if X.dtype.kind in "iu" else X != X
 
 
 def _is_nan(value: Any) -> bool:
@@ -373,13 +399,24 @@ class Projection:
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""
-        weights = self.memory[:: -1 if self.is_reversed else 1, : self.n_columns]
-        found = finite(X, PRECISIONS) @ (weights.T if self.is_turned else weights)
-        if self.center is not None:
-            found -= self.center
-        if self.scale is not None:
-            found /= self.scale
-        return found
+        return projected(finite(X, PRECISIONS), *self.data())
+
+    def data(self) -> tuple[Any, ...]:
+        """Return what `projected` takes besides X."""
+        return self.memory, self.n_columns, self.is_turned, self.is_reversed, self.center, self.scale
+
+
+def projected(
+    X: Any, memory: Any, n_columns: int, is_turned: bool, is_reversed: bool, center: Any, scale: Any
+) -> Any:
+    """Return products with a matrix, less the center and divided by the scale."""
+    weights = memory[:: -1 if is_reversed else 1, :n_columns]
+    found = X @ (weights.T if is_turned else weights)
+    if center is not None:
+        found -= center
+    if scale is not None:
+        found /= scale
+    return found
 
 
 def _of_matrix(components: Any) -> tuple[Any, int, bool, bool]:
@@ -425,15 +462,20 @@ class Selection:
     def __call__(self, X: Any) -> Any:
         """Return these columns."""
         X = X.tocsr() if issparse(X) else as_array(X)
-        values = X.data if issparse(X) else X
-        if values.dtype.kind in "fO" and self._is_wrong(values):
-            raise ValueError("Input X contains NaN or infinity")
-        return X[:, self.mask]
+        return selected(X, X.data if issparse(X) else X, *self.data())
 
-    def _is_wrong(self, values: Any) -> bool:
-        if self.allows_nan:
-            return False
-        return bool((values != values if values.dtype.kind == "O" else ~np.isfinite(values)).any())
+    def data(self) -> tuple[Any, ...]:
+        """Return what `selected` takes besides X and its values."""
+        return self.mask, self.allows_nan
+
+
+def selected(X: Any, values: Any, mask: Any, allows_nan: bool) -> Any:
+    """Return some of the columns, after a check of the values of all."""
+    if values.dtype.kind in "fO" and not allows_nan:
+        is_wrong = values != values if values.dtype.kind == "O" else ~np.isfinite(values)
+        if is_wrong.any():
+            raise ValueError("Input X contains NaN or infinity")
+    return X[:, mask]
 
 
 def selector(chosen: Any) -> Selection:
@@ -471,14 +513,21 @@ class Products:
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""
-        X = finite(dense(X))
-        parts = [X]
-        for before, columns in self.degrees:
-            parts.append(parts[-1][:, before] * X[:, columns])
-        if self.has_bias:
-            parts.insert(0, np.ones((len(X), 1), X.dtype))
-        found = np.concatenate(parts, axis=1)[:, self.n_left_out :]
-        return np.array(found, order=self.order)  # type: ignore[call-overload]
+        return products(finite(dense(X)), *self.data())
+
+    def data(self) -> tuple[Any, ...]:
+        """Return what `products` takes besides X."""
+        return self.has_bias, self.degrees, self.n_left_out, self.order
+
+
+def products(X: Any, has_bias: bool, degrees: Any, n_left_out: int, order: Any) -> Any:
+    """Return columns and, degree by degree, their products."""
+    parts = [X]
+    for before, columns in degrees:
+        parts.append(parts[-1][:, before] * X[:, columns])
+    if has_bias:
+        parts.insert(0, np.ones((len(X), 1), X.dtype))
+    return np.array(np.concatenate(parts, axis=1)[:, n_left_out:], order=order)
 
 
 def polynomial_features(polynomial: Any) -> Products:
@@ -503,13 +552,6 @@ def polynomial_features(polynomial: Any) -> Products:
     return Products(bool(polynomial.include_bias), tuple(degrees), n_left_out, polynomial.order)
 
 
-NORMS: Mapping[str, Any] = {
-    "l1": lambda X: np.sum(np.abs(X), axis=1),
-    "l2": lambda X: np.sqrt(np.einsum("ij,ij->i", X, X)),
-    "max": lambda X: np.max(np.abs(X), axis=1),
-}
-
-
 @dataclass(frozen=True)
 class Normalizing:
     """Rows divided by their norms."""
@@ -521,11 +563,21 @@ class Normalizing:
 
     def __call__(self, X: Any) -> Any:
         """Return the normalized rows."""
-        X = np.array(finite(dense(X)))
-        norms = NORMS[self.norm](X)
-        norms[norms < 10 * np.finfo(norms.dtype).eps] = 1.0
-        X /= norms[:, None]
-        return X
+        return normalized(finite(dense(X)), *self.data())
+
+    def data(self) -> tuple[Any, ...]:
+        """Return what `normalized` takes besides X."""
+        return (self.norm,)
+
+
+def normalized(X: Any, norm: str) -> Any:
+    """Return rows divided by their norms."""
+    if norm == "l2":
+        norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+    else:
+        norms = (np.sum if norm == "l1" else np.max)(np.abs(X), axis=1)
+    norms[norms < 10 * np.finfo(norms.dtype).eps] = 1.0
+    return X / norms[:, None]
 
 
 def normalizer(found: Any) -> Normalizing:
