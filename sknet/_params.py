@@ -279,7 +279,7 @@ def explained_call(method: Method) -> Method:
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
         for name in kwargs:
             if name not in names:
-                parameters = getattr(type(self), "_get_param_names", list)()
+                parameters: list[str] = getattr(type(self), "_get_param_names", list)()
                 hint = argument_hint(type(self), name, names, parameters)
                 where = f"{type(self).__name__}.{method.__name__}"
                 its = f"Its arguments are {', '.join(names)}."

@@ -1,5 +1,6 @@
 """Versions of what sknet runs on, for reports of defects."""
 
+import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ from sknet.exceptions import DeviceError
 __all__ = ["show_versions"]
 
 PACKAGES = (
-    *("sknet", "numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl"),
-    *("cupy-cuda12x", "cupy-cuda13x", "pandas", "polars", "dask", "onnx", "skops", "torch"),
+    *("numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl", "cupy-cuda12x", "cupy-cuda13x"),
+    *("pandas", "polars", "pyarrow", "matplotlib", "dask", "onnx", "onnxruntime", "skops", "torch"),
 )
 
 
@@ -39,7 +40,8 @@ def show_versions() -> None:
 
 def _facts() -> Iterator[tuple[str, object]]:
     yield "Python", sys.version.replace("\n", " ")
-    yield "platform", platform.platform()
+    yield "platform", f"{platform.platform()}, {os.cpu_count()} processors"
+    yield "sknet", sys.modules["sknet"].__version__
     for package in PACKAGES:
         if (version := version_of(package)) is not None:
             yield package, version

@@ -110,6 +110,7 @@ def test_versions_tell_whether_native_code_was_built(capsys, monkeypatch):
     sknet.show_versions()
     shown = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
     assert shown["numpy"] == np.__version__
+    assert shown["sknet"] == sknet.__version__
     assert shown["Python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}.")
     assert shown["settings"] == "native=auto, lease=workers"
     assert shown["BLAS"]

@@ -1,5 +1,6 @@
 """Summaries of fitted estimators, as a table or in HTML."""
 
+import copy
 import html
 import inspect
 import math
@@ -317,7 +318,11 @@ class Summarized(BaseEstimator):
 
     def _html_repr(self) -> str:
         """Return scikit-learn's diagram, and below it the network if there is one."""
-        diagram = str(super()._html_repr())
+        drawn: Any = self
+        if hasattr(self, "predict"):  # the columns of `transform` are not what it returns
+            drawn = copy.copy(self)
+            vars(drawn)["get_feature_names_out"] = None  # called for the panel of output features
+        diagram = str(super(Summarized, drawn)._html_repr())
         return diagram + self._summary()._repr_html_() if self._of_networks in self.__dict__ else diagram
 
 

@@ -11,7 +11,7 @@ from sknet.exceptions import ShapeError
 
 
 def pad_sequences(
-    sequences: Sequence[Any], *, maxlen: int | None = None, dtype: DTypeLike = None, value: float = 0
+    sequences: Sequence[Any], *, maxlen: int | None = None, dtype: "DTypeLike | None" = None, value: float = 0
 ) -> tuple[Any, Any]:
     """Return sequences of different lengths as one array, padded at the end, and their lengths.
 

@@ -87,6 +87,17 @@ def look(estimator):
     copy.copy(estimator), clone(estimator)
 
 
+def test_the_panel_of_a_predictor_has_no_output_features():
+    """Those of hidden layers are not what it predicts; a transformer shows its own."""
+    X, y = TABLES["binary"]
+    params = {"hidden_layer_sizes": (8, 3), "max_iter": 2}
+    with quiet():
+        clf, coder = sknet.MLPClassifier(**params).fit(X, y), sknet.Autoencoder(**params).fit(X)
+    assert "mlpclassifier0" not in clf._repr_html_()
+    assert "autoencoder0" in coder._repr_html_()
+    assert clf.get_feature_names_out().tolist() == ["mlpclassifier0", "mlpclassifier1", "mlpclassifier2"]
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("task", ["binary", "multioutput"])
