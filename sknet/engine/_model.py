@@ -167,7 +167,7 @@ class Model(ForeignAttributes):
 
     _has_seen_output = False
     _input_names: list[str] | None = None  # of the latest training, if there were several
-    _kept_steps: KeptSteps | None = None  # of a training in parts; pickles of earlier versions have none
+    _kept_steps: KeptSteps | None = None  # of a training in parts
 
     _rounded: str | None = None  # the precision of products, unless it is the dtype's own
 

@@ -70,7 +70,7 @@ class Frozen:
         "_module",
         "_names",
     )
-    _names: "tuple[str, ...] | None" = None  # predictors of earlier versions have none
+    _names: "tuple[str, ...] | None"
     _stored_fields = {
         "_loss": Loss,
         "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
@@ -78,7 +78,7 @@ class Frozen:
         "_label": str,
         "_dtype": Dtypes("f"),
         "_module": Named("Module"),
-        "_names": [Each((tuple,), str), None, ABSENT],
+        "_names": [Each((tuple,), str), None],
     }
 
     def _check_stored(self) -> None:

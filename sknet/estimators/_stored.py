@@ -102,7 +102,7 @@ ESTIMATOR: Mapping[str, Any] = {
     "_inputs": [Named("Inputs", "Encoded"), None],
     "_frozen": tuple[str, ...],
     "_batch": [Batch, ABSENT],
-    "_sample": [Arrays("f", "n_rows", "n_columns"), ABSENT],
+    "_sample": [Arrays("f", "n_sampled_rows", "n_sampled_columns"), ABSENT],
     "model_": Model,
     "history_": History,
     "callbacks_": Each(list, Callback),

@@ -21,7 +21,7 @@ from sknet._params import ParameterObject
 from sknet._random import check_generator
 from sknet.compile import Graph
 from sknet.core import Tensor
-from sknet.device import Device, MetaArray
+from sknet.device import MetaArray
 from sknet.engine import History, Model
 from sknet.engine.extend import parts_of, restored_model
 from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer
@@ -145,7 +145,6 @@ PARAMETER = Fields.of(
         "shape": [Each((tuple, list), COUNT), ABSENT],
         "dtype": [str, ABSENT],
         "draw": [callable, ABSENT],
-        "device": [str, Device, ABSENT],
         "requires_grad": bool,
         "awaits_data": bool,
     },
@@ -155,7 +154,6 @@ PARAMETER = Fields.of(
 def _parameter(cls: type, state: dict[str, Any]) -> Any:
     PARAMETER.check(state)
     is_trained, awaits_data = state.pop("requires_grad"), state.pop("awaits_data")
-    state.pop("device", None)  # of earlier files; like values, those to be drawn are loaded on the host
     made = cls(**state)
     if awaits_data is True:
         made.await_data()
@@ -299,7 +297,6 @@ MODEL = Fields.of(
         "random_state": [COUNT, np.random.RandomState],
         "has_seen_output": bool,
         "input_names": [Each(list, str), ABSENT],
-        "is_seeded": [bool, ABSENT],  # in earlier files
         "progress": Each(list, [COUNT, bool, None]),
         "epoch": Each(list, COUNT),
         "key": [Each(list, Number(Integral, 0, 2**64 - 1)), ABSENT],

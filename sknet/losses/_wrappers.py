@@ -92,7 +92,6 @@ class Standardized(Wrapping):
         "scale": ["array-like"],
         "target_dtype": [StrOptions({"float16", "float32", "float64"})],
     }
-    target_dtype = "float64"  # of those that were pickled before there was the parameter
 
     def _check_stored(self) -> None:
         mean, scale = np.asarray(self.mean), np.asarray(self.scale)

@@ -168,8 +168,6 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
 
     _schema: Schema
     _plan: Plan
-    value_means = False  # of those that were pickled before there was the parameter
-    columns: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the encoding of every column.

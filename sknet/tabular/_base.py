@@ -130,7 +130,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
     __metadata_request__fit = {"groups": False}  # as of networks
     _numeric_targets: bool
     _of_networks = "members_"
-    columns: Any = None  # of those that were pickled before there was the parameter
+    columns: Any
     _stored_fields = ENSEMBLE
 
     def _check_stored(self) -> None:
@@ -174,11 +174,6 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
             params["loss"] = LOSSES[loss]()
         super().set_params(**params)
         return self
-
-    def __setstate__(self, state: Any) -> None:
-        super().__setstate__(state)
-        if "verbose" not in state:  # of earlier versions
-            self.verbose = False
 
     # -- hooks for subclasses --------------------------------------------------------------------------
 

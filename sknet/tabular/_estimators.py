@@ -237,7 +237,6 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
 
     _numeric_targets = True
     _parameter_constraints = CONSTRAINTS | {"extrapolate": ["boolean"]}
-    extrapolate = False  # of those that were pickled before there was the parameter
     _stored_fields = {
         "_bounds": [Together(float, float), Together(Arrays("f", "n_outputs"), Arrays("f", "n_outputs"))],
     }

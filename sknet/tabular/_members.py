@@ -117,8 +117,6 @@ class Members(ParameterObject):
         "n_bins": _auto(Interval(Integral, 2, None, closed="left")),
     }
 
-    embeddings: bool | str = False  # of earlier versions
-
     def __init__(
         self,
         *,

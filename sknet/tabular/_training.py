@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet import nn, ops
 from sknet._config import native_core
-from sknet._fields import ABSENT, COUNT, Named
+from sknet._fields import COUNT, Named
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.core import Tensor, no_grad
 from sknet.device import to_host
@@ -80,7 +80,7 @@ class TabularNet(nn.Module):
     """A perceptron in the neural tangent parametrization, for rows of encoded tables."""
 
     _stored_fields = {
-        "vectors": [Named("Module"), None, ABSENT],
+        "vectors": [Named("Module"), None],
         "scale": [Named("Scale"), None],
         "body": Named("Sequential"),
         "skip": Named("Linear"),
@@ -108,14 +108,10 @@ class TabularNet(nn.Module):
         self.body = nn.Sequential(*layers, last)
         self.skip = nn.Linear(n_inputs, n_outputs, bias=False, parametrization="ntp", init="zeros")
 
-    @property
-    def _vectors(self) -> LevelVectors | None:
-        return vars(self).get("vectors")  # none in those of earlier versions
-
     def forward(self, x: Any) -> Tensor:
         if self.scale is not None and self.training and not self.body[0].awaits_data:
             return self._with_scaled_weights(x, self.scale.weight)
-        h = x if self._vectors is None else self._vectors(x)
+        h = x if self.vectors is None else self.vectors(x)
         scaled = h if self.scale is None else self.scale(h)
         output: Tensor = self.body(scaled) + self.skip(scaled)
         return output
@@ -125,8 +121,8 @@ class TabularNet(nn.Module):
         first, *others = self.body
         factors = scale[:, np.newaxis] * first.in_features**-0.5
         weight, of_skip = first.weight * factors, self.skip.weight * factors
-        if self._vectors is not None:
-            weight, of_skip = self._vectors.weights(weight), self._vectors.weights(of_skip)
+        if self.vectors is not None:
+            weight, of_skip = self.vectors.weights(weight), self.vectors.weights(of_skip)
         hidden = x @ weight + first.bias
         for layer in others:
             hidden = layer(hidden)
@@ -135,10 +131,10 @@ class TabularNet(nn.Module):
 
     def without_vectors(self) -> "TabularNet":
         """Return a network that predicts the same from one-hot columns."""
-        if self._vectors is None:
+        if self.vectors is None:
             return self
         plain = self.copy().to(device="cpu")
-        vectors, of_columns = plain._vectors, plain.scale
+        vectors, of_columns = plain.vectors, plain.scale
         assert vectors is not None
         assert of_columns is not None
         scale = of_columns.weight.numpy()

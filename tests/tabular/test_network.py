@@ -5,11 +5,10 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 
 from sknet.core import Tensor, no_grad
 from sknet.preprocessing import TableEncoder
-from sknet.tabular import Members, TabularClassifier, TabularRegressor
+from sknet.tabular import TabularClassifier, TabularRegressor
 from sknet.tabular._training import TabularNet
 from tests.devices.fake import FakeBackend
 
@@ -86,23 +85,6 @@ def test_categories_with_an_output_for_each_level():
     plan = TableEncoder(random_state=0).fit(frame, frame["number"]).plan
     names = [plan.names[start:stop] for start, stop in plan.one_hot]
     assert names == [["four_a", "four_b", "four_c", "four_d"], ["three_u", "three_v", "three_missing"]]
-
-
-def test_a_pickle_from_before_embeddings():
-    """Its networks have no vectors, and its members' options no embeddings."""
-    X = pd.DataFrame({"level": list("abcde") * 40, "x": np.arange(200.0)})
-    one_hot = Members(hidden_layer_sizes=[4], embeddings=False)
-    model = TabularRegressor(n_folds=1, budget=0.1, smooth=one_hot, sharp=None, random_state=0).fit(X, X["x"])
-    expected = model.predict(X)
-    for member in model.members_:
-        del vars(member.model.module)["vectors"]
-    del vars(model.smooth)["embeddings"]
-    found = pickle.loads(pickle.dumps(model))
-    for other in (found, found.freeze(), found.slim()):
-        np.testing.assert_array_equal(other.predict(X), expected)
-    assert clone(found).get_params()["smooth__embeddings"] is False
-    assert "TabularNet" in str(found.summary())
-    np.testing.assert_array_equal(found.fit(X, X["x"]).predict(X), expected)
 
 
 @pytest.mark.slow
