@@ -17,9 +17,11 @@ __all__ = [
     "as_array",
     "is_collection",
     "is_frame",
+    "is_record",
     "names_of",
     "read_frame",
     "refuse_collection",
+    "rows_of_records",
     "with_columns",
 ]
 
@@ -46,6 +48,32 @@ def names_of(frame: Any) -> list[Any]:
 def is_collection(x: Any) -> bool:
     """Tell whether x is a Dask array, data frame, series or other collection, without importing Dask."""
     return hasattr(type(x), "__dask_graph__")
+
+
+def is_record(X: Any) -> bool:
+    """Tell whether X is a dict of single values, the row of a table."""
+    return type(X) is dict and all(np.ndim(value) == 0 for value in X.values())
+
+
+def rows_of_records(X: Any, names: "Sequence[Any] | None") -> Any:
+    """Return rows that are dicts, as JSON has them, as an array of objects, and anything else as it is."""
+    rows = [X] if is_record(X) else X
+    if type(rows) is not list or not rows or not all(type(row) is dict for row in rows):
+        return X
+    if names is None:
+        raise ValueError("X holds dicts, and the fit has seen no names of columns: pass lists of values")
+    order = [str(name) for name in names]
+    for i, row in enumerate(rows):
+        missing = [name for name in order if name not in row]
+        if missing:
+            hint = suggestion(missing[0], [str(name) for name in row])
+            raise ValueError(
+                f"row {i} of X has no column {missing[0]!r}{hint} Give None for a missing value."
+            )
+        if len(row) > len(order):
+            unknown = [name for name in row if name not in order]
+            raise ValueError(f"row {i} of X has columns {unknown} that the fit has not seen: leave them out")
+    return np.array([[row[name] for name in order] for row in rows], dtype=object)
 
 
 def refuse_collection(X: Any, reader: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from sknet._attributes import available_if, cached_property
 from sknet._fields import ABOVE_ZERO, ABSENT, COUNT, Dtypes, Each, Named
-from sknet._frames import RowReader, is_frame, read_frame, refuse_collection, with_columns
+from sknet._frames import RowReader, is_frame, read_frame, refuse_collection, rows_of_records, with_columns
 from sknet.core import Tensor, no_grad
 from sknet.engine.extend import (
     Head,
@@ -184,7 +184,7 @@ class Frozen:
         if hasattr(X, "tocsr"):
             return X.tocsr()
         if not is_frame(X):
-            return np.asarray(X)
+            return np.asarray(rows_of_records(X, self._names))
         row = None if self._read_row is None else self._read_row(X)
         if row is not None and all(type(value) is float for value in row):
             return np.array([row])

@@ -18,7 +18,7 @@ import numpy as np
 
 from sknet import nn
 from sknet._fields import ABSENT, COUNT, Each, Items, Named
-from sknet._frames import as_array, is_collection
+from sknet._frames import as_array, is_collection, is_record
 from sknet._hints import suggestion
 from sknet._late import above
 from sknet.device import MetaArray, device_of, is_array, to_host
@@ -554,4 +554,4 @@ class Encoded:
     def read(self, estimator: Any, X: Any, dtypes: list[type]) -> Any:
         """Return the rows of a table like that of the fit, encoded."""
         encoder = self.encoder
-        return encoder.encode(encoder.read(check_table(X)))
+        return encoder.encode(encoder.read(check_table([X] if is_record(X) else X)))

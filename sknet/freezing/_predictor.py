@@ -10,7 +10,7 @@ import numpy as np
 
 from sknet._attributes import available_if, cached_property
 from sknet._fields import COUNT, Each, Named
-from sknet._frames import Frame, RowReader, is_frame, read_frame
+from sknet._frames import Frame, RowReader, is_frame, read_frame, rows_of_records
 from sknet._late import issparse
 from sknet.freezing._encoders import STEP, Bins, Chain, Columns, Encoding, OneHot, Ordinal
 from sknet.freezing._transformers import (
@@ -62,7 +62,7 @@ class Features:
             if is_frame(X):
                 X = read_frame(X, self.names, self.count, self.used)
             elif not issparse(X):
-                X = _of_rows(X)
+                X = _of_rows(rows_of_records(X, self.names))
         if len(X.shape) != 2 or X.shape[1] != self.count:
             raise ValueError(
                 f"expected a table with {self.count} columns, got an array of shape {tuple(X.shape)}"

@@ -10,7 +10,7 @@ import numpy as np
 from sknet._attributes import cached_property
 from sknet._constraints import shown
 from sknet._fields import LEVEL, Arrays, Each
-from sknet._frames import RowReader, is_collection, names_of
+from sknet._frames import RowReader, is_collection, names_of, rows_of_records
 from sknet._hints import suggestion
 from sknet._late import issparse, scipy_sparse
 from sknet._params import StrOptions
@@ -172,7 +172,9 @@ class Schema:
         row = self._single_row(estimator, X)
         if row is not None:
             return self._of_row(row)
-        return self.read_opened(opened(estimator, X), getattr(estimator, "feature_names_in_", None))
+        names = getattr(estimator, "feature_names_in_", None)
+        rows = rows_of_records(X, names)
+        return self.read_opened(opened(estimator, X) if rows is X else rows, names)
 
     def read_opened(self, X: Any, names: "Sequence[Any] | None") -> Table:
         """Read `X`, a frame, array or CSC matrix with the columns of the fit, whose `names` are these."""

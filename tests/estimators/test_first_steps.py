@@ -1,10 +1,14 @@
 """First attempts of users: functions for names, a learning rate, dtypes and generators of NumPy."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import sknet
 from sknet import Autoencoder, MLPClassifier, MLPRegressor, NetRegressor, nn, ops
@@ -296,3 +300,64 @@ def test_images_for_a_perceptron():
         ValueError, match=r"X.reshape\(len\(X\), -1\) makes one row of features of each image"
     ):
         MLPRegressor().fit(np.ones((12, 8, 8)), np.arange(12.0))
+
+
+# -- rows of JSON ----------------------------------------------------------------------------------------
+
+FRAME = pd.DataFrame(
+    {
+        "age": np.arange(40.0),
+        "city": list("abca") * 10,
+        "day": pd.date_range("2024-01-01", periods=40).strftime("%Y-%m-%d"),
+    }
+)
+EVEN = np.arange(40) % 2
+
+
+def encoded():
+    columns = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["age"]))
+    return sknet.freeze(make_pipeline(columns, MLPClassifier(8, **FEW)).fit(FRAME[["age", "city"]], EVEN))
+
+
+PREDICTORS = {
+    "numbers": lambda: MLPClassifier(8, **FEW).fit(FRAME[["age"]], EVEN).freeze(),
+    "encoder": lambda: MLPClassifier(8, encoder="table", **FEW).fit(FRAME, EVEN).freeze(),
+    "pipeline": encoded,
+    "ensemble": lambda: (
+        sknet.TabularClassifier(n_folds=2, members=1, budget=0.02, random_state=0).fit(FRAME, EVEN).freeze()
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:column 'day' is read as:UserWarning")
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_a_frozen_predictor_takes_rows_of_json(name):
+    predictor = PREDICTORS[name]()
+    columns = {"numbers": ["age"], "pipeline": ["age", "city"]}.get(name, list(FRAME))
+    rows = FRAME[columns].to_dict("records")
+    wanted = predictor.predict_proba(FRAME[columns])
+    assert np.array_equal(predictor.predict_proba(rows), wanted)
+    turned = [dict(reversed(row.items())) for row in rows]
+    assert np.array_equal(predictor.predict_proba(turned), wanted)
+    np.testing.assert_allclose(predictor.predict_proba(rows[3]), wanted[3:4], rtol=1e-5)
+    assert predictor.predict(rows[3]).shape == (1,)
+    lacking = [{("Age" if key == "age" else key): value for key, value in row.items()} for row in rows]
+    with pytest.raises(ValueError, match=r"row 0 of X has no column 'age'\. Did you mean 'Age'"):
+        predictor.predict(lacking)
+    with pytest.raises(ValueError, match=r"row 1 of X has columns \['more'\] that the fit has not seen"):
+        predictor.predict([rows[0], rows[1] | {"more": 1}])
+
+
+def test_rows_of_json_need_names():
+    predictor = MLPClassifier(8, **FEW).fit(FRAME[["age"]].to_numpy(), EVEN).freeze()
+    with pytest.raises(ValueError, match="the fit has seen no names of columns: pass lists of values"):
+        predictor.predict({"age": 3.0})
+
+
+def test_missing_values_of_json_are_those_of_a_frame():
+    table = FRAME[["age", "city"]].copy()
+    table.loc[table.index % 7 == 3] = None
+    predictor = MLPClassifier(8, encoder="table", **FEW).fit(table, EVEN).freeze()
+    found = predictor.predict_proba([{"age": None, "city": None}, {"age": 3, "city": "b"}])
+    np.testing.assert_allclose(found[0], predictor.predict_proba(table)[3], rtol=1e-5)
+    assert np.isfinite(found).all()
