@@ -104,7 +104,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
 
         y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
         is_real = type(y) is np.ndarray and y.dtype.kind == "f" and y.size > 0
-        if is_real and (most := float(np.abs(y).max())) > LARGE:
+        if is_real and LARGE < (most := float(np.abs(y).max())) < np.inf:
             y, predicted = y / most, predicted / most  # of which the squares are finite
         with np.errstate(under="ignore", over="ignore"):  # tiny targets count nothing beside others
             return float(r2_score(y, predicted, sample_weight=weight))

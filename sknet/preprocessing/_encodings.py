@@ -368,7 +368,8 @@ class SparseNumbers:
         values = scipy_sparse().csr_array(sparse, copy=True)
         values.data[is_missing] = 0.0
         values = values[:, self.kept]
-        z = values.data / self.scales[values.indices]
+        with np.errstate(over="ignore"):  # by a tiny scale; what is infinite is clipped
+            z = values.data / self.scales[values.indices]
         values.data = smoothly_clipped(np.clip(z, -HUGE, HUGE))
         if not len(self.flagged):
             return values
