@@ -1,0 +1,215 @@
+"""Scores of untouched defaults on raw numbers: sknet, scikit-learn's networks, HistGradientBoosting (HGB).
+
+    python examples/benchmarks/untouched.py --data DIR [--sets NAME ...] [--seeds 5] [--jobs 2] [--json PATH]
+    python examples/benchmarks/untouched.py --data DIR --settings [NAME ...]
+
+DIR is as for ``tables.py``; of its sets, the columns of numbers are taken as they are, without the rows in
+which one is missing. 10,000 rows are drawn for training, and up to 10,000 others are scored; of
+scikit-learn's small sets, a fifth of the rows is scored. Scores are accuracies and R2, seconds those of one
+core. "Tuned" is the better of six settings (penalty and learning rate) by cross-validation. With
+``--settings``, other settings of sknet's `MLPClassifier` and `MLPRegressor` are compared by their mean rank,
+as when the defaults were chosen. It needs pandas and pyarrow: ``python -m pip install "scikit-neural[data]"``.
+"""
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # a fit has one core
+os.environ["PYTHONWARNINGS"] = "ignore"  # scikit-learn's default does not converge on some
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from measured import Table, parser_of, write
+from scipy.stats import rankdata
+from sklearn import datasets
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier as ScikitLearnMLPClassifier
+from sklearn.neural_network import MLPRegressor as ScikitLearnMLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sknet import MLPClassifier, MLPRegressor
+from sknet.neural_network import MLPClassifier as DropInClassifier
+from sknet.neural_network import MLPRegressor as DropInRegressor
+from sknet.optim import Adam, AdamW, ScheduleFreeAdamW
+from sknet.optim.schedules import Cosine, WarmUp
+from sknet.tabular import TabularClassifier, TabularRegressor
+
+SMALL = {
+    "iris": datasets.load_iris,
+    "wine": datasets.load_wine,
+    "breast_cancer": datasets.load_breast_cancer,
+    "digits": datasets.load_digits,
+    "diabetes": partial(datasets.load_diabetes, scaled=False),
+}
+LARGE = ("adult", "california_housing", "diamonds", "bike_sharing", "covertype_16pct")
+ROWS = 10_000
+PENALTIES, RATES = (1e-4, 1e-2, 1.0), (1e-3, 1e-2)
+Contender = Callable[[bool, int], Any]  # of a regression or not, and a seed
+
+COLUMNS = ("sknet MLP", "sknet Tabular", "MLP, raw", "MLP, scaled", "MLP, tuned", "HGB")
+SCORES = Table("raw numbers of", dict.fromkeys(COLUMNS, ".3f"))
+SECONDS = Table("seconds on", dict.fromkeys(COLUMNS, ".2f"))
+SETTINGS = Table("setting", {"mean rank": ".1f", "mean score": ".4f", "mean seconds": ".2f"})
+
+
+@cache
+def large(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Return the numbers of a set, its targets, and whether they are numbers."""
+    import pandas as pd
+
+    about = json.loads((folder / "datasets.json").read_text())[name]
+    frame = pd.read_parquet(folder / about["file"]).drop(columns=about.get("ignore", []))
+    y = frame.pop(about["target"]).to_numpy()
+    X = frame.select_dtypes("number").to_numpy(np.float64)
+    complete = np.isfinite(X).all(axis=1)
+    return X[complete], y[complete], about["task"] == "regression"
+
+
+def parts(folder: Path, name: str, seed: int) -> tuple[np.ndarray, ...]:
+    """Return X and y to train on, X and y to score, and whether the targets are numbers."""
+    if name in SMALL:
+        X, y = SMALL[name](return_X_y=True)
+        is_numeric, n_test = name == "diabetes", len(X) // 5
+        n_train = len(X) - n_test
+    else:
+        X, y, is_numeric = large(folder, name)
+        n_train, n_test = ROWS, ROWS
+    order = np.random.default_rng(seed).permutation(len(X))
+    training, test = order[:n_train], order[n_train : n_train + n_test]
+    return X[training], y[training], X[test], y[test], is_numeric
+
+
+def of_task(classifier: Any, regressor: Any, **parameters: Any) -> Contender:
+    """Return a contender of two classes with the same parameters."""
+
+    def make(is_numeric: bool, seed: int) -> Any:
+        return (regressor if is_numeric else classifier)(random_state=seed, **parameters)
+
+    return make
+
+
+def scaled(contender: Contender) -> Contender:
+    """Return a contender behind a scaler, also of the targets of a regression."""
+
+    def make(is_numeric: bool, seed: int) -> Any:
+        pipeline = make_pipeline(StandardScaler(), contender(is_numeric, seed))
+        return TransformedTargetRegressor(pipeline, transformer=StandardScaler()) if is_numeric else pipeline
+
+    return make
+
+
+def tuned(is_numeric: bool, seed: int) -> Any:
+    """Return a search over settings of scikit-learn's networks, fitted by the drop-ins: the same weights."""
+    network = of_task(DropInClassifier, DropInRegressor)(is_numeric, seed)
+    step = type(network).__name__.lower()
+    grid = {f"{step}__alpha": PENALTIES, f"{step}__learning_rate_init": RATES}
+    scoring = None if is_numeric else "neg_log_loss"
+    search = GridSearchCV(make_pipeline(StandardScaler(), network), grid, cv=3, scoring=scoring)
+    return TransformedTargetRegressor(search, transformer=StandardScaler()) if is_numeric else search
+
+
+scikit_learns = of_task(ScikitLearnMLPClassifier, ScikitLearnMLPRegressor)
+DEFAULTS: Mapping[str, Contender] = {
+    "sknet MLP": of_task(MLPClassifier, MLPRegressor),
+    "sknet Tabular": of_task(TabularClassifier, TabularRegressor),
+    "MLP, raw": scikit_learns,
+    "MLP, scaled": scaled(scikit_learns),
+    "MLP, tuned": tuned,
+    "HGB": of_task(HistGradientBoostingClassifier, HistGradientBoostingRegressor),
+}
+
+
+def ours(**parameters: Any) -> Contender:
+    """Return sknet's networks with other parameters."""
+    return of_task(MLPClassifier, MLPRegressor, **parameters)
+
+
+def decayed(lr: float, epochs: int, rule: Any = Adam, **parameters: Any) -> Contender:
+    """Return sknet's networks with a warm-up and a cosine over all epochs."""
+    schedule = WarmUp(Cosine(lr), n_steps=50)
+    rest = {"max_iter": epochs, "n_iter_no_change": np.inf, "batch_size": 128, **parameters}
+    return ours(optimizer=rule(schedule), **rest)
+
+
+OTHERS: Mapping[str, Contender] = {
+    "defaults": ours(),
+    "rate 3e-3": ours(optimizer=Adam(3e-3)),
+    "batches of 64": ours(batch_size=64),
+    "batches of 128": ours(batch_size=128),
+    "256 units": ours(hidden_layer_sizes=(256,)),
+    "100, 100 units": ours(hidden_layer_sizes=(100, 100)),
+    "256 units, batches of 100": ours(hidden_layer_sizes=(256,), batch_size=100),
+    "penalty 1e-2": ours(alpha=1e-2),
+    "early stopping": ours(early_stopping=True),
+    "cosine 5e-3, 50 epochs": decayed(5e-3, 50),
+    "cosine 5e-3, 100 epochs": decayed(5e-3, 100),
+    "cosine 1e-2, 50 epochs": decayed(1e-2, 50),
+    "cosine 5e-3, 100 epochs, decay 0.1": decayed(5e-3, 100, partial(AdamW, weight_decay=0.1)),
+    "cosine 5e-3, 100 epochs, dropout": decayed(5e-3, 100, dropout=0.1),
+    "schedule-free 5e-3, 100 epochs": ours(
+        optimizer=ScheduleFreeAdamW(5e-3), max_iter=100, n_iter_no_change=np.inf, batch_size=128
+    ),
+}
+
+
+def measure(folder: Path, name: str, seed: int, contender: Contender) -> tuple[float, float]:
+    """Return the score and the seconds of a fit."""
+    warnings.simplefilter("ignore")
+    X, y, X_test, y_test, is_numeric = parts(folder, name, seed)
+    model = contender(is_numeric, seed)
+    started = time.perf_counter()
+    model.fit(X, y)
+    seconds = time.perf_counter() - started
+    score = r2_score if is_numeric else accuracy_score
+    return float(score(y_test, model.predict(X_test))), seconds
+
+
+def add_ranks(results: np.ndarray, names: list[str]) -> None:
+    """Add the settings by their mean rank; `results` has axes (settings, sets, score or seconds)."""
+    ranks = rankdata(-results[:, :, 0].round(4), axis=0).mean(axis=1)
+    for i in np.argsort(ranks):
+        SETTINGS.add(names[i], float(ranks[i]), *map(float, results[i].mean(axis=0)))
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with datasets.json")
+    parser.add_argument("--sets", nargs="+", default=[*LARGE, *SMALL])
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
+    parser.add_argument("--jobs", type=int, default=2, help="fits at the same time")
+    parser.add_argument("--settings", nargs="*", help="compare settings of sknet's networks instead")
+    arguments = parser.parse_args()
+    known = DEFAULTS if arguments.settings is None else OTHERS
+    contenders = {name: known[name] for name in arguments.settings or known}
+    jobs = [
+        (arguments.data, name, seed, contender)
+        for contender in contenders.values()
+        for name in arguments.sets
+        for seed in range(arguments.seeds)
+    ]
+    found = Parallel(arguments.jobs, backend="multiprocessing")(delayed(measure)(*job) for job in jobs)
+    shape = (len(contenders), len(arguments.sets), arguments.seeds, 2)
+    means = np.array(found).reshape(shape).mean(axis=2)
+    if known is OTHERS:
+        add_ranks(means, list(contenders))
+    else:
+        for table, values in ((SCORES, means[:, :, 0]), (SECONDS, means[:, :, 1])):
+            for name, of_set in zip(arguments.sets, values.T, strict=True):
+                table.add(name, *map(float, of_set))
+            table.add("mean", *map(float, values.mean(axis=1)))
+    write(arguments.json, {"scores": SCORES, "seconds": SECONDS, "settings": SETTINGS})
+
+
+if __name__ == "__main__":
+    main()
