@@ -55,6 +55,10 @@ RECIPES: dict[str, dict[str, Any]] = {
 KINDS = tuple(RECIPES)
 # With fewer rows, numbers have fewer bins: each is a column more that has to be told from chance.
 ROWS_PER_COLUMN = 5
+# Tables with fewer rows have smaller networks with fewer bins, of which each has some rows (docs/ablation.md).
+FEW_ROWS = 1_000
+UNITS_OF_FEW = 64
+ROWS_PER_BIN, LEAST_BINS = 75, 4
 
 
 def _auto(*others: Any) -> list[Any]:
@@ -198,6 +202,9 @@ def setting_of(
     recipe = {name: x[task] if isinstance(x, dict) else x for name, x in RECIPES[kind].items()}
     recipe["batch_size"] = _batch_size(recipe["batch_size"], n_rows)
     recipe["epochs"] = _epochs(recipe["epochs"], n_rows)
+    if n_rows < FEW_ROWS:
+        recipe["hidden_layer_sizes"] = [min(size, UNITS_OF_FEW) for size in recipe["hidden_layer_sizes"]]
+        recipe["n_bins"] = min(recipe["n_bins"], max(LEAST_BINS, n_rows // ROWS_PER_BIN))
     recipe["n_bins"] = round(recipe["n_bins"] * min(1.0, n_rows / (ROWS_PER_COLUMN * max(n_columns, 1))))
     if recipe["n_bins"] < 2:
         recipe |= {"n_bins": 2, "piecewise": None}
@@ -224,7 +231,8 @@ def _batch_size(batch_size: int, n_rows: int) -> int:
 def _epochs(epochs: int, n_rows: int) -> int:
     """Return the number of epochs: more for small tables, fewer for large ones."""
     if n_rows < 5_000:
-        return round(epochs * min(5.0, math.sqrt(5_000 / max(n_rows, 1))))
+        most = 2.5 if n_rows < FEW_ROWS else 5.0
+        return round(epochs * min(most, math.sqrt(5_000 / max(n_rows, 1))))
     return max(1, round(epochs * min(1.0, float((20_000 / n_rows) ** 0.2))))
 
 

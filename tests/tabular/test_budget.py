@@ -67,7 +67,10 @@ def test_threads_count():
 
 @pytest.mark.parametrize(
     ("n_rows", "n_columns", "n_bins"),
-    [(100, 20, 16), (10_000, 2000, 16), (100, 40, 8), (100, 160, 2), (100, 500, None)],
+    [
+        *[(2_000, 20, 16), (10_000, 2000, 16), (2_000, 800, 8), (2_000, 3_200, 2), (2_000, 10_000, None)],
+        *[(600, 20, 8), (100, 20, 4), (100, 40, 2), (100, 160, None)],
+    ],
 )
 def test_bins_follow_rows_and_columns(n_rows, n_columns, n_bins):
     setting = setting_of("sharp", "auto", "binary", (n_rows, n_columns), "auto")
