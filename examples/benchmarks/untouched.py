@@ -8,7 +8,7 @@ which one is missing. 10,000 rows are drawn for training, and up to 10,000 other
 scikit-learn's small sets, a fifth of the rows is scored. Scores are accuracies and R2, seconds those of one
 core. "Tuned" is the better of six settings (penalty and learning rate) by cross-validation. With
 ``--settings``, other settings of sknet's `MLPClassifier` and `MLPRegressor` are compared by their mean rank,
-as when the defaults were chosen. It needs pandas and pyarrow: ``python -m pip install "scikit-neural[data]"``.
+as when defaults were chosen. It needs pandas and pyarrow: ``python -m pip install "scikit-neural[data]"``.
 """
 
 import os
@@ -55,7 +55,7 @@ SMALL = {
 LARGE = ("adult", "california_housing", "diamonds", "bike_sharing", "covertype_16pct")
 ROWS = 10_000
 PENALTIES, RATES = (1e-4, 1e-2, 1.0), (1e-3, 1e-2)
-Contender = Callable[[bool, int], Any]  # of a regression or not, and a seed
+Contender = Callable[[bool, int, int], Any]  # of a regression or not, a seed and the number of rows
 
 COLUMNS = ("sknet MLP", "sknet Tabular", "MLP, raw", "MLP, scaled", "MLP, tuned", "HGB")
 SCORES = Table("raw numbers of", dict.fromkeys(COLUMNS, ".3f"))
@@ -93,7 +93,7 @@ def parts(folder: Path, name: str, seed: int) -> tuple[np.ndarray, ...]:
 def of_task(classifier: Any, regressor: Any, **parameters: Any) -> Contender:
     """Return a contender of two classes with the same parameters."""
 
-    def make(is_numeric: bool, seed: int) -> Any:
+    def make(is_numeric: bool, seed: int, n_rows: int) -> Any:
         return (regressor if is_numeric else classifier)(random_state=seed, **parameters)
 
     return make
@@ -102,16 +102,16 @@ def of_task(classifier: Any, regressor: Any, **parameters: Any) -> Contender:
 def scaled(contender: Contender) -> Contender:
     """Return a contender behind a scaler, also of the targets of a regression."""
 
-    def make(is_numeric: bool, seed: int) -> Any:
-        pipeline = make_pipeline(StandardScaler(), contender(is_numeric, seed))
+    def make(is_numeric: bool, seed: int, n_rows: int) -> Any:
+        pipeline = make_pipeline(StandardScaler(), contender(is_numeric, seed, n_rows))
         return TransformedTargetRegressor(pipeline, transformer=StandardScaler()) if is_numeric else pipeline
 
     return make
 
 
-def tuned(is_numeric: bool, seed: int) -> Any:
+def tuned(is_numeric: bool, seed: int, n_rows: int) -> Any:
     """Return a search over settings of scikit-learn's networks, fitted by the drop-ins: the same weights."""
-    network = of_task(DropInClassifier, DropInRegressor)(is_numeric, seed)
+    network = of_task(DropInClassifier, DropInRegressor)(is_numeric, seed, n_rows)
     step = type(network).__name__.lower()
     grid = {f"{step}__alpha": PENALTIES, f"{step}__learning_rate_init": RATES}
     scoring = None if is_numeric else "neg_log_loss"
@@ -135,11 +135,27 @@ def ours(**parameters: Any) -> Contender:
     return of_task(MLPClassifier, MLPRegressor, **parameters)
 
 
+def lasting(epochs: int, make_optimizer: Callable[[], Any], **parameters: Any) -> Contender:
+    """Return sknet's networks that train for so many epochs, and for 1,500 updates at least."""
+
+    def make(is_numeric: bool, seed: int, n_rows: int) -> Any:
+        batch_size = min(max(n_rows // 20, 16), 256)
+        least = -(-1500 * batch_size // n_rows)
+        contender = ours(
+            optimizer=make_optimizer(),
+            batch_size=batch_size,
+            max_iter=max(epochs, least),
+            n_iter_no_change=np.inf,
+            **parameters,
+        )
+        return contender(is_numeric, seed, n_rows)
+
+    return make
+
+
 def decayed(lr: float, epochs: int, rule: Any = Adam, **parameters: Any) -> Contender:
     """Return sknet's networks with a warm-up and a cosine over all epochs."""
-    schedule = WarmUp(Cosine(lr), n_steps=50)
-    rest = {"max_iter": epochs, "n_iter_no_change": np.inf, "batch_size": 128, **parameters}
-    return ours(optimizer=rule(schedule), **rest)
+    return lasting(epochs, lambda: rule(WarmUp(Cosine(lr), n_steps=50)), **parameters)
 
 
 OTHERS: Mapping[str, Contender] = {
@@ -149,17 +165,15 @@ OTHERS: Mapping[str, Contender] = {
     "batches of 128": ours(batch_size=128),
     "256 units": ours(hidden_layer_sizes=(256,)),
     "100, 100 units": ours(hidden_layer_sizes=(100, 100)),
-    "256 units, batches of 100": ours(hidden_layer_sizes=(256,), batch_size=100),
     "penalty 1e-2": ours(alpha=1e-2),
     "early stopping": ours(early_stopping=True),
     "cosine 5e-3, 50 epochs": decayed(5e-3, 50),
     "cosine 5e-3, 100 epochs": decayed(5e-3, 100),
-    "cosine 1e-2, 50 epochs": decayed(1e-2, 50),
+    "cosine 5e-3, 200 epochs": decayed(5e-3, 200),
     "cosine 5e-3, 100 epochs, decay 0.1": decayed(5e-3, 100, partial(AdamW, weight_decay=0.1)),
     "cosine 5e-3, 100 epochs, dropout": decayed(5e-3, 100, dropout=0.1),
-    "schedule-free 5e-3, 100 epochs": ours(
-        optimizer=ScheduleFreeAdamW(5e-3), max_iter=100, n_iter_no_change=np.inf, batch_size=128
-    ),
+    "schedule-free 5e-3, 100 epochs": lasting(100, lambda: ScheduleFreeAdamW(5e-3)),
+    "schedule-free 1e-2, 100 epochs": lasting(100, lambda: ScheduleFreeAdamW(1e-2)),
 }
 
 
@@ -167,7 +181,7 @@ def measure(folder: Path, name: str, seed: int, contender: Contender) -> tuple[f
     """Return the score and the seconds of a fit."""
     warnings.simplefilter("ignore")
     X, y, X_test, y_test, is_numeric = parts(folder, name, seed)
-    model = contender(is_numeric, seed)
+    model = contender(is_numeric, seed, len(X))
     started = time.perf_counter()
     model.fit(X, y)
     seconds = time.perf_counter() - started
