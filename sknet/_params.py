@@ -75,7 +75,7 @@ class PlainNumbers:
 
     def _html_repr(self) -> str:
         try:
-            return str(super()._html_repr())  # type: ignore[misc]  of scikit-learn's estimators
+            return str(super()._html_repr())  # type: ignore[misc]  # of scikit-learn
         except Exception:  # raised by a parameter
             return f"<pre>{escape(repr(self))}</pre>"
 
