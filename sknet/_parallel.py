@@ -4,13 +4,14 @@ Threads that BLAS wakes for a product of medium size wait for each other more th
 whole products of their own do not, and all that lies between two products is shared as well.
 """
 
+import math
 import os
 import sys
 import threading
 import time
 from _thread import get_ident
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import cache
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 __all__ = [
     "SMALL",
     "BlasThreads",
+    "Cache",
     "Cores",
     "Lock",
+    "Pool",
     "Threads",
     "are_shared",
     "blas_threads",
@@ -107,6 +110,70 @@ def _renew_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_all)
+
+# -- caches ----------------------------------------------------------------------------------------------
+
+
+class Cache:
+    """Values by key, of which those used longest ago are dropped; threads may share them."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, Lock()
+        self._values: dict[Hashable, Any] = {}  # the first was used longest ago
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        """Return the value of a key, or a default."""
+        with self._lock:
+            if key not in self._values:
+                return default
+            value = self._values[key] = self._values.pop(key)
+            return value
+
+    def put(self, key: Hashable, value: Any) -> None:
+        """Set the value of a key."""
+        with self._lock:
+            self._values.pop(key, None)
+            self._values[key] = value
+            if len(self._values) > self._most:
+                del self._values[next(iter(self._values))]
+
+    def values(self) -> list[Any]:
+        """Return all values."""
+        return list(self._values.values())
+
+    def clear(self) -> None:
+        """Drop all values."""
+        with self._lock:
+            self._values.clear()
+
+
+class Pool:
+    """Idle objects by key, each for one user at a time; those used longest ago are dropped."""
+
+    def __init__(self, most: int, most_bytes: float = math.inf) -> None:
+        self._most, self._most_bytes, self._lock = most, most_bytes, Lock()
+        self._objects: list[tuple[Hashable, Any]] = []  # the first was used longest ago
+
+    def clear(self) -> None:
+        """Drop all objects."""
+        self._objects = []
+
+    def take(self, key: Hashable) -> Any:
+        """Return an object, which nobody else gets until it is put back; None if there is none."""
+        with self._lock:
+            for i in reversed(range(len(self._objects))):
+                if self._objects[i][0] == key:
+                    return self._objects.pop(i)[1]
+        return None
+
+    def put(self, key: Hashable, idle: Any) -> None:
+        """Let others use an object, unless it is too large."""
+        if self._most_bytes < math.inf and idle.nbytes > self._most_bytes:
+            return
+        with self._lock:
+            self._objects.append((key, idle))
+            del self._objects[: -self._most]
+
 
 # -- cores -----------------------------------------------------------------------------------------------
 # Linux may wake a thread on the core of the one that woke it although another core is idle: in virtual

@@ -1,6 +1,5 @@
 """Compiled functions: captured, planned, bound to memory, and cached by a key of their structure."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from sknet._attributes import cached_property
-from sknet._parallel import Lock
+from sknet._parallel import Cache, Lock
 from sknet._tree import leaves, map_leaves, named_leaves, paths, rebuild
 from sknet.compile import _primitives as own
 from sknet.compile._calls import NO_SLOTS, Call, runner_of
@@ -426,9 +425,6 @@ def _run_there(owner: Backend, device: Device, run: Callable[[], None]) -> None:
 # -- compiling --------------------------------------------------------------------------------
 
 
-MOST_PROGRAMS = 64  # cached programs
-
-
 def compile(
     function: Callable[..., Any],
     args: tuple[Tree, ...],
@@ -517,15 +513,13 @@ def prepared(
     donors, device, precision = _donors(args, donate), device_among(args), product_precision()
     key = (graph.key(), donors, exact, device, precision)
     matrices, draws = graph.sparse_slots(), any("key" in e.params for e in graph.equations)
-    with _lock:
+    with _planning:
         known = _programs.get(key)
         if known is None:
             graph, own_slots = _with_own_slots(graph)
             found, donated = _with_donations(optimize(graph, exact=exact), donors)
-            known = _programs[key] = new_program(found, donated, exact, device, precision), own_slots
-            if len(_programs) > MOST_PROGRAMS:
-                _programs.popitem(last=False)
-        _programs.move_to_end(key)
+            known = new_program(found, donated, exact, device, precision), own_slots
+            _programs.put(key, known)
     return Prepared(known[0], template, device, known[1], matrices, draws)
 
 
@@ -538,17 +532,9 @@ def optimized(
     return found, donated, map_leaves(lambda x: found.outputs[x] if type(x) is OutputIndex else x, template)
 
 
-# Programs by key, each with its own slots for sparse matrices, which a bound function replaces.
-_programs: OrderedDict[Any, tuple[Program, list[SparseSlot]]] = OrderedDict()
-
-
-_lock = Lock()
-
-
-def forget_plans() -> None:
-    """Forget all cached programs, so that functions captured from now on are planned again."""
-    with _lock:
-        _programs.clear()
+# Programs by graph, each with its own slots for sparse matrices, which a bound function replaces.
+_programs = Cache(64)
+_planning = Lock()  # no two threads plan the same graph
 
 
 def _with_own_slots(graph: Graph) -> tuple[Graph, list[SparseSlot]]:
@@ -607,9 +593,6 @@ def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[
 # -- functions cached by a key of their structure, so that they need not be captured again ----
 
 
-MOST_FUNCTIONS = 256  # functions; most share a program
-
-
 class Known(NamedTuple):
     """A function that was captured before."""
 
@@ -618,9 +601,8 @@ class Known(NamedTuple):
     takes: Takes | None
 
 
-# Functions by key; None for one whose key also includes its random stream.
-_known: OrderedDict[Hashable, Known | None] = OrderedDict()
-_known_lock = Lock()
+# Functions by key, most of which share a program; None for one whose key also includes its random stream.
+_functions = Cache(256)
 
 
 def compile_cached(
@@ -640,34 +622,18 @@ def compile_cached(
     sparse = [leaf for _, leaf in named if isinstance(leaf, SparseSlot)]
     forms = tuple([(path, _form(leaf)) for path, leaf in named])
     key: Hashable = structure, donate, exact, product_precision(), forms
-    found = _find(key, stream)
+    found: Known | None = _functions.get(key) or _functions.get((key, stream))
     if found is not None:
         matrices = [sparse[place] for place in found.places]
         return found.made.bound(args if found.takes is None else found.takes, slots, matrices)
     made, takes = prepared(function, args, donate, exact), None if sparse else Takes(args)
     if all(matrix in sparse for matrix in made.matrices):
         places = tuple([sparse.index(matrix) for matrix in made.matrices])
-        _keep(key, stream, Known(made._replace(matrices=()), places, takes))
+        if made.draws:
+            _functions.put(key, None)
+            key = key, stream
+        _functions.put(key, Known(made._replace(matrices=()), places, takes))
     return made.bound(args if takes is None else takes, slots, made.matrices)
-
-
-def _find(key: Hashable, stream: Hashable) -> Known | None:
-    with _known_lock:
-        for each in (key, (key, stream)):
-            if each in _known:
-                _known.move_to_end(each)
-                if (found := _known[each]) is not None:
-                    return found
-    return None
-
-
-def _keep(key: Hashable, stream: Hashable, known: Known) -> None:
-    with _known_lock:
-        if known.made.draws:
-            _known[key], key = None, (key, stream)
-        _known[key] = known
-        while len(_known) > MOST_FUNCTIONS:
-            _known.popitem(last=False)
 
 
 def _form(leaf: Any) -> Hashable:
@@ -681,6 +647,5 @@ def _form(leaf: Any) -> Hashable:
 
 def forget_programs() -> None:
     """Clear all cached programs, so that functions are captured and planned again."""
-    with _known_lock:
-        _known.clear()
-    forget_plans()
+    _functions.clear()
+    _programs.clear()

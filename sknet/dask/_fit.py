@@ -416,7 +416,7 @@ class WorkersSteps(StepsElsewhere):
         self.score = Merged(new_score(self._plan.estimator, self._plan.standing, self._model))
         return self.score
 
-    def follow(self) -> None:
+    def refresh(self) -> None:
         if self._known is None or not self._is_theirs():
             self._cluster.begin(self._plan, self._model)
             self._note()

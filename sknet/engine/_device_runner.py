@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
-from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +42,8 @@ from sknet.engine._programs import (
     check_repeatable,
     gradient_function,
     hyper_slots,
+    is_made_of,
+    made_of,
 )
 from sknet.engine._runners import Block, EagerSteps, Outputs, Steps
 
@@ -63,11 +64,9 @@ __all__ = [
     "Left",
     "Ring",
     "Taken",
-    "are_same",
     "counted",
     "index_type",
     "kernel_of",
-    "made_of",
     "step_function",
     "type_of",
 ]
@@ -432,8 +431,8 @@ class DeviceSteps(Steps):
 
         return self._owner.asking(self.model.device, said)
 
-    def hold(self) -> bool:
-        return are_same(made_of(self.model), self._made_of) and self._fingerprint.holds()
+    def is_valid(self) -> bool:
+        return is_made_of(self.model, self._made_of) and self._fingerprint.holds()
 
     def look_ahead_by(self, next_order: Callable[[], Any]) -> None:
         self._next_order = next_order
@@ -582,18 +581,6 @@ class DeviceSteps(Steps):
     def refusals(self) -> list[str]:
         """Reasons for which steps are launched one by one rather than as graphs."""
         return [issued.refusal for _, issued, _ in self._issued.values() if issued.refusal is not None]
-
-
-def made_of(model: ModelLike) -> tuple[Any, ...]:
-    """Return the objects that a step on a device is made of, besides the network."""
-    flat, slots = model.memory.flat_buffers()
-    numbers = model.alpha, model.precision, model.memory.key
-    return flat, *slots.values(), model.loss_function, model.optimizer, *numbers
-
-
-def are_same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
-    """Tell whether these are the objects that a step was made of."""
-    return len(now) == len(before) and all(map(is_, now, before))
 
 
 def step_function(

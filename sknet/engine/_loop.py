@@ -164,7 +164,7 @@ class Epochs(ABC):
         """Name of the kind of steps."""
 
     @abstractmethod
-    def follow(self, n_iter: int) -> None:
+    def refresh(self, n_iter: int) -> None:
         """Recreate the steps if anything they depend on has changed; `n_iter` epochs are done."""
 
     def another(self) -> bool:
@@ -252,7 +252,7 @@ class Loop:
         self._fit.epoch = self.n_iter + 1
         if hooks.call("on_epoch_begin") and self._number is None:
             return True
-        epochs.follow(self.n_iter)
+        epochs.refresh(self.n_iter)
         if self._number is None:
             epochs.begin()
             self._number = 0
@@ -339,7 +339,7 @@ class Loop:
                 fit.losses = losses
                 hooks.call("on_block_end")
                 if hooks.looks_at_blocks:  # and may have changed what the steps are made of
-                    epochs.follow(self.n_iter)
+                    epochs.refresh(self.n_iter)
         epochs.end(number)
 
     def _measured(self) -> dict[str, float]:

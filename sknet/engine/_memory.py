@@ -328,7 +328,7 @@ class Memory:
             found[id(parameter)] = {slot: parts[name].copy() for slot, parts in views.items()}
         return found
 
-    def follow(self, random_state: RandomState) -> bool:
+    def refresh(self, random_state: RandomState) -> bool:
         """Lay out parameters again if some were added, removed, frozen or unfrozen."""
         mark = latest.structure
         found = dict(self.module.own_parameters())

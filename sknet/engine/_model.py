@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 
 from sknet._constraints import shown
 from sknet._hints import ForeignAttributes
+from sknet._parallel import Pool
 from sknet._params import explained_call
 from sknet._random import check_random_state
 from sknet.callbacks import Callback
@@ -48,7 +49,6 @@ from sknet.engine._optimizer import (
     gradient_into,
     stepping_optimizer,
 )
-from sknet.engine._runner_cache import KeptSteps
 from sknet.engine._state import (
     Epoch,
     Gradient,
@@ -167,7 +167,7 @@ class Model(ForeignAttributes):
 
     _has_seen_output = False
     _input_names: list[str] | None = None  # of the latest training, if there were several
-    _kept_steps: KeptSteps | None = None  # of a training in parts
+    _idle_steps: Pool | None = None  # of a training in parts
 
     _rounded: str | None = None  # the precision of products, unless it is the dtype's own
 
@@ -198,7 +198,7 @@ class Model(ForeignAttributes):
         self.progress = Progress(counts_epochs=False)
         self._epoch = Epoch()
         self._network: Network | None = None
-        self._stepper, self._kept_steps = Stepper(), None
+        self._stepper, self._idle_steps = Stepper(), None
         place = available(device)
         module = copy_of(module) if copy else module
         lazy = is_lazy(module)
@@ -306,7 +306,7 @@ class Model(ForeignAttributes):
             store.refuse_spent()
         if store.mark is not latest.structure:
             with active(store.device):
-                if store.follow(self.random_state):
+                if store.refresh(self.random_state):
                     self.optimizer.check_parameters(store.known_shapes)
         return store
 
@@ -501,7 +501,7 @@ class Model(ForeignAttributes):
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_store": self.memory, "random_state": self._stored_random_state}
-        state["_network"] = state["_kept_steps"] = None  # they are bound to this memory
+        state["_network"] = state["_idle_steps"] = None  # they are bound to this memory
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -778,7 +778,7 @@ class Model(ForeignAttributes):
         >>> model.step(np.eye(2), np.ones((2, 1))).output.tolist()
         [[0.0], [0.0]]
         """
-        self._stepper, self._network, self._kept_steps = Stepper(), None, None
+        self._stepper, self._network, self._idle_steps = Stepper(), None, None
 
     # -- many steps -------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ class ModelLike(Protocol):
     _has_seen_output: bool
     _input_names: list[str] | None
     _hyper: Any
-    _kept_steps: Any
+    _idle_steps: Any
     _network: Any
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 
 from sknet._arrays import all_finite
 from sknet._config import native_core
+from sknet._parallel import Cache
 from sknet._warnings import silently, warn_caller
 from sknet.compile import Compiled, native
 from sknet.compile.extend import compile_cached
@@ -459,9 +460,7 @@ def network_of(model: ModelLike) -> Network:
 
 CHUNK_ELEMENTS = 1 << 20  # size of the largest activation: 4 MiB in float32, which fits into most caches
 
-KEPT = 256  # structures
-
-_alike: dict[Any, int] = {}  # by structure
+_by_structure = Cache(256)
 
 
 def rows_at_once(module: Module, shape: Any, dtype: Any) -> int:
@@ -470,11 +469,10 @@ def rows_at_once(module: Module, shape: Any, dtype: Any) -> int:
     key: Any = structure, *(map(str, (shape, dtype)) if named else (shape, str(dtype)))
     if structure is None:
         return _rows_at_once(module, shape, dtype)
-    found = _alike.get(key)
+    found: int | None = _by_structure.get(key)
     if found is None:
-        if len(_alike) >= KEPT:
-            _alike.clear()
-        found = _alike[key] = _rows_at_once(module, shape, dtype)
+        found = _rows_at_once(module, shape, dtype)
+        _by_structure.put(key, found)
     return found
 
 

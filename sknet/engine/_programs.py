@@ -34,6 +34,8 @@ __all__ = [
     "compiled_step",
     "gradient_function",
     "hyper_slots",
+    "is_made_of",
+    "made_of",
 ]
 
 
@@ -101,7 +103,7 @@ class Programs:
         optimizer = model.optimizer.in_steps()
         self._model, self.optimizer, self._exact = model, optimizer, exact
         self.flat, slots = model.memory.flat_buffers() if buffers is None else buffers
-        self._made_of = self._what_they_are_made_of(model)
+        self._made_of = made_of(model)
         self.gradient = np.zeros_like(self.flat)
         self._numbers, hyper = hyper_slots(optimizer, model.progress, self.flat)
         args = (self.flat, slots, self.gradient, hyper)
@@ -121,21 +123,14 @@ class Programs:
         """The last change of the parameters: ndarray of shape (layout.size,), or None."""
         return self.update.result.delta
 
-    @staticmethod
-    def _what_they_are_made_of(model: ModelLike) -> tuple[Any, ...]:
-        memory = model.memory
-        flat, slots = memory.flat_buffers()
-        return flat, *slots.values(), *model._hyper, memory.key
-
     def are_of(self, model: ModelLike) -> bool:
         """Tell whether the programs train the model's current memory, with its current hyperparameters."""
-        now = self._what_they_are_made_of(model)
-        return len(now) == len(self._made_of) and all(map(is_, now, self._made_of))
+        return is_made_of(model, self._made_of)
 
-    def lend(self, model: ModelLike) -> None:
-        """Let another model of the same structure use the programs, which have buffers of their own."""
+    def bind(self, model: ModelLike) -> None:
+        """Train another model of the same structure with these programs, which have buffers of their own."""
         self._model, self.optimizer = model, model.optimizer.in_steps()
-        self._made_of = self._what_they_are_made_of(model)
+        self._made_of = made_of(model)
 
     def set_strength(self, program: Compiled) -> None:
         """Let a program for batches use the strength of the model's penalty."""
@@ -144,8 +139,8 @@ class Programs:
             with np.errstate(all="ignore"):  # single precision may not hold it
                 strength[...] = 0.5 * self._model.alpha / program.returns.divisor
 
-    def let_go(self) -> None:
-        """Forget the model, until the programs are lent to another one."""
+    def unbind(self) -> None:
+        """Forget the model, until another one is bound."""
         del self._model, self.optimizer, self._made_of
 
     def gradient_of(self, X: Any, y: Any, weight: Any) -> Compiled:
@@ -188,6 +183,18 @@ class Programs:
         """Run the optimizer's update with `gradient`, and `numbers` in the order of its `hyper`."""
         self._numbers[...] = numbers
         self.update.run()
+
+
+def made_of(model: ModelLike) -> tuple[Any, ...]:
+    """Return the objects that a step is made of, besides the network."""
+    flat, slots = model.memory.flat_buffers()
+    return flat, *slots.values(), *model._hyper, model.precision, model.memory.key
+
+
+def is_made_of(model: ModelLike, parts: tuple[Any, ...]) -> bool:
+    """Tell whether these are still the objects that a model's step is made of."""
+    now = made_of(model)
+    return len(now) == len(parts) and all(map(is_, now, parts))
 
 
 def hyper_slots(optimizer: Optimizer, progress: Progress, like: Any) -> tuple[Any, dict[str, Any]]:

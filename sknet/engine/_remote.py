@@ -1,12 +1,12 @@
 """Training by steps that other processes make, and steps split into gradient and update."""
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from sknet._parallel import Cache
 from sknet.callbacks import Callback
 from sknet.compile import Compiled
 from sknet.core import no_grad
@@ -49,7 +49,7 @@ class StepsElsewhere(ABC):
     n_batches: int
 
     @abstractmethod
-    def follow(self) -> None:
+    def refresh(self) -> None:
         """Take the model anew if it has been changed here."""
 
     @abstractmethod
@@ -80,8 +80,8 @@ class _EpochsElsewhere(Epochs):
     def steps_name(self) -> str:
         return type(self._steps).__name__
 
-    def follow(self, n_iter: int) -> None:
-        self._steps.follow()
+    def refresh(self, n_iter: int) -> None:
+        self._steps.refresh()
 
     def begin(self) -> None:
         """Do nothing: the order of an epoch follows from its number."""
@@ -142,7 +142,7 @@ def train_elsewhere(
     return run_loop(Loop(fit, _EpochsElsewhere(fit, steps), new_score, validation), fit, callbacks)
 
 
-KEPT = 8  # programs, one for each number of rows, each with its own memory
+MOST_SIZES = 8  # of batches, each with a program with its own memory
 
 
 class Share(NamedTuple):
@@ -159,7 +159,7 @@ class SplitStep:
     def __init__(self, model: ModelLike) -> None:
         self._model, self._optimizer = model, stepping_optimizer(model)
         self._programs = Programs(model) if model.compile and model.device.kind == "cpu" else None
-        self._by_rows: OrderedDict[int, Compiled] = OrderedDict()
+        self._by_rows = Cache(MOST_SIZES)
         self._changed: Mapping[str, Any] = {}
         self.gradient = model.memory.zeros() if self._programs is None else self._programs.gradient
 
@@ -183,26 +183,25 @@ class SplitStep:
         if self._programs is None:
             return None
         n_rows = like.y.shape[0]
-        if n_rows not in self._by_rows:
+        found: Compiled | None = self._by_rows.get(n_rows)
+        if found is None:
             try:
-                self._by_rows[n_rows] = self._programs.gradient_of(*like)
+                found = self._programs.gradient_of(*like)
             except (CaptureError, GraphError) as error:
                 if self._model.compile is True:
                     raise
                 not_compiled(error, stacklevel=4)
                 self._programs = None
                 return None
-        self._by_rows.move_to_end(n_rows)
-        if len(self._by_rows) > KEPT:
-            self._by_rows.popitem(last=False)
-        return self._by_rows[n_rows]
+            self._by_rows.put(n_rows, found)
+        return found
 
     def compute(self, batch: Batch) -> Share:
         """Compute the gradient of the objective of a batch; the model does not change."""
         model = self._model
         if self._programs is None:
             return self._eager(batch)
-        program = self._by_rows[batch.y.shape[0]]
+        program = self._by_rows.get(batch.y.shape[0])
         self._changed, output, loss, penalty = self._programs.compute(program)
         return Share(per_output(model, loss, output), penalty, output)
 

@@ -4,13 +4,13 @@ import math
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from sknet._parallel import Threads, are_shared
+from sknet._parallel import Pool, Threads, are_shared
 from sknet.compile import Compiled, native
 from sknet.device import namespace
 from sknet.engine._batches import Batches, ComputedRows, Window
@@ -187,15 +187,15 @@ class Steps(ABC):
         return part if order is None else order[part]
 
     @abstractmethod
-    def hold(self) -> bool:
-        """Tell whether these steps are still valid, because nothing that they depend on has changed."""
+    def is_valid(self) -> bool:
+        """Tell whether nothing that these steps depend on has changed."""
 
     @abstractmethod
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
         """Train on one block of batches, at least one."""
 
-    def give_back(self) -> None:
-        """End with these steps: let other fits use them, if they are shared."""
+    def end(self, is_reusable: bool = True) -> None:
+        """End with these steps: leave them to a later fit, if that is possible."""
 
     def epochs_at_once(self, most: int) -> int:
         """Return how many whole epochs `run_epochs` trains on, at most these; 1 if it cannot."""
@@ -223,7 +223,7 @@ class EagerSteps(Steps):
         self._workspace = model.memory.workspace()
         self._hooks = latest.hooks
 
-    def hold(self) -> bool:
+    def is_valid(self) -> bool:
         return self._hooks is latest.hooks  # once hooks are removed, steps may be compilable
 
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
@@ -237,11 +237,20 @@ class EagerSteps(Steps):
 
 
 class CompiledSteps(Steps):
-    """Compiled steps: one program for each number of rows, and one for the update."""
+    """Compiled steps: one program for each number of rows, and one for the update.
 
-    def __init__(self, model: ModelLike, batches: Batches, check_finite: bool, buffers: Any = None) -> None:
+    With `copies`, they have parameters of their own, to and from which those of a model are copied for each
+    block: another model of the same structure can use them later.
+    """
+
+    pool: Pool | None = None  # of idle steps, to which these belong
+    key: Hashable = None
+
+    def __init__(self, model: ModelLike, batches: Batches, check_finite: bool, copies: bool = False) -> None:
         super().__init__(model, batches, check_finite)
-        self._programs = Programs(model, buffers=buffers)
+        flat, slots = model.memory.flat_buffers()
+        self._copies = (flat.copy(), {name: slot.copy() for name, slot in slots.items()}) if copies else None
+        self._programs = Programs(model, buffers=self._copies)
         self._gradient = Gradient(model.memory.layout, self._programs.gradient, {})
         self._by_rows: dict[int, Compiled] = {}
         self._by_start: dict[int, Compiled | None] = {}
@@ -258,32 +267,44 @@ class CompiledSteps(Steps):
         """True if steps draw random numbers, so that they depend on the model's seed."""
         return any(program.draws for program in self._by_rows.values())
 
-    def lend(self, model: ModelLike, batches: Batches) -> None:
-        """Go on with another model of the same structure, whose memory is copied to and from the buffers."""
-        self.model = model
-        self._programs.lend(model)
-        for program in self._by_rows.values():
-            self._programs.set_strength(program)
-        self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
-        self.rebind(batches)
-
-    def hold(self) -> bool:
+    def is_valid(self) -> bool:
         return self._programs.are_of(self.model) and self._fingerprint.holds()
 
-    def rebind(self, batches: Batches) -> None:
-        """Go on with other rows of the same shapes, dtypes and layouts."""
+    def bind(self, model: ModelLike, batches: Batches) -> None:
+        """Train on other rows of the same form, and another model if parameters are copied."""
         self.batches = batches
+        if self._copies is not None:
+            self.model = model
+            self._programs.bind(model)
+            for program in self._by_rows.values():
+                self._programs.set_strength(program)
+            self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
-    def release(self) -> None:
-        """Forget the rows, until others are bound."""
+    def unbind(self) -> None:
+        """Forget the rows, and the model if parameters are copied, until others are bound."""
         del self.batches
         self._by_start.clear()
+        if self._copies is not None:
+            del self.model, self._fingerprint
+            self._programs.unbind()
 
-    def let_go(self) -> None:
-        """Forget rows and model, until others are lent."""
-        self.release()
-        del self.model, self._fingerprint
-        self._programs.let_go()
+    def end(self, is_reusable: bool = True) -> None:
+        # A model looks whether its own steps are valid before it uses them again.
+        if self._copies is not None:
+            is_reusable = is_reusable and not self.draws and self.is_valid()
+        if is_reusable and self.pool is not None:
+            self.unbind()
+            self.pool.put(self.key, self)
+
+    def _copy_parameters(self, there: bool) -> None:
+        """Copy parameters and slots of the model to these steps, or back, if they have their own."""
+        if self._copies is None:
+            return
+        models, own = self.model.memory.flat_buffers(), self._copies
+        (flat, slots), (to_flat, to_slots) = (models, own) if there else (own, models)
+        to_flat[...] = flat
+        for name, slot in slots.items():
+            to_slots[name][...] = slot
 
     @property
     def nbytes(self) -> int:
@@ -329,6 +350,13 @@ class CompiledSteps(Steps):
         return outputs.free(n_rows, self._output.shape[1:], self._output.dtype)
 
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+        self._copy_parameters(True)
+        try:
+            return self._run(order, first, most, outputs)
+        finally:
+            self._copy_parameters(False)
+
+    def _run(self, order: Any, first: int, most: int, outputs: Outputs | None) -> Block:
         _, n_rows = self.batches.part(order, first)
         room = self._free(n_rows, outputs)
         most = most if room is None else min(most, len(room) // n_rows)
@@ -368,14 +396,8 @@ MOST_TURNS = 1 << 20  # bytes of their instructions
 class NativeSteps(CompiledSteps):
     """Steps by the calls of a NumPy plan in native code and by the plan where data have an unusual layout."""
 
-    def __init__(
-        self,
-        model: ModelLike,
-        batches: Batches,
-        check_finite: bool,
-        buffers: Any = None,
-    ) -> None:
-        super().__init__(model, batches, check_finite, buffers)
+    def __init__(self, model: ModelLike, batches: Batches, check_finite: bool, copies: bool = False) -> None:
+        super().__init__(model, batches, check_finite, copies)
         self._per_native_step = 1e-3  # seconds
         self._runs: dict[int, NativeRun | None] = {}
         self._order: Any = None
@@ -384,18 +406,18 @@ class NativeSteps(CompiledSteps):
         computed = isinstance(batches.X, ComputedRows)
         self._window = Window(batches.X, batches.size, batches.n_batches) if computed else None
 
-    def rebind(self, batches: Batches) -> None:
-        super().rebind(batches)
+    def bind(self, model: ModelLike, batches: Batches) -> None:
+        super().bind(model, batches)
         for run in self._runs.values():
             if run is not None:
-                run.rebind((batches.X, batches.y, batches.weight))
+                run.bind((batches.X, batches.y, batches.weight))
 
-    def release(self) -> None:
-        super().release()
+    def unbind(self) -> None:
+        super().unbind()
         self._order = self._orders = None
         for run in self._runs.values():
             if run is not None:
-                run.release()
+                run.unbind()
 
     def _run_for(self, n_rows: int) -> "NativeRun | None":
         """Return the run for batches of this size; None if NumPy has to do them."""
@@ -414,11 +436,11 @@ class NativeSteps(CompiledSteps):
                 self._runs[n_rows] = run
         return self._runs[n_rows]
 
-    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+    def _run(self, order: Any, first: int, most: int, outputs: Outputs | None) -> Block:
         _, n_rows = self.batches.part(order, first)
         run = self._run_for(n_rows)
         if run is None:
-            return super().run(order, first, most, outputs)
+            return super()._run(order, first, most, outputs)
         room = self._free(n_rows, outputs)
         most = min(most, run.most) if room is None else min(most, run.most, len(room) // n_rows)
         if follow_schedules(self.model):  # buffers set by schedules are inputs of a single step
@@ -455,12 +477,16 @@ class NativeSteps(CompiledSteps):
         outputs = np.empty((rows.size, *shape), dtype) if scored else None
         started, before = time.perf_counter(), progress[0].step
         parts = batches.alike
-        if len(parts) == 1:  # full batches alone go on from epoch to epoch
-            run = self._run_of(parts[0][1])
-            terms = run.losses[: run.run(places, 0, hyper, before, outputs)]
-        else:
-            turns = [self._turns(len(orders), *part) for part in parts]
-            terms = native.run_turns(turns, places, hyper, before, outputs)
+        self._copy_parameters(True)
+        try:
+            if len(parts) == 1:  # full batches alone go on from epoch to epoch
+                run = self._run_of(parts[0][1])
+                terms = run.losses[: run.run(places, 0, hyper, before, outputs)]
+            else:
+                turns = [self._turns(len(orders), *part) for part in parts]
+                terms = native.run_turns(turns, places, hyper, before, outputs)
+        finally:
+            self._copy_parameters(False)
         self._per_native_step = max((time.perf_counter() - started) / max(len(terms), 1), 1e-7)
         losses = self._losses_of(terms)
         return losses, None if outputs is None else outputs.reshape((*orders.shape, *shape))

@@ -3,17 +3,16 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
 from types import FrameType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from sknet._parallel import Lock, blas_threads, jobs_of
+from sknet._parallel import Pool, blas_threads, jobs_of
 
 __all__ = [
     "Group",
-    "Idle",
     "InterruptGuard",
     "Turn",
     "current_group",
@@ -28,34 +27,8 @@ __all__ = [
 ]
 
 
-class Idle:
-    """Idle objects by form; those that were used longest ago are let go."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, Lock()
-        self._objects: list[tuple[Hashable, Any]] = []  # the first was used longest ago
-
-    def forget(self) -> None:
-        """Let go of all objects."""
-        self._objects = []
-
-    def take(self, form: Hashable) -> Any:
-        """Take an object, which nobody else gets until it is given back."""
-        with self._lock:
-            for place in reversed(range(len(self._objects))):
-                if self._objects[place][0] == form:
-                    return self._objects.pop(place)[1]
-        return None
-
-    def give_back(self, form: Hashable, idle: Any) -> None:
-        """Let others use an object."""
-        with self._lock:
-            self._objects.append((form, idle))
-            del self._objects[: -self._most]
-
-
 Result = TypeVar("Result")
-KEPT = 32  # idle steps, each with memory of its own
+MOST_IDLE = 32  # steps, each with memory of its own
 WAKE = 0.05  # seconds; a signal that reaches another thread does not wake the one that waits
 
 
@@ -66,7 +39,7 @@ class Group:
         self.n_threads, self._outer = n_threads, outer
         self._ends = False
         self.turn: Any = None
-        self.idle: Idle = Idle(KEPT) if outer is None else outer.idle
+        self.idle: Pool = Pool(MOST_IDLE) if outer is None else outer.idle
 
     @property
     def is_parallel(self) -> bool:

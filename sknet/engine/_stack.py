@@ -37,9 +37,7 @@ from sknet.engine._device_runner import (
     Issued,
     Left,
     Taken,
-    are_same,
     index_type,
-    made_of,
     step_function,
     type_of,
 )
@@ -49,7 +47,7 @@ from sknet.engine._model_type import ModelLike
 from sknet.engine._objective import per_output
 from sknet.engine._optimizer import advance, follow_schedules
 from sknet.engine._persistent import Input, Number, Persistent, Rows, State, Step, persistent
-from sknet.engine._programs import DeviceOutputs, check_repeatable
+from sknet.engine._programs import DeviceOutputs, check_repeatable, is_made_of, made_of
 from sknet.engine._runner_cache import steps_for
 from sknet.engine._runners import Block, EagerSteps, Outputs, Steps, steps_at_once
 from sknet.engine._scheduler import Turn, current_turn
@@ -315,17 +313,17 @@ class MemberSteps(Steps):
         self._is_placed = False
         forms = turn.board.setdefault("forms", {})
         self.form: int = forms.setdefault(self._form(), len(forms))
-        turn.at_end.append(self.give_back)
+        turn.at_end.append(self.end)
         turn.steps = self
 
     @property
     def name(self) -> str:
         return type(self).__name__ if self._alone is None else self._alone.name
 
-    def hold(self) -> bool:
+    def is_valid(self) -> bool:
         if self._alone is not None:
-            return self._alone.hold()
-        return are_same(made_of(self.model), self._made_of) and self._fingerprint.holds()
+            return self._alone.is_valid()
+        return is_made_of(self.model, self._made_of) and self._fingerprint.holds()
 
     # -- what steps can be made together --------------------------------------------------------
 
@@ -405,7 +403,7 @@ class MemberSteps(Steps):
             model.memory.move(place.flat, place.slots, place.untrained)
         self._made_of, self._is_placed = made_of(model), True
 
-    def give_back(self) -> None:
+    def end(self, is_reusable: bool = True) -> None:
         """Leave the stack: the model keeps its arrays by itself."""
         memory, self.has_left = self.model.memory, True
         if self._turn.steps is self:
@@ -452,7 +450,7 @@ class MemberSteps(Steps):
         return Block(losses, done * n_rows)
 
     def _go_alone(self) -> None:
-        self.give_back()
+        self.end()
         self._turn.leave()
         self._alone = steps_for(self.model, self.batches, self.check_finite)
 
@@ -786,8 +784,8 @@ class Stack:
         def issue() -> None:
             begin()
             program.run()
-            output.follow()
-            report.follow()
+            output.refresh()
+            report.refresh()
 
         return issue, ring.end(left)
 
@@ -822,6 +820,6 @@ class _Plain:
         self._found, is_plain = found, owner.is_plain(found)
         self.array = found if is_plain else owner.zeros(found.shape, found.dtype, device)
 
-    def follow(self) -> None:
+    def refresh(self) -> None:
         if self.array is not self._found:
             self.array[...] = self._found

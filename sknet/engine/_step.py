@@ -1,7 +1,6 @@
 """One training step: eager or compiled, in place or in functional pieces."""
 
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from types import MappingProxyType
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet._parallel import Cache
 from sknet.compile import Compiled
 from sknet.core import Tensor, carry, no_grad
 from sknet.device import active, device_of, to_device, to_host
@@ -173,7 +173,7 @@ def on_one_row(model: ModelLike, X: Any) -> Callable[[Any], Any]:
     return compute
 
 
-KEPT = 8  # programs, one per shape of batch, each with its own memory
+MOST_SHAPES = 8  # of batches, each with a program with its own memory
 
 
 def not_compiled(error: Exception, stacklevel: int) -> None:
@@ -216,7 +216,7 @@ class Stepper:
     def forget(self) -> None:
         """Discard all programs, after a change that they could not notice."""
         self._programs: Programs | None = None
-        self._by_shape: OrderedDict[Any, Compiled | None] = OrderedDict()
+        self._by_shape = Cache(MOST_SHAPES)
         self._fingerprint: Fingerprint | None = None
 
     def step(self, model: ModelLike, X: Any, y: Any, weight: Any) -> StepResult:
@@ -243,20 +243,14 @@ class Stepper:
         names = tuple(X) if isinstance(X, dict) else ()
         arrays = (*inputs, y, weight)
         key = names, *[None if x is None else (ops.is_sparse(x), x.shape, x.dtype) for x in arrays]
-        found = self._by_shape.get(key)
-        if found is None:
-            if key not in self._by_shape and model.compile == "auto":
-                self._keep(key, None)  # compiled only if the shape comes again
-                return None
+        found: Compiled | bool | None = self._by_shape.get(key, False)
+        if found is False and model.compile == "auto":
+            self._by_shape.put(key, None)  # compiled only if the shape comes again
+            return None
+        if not isinstance(found, Compiled):
             found = self._captured(model, X, y, weight)
-        self._keep(key, found)
+            self._by_shape.put(key, found)
         return found
-
-    def _keep(self, key: Any, program: Compiled | None) -> None:
-        self._by_shape[key] = program
-        self._by_shape.move_to_end(key)
-        if len(self._by_shape) > KEPT:
-            self._by_shape.popitem(last=False)
 
     def _captured(self, model: ModelLike, X: Any, y: Any, weight: Any) -> Compiled | None:
         try:

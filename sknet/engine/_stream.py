@@ -1,12 +1,12 @@
 """Training on streams of batches, one batch after the other."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from sknet import ops
+from sknet._parallel import Cache
 from sknet.device import backend, leased
 from sknet.engine._batches import Batches
 from sknet.engine._checkpoint import FitKeeper, digested
@@ -28,7 +28,7 @@ from sknet.persistence import differences
 __all__ = ["BatchSteps", "fit_batches"]
 
 
-KEPT = 8  # shapes of batches, each with its own programs
+MOST_SHAPES = 8  # of batches, each with its own programs
 
 
 class BatchSteps:
@@ -36,20 +36,17 @@ class BatchSteps:
 
     def __init__(self, model: ModelLike, settings: Settings) -> None:
         self._model, self._settings = model, settings
-        self._by_shape: OrderedDict[Any, Steps | None] = OrderedDict()
+        self._by_shape = Cache(MOST_SHAPES)
         self._first: Any = None
         self._never = False  # whether this model's step cannot be compiled
 
     def run(self, X: Any, y: Any, weight: Any, outputs: Outputs | None) -> Block:
         """Train on one batch of checked arrays."""
         key = _key_of(X, y, weight)
-        steps = self._by_shape.get(key)
-        if steps is None:
-            steps = self._new(key, X, y, weight)
-        self._by_shape[key] = steps if self._is_kept(steps) else None
-        self._by_shape.move_to_end(key)
-        if len(self._by_shape) > KEPT:
-            self._by_shape.popitem(last=False)
+        steps: Steps | bool | None = self._by_shape.get(key, False)
+        if not isinstance(steps, Steps):
+            steps = self._new(key, X, y, weight, is_new=steps is False)
+        self._by_shape.put(key, steps if self._is_kept(steps) else None)
         steps.batches.refill(X, y, weight)
         return steps.run(None, 0, 1, outputs)
 
@@ -57,26 +54,22 @@ class BatchSteps:
         """Register the shape of a batch that was trained on before, so that later ones take the same path."""
         key = _key_of(X, y, weight)
         self._first = self._first or _form_of(key)
-        self._by_shape.setdefault(key, None)
-        self._by_shape.move_to_end(key)
-        if len(self._by_shape) > KEPT:
-            self._by_shape.popitem(last=False)
+        self._by_shape.put(key, self._by_shape.get(key))
 
-    def follow(self) -> None:
+    def refresh(self) -> None:
         """Discard steps that are no longer valid."""
-        held = {key: None if s is None or not s.hold() else s for key, s in self._by_shape.items()}
-        if held != dict(self._by_shape):
+        if not all(steps is None or steps.is_valid() for steps in self._by_shape.values()):
             self._first, self._never = None, False
             self._by_shape.clear()
 
     def _is_kept(self, steps: Steps) -> bool:
         return self._never or not isinstance(steps, EagerSteps)
 
-    def _new(self, key: Any, X: Any, y: Any, weight: Any) -> Steps:
+    def _new(self, key: Any, X: Any, y: Any, weight: Any, is_new: bool) -> Steps:
         model, settings = self._model, self._settings
         batches = self._room_for(X, y, weight)
         form = _form_of(key)
-        waits = self._first not in (None, form) and key not in self._by_shape and model.compile == "auto"
+        waits = self._first not in (None, form) and is_new and model.compile == "auto"
         if self._never or waits:
             return EagerSteps(model, batches, settings.check_finite)
         found = steps_for(model, batches, settings.check_finite)
@@ -226,8 +219,8 @@ class StreamEpochs(Epochs):
     def steps_name(self) -> str:
         return type(self._steps).__name__
 
-    def follow(self, n_iter: int) -> None:
-        self._steps.follow()
+    def refresh(self, n_iter: int) -> None:
+        self._steps.refresh()
 
     def another(self) -> bool:
         return self._feed.begin_epoch()

@@ -18,7 +18,7 @@ from sknet.engine._fit import Fit, History, Hooks, Source
 from sknet.engine._loop import Epochs, Loop, Outcome, Sums, Validation, run_loop
 from sknet.engine._model_type import ModelLike
 from sknet.engine._optimizer import stepping_optimizer
-from sknet.engine._runner_cache import kept_steps, shared_steps, steps_for
+from sknet.engine._runner_cache import steps_of_fit
 from sknet.engine._runners import NO_LOSSES, Block, Steps
 from sknet.engine._scheduler import current_turn, raise_if_cancelled
 from sknet.engine._scores import Score
@@ -99,31 +99,21 @@ class RowEpochs(Epochs):
 
     def choose_steps(self, n_iter: int) -> None:
         """Create the steps for all epochs after the first `n_iter`."""
-        settings = self._settings
-        left = (settings.max_iter - n_iter) * self._batches.n_batches
-        model, batches = self.fit.model, self._batches
-        if settings.is_part:
-            found: Steps | None = kept_steps(model).take(batches, self._how)
-        else:
-            self.release()
-            found = _member_steps(model, batches, settings.check_finite) or shared_steps(
-                model, batches, settings.check_finite, left, self._how
-            )
-        self._steps = found or steps_for(model, batches, settings.check_finite)
+        settings, model, batches = self._settings, self.fit.model, self._batches
+        left = (settings.max_iter - n_iter) * batches.n_batches
+        check, is_part = settings.check_finite, settings.is_part
+        member = None if is_part else _member_steps(model, batches, check)
+        self._steps = member or steps_of_fit(model, batches, check, left, self._how, is_part)
         self._steps.look_ahead_by(self._orders.look_ahead)
 
-    def keep_steps(self) -> None:
-        """Keep the steps for the next part of the training."""
-        kept_steps(self.fit.model).keep(self.fit.model, self._steps)
-
     def release(self) -> None:
-        """Let other fits use the steps, if they are shared."""
-        if self._steps is not None:
-            self._steps.give_back()
+        """Leave the steps to later fits, if that is possible."""
+        self._steps.end()
         self._steps = None
 
-    def follow(self, n_iter: int) -> None:
-        if not self._steps.hold():
+    def refresh(self, n_iter: int) -> None:
+        if not self._steps.is_valid():
+            self._steps.end(is_reusable=False)
             self.choose_steps(n_iter)
 
     def begin(self) -> None:
@@ -133,7 +123,7 @@ class RowEpochs(Epochs):
         most = min(most, most_steps // self._batches.n_batches)
         if most < 2:
             return 1
-        self.follow(n_iter)
+        self.refresh(n_iter)
         found: int = self._steps.epochs_at_once(most)
         return found
 
@@ -258,8 +248,5 @@ def train(
             held.end()
         fit.end()
         del epochs.sums  # which refer to the epochs
-        if settings.is_part:
-            epochs.keep_steps()
-        else:
-            epochs.release()
+        epochs.release()
     return outcome

@@ -348,13 +348,13 @@ def test_what_fits_share_is_bounded():
     with grouped(1) as group:
         idle = group.idle
         for form in range(100):
-            idle.give_back(form % 50, [form])
+            idle.put(form % 50, [form])
         assert idle.take(17) is None  # 17 and 67 were used before the last 32
         assert idle.take(18) == [68]
         assert idle.take(18) is None
         assert [idle.take(49), idle.take(49)] == [[99], None]
-        idle.give_back(49, "first")
-        idle.give_back(49, "second")
+        idle.put(49, "first")
+        idle.put(49, "second")
         assert [idle.take(49), idle.take(49), idle.take(49)] == ["second", "first", None]
         with grouped(2) as inner:
             assert inner.idle is idle

@@ -19,5 +19,5 @@ def test_cases_find_what_is_remembered_for_too_long(blind, monkeypatch):
     if blind == "parameters":
         monkeypatch.setattr(_fit, "is_", lambda one, other: True)
     else:
-        monkeypatch.setattr("sknet.engine._runners.CompiledSteps.hold", lambda steps: True)
+        monkeypatch.setattr("sknet.engine._runners.CompiledSteps.is_valid", lambda steps: True)
     assert next(mismatches(mismatch, range(300)), None) is not None

@@ -173,11 +173,11 @@ class NativeRun:
 
     # -- running ------------------------------------------------------------------------------
 
-    def release(self) -> None:
-        """Release the data, until `rebind` is called."""
+    def unbind(self) -> None:
+        """Forget the data, until `bind` is called."""
         self._of_data, self._orders = Tape(), None
 
-    def rebind(self, data: tuple[Any, Any, Any]) -> None:
+    def bind(self, data: tuple[Any, Any, Any]) -> None:
         """Read other rows of the same shapes, dtypes and layouts from now on."""
         for i, (source, slot) in enumerate(self._pairs(data)):
             places, (strides, dtype, before) = self._gathers[i], self._sources[i]

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from sknet import MLPClassifier, nn
-from sknet.engine import _train
+from sknet.engine import _runner_cache
 from sknet.optim import SGD, Adam
 
 RNG = np.random.default_rng(0)
@@ -81,8 +81,10 @@ def test_rows_of_another_layout_or_dtype_are_read_as_they_are():
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_steps_are_captured_once_for_equal_parts(monkeypatch):
     made = []
-    original = _train.steps_for
-    monkeypatch.setattr(_train, "steps_for", lambda *args: made.append(1) or original(*args))
+    original = _runner_cache.steps_for
+    monkeypatch.setattr(
+        _runner_cache, "steps_for", lambda *args, **options: made.append(1) or original(*args, **options)
+    )
     clf = in_parts(False, parts=PARTS[:3])
     assert len(made) == 1
     clf.fit(X, Y)

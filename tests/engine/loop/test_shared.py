@@ -14,7 +14,8 @@ import sknet
 from sknet import Model, nn
 from sknet.callbacks import Callback
 from sknet.engine import _runner_cache
-from sknet.engine._runner_cache import ALONE, SharedSteps
+from sknet.engine._runner_cache import ALONE
+from sknet.engine._runners import CompiledSteps
 from sknet.optim import SGD, Adam
 from tests.engine.test_many import FAMILIES, LABELS, Steeper, SteeperAtLast, X, given, network, trace
 
@@ -28,9 +29,9 @@ MAKERS = [
 
 @pytest.fixture(autouse=True)
 def _nothing_idle():
-    ALONE.forget()
+    ALONE.clear()
     yield
-    ALONE.forget()
+    ALONE.clear()
 
 
 @contextmanager
@@ -44,8 +45,8 @@ def each_its_own():
 @pytest.fixture
 def taken(monkeypatch):
     """A list with an entry for each fit that took steps of another one."""
-    found, lend = [], SharedSteps.lend
-    monkeypatch.setattr(SharedSteps, "lend", lambda *args: found.append(args) or lend(*args))
+    found, bind = [], CompiledSteps.bind
+    monkeypatch.setattr(CompiledSteps, "bind", lambda *args: found.append(args) or bind(*args))
     return found
 
 

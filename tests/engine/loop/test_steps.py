@@ -129,7 +129,7 @@ def test_a_models_own_steps_take_sparse_batches_too():
         assert found.loss == expected.loss
         for name, array in expected.gradient.items():
             np.testing.assert_array_equal(found.gradient[name], array)
-    assert len(compiled._stepper._by_shape) == 1
+    assert len(compiled._stepper._by_shape.values()) == 1
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
