@@ -15,7 +15,7 @@ import distributed
 import numpy as np
 
 from sknet._parallel import Lock
-from sknet.dask._collections import Part, held_out_rows
+from sknet.dask._collections import Partition, held_out_rows
 from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
 from sknet.dask._rank import Plan, Rank, Rows
 from sknet.engine import Model
@@ -260,7 +260,7 @@ def _answer() -> bool:
 
 
 def run_here(
-    plan: Plan, model: Model, numbers: Sequence[int], parts: Sequence[Part], exchange: Exchange
+    plan: Plan, model: Model, numbers: Sequence[int], parts: Sequence[Partition], exchange: Exchange
 ) -> Rank:
     """Return one worker's part of a fit."""
     return Rank(
@@ -268,7 +268,7 @@ def run_here(
     )
 
 
-def _rows(plan: Plan, model: Model, number: int, part: Part) -> Rows:
+def _rows(plan: Plan, model: Model, number: int, part: Partition) -> Rows:
     try:
         whole = read_part(plan.estimator, plan.recipe, FitArguments(*part), model.dtype, plan.dtypes)
     except (TypeError, ValueError) as error:
@@ -286,7 +286,7 @@ def _join(
     make_exchange: MakeExchange,
     shared: tuple[Plan, Model],
     numbers: Sequence[int],
-    parts: Sequence[Part],
+    parts: Sequence[Partition],
 ) -> None:
     """Take part in a fit: a task of Dask, which brings the partitions."""
     worker = distributed.get_worker()

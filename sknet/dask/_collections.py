@@ -17,7 +17,7 @@ __all__ = [
     "Facts",
     "Moments",
     "Order",
-    "Part",
+    "Partition",
     "batch_rows",
     "facts_of",
     "first_rows",
@@ -31,7 +31,7 @@ __all__ = [
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Part(NamedTuple):
+class Partition(NamedTuple):
     """Rows of one partition."""
 
     X: Any
@@ -94,12 +94,12 @@ def partitions_of(X: Any, y: Any, sample_weight: Any) -> list[Any]:
     return [made(*blocks, *[number] * (3 - len(blocks))) for blocks in zip(*parts, strict=True)]
 
 
-def _part(X: Any, y: Any, weight: Any) -> Part:
+def _part(X: Any, y: Any, weight: Any) -> Partition:
     """Return a part: the targets may be a column, and the weight one number for all rows."""
     if _shape(y)[1:] == (1,) and (hasattr(y, "iloc") or isinstance(y, np.ndarray)):
         y = y.iloc[:, 0] if hasattr(y, "iloc") else y[:, 0]
     is_number = weight is not None and not _shape(weight)
-    return Part(X, y, np.full(X.shape[0], weight) if is_number else weight)
+    return Partition(X, y, np.full(X.shape[0], weight) if is_number else weight)
 
 
 def _shape(x: Any) -> tuple[int, ...]:
@@ -149,7 +149,7 @@ def blocks_of(collection: Any, name: str = "X") -> list[Any]:
 # -- on the workers ------------------------------------------------------------------------------------
 
 
-def facts_of(part: Part, counts_labels: bool) -> Facts:
+def facts_of(part: Partition, counts_labels: bool) -> Facts:
     """Return what is known of a part."""
     X, y = part.X, part.y
     labels = counts = names = None
@@ -174,7 +174,7 @@ def facts_of(part: Part, counts_labels: bool) -> Facts:
     return Facts(n_rows, len(y), shape, names, kind, labels, counts, label_kind, weight, fault)
 
 
-def _fault_of_places(part: Part) -> str:
+def _fault_of_places(part: Partition) -> str:
     """Return which of X, targets and weights is not in the memory of the host, or nothing."""
     for name, array in zip(("X", "y", "sample_weight"), part, strict=True):
         if is_array(array) and device_of(array).kind != "cpu":
@@ -211,13 +211,13 @@ def _fault_of_targets(y: Any, are_labels: bool) -> str:
     return ""
 
 
-def first_rows(part: Part, most: int) -> tuple[Any, Any]:
+def first_rows(part: Partition, most: int) -> tuple[Any, Any]:
     """Return the first rows of inputs and targets."""
     rows = slice(0, most)
     return tuple(x.iloc[rows] if hasattr(x, "iloc") else x[rows] for x in (part.X, part.y))
 
 
-def moments_of(part: Part, number: int, seed: int, fraction: float) -> Sequence[Moments]:
+def moments_of(part: Partition, number: int, seed: int, fraction: float) -> Sequence[Moments]:
     """Return the moments of the targets of a part."""
     y = np.asarray(part.y, np.float64)
     y = y.reshape(len(y), -1)

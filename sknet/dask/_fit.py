@@ -25,7 +25,7 @@ from sknet.dask._exchange import WorkerExchange
 from sknet.dask._rank import Block, Plan, Scored, merged, new_score
 from sknet.device import Device
 from sknet.engine import Batches, Model, Score
-from sknet.engine.extend import Outcome, StepsElsewhere, Validation, show_rows, train_elsewhere
+from sknet.engine.extend import Outcome, RemoteSteps, Validation, show_rows, train_remotely
 from sknet.estimators.extend import DataSet, FitArguments, Trainer, fit_network
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class WorkersTrainer(Trainer):
         fit.batches = fit.training.batches(model, len(fit.y))
         self._plan = self._planned(fit, seed, fraction, standing[0])
         if recipe.early_stopping:
-            fit.held_out = _Elsewhere(fit.X, fit.labels, None, fit.y, None, dtypes=fit.dtypes)
+            fit.held_out = _RemoteData(fit.X, fit.labels, None, fit.y, None, dtypes=fit.dtypes)
             fit.validation = _Validation(self.cluster, fit.estimator, standing[1])
 
     def _moments(self, fit: Any, seed: int, fraction: float) -> list[Moments | None]:
@@ -317,7 +317,7 @@ class WorkersTrainer(Trainer):
         show_rows(fit.model, len(fit.y), fit.batches.inputs)
         steps = WorkersSteps(fit.model, self.cluster, self._plan)
         source = self.source(fit, self._given.rows)
-        return train_elsewhere(
+        return train_remotely(
             fit.model, steps, fit.history, fit.settings, steps.new_score, fit.validation, callbacks, source
         )
 
@@ -349,7 +349,7 @@ def _standing(fit: Any, moments: "Moments | None") -> Batches:
     return Batches(np.zeros((2, 1)), y, weight, 2, np.dtype(np.float64), Device("cpu"))
 
 
-class _Elsewhere(DataSet):
+class _RemoteData(DataSet):
     """Stands for rows that workers hold out."""
 
     def digests(self) -> list[Any]:
@@ -402,7 +402,7 @@ class _Validation(Validation):
         return {"loss": loss, **score.results()}
 
 
-class WorkersSteps(StepsElsewhere):
+class WorkersSteps(RemoteSteps):
     """Steps that workers make together; after each block the model here is like theirs."""
 
     def __init__(self, model: Model, cluster: Cluster, plan: Plan) -> None:

@@ -26,14 +26,14 @@ from sknet.engine._train import Settings, train
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import Loss
 
-__all__ = ["Options", "Part", "Prepared", "check_count", "checked_rows", "fit_rows"]
+__all__ = ["Options", "Prepared", "RowSubset", "check_count", "checked_rows", "fit_rows"]
 
 
 DEFAULT_BATCH = 200  # rows, as in the estimators
 TOLERANCE = 1e-4  # L-BFGS has converged when no component of the gradient is larger
 
 
-class Part(NamedTuple):
+class RowSubset(NamedTuple):
     """Rows in the place of X, for a fit that takes them batch by batch, beside all targets and weights."""
 
     X: Any
@@ -77,7 +77,7 @@ class GivenSource(Source):
 
     def training(self) -> Rows | None:
         rows = self._training
-        return rows.X.taken(rows) if rows is not None and isinstance(rows.X, Part) else rows
+        return rows.X.taken(rows) if rows is not None and isinstance(rows.X, RowSubset) else rows
 
     def validation(self) -> Rows | None:
         return self._validation
@@ -144,7 +144,7 @@ def fit_rows(
     """Train a model on rows, in place."""
     check_count(epochs, "epochs", options.caller)
     prepared = Prepared(model, options, rows, resume_from)
-    chosen = rows.X.rows if isinstance(rows.X, Part) else None
+    chosen = rows.X.rows if isinstance(rows.X, RowSubset) else None
     rows = rows if chosen is None else rows._replace(X=rows.X.X)
     X, y, weight = checked_rows(model.loss_function, *rows, chosen=chosen)
     _check_counts(_among(weight, chosen))

@@ -18,7 +18,7 @@ from sknet.callbacks.extend import check_callbacks, fresh_callbacks
 from sknet.device import backend, is_array
 from sknet.engine._batches import take_rows
 from sknet.engine._fit import History
-from sknet.engine._fit_rows import Part
+from sknet.engine._fit_rows import RowSubset
 from sknet.engine._inputs import each_input, n_rows
 from sknet.engine._model import Model
 from sknet.engine._model_copies import take_over
@@ -161,7 +161,7 @@ def run_together(
 
 
 def are_sent() -> bool:
-    """Tell whether fits run elsewhere: `joblib.parallel_config` names a backend without shared memory."""
+    """Tell whether fits run in other processes, since joblib's backend has no shared memory."""
     from joblib.parallel import get_active_backend  # predictors do without
 
     group = current_group()
@@ -409,7 +409,7 @@ def fit_many(
 
 
 def _to_send(model: Model) -> Model:
-    """Return a model to train elsewhere, where NumPy's global state is another."""
+    """Return a model to train in another process, where NumPy's global state is another."""
     drawn = check_random_state(None)
     if model.random_state is not drawn:
         return model
@@ -467,11 +467,11 @@ def _fit_part(
     return model, model.fit(X if part is None else part, y, sample_weight, **options)
 
 
-def _part_of(X: Any, rows: np.ndarray) -> Part | None:
+def _part_of(X: Any, rows: np.ndarray) -> RowSubset | None:
     """Return some rows of dense inputs; None unless all of them are there."""
     if not all(map(is_array, X.values() if isinstance(X, dict) else [X])):
         return None
     n = n_rows(X)
     if rows.dtype.kind not in "iu" or rows.ndim != 1 or not len(rows) or rows.min() < -n or rows.max() >= n:
         return None
-    return Part(X, np.where(rows < 0, rows + n, rows))
+    return RowSubset(X, np.where(rows < 0, rows + n, rows))

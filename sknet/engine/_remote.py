@@ -30,7 +30,7 @@ from sknet.engine._step import not_compiled
 from sknet.engine._train import Settings
 from sknet.exceptions import CaptureError, GraphError
 
-__all__ = ["Share", "SplitStep", "StepsElsewhere", "train_elsewhere"]
+__all__ = ["RemoteSteps", "Share", "SplitStep", "train_remotely"]
 
 
 LACKS = {
@@ -43,8 +43,8 @@ LACKS = {
 }
 
 
-class StepsElsewhere(ABC):
-    """Steps that are made elsewhere, on a model whose state comes back after each block of them."""
+class RemoteSteps(ABC):
+    """Steps that other processes make, on a model whose state comes back after each block."""
 
     n_batches: int
 
@@ -57,7 +57,7 @@ class StepsElsewhere(ABC):
         """Train on a block of consecutive batches, at least one, and load the state that comes of it."""
 
 
-class _BatchesElsewhere:
+class _RemoteBatches:
     """Batches that callbacks see: their number, and an error for everything else."""
 
     def __init__(self, n_batches: int) -> None:
@@ -69,10 +69,10 @@ class _BatchesElsewhere:
         raise ValueError(LACKS["batches"])
 
 
-class _EpochsElsewhere(Epochs):
+class _RemoteEpochs(Epochs):
     """Epochs of such steps."""
 
-    def __init__(self, fit: Fit, steps: StepsElsewhere) -> None:
+    def __init__(self, fit: Fit, steps: RemoteSteps) -> None:
         super().__init__(fit, Sums(None, _no_targets))
         self._steps = steps
 
@@ -119,9 +119,9 @@ def _no_state() -> NoReturn:
     raise ValueError(LACKS["state"])
 
 
-def train_elsewhere(
+def train_remotely(
     model: ModelLike,
-    steps: StepsElsewhere,
+    steps: RemoteSteps,
     history: History,
     settings: Settings,
     new_score: Callable[[], Score],
@@ -129,7 +129,7 @@ def train_elsewhere(
     callbacks: Sequence[Callback] = (),
     source: Source | None = None,
 ) -> Outcome:
-    """Train a model by steps that are made elsewhere; everything else of the fit happens here."""
+    """Train a model by the steps of other processes; everything else of the fit happens here."""
     stepping_optimizer(model)
     for callback in callbacks:
         if callback.needs is not None:
@@ -137,9 +137,9 @@ def train_elsewhere(
     total = model.progress.step + (settings.planned_steps or settings.max_iter * steps.n_batches)
     model.progress = model.progress.planned(total)
     fit = Fit(model, None, history, settings.max_iter, validation is not None, source)
-    fit.batches = _BatchesElsewhere(steps.n_batches)
+    fit.batches = _RemoteBatches(steps.n_batches)
     fit.state = _no_state
-    return run_loop(Loop(fit, _EpochsElsewhere(fit, steps), new_score, validation), fit, callbacks)
+    return run_loop(Loop(fit, _RemoteEpochs(fit, steps), new_score, validation), fit, callbacks)
 
 
 MOST_SIZES = 8  # of batches, each with a program with its own memory

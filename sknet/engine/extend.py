@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from sknet.engine._lbfgs import minimize
     from sknet.engine._many import are_sent, in_common, in_group_of, new_group, on_the_cluster, run_together
     from sknet.engine._model_copies import parts_of, restored_model, slim_model
-    from sknet.engine._remote import Share, SplitStep, StepsElsewhere, train_elsewhere
+    from sknet.engine._remote import RemoteSteps, Share, SplitStep, train_remotely
 
 __all__ = [
     "FEW_ROWS",
@@ -82,12 +82,12 @@ __all__ = [
     "Outcome",
     "Part",
     "Pass",
+    "RemoteSteps",
     "Settings",
     "Share",
     "Source",
     "SparseForm",
     "SplitStep",
-    "StepsElsewhere",
     "Validation",
     "Weights",
     "any_sparse",
@@ -140,7 +140,7 @@ __all__ = [
     "slim_model",
     "take_rows",
     "train",
-    "train_elsewhere",
+    "train_remotely",
     "warn_of_overflow",
 ]
 
@@ -178,8 +178,8 @@ if not TYPE_CHECKING:
             "sknet.engine._remote": (
                 "Share",
                 "SplitStep",
-                "StepsElsewhere",
-                "train_elsewhere",
+                "RemoteSteps",
+                "train_remotely",
             ),
         }
     ).into(globals())

@@ -39,9 +39,9 @@ from sknet.estimators._fitting import fit_network
 from sknet.estimators._inputs import Encoded, Inputs
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._members import are_several, fit_members
+from sknet.estimators._sklearn_callbacks import SupportsCallbacks, fit_as_task
 from sknet.estimators._stored import ESTIMATOR, check_estimator
 from sknet.estimators._summary import Summarized
-from sknet.estimators._tasks import SupportsCallbacks, fit_as_task
 from sknet.losses import LOSSES, Loss
 from sknet.losses.extend import Averaged
 

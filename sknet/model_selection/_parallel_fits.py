@@ -32,7 +32,7 @@ from sknet.estimators.extend import BaseNet, may_stack
 
 __all__ = [
     "Dispatch",
-    "Fits",
+    "TaskRunner",
     "dispatch_of",
     "fits_networks",
     "in_group_threads",
@@ -125,7 +125,7 @@ class PendingTask:
         return self.found
 
 
-class AllAtOnce(ParallelBackendBase):
+class StackedBackend(ParallelBackendBase):
     """joblib's tasks as fits that run together, when all of them are there."""
 
     uses_threads = True
@@ -171,7 +171,7 @@ class AllAtOnce(ParallelBackendBase):
 def stacked(n_jobs: int | None) -> Iterator[None]:
     """Return a context in which all tasks of joblib run at once, if they are dispatched at once."""
     n_threads, (chosen, _) = jobs_of(n_jobs), get_active_backend(prefer="threads")
-    with parallel_config(backend=AllAtOnce(n_threads, chosen.nesting_level)):
+    with parallel_config(backend=StackedBackend(n_threads, chosen.nesting_level)):
         yield
 
 
@@ -279,7 +279,7 @@ def in_group_threads(n_jobs: int | None) -> Iterator[None]:
                 backend.wait()
 
 
-class Fits:
+class TaskRunner:
     """Runs tasks: those of networks together, all others with joblib's own backend."""
 
     def __init__(self, n_jobs: int | None, pre_dispatch: Any) -> None:

@@ -40,7 +40,7 @@ from sknet._params import (
 from sknet._warnings import warn_caller
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
-from sknet.model_selection._parallel_fits import Dispatch, Fits, dispatch_of, rows_of_folds
+from sknet.model_selection._parallel_fits import Dispatch, TaskRunner, dispatch_of, rows_of_folds
 
 __all__ = ["GridSearchCV", "RandomizedSearchCV", "Search"]
 
@@ -192,7 +192,7 @@ class Evaluations:
         y: Any,
         routed: Any,
         arguments: dict[str, Any],
-        fits: Fits,
+        fits: TaskRunner,
     ) -> None:
         self._search, self._estimator, self._X, self._y = search, estimator, X, y
         self._split_params, self._arguments, self._fits = routed.splitter.split, arguments, fits
@@ -491,7 +491,7 @@ class Search(PlainNumbers, BaseSearchCV):
             "error_score": self.error_score,
             "verbose": self.verbose,
         }
-        with Fits(self.n_jobs, self.pre_dispatch) as fits:
+        with TaskRunner(self.n_jobs, self.pre_dispatch) as fits:
             evaluations = Evaluations(self, base, X, y, routed, arguments, fits)
             accepted = inspect.signature(self._run_search).parameters
             self._run_search(evaluations, **{"callback_ctx": context} if "callback_ctx" in accepted else {})

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sknet.dask._collections import Moments, Part, facts_of, moments_of, partitions_of
+from sknet.dask._collections import Moments, Partition, facts_of, moments_of, partitions_of
 
 
 def array(n_rows=10, chunks=(4, 3, 3), columns=4):
@@ -60,12 +60,12 @@ def test_what_is_not_divided_alike_is_refused(case):
 
 
 def test_facts_of_arrays_and_frames():
-    part = Part(np.zeros((3, 2), "f4"), np.array(["b", "a", "b"]), None)
+    part = Partition(np.zeros((3, 2), "f4"), np.array(["b", "a", "b"]), None)
     facts = facts_of(part, counts_labels=True)
     assert facts[:5] == (3, 3, (2,), None, "float32")
     assert facts.labels.tolist(), facts.counts.tolist() == (["a", "b"], [1, 2])
     table = pd.DataFrame({"x": [1, 2], "z": [0.5, 1.0]})
-    facts = facts_of(Part(table, np.zeros(2), None), counts_labels=False)
+    facts = facts_of(Partition(table, np.zeros(2), None), counts_labels=False)
     assert facts == (2, 2, (2,), ("x", "z"), "int64 float64", None, None, "", 2.0, "")
 
 
@@ -75,7 +75,7 @@ def test_moments_of_parts_are_those_of_all(seed):
     y = 1e3 + rng.normal(size=(60, 2))
     weight = rng.uniform(size=60) * (rng.uniform(size=60) > 0.2)
     pieces = np.split(np.arange(60), np.sort(rng.integers(0, 60, 4)))
-    found = [moments_of(Part(None, y[p], weight[p]), i, seed, 0.0)[0] for i, p in enumerate(pieces)]
+    found = [moments_of(Partition(None, y[p], weight[p]), i, seed, 0.0)[0] for i, p in enumerate(pieces)]
     joined = found[0]
     for each in found[1:]:
         joined = joined.joined(each)
