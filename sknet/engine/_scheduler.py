@@ -130,24 +130,55 @@ def _within(context: AbstractContextManager[None], fit: Callable[[], Result]) ->
 def _in_threads(fits: Sequence[Callable[[], Result]], group: Group) -> list[Result]:
     threads = _Threads(fits, group)
     threads.run(group.n_threads)
-    if threads.error is not None:
-        raise threads.error
-    if len(threads.found) < len(fits):  # a group around this one was cancelled
-        raise KeyboardInterrupt
-    return [threads.found[i] for i in range(len(fits))]
+    return threads.results()
 
 
-class _Threads(Generic[Result]):
-    """Threads that take one fit after the other, until all are done or one has failed."""
+class _Fits(Generic[Result]):
+    """Fits of a group, each in some thread, with their results."""
 
     def __init__(self, fits: Sequence[Callable[[], Result]], group: Group) -> None:
         from sklearn import get_config
 
-        self._fits, self._group, self._next = fits, group, iter(range(len(fits)))
-        self._lock, self._go, self._ended = threading.Lock(), threading.Event(), threading.Event()
-        self.found: dict[int, Result] = {}
+        self._fits, self._group, self._lock = fits, group, threading.Lock()
+        self._found: dict[int, Result] = {}
         self.error: BaseException | None = None
         self._config = get_config()  # each thread has its own
+
+    @property
+    def is_done(self) -> bool:
+        """True if all fits have results."""
+        return len(self._found) == len(self._fits)
+
+    def results(self) -> list[Result]:
+        """Return all results, or raise the first error."""
+        if self.error is not None:
+            raise self.error
+        if not self.is_done:  # a group around this one was cancelled
+            raise KeyboardInterrupt
+        return [self._found[i] for i in range(len(self._fits))]
+
+    def _run_fit(self, number: int) -> bool:
+        """Run a fit; tell whether it has a result."""
+        try:
+            found = self._fits[number]()
+        except BaseException as error:
+            with self._lock:
+                # The first is the cause; those after it say that the group is cancelled.
+                self.error = error if self.error is None else self.error
+            self._group.cancel()
+            return False
+        with self._lock:
+            self._found[number] = found
+        return True
+
+
+class _Threads(_Fits[Result]):
+    """Threads that take one fit after the other, until all are done or one has failed."""
+
+    def __init__(self, fits: Sequence[Callable[[], Result]], group: Group) -> None:
+        super().__init__(fits, group)
+        self._next = iter(range(len(fits)))
+        self._go, self._ended = threading.Event(), threading.Event()
 
     def run(self, count: int) -> None:
         """Run all fits in `count` threads, none of which is left when this returns or raises."""
@@ -163,7 +194,7 @@ class _Threads(Generic[Result]):
             while not self._ended.wait(WAKE) and any(thread.is_alive() for thread in threads):
                 pass
         finally:
-            if len(self.found) < len(self._fits):
+            if not self.is_done:
                 self._group.cancel()
             self._go.set()
             for thread in threads:
@@ -182,22 +213,10 @@ class _Threads(Generic[Result]):
         """Run the next fit; return whether there was one."""
         with self._lock:
             number = next(self._next, None)
-        if number is None:
-            return False
-        try:
-            found = self._fits[number]()
-        except BaseException as error:
-            with self._lock:
-                # The first is the cause; those after it say that the group is cancelled.
-                self.error = error if self.error is None else self.error
-                self._group.cancel()
+        has_result = number is not None and self._run_fit(number)
+        if self.is_done or self.error is not None:
             self._ended.set()
-            return False
-        with self._lock:
-            self.found[number] = found
-            if len(self.found) == len(self._fits):
-                self._ended.set()
-        return True
+        return has_result
 
 
 # What `signal` consists of, without its conversion to enumerations, which takes longer.
@@ -348,26 +367,17 @@ def run_in_turns(
         except KeyboardInterrupt:
             if not isinstance(threads.error, Exception):  # which has ended the others
                 raise
-    if threads.error is not None:
-        raise threads.error
-    if len(threads.found) < len(fits):  # a group around this one was cancelled
-        raise KeyboardInterrupt
-    return [threads.found[i] for i in range(len(fits))]
+    return threads.results()
 
 
-class _Turns(Generic[Result]):
+class _Turns(_Fits[Result]):
     """The threads of such fits."""
 
     def __init__(
         self, fits: Sequence[Callable[[], Result]], takes_turns: Sequence[bool], group: Group, serve: Serve
     ) -> None:
-        from sklearn import get_config
-
-        self._fits, self._takes_turns, self._group, self._serve = fits, takes_turns, group, serve
-        self._config = get_config()  # each thread has its own
-        self._lock = threading.Lock()
-        self.found: dict[int, Result] = {}
-        self.error: BaseException | None = None
+        super().__init__([_within(note_which(i, len(fits)), fit) for i, fit in enumerate(fits)], group)
+        self._takes_turns, self._serve = takes_turns, serve
         slots = threading.Semaphore(group.n_threads)
         board: dict[Any, Any] = {}
         self._turns = [Turn(i, slots, board) for i in range(len(fits))]
@@ -434,7 +444,7 @@ class _Turns(Generic[Result]):
     def _end_all(self) -> None:
         """Let fits end that have not: what they do next raises KeyboardInterrupt."""
         try:
-            if len(self.found) < len(self._fits):
+            if not self.is_done:
                 self._group.cancel()
             for turn, _ in zip(self._turns, self._threads, strict=False):
                 while not (turn.has_ended or turn.has_left):
@@ -455,24 +465,9 @@ class _Turns(Generic[Result]):
         group.turn = turn
         try:
             with config_context(**self._config), inside(group):
-                self._fit(turn)
+                if not self._takes_turns[turn.number]:
+                    turn.leave()
+                if not self._group.is_cancelled:
+                    self._run_fit(turn.number)
         finally:
             turn.end()
-
-    def _fit(self, turn: Turn) -> None:
-        number = turn.number
-        if not self._takes_turns[number]:
-            turn.leave()
-        if self._group.is_cancelled:
-            return
-        try:
-            with note_which(number, len(self._fits)):
-                found = self._fits[number]()
-        except BaseException as error:
-            with self._lock:
-                # The first is the cause; those after it say that the group is cancelled.
-                self.error = error if self.error is None else self.error
-            self._group.cancel()
-            return
-        with self._lock:
-            self.found[number] = found
