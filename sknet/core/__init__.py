@@ -4,7 +4,7 @@ The rules of the primitives are attached by `sknet.ops`, which is loaded right a
 """
 
 from sknet._late import complete
-from sknet.core._backward import HookHandle, cargo_of, carry, depends_on, gradients, release
+from sknet.core._backward import HookHandle, attach_aux, aux_of, depends_on, gradients, release
 from sknet.core._methods import Methods
 from sknet.core._modes import (
     capturing,
@@ -32,10 +32,10 @@ __all__ = [
     "TracedArray",
     "as_operand",
     "as_tensor",
+    "attach_aux",
+    "aux_of",
     "bind",
     "capturing",
-    "cargo_of",
-    "carry",
     "depends_on",
     "enable_grad",
     "gradients",

@@ -31,9 +31,9 @@ __all__ = [
     "HOOKED",
     "HookHandle",
     "Hookable",
+    "attach_aux",
+    "aux_of",
     "call_hooks",
-    "cargo_of",
-    "carry",
     "from_here",
     "gradients",
     "keeper_of",
@@ -540,25 +540,25 @@ def ones_like(x: T) -> T:
 
 # -- values carried along the tape ------------------------------------------------------------
 
-_carry = Primitive("carry").define(
-    forward=lambda xp, x, cargo: x,
-    shape=lambda x, cargo: (x.shape, x.dtype),
-    vjp=(lambda g, _, x, cargo: g,),
+_attach_aux = Primitive("attach_aux").define(
+    forward=lambda xp, x, aux: x,
+    shape=lambda x, aux: (x.shape, x.dtype),
+    vjp=(lambda g, _, x, aux: g,),
     saves="nothing",
     tape_only=True,
     writes_out=False,
 )
 
 
-def carry(x: T, cargo: dict[str, Any]) -> T:
-    """Return `x`, with a dict that `cargo_of` finds in everything computed from it.
+def attach_aux(x: T, aux: dict[str, Any]) -> T:
+    """Return `x`, with a dict that `aux_of` finds in everything computed from it.
 
     Parameters
     ----------
     x : Tensor
         A tensor on the tape.
-    cargo : dict
-        What to carry.
+    aux : dict
+        What to attach.
 
     Returns
     -------
@@ -568,16 +568,16 @@ def carry(x: T, cargo: dict[str, Any]) -> T:
     Examples
     --------
     >>> from sknet import Tensor
-    >>> x = carry(Tensor(1.0, requires_grad=True), {"mean": 0.5})
-    >>> cargo_of(x * 2 + 1)
+    >>> x = attach_aux(Tensor(1.0, requires_grad=True), {"mean": 0.5})
+    >>> aux_of(x * 2 + 1)
     {'mean': 0.5}
     """
-    carried: T = bind(_carry, (x,), {"cargo": cargo})
-    return carried
+    attached: T = bind(_attach_aux, (x,), {"aux": aux})
+    return attached
 
 
-def cargo_of(x: Taped) -> dict[str, Any]:
-    """Return all that was carried into `x`; of two entries of one name, the later.
+def aux_of(x: Taped) -> dict[str, Any]:
+    """Return all that was attached to what `x` was computed from; of two entries of one name, the later.
 
     Parameters
     ----------
@@ -592,13 +592,13 @@ def cargo_of(x: Taped) -> dict[str, Any]:
     Examples
     --------
     >>> from sknet import Tensor
-    >>> from sknet.core import carry, cargo_of
-    >>> x = carry(Tensor([1.0], requires_grad=True), {"penalty": 0.5})
-    >>> cargo_of(x * 2)
+    >>> from sknet.core import attach_aux, aux_of
+    >>> x = attach_aux(Tensor([1.0], requires_grad=True), {"penalty": 0.5})
+    >>> aux_of(x * 2)
     {'penalty': 0.5}
     """
     found: dict[str, Any] = {}
     for node in reversed(newest_first(x.node)) if x.node is not None else ():
-        if node.primitive is _carry:
-            found.update(node.params["cargo"])  # type: ignore[index]
+        if node.primitive is _attach_aux:
+            found.update(node.params["aux"])  # type: ignore[index]
     return found

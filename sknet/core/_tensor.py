@@ -38,7 +38,16 @@ from sknet.device import (
 )
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, GradientError, ShapeError
 
-__all__ = ["OF_NUMPY", "Tensor", "as_operand", "as_tensor", "bind", "leaf_node", "make_tensor", "missed"]
+__all__ = [
+    "OF_NUMPY",
+    "Tensor",
+    "as_operand",
+    "as_tensor",
+    "bind",
+    "leaf_node",
+    "make_tensor",
+    "untracked_leaves",
+]
 
 bind: "Callable[[p.Primitive, tuple[Any, ...], dict[str, Any]], Tensor]" = _tape.bind
 
@@ -906,7 +915,9 @@ _tape.make_tensor = make_tensor
 # -- leaves without a record ------------------------------------------------------------------
 
 
-def missed(output: Tensor, leaves: Sequence[Tensor], frozen: Sequence[Tensor] = ()) -> list[Tensor] | None:
+def untracked_leaves(
+    output: Tensor, leaves: Sequence[Tensor], frozen: Sequence[Tensor] = ()
+) -> list[Tensor] | None:
     """Return the leaves that an output may have been computed from without a record of it."""
     if output.node is None:
         return None

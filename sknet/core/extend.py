@@ -18,7 +18,7 @@ from sknet.core._backward import (
 )
 from sknet.core._modes import Context, first_run, modes, repeatable
 from sknet.core._tape import Node, line_of, next_time, shown
-from sknet.core._tensor import OF_NUMPY, make_tensor, missed
+from sknet.core._tensor import OF_NUMPY, make_tensor, untracked_leaves
 
 __all__ = [
     "OF_NUMPY",
@@ -28,7 +28,6 @@ __all__ = [
     "first_run",
     "line_of",
     "make_tensor",
-    "missed",
     "modes",
     "newest_first",
     "next_time",
@@ -40,5 +39,6 @@ __all__ = [
     "push",
     "repeatable",
     "shown",
+    "untracked_leaves",
     "zeros_like",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet._warnings import warn_caller
 from sknet.core import Primitive, Tensor, TracedArray
-from sknet.core.extend import missed
+from sknet.core.extend import untracked_leaves
 from sknet.device import namespace
 from sknet.engine._inputs import arguments
 from sknet.engine._model_type import ModelLike
@@ -240,7 +240,7 @@ def check_reached(loss: Tensor, leaves: Mapping[str, Tensor], frozen: Mapping[st
 def recorded(output: Tensor, leaves: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> list[Tensor]:
     """Return a network's parameters for the penalty of an output: detached if the output was not recorded."""
     parameters = list(leaves.values())
-    late = missed(output, parameters, list(frozen.values()))
+    late = untracked_leaves(output, parameters, list(frozen.values()))
     if late:
         name = next(name for name, leaf in leaves.items() if leaf is late[0])
         raise GradientError(

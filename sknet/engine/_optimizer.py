@@ -11,7 +11,7 @@ import numpy as np
 from sknet import ops
 from sknet._constraints import PLAIN, shown
 from sknet._params import InvalidParameterError, ParameterObject
-from sknet.core import Tensor, cargo_of, gradients, no_grad
+from sknet.core import Tensor, aux_of, gradients, no_grad
 from sknet.device import Namespace, device_of, namespace, to_device
 from sknet.engine._fingerprint import has_slots, structure_of
 from sknet.engine._memory import Memory
@@ -211,7 +211,7 @@ def gradient_into(memory: Memory, flat: Any, loss: Tensor) -> Gradient:
     shares = gradients(loss, list(memory.leaves.values()))
     for part, share in zip(memory.layout.slices.values(), shares, strict=True):
         flat[part] = share.data.reshape(-1)
-    return Gradient(memory.layout, flat, cargo_of(loss) if memory.has_buffers else {})
+    return Gradient(memory.layout, flat, aux_of(loss) if memory.has_buffers else {})
 
 
 def advance(model: ModelLike, buffers: Mapping[str, Any], n_steps: int = 1) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from sknet import ops
 from sknet._parallel import Cache
 from sknet.compile import Compiled
-from sknet.core import Tensor, carry, no_grad
+from sknet.core import Tensor, attach_aux, no_grad
 from sknet.device import active, device_of, to_device, to_host
 from sknet.engine._checks import (
     are_classes,
@@ -94,7 +94,7 @@ def forward(model: ModelLike, X: Any, training: bool) -> Tensor:
     scope = Scope({} if training else _averages(model), training, memory.key, model.progress.step)
     output: Tensor = check_output(module, run(module, scope, arguments(X)))
     if scope.updates and output.requires_grad:
-        return carry(output, _named_updates(module, scope))
+        return attach_aux(output, _named_updates(module, scope))
     return output
 
 

@@ -276,7 +276,7 @@ def _setitem(primitive: Primitive, operands: Operands, mapped: Mapped, size: int
 
 OF_OTHERS: dict[str, Rule] = {}  # rules of primitives that upper packages have
 ANY_AXES_IN_FRONT = (
-    "all", "any", "argmax", "argmin", "argsort", "astype", "carry", "cholesky", "concat",
+    "all", "any", "argmax", "argmin", "argsort", "astype", "attach_aux", "cholesky", "concat",
     "cumulative_prod", "cumulative_sum", "det", "eigh", "inv", "log_softmax", "logsumexp", "max", "min",
     "ones_like", "pad", "pinv", "prod", "put_along_axis", "qr", "slogdet", "softmax", "sort", "sum",
     "svd", "take_along_axis", "topk", "zeros_like",

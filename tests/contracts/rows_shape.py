@@ -5,7 +5,7 @@ import scipy.sparse
 import scipy.special
 
 from sknet import ops
-from sknet.core import PRIMITIVES, as_tensor, bind, carry
+from sknet.core import PRIMITIVES, as_tensor, attach_aux, bind
 from sknet.device import Device, to_device
 from tests.contracts.table import Case, Row, indices, real, reduction, unary
 
@@ -374,11 +374,11 @@ ROWS = [
         torch="a stream of its own",
     ),
     Row(
-        "carry",
+        "attach_aux",
         lambda x: x,
         unary(),
-        "carry",
-        call=lambda x: carry(as_tensor(x), {}),
+        "attach_aux",
+        call=lambda x: attach_aux(as_tensor(x), {}),
         torch=lambda x: x * 1,
     ),
 ]

@@ -20,7 +20,7 @@ __all__ = ["PythonSource"]
 
 Array = np.ndarray[Any, Any]
 NOT_WRITTEN = {
-    "carry": "it occurs on the tape only",
+    "attach_aux": "it occurs on the tape only",
     "dropout_mask": "predictions draw no random numbers",
     "sparse_matmul": "NumPy has no sparse matrices, give a dense example",
     "uniform_draws": "predictions draw no random numbers",

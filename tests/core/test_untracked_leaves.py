@@ -5,7 +5,7 @@ import math
 import pytest
 
 from sknet import Tensor
-from sknet.core.extend import missed
+from sknet.core.extend import untracked_leaves
 
 # Actions on w and b, in order: "-w" freezes, "+w" unfreezes, and a letter or two record a product of them.
 CASES = [
@@ -34,6 +34,6 @@ def test_what_a_tape_misses(events, expected):
         else:
             total = total + math.prod(leaves[name] for name in event)
     trained = [leaf for leaf in leaves.values() if leaf.requires_grad]
-    found = missed(total, trained, [leaf for leaf in leaves.values() if not leaf.requires_grad])
+    found = untracked_leaves(total, trained, [leaf for leaf in leaves.values() if not leaf.requires_grad])
     assert [name for name, leaf in leaves.items() if any(leaf is each for each in found or ())] == [*expected]
     assert (found is None) == (events == "-w b +w -b")  # nothing that is trained now was recorded
