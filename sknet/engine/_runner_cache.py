@@ -11,7 +11,7 @@ from sknet.engine._batches import Batches, ComputedRows
 from sknet.engine._fingerprint import structure_of
 from sknet.engine._inputs import any_sparse
 from sknet.engine._model_type import ModelLike
-from sknet.engine._runners import CompiledSteps, EagerSteps, Steps
+from sknet.engine._runners import CompiledSteps, EagerSteps, NativeSteps, Steps
 from sknet.engine._scheduler import current_group
 from sknet.engine._step import not_compiled
 from sknet.exceptions import CaptureError, GraphError
@@ -28,31 +28,15 @@ def steps_for(model: ModelLike, batches: Batches, check_finite: bool, copies: bo
             from sknet.engine._device_runner import DeviceSteps  # the host does without it
 
             return DeviceSteps(model, batches, check_finite)
-        return _compiled_steps(model, batches, check_finite, copies)
+        inputs = batches.X.values() if isinstance(batches.X, dict) else [batches.X]
+        is_dense = all(isinstance(x, (np.ndarray, ComputedRows)) for x in inputs)
+        kind = NativeSteps if is_dense and native_core() is not None else CompiledSteps
+        return kind(model, batches, check_finite, copies)
     except (CaptureError, GraphError) as error:
         if model.compile is True:
             raise
         not_compiled(error, stacklevel=4)
         return EagerSteps(model, batches, check_finite)
-
-
-def _compiled_steps(model: ModelLike, batches: Batches, check_finite: bool, copies: bool) -> CompiledSteps:
-    inputs = batches.X.values() if isinstance(batches.X, dict) else [batches.X]
-    if native_core() is not None and all(isinstance(x, (np.ndarray, ComputedRows)) for x in inputs):
-        from sknet.engine._runners import NativeSteps  # which NumPy's plan does without
-
-        return NativeSteps(model, batches, check_finite, copies)
-    return CompiledSteps(model, batches, check_finite, copies)
-
-
-def _form_of_part(batches: Batches) -> Hashable:
-    """Return all that steps depend on besides the model; None unless the rows are all of a dense array."""
-    X, weight = batches.X, batches.weight
-    arrays = (X, batches.y) if weight is None else (X, batches.y, weight)
-    if batches.chosen is not None or any(type(x) is not np.ndarray for x in arrays):
-        return None
-    forms = [(x.shape, x.strides, x.dtype, x.flags.aligned) for x in arrays]
-    return batches.size, batches.input_dtype, *forms
 
 
 MOST_PARAMETERS = 1 << 16  # above it, a fit is long and copies are not free
@@ -97,6 +81,16 @@ def _shared_steps(model: ModelLike, batches: Batches, planned: int) -> tuple[Poo
     is_small = size <= MOST_PARAMETERS_ALONE and planned <= MOST_EPOCHS_ALONE * batches.n_batches
     is_shared = is_small if group is None else size <= MOST_PARAMETERS
     return (ALONE if group is None else group.idle), _form_of(model, batches) if is_shared else None
+
+
+def _form_of_part(batches: Batches) -> Hashable:
+    """Return all that steps depend on besides the model; None unless the rows are all of a dense array."""
+    X, weight = batches.X, batches.weight
+    arrays = (X, batches.y) if weight is None else (X, batches.y, weight)
+    if batches.chosen is not None or any(type(x) is not np.ndarray for x in arrays):
+        return None
+    forms = [(x.shape, x.strides, x.dtype, x.flags.aligned) for x in arrays]
+    return batches.size, batches.input_dtype, *forms
 
 
 def _form_of(model: ModelLike, batches: Batches) -> Hashable | None:
