@@ -216,13 +216,13 @@ class Batches:
         return each_input(np.dtype, self._dtypes)
 
     def _placed(self, array: Any, rows: Any) -> Any:
-        """Return targets or weights on the device; fits that take turns there share those of all rows."""
+        """Return targets or weights on the device; fibers there share those of all rows."""
         dtype = computed_dtype(array, self.dtype)
         group = None if rows is not None or self.device.kind == "cpu" else current_group()
-        turn = None if group is None else group.turn
-        if turn is None or turn.at_end:  # what callbacks make once the fit has begun is theirs alone
+        fiber = None if group is None else group.fiber
+        if fiber is None or fiber.at_end:  # what callbacks make once the fit has begun is theirs alone
             return self._in_dtype(array if rows is None else array[rows], dtype)
-        known = turn.board.setdefault("placed", {})
+        known = fiber.shared.setdefault("placed", {})
         key = id(array), dtype, self.device
         if key not in known:
             known[key] = array, self._in_dtype(array, dtype)  # kept, so that no other array has its id

@@ -23,13 +23,13 @@ from sknet.engine._inputs import each_input, n_rows
 from sknet.engine._model import Model
 from sknet.engine._model_copies import take_over
 from sknet.engine._scheduler import (
+    Fiber,
     Group,
-    Turn,
     current_group,
     inside,
     note_which,
+    run_in_fibers,
     run_in_threads,
-    run_in_turns,
 )
 from sknet.engine._stack import MemberSteps, Stack, StackPlan, fit_in_memory
 from sknet.exceptions import CaptureError, GraphError
@@ -57,7 +57,7 @@ def run_stacked(
     fits: Sequence[Callable[[], Result]], may_stack: Sequence[bool], n_jobs: int | None = None
 ) -> list[Result]:
     """Run fits together: those on a device that share their structure as one program."""
-    return run_in_turns(fits, may_stack, n_jobs, Stacks().serve)
+    return run_in_fibers(fits, may_stack, n_jobs, Stacks().serve)
 
 
 def may_be_stacked(model: Model) -> bool:
@@ -72,18 +72,18 @@ class Stacks:
         self._stack: Stack | None = None
         self._refused: set[object] = set()  # forms
 
-    def serve(self, waiting: list[Turn]) -> list[Turn]:
+    def serve(self, waiting: list[Fiber]) -> list[Fiber]:
         """Make a block of steps for some of the fits that wait, or tell some to train alone."""
         stack = self._stack_of(waiting)
         if stack is not None:
-            return stack.run([turn for turn in waiting if turn.asked.steps in stack])
+            return stack.run([fiber for fiber in waiting if fiber.asked.steps in stack])
         form = waiting[0].asked.steps.form
-        alone = [turn for turn in waiting if turn.asked.steps.form == form]
-        for turn in alone:
-            turn.answer(None)
+        alone = [fiber for fiber in waiting if fiber.asked.steps.form == form]
+        for fiber in alone:
+            fiber.answer(None)
         return alone
 
-    def _stack_of(self, waiting: Sequence[Turn]) -> Stack | None:
+    def _stack_of(self, waiting: Sequence[Fiber]) -> Stack | None:
         """Return the stack that goes on; a new one if half of it has left, or none is there."""
         live = [] if self._stack is None else self._stack.live
         if self._stack is not None and 2 * len(live) > self._stack.size:
@@ -91,7 +91,7 @@ class Stacks:
         if not live:
             self._stack = None
         form = (live or [waiting[0].asked.steps])[0].form
-        others = [turn.asked.steps for turn in waiting if turn.asked.steps.form == form]
+        others = [fiber.asked.steps for fiber in waiting if fiber.asked.steps.form == form]
         members = live + [member for member in others if member not in live]
         found = None if form in self._refused else self._begun(members, len(live))
         if found is not None:

@@ -1,4 +1,4 @@
-"""Scheduling of fits that run together: threads, turns, and interrupts."""
+"""Scheduling of fits that run together: threads, fibers, and interrupts."""
 
 import signal
 import threading
@@ -12,18 +12,18 @@ from typing import Any, Generic, Self, TypeVar
 from sknet._parallel import Pool, blas_threads, jobs_of
 
 __all__ = [
+    "Fiber",
     "Group",
     "InterruptGuard",
-    "Turn",
+    "current_fiber",
     "current_group",
-    "current_turn",
     "grouped",
     "inside",
     "n_threads_for",
     "note_which",
     "raise_if_cancelled",
+    "run_in_fibers",
     "run_in_threads",
-    "run_in_turns",
 ]
 
 
@@ -38,7 +38,7 @@ class Group:
     def __init__(self, n_threads: int, outer: "Group | None" = None) -> None:
         self.n_threads, self._outer = n_threads, outer
         self._ends = False
-        self.turn: Any = None
+        self.fiber: Any = None
         self.idle: Pool = Pool(MOST_IDLE) if outer is None else outer.idle
 
     @property
@@ -270,15 +270,15 @@ def raise_if_cancelled() -> None:
         raise KeyboardInterrupt
 
 
-Serve = Callable[[list[Any]], list["Turn"]]
+Serve = Callable[[list[Any]], list["Fiber"]]
 MOST = 1024  # fits at a time, each of which has a thread
 
 
-class Turn:
-    """The turns of one fit, in a thread of its own."""
+class Fiber:
+    """A fit in a thread of its own that runs by itself until it waits for steps made for many fits."""
 
-    def __init__(self, number: int, slots: threading.Semaphore, board: dict[Any, Any]) -> None:
-        self.number, self.board = number, board
+    def __init__(self, number: int, slots: threading.Semaphore, shared: dict[Any, Any]) -> None:
+        self.number, self.shared = number, shared
         self.asked: Any = None
         self.steps: Any = None
         self.at_end: list[Callable[[], None]] = []
@@ -309,7 +309,7 @@ class Turn:
             self._slots.acquire()
 
     def begin(self) -> None:
-        """Wait for the first turn."""
+        """Wait until the fit is resumed for the first time."""
         self._go.acquire()
 
     def end(self) -> None:
@@ -322,26 +322,26 @@ class Turn:
             self.at_end.clear()  # what refers to this must not be kept by it
             (self._slots if self.has_left else self._back).release()
 
-    # -- in the thread that gives turns ---------------------------------------------------------
+    # -- in the thread that resumes fits --------------------------------------------------------
 
     def answer(self, found: Any) -> None:
-        """Tell the fit what it has asked for; it goes on in its next turn."""
+        """Set what the fit has asked for; it goes on when it is resumed."""
         self.waits, self._answer, self._is_answered = False, found, True
 
     def interrupt(self) -> None:
         """Let the fit end: what it waits for is an interrupt, unless it has been answered already."""
         if not self._is_answered:  # what has been done for it has to be counted
             self.answer(KeyboardInterrupt())
-        self.take()
+        self.resume()
 
     def give_up(self) -> None:
-        """Let the fit end by itself: nobody gives turns any more."""
+        """Let the fit end by itself: nobody resumes it any more."""
         self._is_over = True
         if not self._is_answered:
             self.answer(KeyboardInterrupt())
         self._go.release()
 
-    def take(self, meanwhile: Callable[[], None] | None = None) -> None:
+    def resume(self, meanwhile: Callable[[], None] | None = None) -> None:
         """Let the fit run until it asks for something, leaves or ends; call something now and then."""
         self._go.release()
         while not self._back.acquire(timeout=WAKE):  # so that a signal is seen
@@ -349,19 +349,19 @@ class Turn:
                 meanwhile()
 
 
-def current_turn() -> Turn | None:
-    """Return the turns of the fit that runs in this thread; None if it takes none, or not any more."""
+def current_fiber() -> Fiber | None:
+    """Return the fiber of the fit that runs in this thread; None if there is none, or it has left."""
     group = current_group()
-    turn: Turn | None = None if group is None else group.turn
-    return None if turn is None or turn.has_left else turn
+    fiber: Fiber | None = None if group is None else group.fiber
+    return None if fiber is None or fiber.has_left else fiber
 
 
-def run_in_turns(
-    fits: Sequence[Callable[[], Result]], takes_turns: Sequence[bool], n_jobs: int | None, serve: Serve
+def run_in_fibers(
+    fits: Sequence[Callable[[], Result]], is_cooperative: Sequence[bool], n_jobs: int | None, serve: Serve
 ) -> list[Result]:
-    """Run fits together, some of them in turns; the next ones begin when the first `MOST` begin to end."""
+    """Run fits together, some of them as fibers; the next ones begin when the first `MOST` begin to end."""
     with grouped(n_threads_for(n_jobs, len(fits))) as group:
-        threads = _Turns(fits, takes_turns, group, serve)
+        threads = _Fibers(fits, is_cooperative, group, serve)
         try:
             threads.run()
         except KeyboardInterrupt:
@@ -370,17 +370,17 @@ def run_in_turns(
     return threads.results()
 
 
-class _Turns(_Fits[Result]):
-    """The threads of such fits."""
+class _Fibers(_Fits[Result]):
+    """The fibers of fits, and the thread that resumes them."""
 
     def __init__(
-        self, fits: Sequence[Callable[[], Result]], takes_turns: Sequence[bool], group: Group, serve: Serve
+        self, fits: Sequence[Callable[[], Result]], is_cooperative: Sequence[bool], group: Group, serve: Serve
     ) -> None:
         super().__init__([_within(note_which(i, len(fits)), fit) for i, fit in enumerate(fits)], group)
-        self._takes_turns, self._serve = takes_turns, serve
+        self._is_cooperative, self._serve = is_cooperative, serve
         slots = threading.Semaphore(group.n_threads)
-        board: dict[Any, Any] = {}
-        self._turns = [Turn(i, slots, board) for i in range(len(fits))]
+        shared: dict[Any, Any] = {}
+        self._fibers = [Fiber(i, slots, shared) for i in range(len(fits))]
         self._threads: list[threading.Thread] = []
         self._most = MOST
 
@@ -395,9 +395,9 @@ class _Turns(_Fits[Result]):
             try:
                 while self._goes_on() and (ready := self._ready()) is not None:
                     guard.poll()
-                    for turn in ready:
+                    for fiber in ready:
                         guard.poll()
-                        turn.take(look)
+                        fiber.resume(look)
                         if not self._goes_on():
                             break
                 for thread in self._threads:
@@ -407,29 +407,29 @@ class _Turns(_Fits[Result]):
             finally:
                 self._end_all()
 
-    def _ready(self) -> Sequence[Turn] | None:
-        """Return the turns of fits that can go on; None if no fit takes turns any more."""
+    def _ready(self) -> Sequence[Fiber] | None:
+        """Return the fibers that can go on; None if all have left or ended."""
         begun = self._begun()
         if begun:
             return begun
-        waiting = [turn for turn in self._turns if turn.waits]
+        waiting = [fiber for fiber in self._fibers if fiber.waits]
         if waiting:
             return self._serve(waiting)
-        if len(self._threads) == len(self._turns):
+        if len(self._threads) == len(self._fibers):
             return None
-        time.sleep(WAKE)  # all threads have fits that take no turns any more
+        time.sleep(WAKE)  # all threads have fits that have left
         return []
 
     def _goes_on(self) -> bool:
         return self.error is None and not self._group.is_cancelled
 
-    def _begun(self) -> list[Turn]:
-        """Begin more fits, if there may be more threads; return their turns."""
+    def _begun(self) -> list[Fiber]:
+        """Begin more fits, if there may be more threads; return their fibers."""
         started = len(self._threads)
-        running = sum(not turn.has_ended for turn in self._turns[:started])
-        for turn in self._turns[started : started + self._most - running]:
+        running = sum(not fiber.has_ended for fiber in self._fibers[:started])
+        for fiber in self._fibers[started : started + self._most - running]:
             work = copy_context().run
-            thread = threading.Thread(target=work, args=(self._work, turn), name=f"sknet-fit-{turn.number}")
+            thread = threading.Thread(target=work, args=(self._work, fiber), name=f"sknet-fit-{fiber.number}")
             try:
                 thread.start()
             except RuntimeError:  # the system has no more threads: those that are there go on without it
@@ -439,35 +439,35 @@ class _Turns(_Fits[Result]):
                 break
             self._threads.append(thread)
             running += 1
-        return self._turns[started : len(self._threads)]
+        return self._fibers[started : len(self._threads)]
 
     def _end_all(self) -> None:
         """Let fits end that have not: what they do next raises KeyboardInterrupt."""
         try:
             if not self.is_done:
                 self._group.cancel()
-            for turn, _ in zip(self._turns, self._threads, strict=False):
-                while not (turn.has_ended or turn.has_left):
-                    turn.interrupt()
+            for fiber, _ in zip(self._fibers, self._threads, strict=False):
+                while not (fiber.has_ended or fiber.has_left):
+                    fiber.interrupt()
             for thread in self._threads:
                 thread.join()
         except BaseException:  # Ctrl-C again, while a callback takes its time: its thread may not wait for us
             self._group.cancel()
-            for turn in self._turns:
-                turn.give_up()
+            for fiber in self._fibers:
+                fiber.give_up()
             raise
 
-    def _work(self, turn: Turn) -> None:
+    def _work(self, fiber: Fiber) -> None:
         from sklearn import config_context
 
-        turn.begin()
+        fiber.begin()
         group = Group(1, self._group)
-        group.turn = turn
+        group.fiber = fiber
         try:
             with config_context(**self._config), inside(group):
-                if not self._takes_turns[turn.number]:
-                    turn.leave()
+                if not self._is_cooperative[fiber.number]:
+                    fiber.leave()
                 if not self._group.is_cancelled:
-                    self._run_fit(turn.number)
+                    self._run_fit(fiber.number)
         finally:
-            turn.end()
+            fiber.end()

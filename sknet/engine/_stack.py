@@ -50,7 +50,7 @@ from sknet.engine._persistent import Input, Number, Persistent, Rows, State, Ste
 from sknet.engine._programs import DeviceOutputs, check_repeatable, is_made_of, made_of
 from sknet.engine._runner_cache import steps_for
 from sknet.engine._runners import Block, EagerSteps, Outputs, Steps, steps_at_once
-from sknet.engine._scheduler import Turn, current_turn
+from sknet.engine._scheduler import Fiber, current_fiber
 from sknet.exceptions import CaptureError, GraphError
 
 __all__ = [
@@ -301,20 +301,20 @@ class Place(NamedTuple):
 class MemberSteps(Steps):
     """Steps on a device that are made for many models at once, each with its own rows, rates and seed."""
 
-    def __init__(self, model: ModelLike, batches: Batches, check_finite: bool, turn: Turn) -> None:
+    def __init__(self, model: ModelLike, batches: Batches, check_finite: bool, fiber: Fiber) -> None:
         super().__init__(model, batches, check_finite)
         self.optimizer = model.optimizer.in_steps()
-        self._turn = turn
+        self._fiber = fiber
         self._alone: Steps | None = None
         self._captured: dict[int, LiftedGraph] = {}
         self._structure = structure_of(model.module, model.loss_function, model.alpha, self.optimizer)
         self._made_of = made_of(model)
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
         self._is_placed = False
-        forms = turn.board.setdefault("forms", {})
+        forms = fiber.shared.setdefault("forms", {})
         self.form: int = forms.setdefault(self._form(), len(forms))
-        turn.at_end.append(self.end)
-        turn.steps = self
+        fiber.at_end.append(self.end)
+        fiber.steps = self
 
     @property
     def name(self) -> str:
@@ -350,7 +350,7 @@ class MemberSteps(Steps):
     def captured(self, n_rows: int) -> LiftedGraph:
         """Return the step of this model alone on so many rows, as a graph with its numbers."""
         if n_rows not in self._captured:
-            known = self._turn.board.setdefault("captured", {})
+            known = self._fiber.shared.setdefault("captured", {})
             key = None if self._structure is None else (*self._what_a_graph_depends_on, n_rows)
             if key is None or key not in known:
                 found = self._capture(n_rows)
@@ -406,8 +406,8 @@ class MemberSteps(Steps):
     def end(self, is_reusable: bool = True) -> None:
         """Leave the stack: the model keeps its arrays by itself."""
         memory, self.has_left = self.model.memory, True
-        if self._turn.steps is self:
-            self._turn.steps = None
+        if self._fiber.steps is self:
+            self._fiber.steps = None
         is_placed, self._is_placed = self._is_placed, False
         if not is_placed or memory.is_spent or memory.flat is not self._made_of[0]:
             return
@@ -428,7 +428,7 @@ class MemberSteps(Steps):
 
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
         if self._alone is None:
-            found = self._turn.wait(Asked(self, order, first, most, outputs is not None))
+            found = self._fiber.wait(Asked(self, order, first, most, outputs is not None))
             if found is not None:
                 return self._taken(found, order, first, outputs)
             self._go_alone()
@@ -451,22 +451,22 @@ class MemberSteps(Steps):
 
     def _go_alone(self) -> None:
         self.end()
-        self._turn.leave()
+        self._fiber.leave()
         self._alone = steps_for(self.model, self.batches, self.check_finite)
 
 
 def member_steps(model: ModelLike, batches: Batches, check_finite: bool) -> MemberSteps | None:
     """Return steps that are made together with those of other fits; None if this fit trains alone."""
-    turn = current_turn()
-    if turn is None or turn.steps is not None:  # a callback of the fit that takes turns trains this model
+    fiber = current_fiber()
+    if fiber is None or fiber.steps is not None:  # a callback of the waiting fit trains this model
         return None
     # Who has changed what its steps are made of goes on alone.
-    if not turn.at_end and _may_be_member(model, batches):
+    if not fiber.at_end and _may_be_member(model, batches):
         try:
-            return MemberSteps(model, batches, check_finite, turn)
+            return MemberSteps(model, batches, check_finite, fiber)
         except (CaptureError, GraphError):
             pass  # told by the steps of this fit alone
-    turn.leave()
+    fiber.leave()
     return None
 
 
@@ -647,25 +647,25 @@ class Stack:
 
     # -- steps --------------------------------------------------------------------------------
 
-    def run(self, waiting: Sequence[Turn]) -> list[Turn]:
-        """Make a block of steps for members that wait for batches of as many rows; return their turns."""
-        by_rows: dict[int, list[Turn]] = {}
-        for turn in waiting:
-            asked = turn.asked
-            by_rows.setdefault(asked.steps.batches.part(asked.order, asked.first)[1], []).append(turn)
-        n_rows, turns = max(by_rows.items(), key=lambda found: len(found[1]))
+    def run(self, waiting: Sequence[Fiber]) -> list[Fiber]:
+        """Make a block of steps for members that wait for batches of as many rows; return their fibers."""
+        by_rows: dict[int, list[Fiber]] = {}
+        for fiber in waiting:
+            asked = fiber.asked
+            by_rows.setdefault(asked.steps.batches.part(asked.order, asked.first)[1], []).append(fiber)
+        n_rows, fibers = max(by_rows.items(), key=lambda found: len(found[1]))
         with active(self.device), np.errstate(all="ignore"):  # as in a loop of one fit
-            scored = [turn for turn in turns if turn.asked.is_scored]
+            scored = [fiber for fiber in fibers if fiber.asked.is_scored]
             outputs = self._room(n_rows) if scored else None
-            steps = self._steps_at_once(turns, n_rows, outputs)
+            steps = self._steps_at_once(fibers, n_rows, outputs)
             table = np.zeros((steps, *self._numbers.shape))
-            awake = {self._at(turn): turn for turn in turns if self._has_numbers(turn, table)}
+            awake = {self._at(fiber): fiber for fiber in fibers if self._has_numbers(fiber, table)}
             if awake:
                 self._make(awake, n_rows, table, outputs)
-        return turns
+        return fibers
 
-    def _at(self, turn: Turn) -> int:
-        return self._places[id(turn.asked.steps)]
+    def _at(self, fiber: Fiber) -> int:
+        return self._places[id(fiber.asked.steps)]
 
     def _room(self, n_rows: int) -> Any:
         """Return memory for the outputs of some steps of all members."""
@@ -679,26 +679,26 @@ class Stack:
                 self._outputs = self._zeros((rows, *output.shape[1:]), output.dtype)
         return self._outputs
 
-    def _steps_at_once(self, turns: Sequence[Turn], n_rows: int, outputs: Any) -> int:
+    def _steps_at_once(self, fibers: Sequence[Fiber], n_rows: int, outputs: Any) -> int:
         most = min(self._most, steps_at_once(self._per_step))
         if outputs is not None:
             most = min(most, outputs.shape[1] // n_rows)
-        asked = [turn.asked for turn in turns]
+        asked = [fiber.asked for fiber in fibers]
         found: int = min(x.steps.batches.in_a_row(x.order, x.first, min(x.most, most)) for x in asked)
         return found
 
-    def _has_numbers(self, turn: Turn, table: np.ndarray) -> bool:
+    def _has_numbers(self, fiber: Fiber, table: np.ndarray) -> bool:
         """Write the scalars of a member's updates; a schedule that fails is an error of its fit alone."""
-        steps = turn.asked.steps
+        steps = fiber.asked.steps
         try:
             found = steps.optimizer.hyper_table(steps.model.progress, len(table))
         except Exception as error:
-            turn.answer(error)
+            fiber.answer(error)
             return False
-        table[:, :, self._at(turn)] = found
+        table[:, :, self._at(fiber)] = found
         return True
 
-    def _make(self, awake: Mapping[int, Turn], n_rows: int, table: np.ndarray, outputs: Any) -> None:
+    def _make(self, awake: Mapping[int, Fiber], n_rows: int, table: np.ndarray, outputs: Any) -> None:
         """Make steps for some members, and answer them."""
         started = time.perf_counter()
         self._send(awake, table)
@@ -707,20 +707,20 @@ class Stack:
         self._per_step = (time.perf_counter() - started) / len(reports)
         self._show()
         output = self.plan.returns(n_rows).output
-        for i, turn in awake.items():
-            scored = outputs[i] if turn.asked.is_scored else None
-            turn.answer(Done(reports[:, i], scored, output, self._shown[i]))
+        for i, fiber in awake.items():
+            scored = outputs[i] if fiber.asked.is_scored else None
+            fiber.answer(Done(reports[:, i], scored, output, self._shown[i]))
 
-    def _send(self, awake: Mapping[int, Turn], table: np.ndarray) -> None:
+    def _send(self, awake: Mapping[int, Fiber], table: np.ndarray) -> None:
         """Send what is new in a block: orders of rows, counters, scalars, and what models have set."""
         counter, starts = np.zeros((2, self.size), np.int64)
         is_fine = np.zeros(self.size, np.bool_)
-        for i, turn in awake.items():
-            model, batches = turn.asked.steps.model, turn.asked.steps.batches
-            counter[i], starts[i], is_fine[i] = model.progress.step, turn.asked.first * batches.size, True
+        for i, fiber in awake.items():
+            model, batches = fiber.asked.steps.model, fiber.asked.steps.batches
+            counter[i], starts[i], is_fine[i] = model.progress.step, fiber.asked.first * batches.size, True
         self._counter[...] = to_device(counter, self.device)
         self._is_fine[...] = to_device(is_fine, self.device)
-        self._rows.start({i: turn.asked.order for i, turn in awake.items()})
+        self._rows.start({i: fiber.asked.order for i, fiber in awake.items()})
         self._starts = starts
         if self._programs:
             self._ring.start(table, starts)
@@ -802,13 +802,13 @@ class Stack:
         self._shown = [{name: shown[name][i, ...] for name in names} for i in range(self.size)]
         self._copies = shown
 
-    def _take_buffers(self, awake: Mapping[int, Turn]) -> None:
+    def _take_buffers(self, awake: Mapping[int, Fiber]) -> None:
         """Read the buffers of models: at once what was shown to them, and by itself what they have set."""
         for name, copy in self._copies.items():
             self._untrained[name][...] = copy
-        for i, turn in awake.items():
+        for i, fiber in awake.items():
             shown = self._shown[i] if self._shown else {}
-            for name, array in turn.asked.steps.model.buffers.items():
+            for name, array in fiber.asked.steps.model.buffers.items():
                 if array is not shown.get(name):
                     self._untrained[name][i] = array
 

@@ -20,7 +20,7 @@ from sknet.engine._model_type import ModelLike
 from sknet.engine._optimizer import stepping_optimizer
 from sknet.engine._runner_cache import steps_of_fit
 from sknet.engine._runners import NO_LOSSES, Block, Steps
-from sknet.engine._scheduler import current_turn, raise_if_cancelled
+from sknet.engine._scheduler import current_fiber, raise_if_cancelled
 from sknet.engine._scores import Score
 from sknet.engine._step import show_rows
 from sknet.exceptions import LoadError
@@ -197,8 +197,8 @@ class RowEpochs(Epochs):
 
 
 def _member_steps(model: ModelLike, batches: Batches, check_finite: bool) -> Steps | None:
-    """Return steps that are made together with those of other fits; None if this fit takes no turns."""
-    if current_turn() is None:
+    """Return steps that are made together with those of other fits; None if this fit is no fiber."""
+    if current_fiber() is None:
         return None
     from sknet.engine._stack import member_steps  # most fits do without it
 

@@ -22,7 +22,7 @@ from sknet.compile.cuda._maps import TYPES
 from sknet.device import Device, backend, to_device
 from sknet.engine import Batches
 from sknet.engine._device_runner import OF_CLASSES, OF_LABELS, DeviceSteps, Left, Ring, Taken, kernel_of
-from sknet.engine._scheduler import Turn
+from sknet.engine._scheduler import Fiber
 from sknet.engine._stack import MemberSteps, Stack, StackPlan, StackRing
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam
@@ -266,11 +266,11 @@ def of_stacks() -> Programs:
 
 
 def _stack_of(models: list[Model], X: Any, y: Any) -> Stack:
-    slots, board, members = threading.Semaphore(1), {}, []
+    slots, shared, members = threading.Semaphore(1), {}, []
     for i, model in enumerate(models):
         batches = Batches(X, y, None, 8, model.dtype, model.device)
         model.materialize(batches.X)
-        members.append(MemberSteps(model, batches, True, Turn(i, slots, board)))
+        members.append(MemberSteps(model, batches, True, Fiber(i, slots, shared)))
     return Stack(StackPlan(members))
 
 

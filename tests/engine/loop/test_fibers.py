@@ -1,4 +1,4 @@
-"""Fits that take turns: one runs at a time, and all wait for what is made for many at once."""
+"""Fits as fibers: one runs at a time, and all wait for what is made for many at once."""
 
 import os
 import signal
@@ -8,14 +8,14 @@ import time
 import pytest
 
 from sknet.engine import _scheduler
-from sknet.engine._scheduler import current_turn, run_in_turns
+from sknet.engine._scheduler import current_fiber, run_in_fibers
 
 
 def together(waiting):
     """Answer all that wait with what all have asked for."""
-    asked = [turn.asked for turn in waiting]
-    for turn in waiting:
-        turn.answer(asked)
+    asked = [fiber.asked for fiber in waiting]
+    for fiber in waiting:
+        fiber.answer(asked)
     return waiting
 
 
@@ -25,18 +25,18 @@ def no_threads_are_left():
 
 def test_all_wait_for_one_another_as_long_as_they_take_part():
     def fit(i):
-        return [current_turn().wait((i, step)) for step in range(i)]
+        return [current_fiber().wait((i, step)) for step in range(i)]
 
-    found = run_in_turns([lambda i=i: fit(i) for i in range(4)], [True] * 4, 1, together)
+    found = run_in_fibers([lambda i=i: fit(i) for i in range(4)], [True] * 4, 1, together)
     assert found == [[[(j, step) for j in range(step + 1, 4)] for step in range(i)] for i in range(4)]
-    assert current_turn() is None
+    assert current_fiber() is None
 
 
 def test_one_runs_at_a_time_and_those_that_leave_beside_them():
     running, most, begun = [], {True: 0, False: 0}, threading.Event()
 
     def fit(i):
-        turn = current_turn()
+        fiber = current_fiber()
         running.append(i)
         most[True] = max(most[True], len([j for j in running if j < 3]))
         most[False] = max(most[False], len([j for j in running if j >= 3]))
@@ -44,13 +44,13 @@ def test_one_runs_at_a_time_and_those_that_leave_beside_them():
             begun.set()
             time.sleep(0.05)
         running.remove(i)
-        if turn is not None:
-            turn.wait(None)
+        if fiber is not None:
+            fiber.wait(None)
             assert begun.wait(5)
-        return turn is None
+        return fiber is None
 
     takes = [True] * 3 + [False] * 5
-    assert run_in_turns([lambda i=i: fit(i) for i in range(8)], takes, 2, together) == [not x for x in takes]
+    assert run_in_fibers([lambda i=i: fit(i) for i in range(8)], takes, 2, together) == [not x for x in takes]
     assert most == {True: 1, False: 2}
 
 
@@ -58,19 +58,19 @@ def test_who_leaves_in_its_turn_goes_on_beside_the_others():
     left = threading.Event()
 
     def leaves():
-        turn = current_turn()
-        turn.leave()
-        turn.leave()
-        assert current_turn() is None
+        fiber = current_fiber()
+        fiber.leave()
+        fiber.leave()
+        assert current_fiber() is None
         assert left.wait(5)
         return "left"
 
     def stays():
-        found = current_turn().wait("asked")
+        found = current_fiber().wait("asked")
         left.set()
         return found
 
-    assert run_in_turns([leaves, stays], [True, True], 1, together) == ["left", ["asked"]]
+    assert run_in_fibers([leaves, stays], [True, True], 1, together) == ["left", ["asked"]]
 
 
 @pytest.mark.parametrize("of", ["a fit", "one that has left", "what serves"])
@@ -78,14 +78,14 @@ def test_an_error_ends_all(of):
     ended = []
 
     def fit(i):
-        turn = current_turn()
+        fiber = current_fiber()
         try:
             if i == 1 and of == "one that has left":
-                turn.leave()
+                fiber.leave()
             if i == 1 and of != "what serves":
                 raise ValueError("as told")
             while True:
-                turn.wait(i)
+                fiber.wait(i)
                 time.sleep(0.01)
         finally:
             ended.append(i)
@@ -95,7 +95,7 @@ def test_an_error_ends_all(of):
 
     serve = fails if of == "what serves" else together
     with pytest.raises(ValueError, match="as told") as error:
-        run_in_turns([lambda i=i: fit(i) for i in range(3)], [True] * 3, 1, serve)
+        run_in_fibers([lambda i=i: fit(i) for i in range(3)], [True] * 3, 1, serve)
     if of != "what serves":
         assert error.value.__notes__ == ["in fit 1 of 3, counted from 0"]
     assert set(ended) <= {0, 1, 2}
@@ -106,14 +106,14 @@ def test_what_has_been_done_for_a_fit_is_counted_when_another_fails():
     counted = []
 
     def fit(i):
-        current_turn().wait(i)
+        current_fiber().wait(i)
         if i == 0:
             raise ValueError("as told")
         counted.append(i)
-        current_turn().wait(i)
+        current_fiber().wait(i)
 
     with pytest.raises(ValueError, match="as told"):
-        run_in_turns([lambda i=i: fit(i) for i in range(3)], [True] * 3, 1, together)
+        run_in_fibers([lambda i=i: fit(i) for i in range(3)], [True] * 3, 1, together)
     assert counted == [1, 2]
 
 
@@ -124,10 +124,10 @@ def test_an_error_that_is_an_answer_is_raised_by_the_fit():
 
     def fit():
         with pytest.raises(ValueError, match="as told"):
-            current_turn().wait(None)
+            current_fiber().wait(None)
         return "went on"
 
-    assert run_in_turns([fit, fit], [True, True], 1, serve) == ["went on", "went on"]
+    assert run_in_fibers([fit, fit], [True, True], 1, serve) == ["went on", "went on"]
 
 
 def test_fits_end_by_themselves_after_ctrl_c_while_others_end():
@@ -136,7 +136,7 @@ def test_fits_end_by_themselves_after_ctrl_c_while_others_end():
 
     def fit(i):
         try:
-            current_turn().wait(i)
+            current_fiber().wait(i)
         finally:
             for _ in range(0 if i else 2):
                 os.kill(os.getpid(), signal.SIGINT)
@@ -147,7 +147,7 @@ def test_fits_end_by_themselves_after_ctrl_c_while_others_end():
         raise ValueError("as told")
 
     with pytest.raises(KeyboardInterrupt):
-        run_in_turns([lambda i=i: fit(i) for i in range(4)], [True] * 4, 1, serve)
+        run_in_fibers([lambda i=i: fit(i) for i in range(4)], [True] * 4, 1, serve)
     for thread in threading.enumerate():
         if thread.name.startswith("sknet-fit"):
             thread.join(10)
@@ -166,18 +166,18 @@ def most_at_a_time(n_fits, takes=lambda i: True):
         with lock:
             running.add(i)
             most[0] = max(most[0], len(running))
-        turn = current_turn()
-        if turn is None:
+        fiber = current_fiber()
+        if fiber is None:
             time.sleep(0.01)
         else:
             for _ in range(2):
-                turn.wait(i)
+                fiber.wait(i)
         with lock:
             running.remove(i)
         return i
 
     fits = [lambda i=i: fit(i) for i in range(n_fits)]
-    assert run_in_turns(fits, [takes(i) for i in range(n_fits)], 2, together) == list(range(n_fits))
+    assert run_in_fibers(fits, [takes(i) for i in range(n_fits)], 2, together) == list(range(n_fits))
     assert no_threads_are_left()
     return most[0]
 
@@ -228,6 +228,6 @@ def test_ctrl_c_is_seen_while_others_run_beside(monkeypatch):
     presses = threading.Thread(target=press)
     presses.start()
     with pytest.raises(KeyboardInterrupt):
-        run_in_turns([beside, beside], [False, False], 1, together)
+        run_in_fibers([beside, beside], [False, False], 1, together)
     presses.join()
     assert no_threads_are_left()
