@@ -274,15 +274,13 @@ class Autoencoder(BaseTransformer):
         self.noise = noise
         self.tied = tied
         self.loss = loss
-        self.optimizer = optimizer
-        self.lr = lr
+        self.optimizer, self.lr = optimizer, lr
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.shuffle = shuffle
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.validation_split = validation_split
+        self.validation_fraction, self.validation_split = validation_fraction, validation_split
         self.scoring = scoring
         self.monitor = monitor
         self.refit_on_all = refit_on_all
