@@ -288,7 +288,7 @@ X, Y = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1]
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("eval_set", "leave it out: each member stops by the rows that its fold holds out."),
+        ("eval_set", "pass validation rows as X_val and y_val."),
         ("cat_features", "categories are told by the estimator: columns of a frame"),
         ("categorical_feature", "categories are told by the estimator: columns of a frame"),
         ("early_stopping_rounds", "leave it out: each member stops by the rows that its fold holds out."),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         methods_of,
     )
     from sknet.estimators._regressor import BaseRegressor
+    from sknet.estimators._scoring import check_scoring, evaluated
     from sknet.estimators._stored import check_labels_of, check_network
     from sknet.estimators._summary import Summarized, summary_rows, with_values
     from sknet.estimators._targets import (
@@ -79,6 +80,7 @@ __all__ = [
     "check_labels_of",
     "check_loss_of_logits",
     "check_network",
+    "check_scoring",
     "check_steps",
     "check_weights",
     "check_y",
@@ -86,6 +88,7 @@ __all__ = [
     "chosen_predictions",
     "class_weighted",
     "computation_of",
+    "evaluated",
     "file_text",
     "fit_network",
     "follows_namespace",
@@ -154,6 +157,7 @@ _NAMES = _Names(
             "methods_of",
         ),
         "sknet.estimators._regressor": ("BaseRegressor",),
+        "sknet.estimators._scoring": ("check_scoring", "evaluated"),
         "sknet.estimators._stored": ("check_labels_of", "check_network"),
         "sknet.estimators._summary": ("Summarized", "summary_rows", "with_values"),
         "sknet.estimators._targets": (

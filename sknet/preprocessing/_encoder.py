@@ -102,7 +102,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     array([[0., 1., 0.]], dtype=float32)
     """
 
-    _parameter_constraints = {
+    _parameter_constraints: dict[str, Any] = {
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "columns": "no_validation",  # checked with the columns, with a better message
         "piecewise": [StrOptions({"both", "tree", "quantile"}), None],

@@ -75,6 +75,14 @@ class Table:
         sparse = None if self.sparse is None else self.sparse[rows]
         return replace(self, numbers=self.numbers[rows], codes=self.codes[rows], sparse=sparse)
 
+    def joined(self, other: "Table") -> "Table":
+        """Return these rows, and behind them those of another table."""
+        numbers = np.concatenate([self.numbers, other.numbers])
+        codes = np.concatenate([self.codes, other.codes])
+        if self.sparse is None:
+            return Table(numbers, codes)
+        return Table(numbers, codes, scipy_sparse().vstack([self.sparse, other.sparse], format="csr"))
+
 
 DROPS = ("id", "drop")
 NOTES = {
@@ -527,6 +535,7 @@ def _dates(feature: Feature, column: Column) -> np.ndarray:
 def _of_texts(feature: Feature, column: Column) -> np.ndarray:
     """Return the numbers or dates of texts; those that are none are missing, and a warning says so."""
     assert feature.form is not None
+    found: np.ndarray
     found, strange = read_column(column.array(), feature.kind, feature.form, feature.zone, feature.label)
     if strange:
         warn_caller(unread(feature.label, feature.kind, strange), UserWarning)

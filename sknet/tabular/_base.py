@@ -11,10 +11,12 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from sknet import nn, ops
 from sknet._constraints import shown
+from sknet._hints import ForeignAttributes
 from sknet._params import (
     InvalidParameterError,
     PlainNumbers,
@@ -33,9 +35,11 @@ from sknet.estimators.extend import (
     Computation,
     Summarized,
     check_loss_of_logits,
+    check_scoring,
     check_steps,
     check_weights,
     check_y,
+    evaluated,
     outputs_of,
     refuse_ignored,
     summary_rows,
@@ -65,10 +69,11 @@ CONSTRAINTS: dict[str, Any] = {
     "smooth": [Members, StrOptions({"auto"}), None],
     "sharp": [Members, StrOptions({"auto"}), None],
     "cv": ["cv_object"],
+    "scoring": "no_validation",  # names are checked by the function that looks them up
     "n_jobs": [Integral, None],
     "device": [str, None],
     "random_state": ["random_state", np.random.Generator],
-    "verbose": ["verbose", StrOptions({"bar"})],
+    "verbose": ["verbose", StrOptions({"auto", "bar"})],
 }
 Trained = tuple[Member, np.ndarray]
 
@@ -83,7 +88,7 @@ Begun = tuple[Encoded, Training]
 """A fold's rows, and the training of a first member that has begun, to measure it."""
 
 
-class BaseTabular(PlainNumbers, Predicts, Summarized):
+class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     """Abstract base of the ensembles for tables.
 
     Parameters
@@ -108,9 +113,12 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         Device to train members on: "cpu" (or None), "cuda", "cuda:1".
     random_state : int, RandomState, Generator or None, default=None
         Draws folds, initial weights, order of rows and dropout.
-    verbose : bool, int or "bar", default=False
-        Print a line for each fitted member, with the time that is left; "bar" shows a progress bar instead,
-        which needs tqdm.
+    scoring : str, callable or None, default=None
+        Scorer of `oof_score_`: a name of scikit-learn, a scorer, or a callable (estimator, X, y); None is
+        accuracy, or R2.
+    verbose : bool, int, "bar" or "auto", default="auto"
+        Print a line for each fitted member, with the time that is left; "auto" only after 5 seconds, in
+        terminals and notebooks; "bar" shows a progress bar instead, which needs tqdm.
 
     Attributes
     ----------
@@ -131,6 +139,7 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
     _numeric_targets: bool
     _of_networks = "members_"
     columns: Any
+    scoring: Any
     _stored_fields = ENSEMBLE
 
     def _check_stored(self) -> None:
@@ -196,7 +205,17 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
     # -- fitting ----------------------------------------------------------------------------------------
 
     @explained_call
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        groups: Any = None,
+    ) -> Self:
         """Fit the ensemble.
 
         Parameters
@@ -207,6 +226,11 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; None for equal weights.
+        X_val, y_val : frame or array-like, and array-like, default=None
+            Rows that are held out instead of folds of X: all members are trained on all rows of X, and
+            `oof_prediction_` and `oof_score_` are those of these rows.
+        sample_weight_val : array-like, default=None
+            Sample weights of `X_val`; None for equal weights.
         groups : array-like of shape (n_samples,), default=None
             Groups of the rows: all rows of a group are in the same fold.
 
@@ -224,14 +248,27 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         state = self.__dict__
         before = dict(state)
         try:
-            self._fit(X, y, sample_weight, groups)
+            self._fit(X, y, sample_weight, groups, self._validation(X_val, y_val, sample_weight_val, groups))
         except BaseException:
             state.clear()
             state.update(before)
             raise
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
+    def _validation(self, X: Any, y: Any, weight: Any, groups: Any) -> "tuple[Any, Any, Any] | None":
+        """Return the rows that are held out instead of folds, if some are given."""
+        given = {"X_val": X, "y_val": y, "sample_weight_val": weight}
+        names = [name for name, value in given.items() if value is not None]
+        if names and (X is None or y is None):
+            raise ValueError(f"X_val and y_val belong together, got only {' and '.join(names)}")
+        if X is None:
+            return None
+        if groups is not None or self.cv is not None:
+            what = "groups" if self.cv is None else "cv"
+            raise ValueError(f"{what} has no effect: X_val holds rows out instead of folds. Give one of both")
+        return X, y, weight
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, validation: Any) -> None:
         began = time.monotonic()
         random_state = check_random_state(self.random_state)
         schema, table = Schema.learn(self, X, self.categorical_features, self.columns)
@@ -241,8 +278,13 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
         self._targets = targets = self._new_targets(y, loss)
         weight = self._weighted(y, check_weights(sample_weight, table.numbers, np.float32))
         task = self._task(schema, table, y, weight, loss)
-        stratify = y if targets.task in ("binary", "multiclass", "ordinal") and y.ndim == 1 else None
-        folds = folds_of(self.cv, self.n_folds, y, stratify, groups, random_state)
+        if validation is None:
+            stratify = y if targets.task in ("binary", "multiclass", "ordinal") and y.ndim == 1 else None
+            folds = folds_of(self.cv, self.n_folds, y, stratify, groups, random_state)
+        else:
+            X = validation[0]
+            task, y, fold = self._with_validation(task, y, *validation)
+            folds = [fold] * self.n_folds
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
         with blas_threads(1), grouped(1):
@@ -250,11 +292,31 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
             jobs, settings = self._within_budget(task, jobs, began, begun)
             task = replace(task, settings=settings)
             trained = self._run(task, jobs, begun)
-        self._mix_up(task, jobs, trained, y)
+        self._mix_up(task, jobs, trained, y, X)
         with blas_threads(1), grouped(1):
             self.feature_importances_ = permutation_importances(
                 task, jobs, self.members_, self._mix, self.n_jobs
             )
+
+    def _with_validation(
+        self, task: Task, y: np.ndarray, X_val: Any, y_val: Any, weight_val: Any
+    ) -> tuple[Task, np.ndarray, Fold]:
+        """Return a task and targets with validation rows behind those of the training, and their fold."""
+        table = task.schema.read(self, X_val)
+        y_val = check_y(self, y_val, table.n_rows, numeric=self._numeric_targets)
+        weight = self._weighted(y_val, check_weights(weight_val, table.numbers, np.float32))
+        encoded = self._targets.encode(y_val)
+        task.loss.check_target(encoded, n_outputs=self._targets.n_outputs)
+        pairs = (task.weight, len(y)), (weight, len(y_val))
+        weights = [np.ones(n, np.float32) if x is None else x for x, n in pairs]
+        joined = replace(
+            task,
+            table=task.table.joined(table),
+            y=np.concatenate([task.y, encoded]),
+            weight=None if task.weight is None and weight is None else np.concatenate(weights),
+        )
+        rows = np.arange(len(y) + len(y_val))
+        return joined, np.concatenate([y, y_val]), (rows[: len(y)], rows[len(y) :])
 
     def _task(self, schema: Schema, table: Table, y: Any, weight: Any, loss: Loss) -> Task:
         """Return the data and settings that all members share."""
@@ -394,8 +456,8 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
             found.append((member, member.outputs(others.X)))
         return found
 
-    def _mix_up(self, task: Task, jobs: list[Job], trained: list[list[Trained]], y: Any) -> None:
-        """Set the fitted attributes: members and their mix."""
+    def _mix_up(self, task: Task, jobs: list[Job], trained: list[list[Trained]], y: Any, X: Any) -> None:
+        """Set the fitted attributes: members and their mix, and the score of held-out rows, some of `X`."""
         n_rows = task.table.n_rows
         counts = np.zeros(n_rows, dtype=np.int64)
         outputs = {kind: np.zeros((n_rows, task.n_outputs)) for kind in task.settings}
@@ -406,15 +468,35 @@ class BaseTabular(PlainNumbers, Predicts, Summarized):
             counts[held_out] += job.kind == next(iter(task.settings))
         rows = np.flatnonzero(counts)
         known = {kind: output[rows] / counts[rows, np.newaxis] for kind, output in outputs.items()}
-        rows_weight = None if task.weight is None else task.weight[rows]
-        usable = rows_weight is None or rows_weight.any()
-        mix = mixed(known, task.y[rows], rows_weight if usable else None, task.loss, self._by_error())
+        weight = None if task.weight is None or not task.weight[rows].any() else task.weight[rows]
+        mix = mixed(known, task.y[rows], weight, task.loss, self._by_error())
         self._schema, self._loss_function = task.schema, task.loss
         self.members_ = [member for members in trained for member, _ in members]
         self.encoder_ = [members[0][0].encoder for members in trained]
         self._mix, self.mix_, self.temperature_ = mix, mix.weights, mix.temperatures
-        self._take_targets(y)
-        self._take_oof(y, mix.of(known).astype(np.float32), rows, rows_weight if usable else None)
+        n_own = len(task.target.y)  # validation rows are behind these
+        first = n_own if n_own < len(y) else 0
+        self._take_targets(y[:n_own])
+        found = mix.of(known).astype(np.float32)
+        self._take_oof(y, found, rows, weight)
+        self.oof_prediction_ = self.oof_prediction_[first:]
+        if self.scoring is not None:
+            self.oof_score_ = self._scored(found, X, rows - first, y[rows], weight)
+
+    def _scored(self, outputs: np.ndarray, X: Any, rows: np.ndarray, y: Any, weight: Any) -> float:
+        """Return what `scoring` says of the outputs for held-out rows."""
+        name = type(self).__name__
+        scorers = check_scoring(self.scoring, name).scorers or ()
+        if len(scorers) != 1:
+            raise InvalidParameterError(
+                f"The 'scoring' parameter of {name} must be one scorer, its name, or None. Got "
+                f"{shown(self.scoring)} instead."
+            )
+        other = type(self).__new__(type(self))
+        other.__dict__.update(vars(self), _outputs=lambda X: outputs)
+        X = _safe_indexing(X, rows) if scorers[0].looks_at_inputs else None
+        [value] = evaluated(scorers, other, X, y, weight, "held-out rows").values()
+        return value
 
     def _by_error(self) -> bool:
         return False

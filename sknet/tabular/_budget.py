@@ -1,6 +1,7 @@
 """Budgets in seconds for the members of an ensemble, and the progress of their training."""
 
 import math
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ LEAST_BUDGET = 0.25
 LEAST_STEPS = 30
 # A budget is kept within this multiple.
 MOST_EXCESS = 1.5
+# Seconds after which a fit tells how far it is, unless it is asked to.
+PATIENCE = 5.0
 # Members that are trained side by side are slower than the one that was measured.
 SPARE = 0.75
 
@@ -150,15 +153,23 @@ def work_of(setting: Setting) -> int:
     return sum(size * size for size in setting.hidden_layer_sizes) or 1
 
 
+def _is_watched() -> bool:
+    """Tell whether somebody sees output at once: in a terminal, or a notebook."""
+    return sys.stdout.isatty() or "ipykernel" in sys.modules
+
+
 class Progress:
     """Tells how far the members are, which are trained in several threads."""
 
     def __init__(self, verbose: Any, settings: list[Setting]) -> None:
-        self._prints = bool(verbose) and not isinstance(verbose, str)
+        self._prints = bool(verbose) and verbose != "bar"
+        self._silent = 0.0
+        if verbose == "auto":
+            self._silent = PATIENCE if _is_watched() else math.inf
         self._n_members, self._n_ended = len(settings), 0
         self._works = sum(setting.epochs * work_of(setting) for setting in settings)
         self._done, self._began, self._lock = 0, time.monotonic(), threading.Lock()
-        self._bar = shared_bar(self._works, self._text()) if isinstance(verbose, str) else None
+        self._bar = shared_bar(self._works, self._text()) if verbose == "bar" else None
 
     def callbacks(self, setting: Setting) -> tuple[Callback, ...]:
         """Return the callbacks for the training of a member."""
@@ -181,7 +192,7 @@ class Progress:
             self._done += setting.epochs * work_of(setting)
             if self._bar is not None:
                 self._bar.set_description_str(self._text(), refresh=False)
-            elif self._prints:
+            elif self._prints and time.monotonic() - self._began >= self._silent:
                 print(self._line(member, seconds))
 
     def close(self) -> None:

@@ -54,9 +54,10 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     temperature_ : dict of str to float
         Divisor of the outputs of each kind; above 1 if they were overconfident.
     oof_prediction_ : ndarray of shape (n_samples, n_classes)
-        Out-of-fold probabilities; NaN for rows that no fold has held out.
+        Out-of-fold probabilities; NaN for rows that no fold has held out;
+        for the rows of ``X_val``, if those are held out.
     oof_score_ : float
-        Accuracy on those rows.
+        Accuracy on those rows, or what `scoring` says.
 
     Examples
     --------
@@ -93,7 +94,8 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         n_jobs: int | None = None,
         device: str | None = "cpu",
         random_state: Any = None,
-        verbose: bool | int | str = False,
+        scoring: Any = None,
+        verbose: bool | int | str = "auto",
     ) -> None:
         self.loss = loss
         self.categorical_features = categorical_features
@@ -108,6 +110,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
+        self.scoring = scoring
         self.verbose = verbose
 
     def _new_targets(self, y: Any, loss: Loss) -> "ClassTargets | ColumnTargets | OrderedTargets":
@@ -218,9 +221,10 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     temperature_ : dict of str to float
         Always 1; only classifiers are calibrated.
     oof_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Out-of-fold predictions; NaN for rows that no fold has held out.
+        Out-of-fold predictions; NaN for rows that no fold has held out;
+        for the rows of ``X_val``, if those are held out.
     oof_score_ : float
-        R2 on those rows.
+        R2 on those rows, or what `scoring` says.
 
     Examples
     --------
@@ -261,7 +265,8 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         n_jobs: int | None = None,
         device: str | None = "cpu",
         random_state: Any = None,
-        verbose: bool | int | str = False,
+        scoring: Any = None,
+        verbose: bool | int | str = "auto",
     ) -> None:
         self.loss = loss
         self.categorical_features = categorical_features
@@ -276,6 +281,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
+        self.scoring = scoring
         self.verbose = verbose
 
     def _new_targets(self, y: Any, loss: Loss) -> RealTargets:
