@@ -85,12 +85,12 @@ class Tables:
         if feature.form == "boolean":
             return TEXT
         if feature.form is not None:
-            raise CaptureError(
-                f"{feature.label} holds {feature.note}, which no ONNX model can read: convert the column to "
-                f"a {feature.kind} dtype before the fit"
+            how = (
+                "leave it out" if feature.kind == "text" else f"convert the column to a {feature.kind} dtype"
             )
-        if feature.kind == "date":
-            return INTEGER
+            raise CaptureError(
+                f"{feature.label} holds {feature.note}, which no ONNX model can read: {how} before the fit"
+            )
         levels = feature.levels
         if all(isinstance(x, str) for x in levels) and levels:
             return TEXT

@@ -25,6 +25,7 @@ __all__ = [
     "HUGE",
     "NUMBER",
     "PERIODS",
+    "TEXT",
     "Column",
     "array_of",
     "columns_of",
@@ -40,7 +41,7 @@ __all__ = [
     "to_number",
 ]
 
-NUMBER, CATEGORY, DATE, DROPPED = "number", "category", "date", "dropped"
+NUMBER, CATEGORY, DATE, TEXT, DROPPED = "number", "category", "date", "text", "dropped"
 
 # Larger values count as infinite, so that no difference or ratio of two others overflows.
 HUGE = 1e150

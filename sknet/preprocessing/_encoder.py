@@ -34,8 +34,10 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     of the time zone that the column has in `fit`; dates in another one are converted to it. A missing number
     becomes the median and sets a flag; a missing category is a separate level. Constant columns are
     dropped. Texts that are numbers ("1,234", "$5", "12 %"), dates or booleans ("yes", "no") are read as such;
-    texts that are different in every row, and integers that are and whose name says so, are ids and
-    dropped. Levels that `fit` has not seen are encoded as zeros, or as the mean of all targets, and never
+    long texts, most of them different, become 32 numbers, which are singular vectors of the weighted
+    frequencies of their words (or characters, in scripts without spaces) [2]_. Other texts that are different
+    in every row, and integers that are and whose name says so, are ids and dropped. Levels that `fit` has not
+    seen are encoded as zeros, or as the mean of all targets, and never
     raise an error; neither do missing values in a column that had none in `fit`.
 
     Parameters
@@ -46,7 +48,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         of objects is numeric if all of its values are numbers; one of objects that are all dates is of dates.
     columns : dict of str or int to str, default=None
         Kinds of columns, by name or index, where they are not to be found from dtypes and texts: "number",
-        "date", "category", "boolean", "id" or "drop" (both are left out). "number:," has a decimal
+        "date", "category", "text", "boolean", "id" or "drop" (both are left out). "number:," has a decimal
         comma, "number:." a point; "date:dmy", "date:mdy" and "date:ymd" have that order, "date:time" is a
         time of day, and "date:s", "date:ms", "date:us" and "date:ns" count from 1970.
     piecewise : {"both", "tree", "quantile"} or None, default="both"
@@ -89,6 +91,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     References
     ----------
     .. [1] Gorishniy, Rubachev, Babenko: On Embeddings for Numerical Features in Tabular Deep Learning (2022).
+    .. [2] Deerwester et al.: Indexing by Latent Semantic Analysis (1990).
 
     Examples
     --------
@@ -296,6 +299,12 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         """Encoding of every column."""
         check_is_fitted(self)
         return self._plan
+
+    @property
+    def schema(self) -> Schema:
+        """Schema by which a table is read."""
+        check_is_fitted(self)
+        return self._schema
 
     @property
     def owners(self) -> np.ndarray:

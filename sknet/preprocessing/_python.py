@@ -15,6 +15,7 @@ from sknet.preprocessing._columns import (
     DATE,
     DROPPED,
     HUGE,
+    TEXT,
     array_of,
     is_missing,
     local_dates,
@@ -26,6 +27,7 @@ from sknet.preprocessing._encodings import FIRST, ValueMeans, chunk_of, encode_n
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Schema
 from sknet.preprocessing._texts import BOOLEAN, boolean_of, read_column, unread
+from sknet.preprocessing._words import numbers_of_words
 
 __all__ = ["EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"]
 
@@ -112,6 +114,8 @@ def table_of(X: Any, columns: Any) -> Any:
             if form == BOOLEAN:
                 values = np.array([boolean_of(value) for value in values.tolist()], object)
             codes.append(codes_of(values, known, label))
+        elif kind == TEXT:
+            numbers += list(numbers_of_words(values.tolist(), known[0], known[1], known[2], form).T)
         elif kind == DATE:
             periods, zone = known
             dates = (
@@ -159,7 +163,7 @@ def encoding_call(source: PythonSource, encoder: Any, name: str, table: str) -> 
     """Return an expression for the outputs of an encoder, or of a step with its schema, plan and dtype."""
     schema: Schema = encoder.schema
     plan: Plan = encoder.plan
-    columns = "".join(f"        {_column(feature)},\n" for feature in schema.features)
+    columns = "".join(f"        {_column(source, feature)},\n" for feature in schema.features)
     levels = [source.array(x.values, f"{name}_{i}") for i, x in enumerate(plan.categories)]
     means = [_means(source, x, f"{name}_means_{i}") for i, x in enumerate(plan.value_means)]
     parts = [_stored(source, part, f"{name}_numbers") for part in plan.number_parts(len(schema.names))]
@@ -182,7 +186,12 @@ def _stored(source: PythonSource, part: Any, name: str) -> str:
     return source.array(part, name)
 
 
-def _column(feature: Any) -> str:
+def _column(source: PythonSource, feature: Any) -> str:
+    if feature.words is not None:
+        words = feature.words
+        arrays = (source.array(x, f"texts_{feature.name}") for x in (words.weights, words.directions))
+        stored = f"({literal(dict(words.codes))}, {', '.join(arrays)})"
+        return f"({literal(feature.label)}, {literal(feature.kind)}, {stored}, {literal(feature.form)})"
     known: Any = (feature.periods, feature.zone)
     if feature.kind == CATEGORY:
         for level in feature.levels:

@@ -22,6 +22,7 @@ from sknet.preprocessing._columns import (
     HUGE,
     NUMBER,
     PERIODS,
+    TEXT,
     Column,
     columns_of,
     has_period,
@@ -45,6 +46,7 @@ from sknet.preprocessing._texts import (
     recognised,
     unread,
 )
+from sknet.preprocessing._words import Words, fit_words, is_free_text
 
 __all__ = ["MISSING", "UNSEEN", "Feature", "Schema", "Table"]
 
@@ -97,6 +99,8 @@ NOTES = {
     "us": "times in microseconds since 1970",
     "ns": "times in nanoseconds since 1970",
     BOOLEAN: "yes or no in texts",
+    "words": "free texts, told by their words",
+    "characters": "free texts, told by their characters",
     "id": "ids, dropped",
     "drop": "dropped",
 }
@@ -113,8 +117,9 @@ class Feature:
     periods: tuple[str, ...] = ()
     zone: str | None = None
     form: str | None = None
+    words: Words | None = None
     _stored_fields = {
-        "kind": Literal["number", "category", "date", "dropped"],
+        "kind": Literal["number", "category", "date", "text", "dropped"],
         "form": [StrOptions({form for forms in FORMS.values() for form in forms} | {*DROPS}), None],
         "levels": Each(tuple, LEVEL),
         "periods": Each(tuple, StrOptions({*PERIODS})),
@@ -127,6 +132,8 @@ class Feature:
             )
         if self.form is not None and self.form not in FORMS.get(self.kind, DROPS):
             raise ValueError(f"{self.label} is a {self.kind} that is read as {self.form!r}")
+        if (self.kind == TEXT) != (self.words is not None):
+            raise ValueError(f"{self.label} is a {self.kind}, and words belong to texts")
 
     @cached_property
     def codes(self) -> dict[Any, int]:
@@ -137,7 +144,14 @@ class Feature:
     def number_names(self) -> list[str]:
         """Names of the numbers that it becomes."""
         turns = [f"{self.name}_{period}_{part}" for period in self.periods for part in ("sin", "cos")]
+        if self.words is not None:
+            return [f"{self.name}_text{i}" for i in range(self.words.directions.shape[1])]
         return [] if self.kind in (CATEGORY, DROPPED) else [self.name, *turns]
+
+    @property
+    def phased(self) -> list[bool]:
+        """True for each of its numbers that is encoded as it is."""
+        return [i > 0 or self.kind == TEXT for i in range(len(self.number_names))]
 
     @property
     def note(self) -> str:
@@ -214,8 +228,8 @@ class Schema:
 
     @cached_property
     def phased(self) -> np.ndarray:
-        """Mask of the numbers that are a sine or cosine, of shape (n_numbers,)."""
-        return np.array([i > 0 for f in self.features for i in range(len(f.number_names))], dtype=bool)
+        """Mask of the numbers that are encoded as they are, of shape (n_numbers,)."""
+        return np.array([each for feature in self.features for each in feature.phased], dtype=bool)
 
     def _read(self, X: Any, columns: Sequence[Column]) -> Table:
         pairs = list(zip(self.features, columns, strict=True)) if columns else []
@@ -362,7 +376,14 @@ def _position(asked: Any, n_features: int, names: Any, of: str = "categorical_fe
 
 # -- kinds of columns -------------------------------------------------------------------------------
 
-ASKED = (*FORMS, BOOLEAN, *DROPS, *(f"{kind}:{form}" for kind in ("number", "date") for form in FORMS[kind]))
+ASKED = (
+    *FORMS,
+    BOOLEAN,
+    *DROPS,
+    "text:words",
+    "text:characters",
+    *(f"{kind}:{form}" for kind in ("number", "date") for form in FORMS[kind]),
+)
 # Names of columns whose values, all different, only tell rows apart.
 ID = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|index|idx)$|[a-z](?:Id|ID)$|^Unnamed: 0$")
 MANY = 50
@@ -419,6 +440,12 @@ def _as_asked(column: Column, name: str, kind: str, form: str) -> Feature:
     """Return the description of a column whose kind the user decides."""
     if kind == BOOLEAN:
         return Feature(column.label, name, CATEGORY, (False, True), form=BOOLEAN)
+    if kind == TEXT:
+        levels = [level for level in column.coded()[1] if isinstance(level, str)]
+        words = fit_words(levels, form or is_free_text(levels) or "words") if levels else None
+        if words is None:
+            raise ValueError(f"columns says that {column.label} holds texts, and no word of it repeats")
+        return Feature(column.label, name, TEXT, form=words.form, words=words)
     if column.kind == kind:
         return _dated(column, name) if kind == DATE else Feature(column.label, name, kind)
     levels = [] if column.kind == NUMBER else column.coded()[1]
@@ -450,8 +477,13 @@ def _texts(column: Column, name: str) -> Feature | None:
     found = recognised(levels)
     if found is None:
         n_known = int((codes >= 0).sum())
-        is_id = MANY <= len(levels) == n_known and all(isinstance(level, str) for level in levels[:MANY])
-        return Feature(column.label, name, DROPPED, form="id") if is_id else None
+        if not MANY <= len(levels) >= n_known / 2 or not all(isinstance(level, str) for level in levels):
+            return None
+        form = is_free_text(levels)
+        words = None if form is None else fit_words(levels, form)
+        if words is not None:
+            return Feature(column.label, name, TEXT, form=form, words=words)
+        return Feature(column.label, name, DROPPED, form="id") if len(levels) == n_known else None
     if found.guess:
         _warn_of_guess(column.label, name, found.guess, f"{found.kind}:{found.form}")
     if found.kind == CATEGORY:
@@ -523,6 +555,8 @@ def _warn_of_texts(feature: Feature, levels: list[Any], codes: list[int]) -> Non
 def _numbers(feature: Feature, column: Column) -> list[np.ndarray]:
     if feature.kind == NUMBER:
         return [column.numbers() if feature.form is None else _of_texts(feature, column)]
+    if feature.words is not None:
+        return list(feature.words.encode(column.array().tolist()).T)
     dates = _dates(feature, column)
     return [seconds(dates), *(part for period in feature.periods for part in phases(dates, period))]
 

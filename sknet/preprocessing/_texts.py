@@ -31,7 +31,12 @@ BOOLEANS = {
 BOOLEAN = "boolean"
 UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 # How texts are read: the decimal sign of numbers, the order of dates, or the unit of seconds since 1970.
-FORMS = {"number": (".", ","), "date": ("ymd", "dmy", "mdy", "time", *UNITS), "category": (BOOLEAN,)}
+FORMS = {
+    "number": (".", ","),
+    "date": ("ymd", "dmy", "mdy", "time", *UNITS),
+    "category": (BOOLEAN,),
+    "text": ("words", "characters"),
+}
 
 # Longer texts are no numbers, and no dates: each text takes a bounded time.
 LONGEST = 64

@@ -47,6 +47,7 @@ HONEST = {
     "frozen layer": lambda: fitted().freeze().layer(-2),
     "lazy": lambda: nn.LazyLinear(3),
     "encoder": lambda: sknet.TableEncoder().fit(TABLE, LABELS),
+    "texts": lambda: sknet.TableEncoder().fit([[f"some {'ab'[i % 2]}bb words {i}"] for i in range(60)]),
     "ordinal": lambda: sknet.freeze(
         make_pipeline(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)).fit(TABLE[:, 4:])
     ),
@@ -86,6 +87,10 @@ EDITS = {
     "a layer of a class": ("layer", "LayerOutput", ["params", "estimator"], {"class": "sknet.nn.Linear"}),
     "a layer by a list": ("frozen layer", "LayerOutput", ["params", "layer"], [1]),
     "no version of draws": ("lazy", "LazyLinear", ["settings", "_init_version"], ...),
+    "texts without words": ("texts", "Feature", ["words"], None),
+    "texts read as dates": ("texts", "Feature", ["form"], "ymd"),
+    "too few terms": ("texts", "Words", ["terms"], {"tuple": ["some", "words"]}),
+    "other terms": ("texts", "Words", ["form"], "letters"),
     "levels twice": ("encoder", "Feature", ["levels"], {"tuple": ["a", "a", "b"]}),
     "edges in another order": ("encoder", "NumberColumn", ["edges", "tree"], np.array([2.0, 1.0, 0.0])),
     "a negative code": ("ordinal", "Levels", ["known", "b"], -1),

@@ -79,11 +79,3 @@ def test_a_budget_in_seconds_is_measured_in_silence(bars):
 def test_wrong_values_are_refused():
     with pytest.raises(ValueError, match="The 'verbose' parameter of TabularClassifier must be"):
         TabularClassifier(verbose="line").fit(X, Y)
-
-
-def test_estimators_of_earlier_versions_are_silent():
-    state = TabularClassifier(**QUICK).__getstate__()
-    del state["verbose"]
-    found = TabularClassifier.__new__(TabularClassifier)
-    found.__setstate__(state)
-    assert found.get_params()["verbose"] is False
