@@ -572,12 +572,14 @@ class Normalizing:
 
 def normalized(X: Any, norm: str) -> Any:
     """Return rows divided by their norms."""
+    X = np.array(X)  # as scikit-learn: sums of einsum depend on strides and alignment
     if norm == "l2":
         norms = np.sqrt(np.einsum("ij,ij->i", X, X))
     else:
         norms = (np.sum if norm == "l1" else np.max)(np.abs(X), axis=1)
     norms[norms < 10 * np.finfo(norms.dtype).eps] = 1.0
-    return X / norms[:, None]
+    X /= norms[:, None]
+    return X
 
 
 def normalizer(found: Any) -> Normalizing:
