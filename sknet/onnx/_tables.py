@@ -91,6 +91,8 @@ class Tables:
             raise CaptureError(
                 f"{feature.label} holds {feature.note}, which no ONNX model can read: {how} before the fit"
             )
+        if feature.kind == "date":
+            return INTEGER
         levels = feature.levels
         if all(isinstance(x, str) for x in levels) and levels:
             return TEXT
