@@ -41,11 +41,13 @@ from sknet.estimators.extend import (
     Computation,
     DataSet,
     FitArguments,
+    InputScaling,
     Method,
     OrderedTargets,
     Perceptron,
     RealTargets,
     Recipe,
+    Units,
 )
 from sknet.exceptions import NonFiniteError
 from sknet.freezing import FrozenPipeline
@@ -243,6 +245,7 @@ def labelled():
 
 
 SPECIAL = {
+    losses.extend.InUnits: lambda: losses.extend.InUnits(ops.exp, (2.0,), (1.0,), "float64"),
     losses.extend.Standardized: lambda: losses.extend.Standardized(losses.SquaredError(), (1.0,), (2.0,)),
     Length: lambda: Length(2, 1),
     Windows: lambda: Windows((8, 6), (3, 3), (1, 1), ((1, 1), (0, 0)), (1, 1)),
@@ -269,6 +272,8 @@ SPECIAL = {
     OrderedTargets: lambda: OrderedTargets(np.array(["low", "high", "mid"]), order=["low", "mid", "high"]),
     ColumnTargets: lambda: ColumnTargets(np.array([["a", "x"], ["b", "y"], ["c", "x"]])),
     RealTargets: lambda: RealTargets(Y),
+    Units: lambda: Units(np.zeros(2), np.ones(2)),
+    InputScaling: lambda: InputScaling({"X": Units(np.zeros(2), np.ones(2))}),
     TablePlan: lambda: planned()[2],
     Schema: lambda: planned()[0],
     Table: lambda: planned()[1],

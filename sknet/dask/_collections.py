@@ -24,6 +24,7 @@ __all__ = [
     "held_out_rows",
     "map_blocks",
     "moments_of",
+    "moments_of_columns",
     "order_of",
     "partitions_of",
 ]
@@ -224,10 +225,10 @@ def moments_of(part: Partition, number: int, seed: int, fraction: float) -> Sequ
     weight = np.ones(len(y)) if part.weight is None else np.asarray(part.weight, np.float64)
     held_out = held_out_rows(len(y), fraction, seed=seed, partition=number)
     training = np.setdiff1d(np.arange(len(y)), held_out)
-    return [_moments(y[rows], weight[rows]) for rows in (training, held_out)]
+    return [moments_of_columns(y[rows], weight[rows]) for rows in (training, held_out)]
 
 
-def _moments(y: Any, weight: Any) -> Moments:
+def moments_of_columns(y: Any, weight: Any) -> Moments:
     total = float(weight.sum())
     if not total:
         return Moments(0.0, np.zeros(y.shape[1]), np.zeros(y.shape[1]))

@@ -2,8 +2,8 @@
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +15,12 @@ from sknet.dask._cluster import Cluster, MakeExchange, outside_of_tasks, waiting
 from sknet.dask._collections import (
     Facts,
     Moments,
+    Partition,
     facts_of,
     first_rows,
     held_out_rows,
     moments_of,
+    moments_of_columns,
     partitions_of,
 )
 from sknet.dask._exchange import WorkerExchange
@@ -26,7 +28,17 @@ from sknet.dask._rank import Block, Plan, Scored, merged, new_score
 from sknet.device import Device
 from sknet.engine import Batches, Model, Score
 from sknet.engine.extend import Outcome, RemoteSteps, Validation, show_rows, train_remotely
-from sknet.estimators.extend import DataSet, FitArguments, Trainer, fit_network
+from sknet.estimators.extend import (
+    DataSet,
+    FitArguments,
+    InputScaling,
+    Trainer,
+    features_of,
+    fit_network,
+    read_part,
+    standardize_inputs,
+    units_of_moments,
+)
 
 if TYPE_CHECKING:
     import distributed
@@ -244,6 +256,7 @@ class WorkersTrainer(Trainer):
         self.measure(fit)
         seed = int(model.random_state.randint(SEEDS))
         fraction = recipe.validation_fraction if recipe.early_stopping else 0.0
+        standardize_inputs(fit, lambda: self._input_scaling(fit, seed, fraction))
         moments = self._moments(fit, seed, fraction)
         if moments[0] is not None:
             self.standardize(fit, _two_rows(moments[0]))
@@ -268,6 +281,30 @@ class WorkersTrainer(Trainer):
         )
         return [reduce(Moments.joined, each) for each in zip(*found, strict=True)]
 
+    def _input_scaling(self, fit: Any, seed: int, fraction: float) -> InputScaling | None:
+        """Return means and deviations of the inputs of the rows that are trained on."""
+        features = features_of(fit)
+        if not features:
+            return None
+        client, axes = self.cluster.client, {name: axis for name, (_, axis) in features.items()}
+        recipe = fit.recipe._replace(callbacks=(), class_weight=self._class_weight(fit))
+        read = partial(read_part, _bare(fit.estimator), recipe, dtype=np.dtype(np.float64), dtypes=fit.dtypes)
+        of_parts = client.gather(
+            [
+                client.submit(input_moments_of, part, number, seed, fraction, read, axes)
+                for number, part in enumerate(self.cluster.parts)
+            ]
+        )
+        found = {}
+        for name, (x, axis) in features.items():
+            moments = reduce(Moments.joined, [each[name] for each in of_parts])
+            variance = moments.squares / moments.weight
+            found[name] = units_of_moments(moments.mean, variance, x.ndim, axis, name)
+        return InputScaling(found)
+
+    def n_rows(self, given: FitArguments) -> int:
+        return sum(self.cluster.sizes)
+
     def _planned(self, fit: Any, seed: int, fraction: float, standing: Any) -> Plan:
         sizes = self.cluster.sizes
         held_out = [len(held_out_rows(n, fraction, seed=seed, partition=i)) for i, n in enumerate(sizes)]
@@ -277,10 +314,7 @@ class WorkersTrainer(Trainer):
             )
         n_rows = sum(sizes) - sum(held_out)
         batch_size = self.batch_size(fit.recipe.batch_size, n_rows)
-        estimator = copy.copy(fit.estimator)
-        for name in ("model_", "callbacks_", "history_"):
-            estimator.__dict__.pop(name, None)
-        estimator.callbacks = None
+        estimator = _bare(fit.estimator)
         recipe = fit.recipe._replace(callbacks=(), class_weight=self._class_weight(fit))
         return Plan(
             estimator,
@@ -332,6 +366,42 @@ class WorkersTrainer(Trainer):
                     f"{self._sync_every} this process sees the model after {most} at the earliest: set "
                     f"sync_every={asked}, or a larger steps_per_block"
                 )
+
+
+def _bare(estimator: Any) -> Any:
+    """Return a copy of an estimator that reads rows, without what it has learned."""
+    bare = copy.copy(estimator)
+    for name in ("model_", "callbacks_", "history_"):
+        bare.__dict__.pop(name, None)
+    bare.callbacks = None
+    return bare
+
+
+def input_moments_of(
+    part: Partition,
+    number: int,
+    seed: int,
+    fraction: float,
+    read: Callable[..., DataSet],
+    axes: Mapping[str, Any],
+) -> dict[str, Moments]:
+    """Return the moments of the inputs of the rows of a part that are trained on."""
+    rows = read(FitArguments(*part))
+    training = np.setdiff1d(
+        np.arange(rows.n_samples), held_out_rows(rows.n_samples, fraction, seed=seed, partition=number)
+    )
+    weight = np.ones(len(training)) if rows.weight is None else np.asarray(rows.weight, np.float64)[training]
+    named = rows.X if isinstance(rows.X, dict) else {"X": rows.X}
+    return {
+        name: moments_of_rows(named[name][training].astype(np.float64), weight, axis)
+        for name, axis in axes.items()
+    }
+
+
+def moments_of_rows(x: Any, weight: Any, axis: int | None) -> Moments:
+    """Return the moments of the features of some rows, which are along an axis."""
+    columns = x.reshape(-1, 1) if axis is None else np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
+    return moments_of_columns(columns, np.repeat(weight, len(columns) // max(len(x), 1)))
 
 
 def _two_rows(moments: Moments) -> Any:

@@ -18,6 +18,7 @@ from sknet.compile import Compiled, native
 from sknet.compile.extend import compile_cached
 from sknet.core import Tensor, no_grad
 from sknet.device import Device, Issued, active, backend, device_of, namespace, to_device, to_host
+from sknet.engine._batches import ComputedRows
 from sknet.engine._checks import check_output
 from sknet.engine._fingerprint import Fingerprint, structure_of
 from sknet.engine._inputs import (
@@ -505,6 +506,8 @@ def in_chunks(
     fed = fed_inputs(X, dtypes, n_samples, rows, device)
 
     def chunk_of(x: Any) -> Any:
+        if isinstance(x, ComputedRows):
+            return to_device(x[part], device)
         with active(device_of(x)):
             chunk = x if n_samples <= rows else x[part]
             if chunk.dtype != dtype and chunk.dtype.kind == "f":

@@ -49,6 +49,11 @@ class Architecture(ABC):
     is_foreign = True
 
     @property
+    def is_trained(self) -> bool:
+        """True if the network has been trained before, on inputs as they are."""
+        return False
+
+    @property
     def forward(self) -> "Mapping[str, bool] | None":
         """The arguments of the network's `forward`, as far as they are known: whether each is required."""
         return None
@@ -216,6 +221,11 @@ class Ready(Architecture):
     """A module that is there already: every fit begins with a copy, weights included."""
 
     module: nn.Module
+
+    @property
+    def is_trained(self) -> bool:
+        parameters = [parameter for _, parameter in self.module.own_parameters()]
+        return bool(parameters) and all(parameter.is_drawn for parameter in parameters)
 
     @property
     def forward(self) -> Forward | None:

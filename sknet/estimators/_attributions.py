@@ -14,6 +14,7 @@ from sknet.engine import Model
 from sknet.engine import extend as engine
 from sknet.engine.extend import Head, Pass
 from sknet.estimators._inputs import follows_namespace, is_by_name, on_host
+from sknet.estimators._scaling import InputScaling
 from sknet.nn import run
 
 __all__ = ["Attributions", "check_steps", "chosen_classes", "chosen_predictions", "numbered", "sample_of"]
@@ -24,6 +25,7 @@ class Attributions:
 
     model_: Model
     _predicted: Callable[..., Any]
+    _input_scaling: InputScaling | None
     _targets: Any
     _inputs: Any
     _loss: Any
@@ -79,7 +81,10 @@ class Attributions:
         """
         check_is_fitted(self)
         chosen = self._chosen(X, target)
-        return _of_real_inputs(self, X, self._predicted(X, chosen, by=engine.input_gradients))
+        found = self._predicted(X, chosen, by=engine.input_gradients)
+        if found is not None and self._input_scaling is not None:
+            found = self._input_scaling.of_gradient(found)
+        return _of_real_inputs(self, X, found)
 
     @follows_namespace
     def integrated_gradients(
@@ -122,7 +127,11 @@ class Attributions:
         chosen = self._chosen(X, target)
 
         def compute(model: Model, X: Any) -> Any:
-            return engine.integrated_gradients(model, X, _baseline_like(baseline, X), chosen, n_steps)
+            scaling = self._input_scaling
+            dtype = None if scaling is None else np.float64
+            start = _baseline_like(baseline, X, dtype)
+            start = start if scaling is None else scaling.scaled(start, model.dtype)
+            return engine.integrated_gradients(model, X, start, chosen, n_steps)
 
         return _of_columns(self._inputs, _of_real_inputs(self, X, self._predicted(X, by=compute)))
 
@@ -140,8 +149,11 @@ def sample_of(X: Any) -> "np.ndarray | None":
     if isinstance(X, dict) or len(X.shape) != 2 or X.dtype.kind != "f" or X.shape[1] > MOST_ELEMENTS:
         return None
     count = min(X.shape[0], MOST_ROWS, max(LEAST_ROWS, MOST_ELEMENTS // max(X.shape[1], 1)))
+    places = np.linspace(0, X.shape[0] - 1, count).astype(np.int64)
+    if isinstance(X, engine.ComputedRows):
+        return X[places]
     with active(device_of(X)):
-        rows = X[np.linspace(0, X.shape[0] - 1, count).astype(np.int64)]
+        rows = X[places]
         return np.array(to_host(rows.toarray() if hasattr(rows, "toarray") else rows))
 
 
@@ -194,7 +206,7 @@ def check_steps(estimator: Any, n_steps: Any) -> None:
         )
 
 
-def _baseline_like(baseline: Any, X: Any) -> Any:
+def _baseline_like(baseline: Any, X: Any, dtype: Any = None) -> Any:
     """Return the baseline with the axes of X, for one row or for all; inputs that it does not name are 0."""
     if isinstance(X, dict):
         real = [name for name, x in X.items() if x.dtype.kind == "f"]
@@ -202,14 +214,16 @@ def _baseline_like(baseline: Any, X: Any) -> Any:
         unknown = [name for name in given if name not in X]
         if unknown:
             raise ValueError(f"baseline has no use for {unknown[0]!r}: the inputs are {list(X)}")
-        return {name: _baseline_like(given.get(name), x) for name, x in X.items()}
-    shape = tuple(X.shape)
+        return {
+            name: _baseline_like(given.get(name), x, dtype if name in real else None) for name, x in X.items()
+        }
+    shape, dtype = tuple(X.shape), X.dtype if dtype is None else dtype
     if baseline is None:
-        return np.zeros((1, *shape[1:]), X.dtype)
+        return np.zeros((1, *shape[1:]), dtype)
     if not is_array(baseline):
-        baseline = np.asarray(baseline, X.dtype)
+        baseline = np.asarray(baseline, dtype)
     if baseline.ndim == 0:
-        return np.full((1, *shape[1:]), to_host(baseline), X.dtype)
+        return np.full((1, *shape[1:]), to_host(baseline), dtype)
     if tuple(baseline.shape) == shape[1:]:
         return baseline.reshape(1, *shape[1:])
     if tuple(baseline.shape) in (shape, (1, *shape[1:])):

@@ -143,10 +143,15 @@ class Autoencoder(BaseTransformer):
         Epochs at most; for L-BFGS iterations.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
-    early_stopping : bool, default=False
+    scale_inputs : bool, default=False
+        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
+        is divided only. Weights count, and in streams the first part decides. What is reconstructed is
+        compared in these units where the loss allows it, as the squared error does; `inverse_transform`
+        returns the units of X.
+    early_stopping : bool or "auto", default=False
         Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
         weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`.
+        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
     validation_fraction : float in (0, 1), default=0.1
         Share of rows to hold out; of groups, if `fit` gets them.
     validation_split : splitter of scikit-learn, pair of arrays or None, default=None
@@ -190,6 +195,8 @@ class Autoencoder(BaseTransformer):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    input_mean_, input_scale_ : ndarray, or dict of ndarray
+        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
@@ -253,7 +260,8 @@ class Autoencoder(BaseTransformer):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
-        early_stopping: bool = False,
+        scale_inputs: bool = False,
+        early_stopping: bool | str = False,
         validation_fraction: float = 0.1,
         validation_split: Any = None,
         scoring: Any = None,
@@ -278,18 +286,15 @@ class Autoencoder(BaseTransformer):
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
-        self.shuffle = shuffle
+        self.shuffle, self.scale_inputs = shuffle, scale_inputs
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring = scoring
-        self.monitor = monitor
+        self.scoring, self.monitor = scoring, monitor
         self.refit_on_all = refit_on_all
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
+        self.n_iter_no_change, self.tol = n_iter_no_change, tol
         self.frozen = frozen
         self.warm_start = warm_start
-        self.verbose = verbose
-        self.callbacks = callbacks
+        self.verbose, self.callbacks = verbose, callbacks
         self.device = device
         self.dtype = dtype
         self.random_state = random_state

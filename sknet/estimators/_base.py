@@ -34,11 +34,12 @@ from sknet.engine.extend import Head, first_input, network_of, predict_rows, war
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
-from sknet.estimators._fit import Compared, Fit, FitArguments, Recipe
+from sknet.estimators._fit import EARLIER, Compared, Fit, FitArguments, Recipe
 from sknet.estimators._fitting import fit_network
 from sknet.estimators._inputs import Encoded, Inputs
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._members import are_several, fit_members
+from sknet.estimators._scaling import InputScaling
 from sknet.estimators._sklearn_callbacks import SupportsCallbacks, fit_as_task
 from sknet.estimators._stored import ESTIMATOR, check_estimator
 from sknet.estimators._summary import Summarized
@@ -378,6 +379,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
     _architecture: Architecture
     _inputs: Inputs | Encoded | None = None
     _has_importances = True
+    _input_scaling: InputScaling | None = None
     _stopping: "dict[str, Any] | None"
     _compared: "Compared | None"
     _frozen: tuple[str, ...] = ()
@@ -467,9 +469,10 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
-        # Pickles of earlier versions lack later parameters, whose defaults change nothing.
+        # Pickles of earlier versions lack later parameters, which were as if they had these values.
         for name in set(self._get_param_names()) - state.keys():
-            setattr(self, name, signature(type(self).__init__).parameters[name].default)
+            default = signature(type(self).__init__).parameters[name].default
+            setattr(self, name, EARLIER.get(name, default))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         found = packed(self) if self._is_slim else None
@@ -504,17 +507,20 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         """Return what ``by(model, X, *args)`` computes, such as a link of the outputs, on the device of X."""
         if "model_" not in self.__dict__:
             check_is_fitted(self)
-        model = self.model_
+        model, scaling = self.model_, self._input_scaling
         if by is predict_rows and args and type(X) is np.ndarray and self._is_row(X):
-            found = network_of(model).of_row(X, *args)
+            row = X if scaling is None else scaling.row(X)
+            found = None if row is None else network_of(model).of_row(row, *args)
             if found is not None:
                 return found
         mine = model.dtype.type
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
-            dtypes = [mine, np.float32 if mine is np.float64 else np.float64]
+            first = mine if scaling is None else np.float64
+            dtypes = [first, np.float32 if first is np.float64 else np.float64]
             inputs = self._inputs
             X = check_X(self, X, dtypes) if inputs is None else inputs.read(self, X, dtypes)
-            result = by(model, X, *args)
+            read = X if scaling is None else scaling.scaled(X, mine, is_lazy=by is predict_rows)
+            result = by(model, read, *args)
             if result is None:  # gradients with respect to integers
                 return None
             if isinstance(result, dict):  # gradients with respect to several inputs; integers have none

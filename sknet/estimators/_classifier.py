@@ -292,7 +292,15 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
         from sknet.estimators._frozen import FrozenClassifier  # fits do without it
 
-        return FrozenClassifier(self.model_, self._targets, inputs, label, self._temperature, names=names)
+        return FrozenClassifier(
+            self.model_,
+            self._targets,
+            inputs,
+            label,
+            self._temperature,
+            names=names,
+            scaling=self._input_scaling,
+        )
 
     @property
     def _temperature(self) -> Any:

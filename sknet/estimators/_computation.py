@@ -15,6 +15,7 @@ from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor, FrozenTr
 from sknet.estimators._heads import probability_head
 from sknet.estimators._inputs import Encoded
 from sknet.estimators._layers import LayerOutput
+from sknet.estimators._scaling import InputScaling
 from sknet.nn import Identity, Module, run
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import FittedEncoder
@@ -35,6 +36,7 @@ class Computation:
     outputs: Mapping[str, Head]
     labels: Any = None
     encoders: Sequence[Any] = ()
+    scaling: InputScaling | None = None
 
 
 def is_estimator(model: Any) -> bool:
@@ -64,7 +66,8 @@ def computation_of(estimator: Any, example: Any = None, *, raw_scores: bool = Fa
     by: Pass = run if layer is None else estimator._layer(layer)
     outputs, labels = outputs_of(estimator, raw_scores) if layer is None else ({"variable": _as_it_is}, None)
     encoders = [estimator._inputs.encoder] if isinstance(estimator._inputs, Encoded) else []
-    return Computation(estimator._module, by, named, is_named, outputs, labels, encoders)
+    scaling = estimator._scaling
+    return Computation(estimator._module, by, named, is_named, outputs, labels, encoders, scaling)
 
 
 def _inputs_of(frozen: Frozen, example: Any) -> Any:

@@ -1,10 +1,12 @@
 """Records of a fit: what it is asked for, its arguments, its rows, and what it has come to so far."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from numbers import Integral
 from operator import attrgetter, is_
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,8 +17,9 @@ from sknet.callbacks import Callback, EarlyStopping
 from sknet.callbacks.extend import Rows, SavedFit
 from sknet.device import active, arrays_in, device_of
 from sknet.engine import Batches, History, Model
-from sknet.engine.extend import Settings, Validation, each_input, take_rows
+from sknet.engine.extend import ComputedRows, Settings, Validation, each_input, take_rows
 from sknet.estimators._architecture import Architecture
+from sknet.estimators._scaling import InputScaling
 from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
@@ -26,13 +29,16 @@ if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
 
 __all__ = [
+    "EARLIER",
     "Compared",
     "DataSet",
     "Fit",
     "FitArguments",
     "Recipe",
+    "SharedInputs",
     "attach_fit_extras",
     "fit_extras",
+    "is_auto",
     "layer_sizes",
     "recipe_of",
     "settings_of",
@@ -40,6 +46,7 @@ __all__ = [
 
 
 T = TypeVar("T")
+EARLIER = {"scale_inputs": False}  # what estimators of versions without these parameters did
 
 
 class Recipe(NamedTuple):
@@ -51,7 +58,7 @@ class Recipe(NamedTuple):
     alpha: float
     batch_size: int | str
     settings: Settings
-    early_stopping: bool
+    early_stopping: bool | str
     validation_fraction: float
     random_state: Any
     class_weight: Any = None
@@ -63,6 +70,7 @@ class Recipe(NamedTuple):
     monitor: str | None = "score"
     refit_on_all: bool = False
     strict: bool = False
+    scale_inputs: bool = False
     scale_target: bool = False
     calibrate: str | None = None
     tol: float = 1e-4
@@ -86,7 +94,8 @@ class Recipe(NamedTuple):
 
     def lasting_parameters(self) -> dict[str, Any]:
         """Return the parameters that a continued fit cannot change, by name."""
-        own = {"dtype": self.dtype, "device": self.device, "scale_target": self.scale_target}
+        own: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
+        own |= {"scale_inputs": self.scale_inputs, "scale_target": self.scale_target}
         more = {"encoder": self.encoder, "n_members": self.n_members}
         return {**self.architecture.parameters(), **own, **more}
 
@@ -129,6 +138,11 @@ def _copied(this: T) -> T:
     other = object.__new__(type(this))
     other.__dict__.update(this.__dict__)
     return other
+
+
+def is_auto(value: Any) -> bool:
+    """Tell whether a parameter is left to the data."""
+    return isinstance(value, str) and value == "auto"
 
 
 def settings_of(estimator: Any, **more: Any) -> Settings:
@@ -185,6 +199,7 @@ class DataSet(NamedTuple):
     weight: Any
     rows: Any = None
     dtypes: Any = None
+    unscaled: Any = None
 
     @property
     def n_samples(self) -> int:
@@ -195,6 +210,11 @@ class DataSet(NamedTuple):
         """Return the rows in batches of this `size`, ready for a model."""
         return Batches(self.X, self.y, self.weight, size, model.dtype, model.device, self.rows, self.dtypes)
 
+    @property
+    def read(self) -> Any:
+        """Inputs as they were checked, before they are standardized."""
+        return self.X if self.unscaled is None else self.unscaled
+
     def chosen(self, array: Any, among: Any = None) -> Any:
         """Return the rows of an array that count, or some `among` them; None stays None."""
         rows = self.rows if among is None else among if self.rows is None else self.rows[among]
@@ -202,7 +222,7 @@ class DataSet(NamedTuple):
             return array
 
         def taken(each: Any) -> Any:
-            with active(device_of(each)):
+            with nullcontext() if isinstance(each, ComputedRows) else active(device_of(each)):
                 return take_rows(each, rows)
 
         return each_input(taken, array)
@@ -250,6 +270,8 @@ class Fit:
     classes: Any = None
     sample_weight: Any = None
     undrawn_weight: Any = None
+    unscaled: Any = None
+    row_weight: Any = None
     loss: Loss = field(init=False)
     model: Model = field(init=False)
     scoring: Scoring = DEFAULT_SCORING
@@ -315,22 +337,50 @@ def _of_a_part(settings: Settings) -> Settings:
     return settings._replace(max_iter=1, is_part=True)
 
 
+class SharedInputs:
+    """Standardized inputs of fits that have the same X, and the same means and deviations."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._learned: list[InputScaling | None] = []
+        self._scaled: tuple[Any, Any, Any] | None = None
+
+    def learned(self, learn: "Callable[[], InputScaling | None]") -> "InputScaling | None":
+        """Return what the first fit learns."""
+        with self._lock:
+            if not self._learned:
+                self._learned.append(learn())
+            return self._learned[0]
+
+    def scaled(self, X: Any, dtype: Any, scale: Callable[[], Any]) -> Any:
+        """Return standardized inputs: one array for all fits whose checks return the same X."""
+        with self._lock:
+            if self._scaled is None or self._scaled[0] is not X or self._scaled[1] != dtype:
+                self._scaled = X, dtype, scale()
+            return self._scaled[2]
+
+
 class FitExtras(NamedTuple):
-    """Callbacks, a saved fit and counts of rows that are attached to the fits of an inner estimator."""
+    """Callbacks, a saved fit, counts of rows and shared inputs of the fits of an inner estimator."""
 
     callbacks: tuple[Callback, ...] = ()
     start: SavedFit | None = None
     counts: Any = None
+    inputs: "SharedInputs | None" = None
 
 
 NO_EXTRAS = FitExtras()
 
 
 def attach_fit_extras(
-    estimator: Any, callback: Callback, start: SavedFit | None = None, counts: Any = None
+    estimator: Any,
+    callback: Callback,
+    start: SavedFit | None = None,
+    counts: Any = None,
+    inputs: "SharedInputs | None" = None,
 ) -> None:
-    """Let a callback be called in the fits of this object, resume a saved fit, and count rows."""
-    estimator.__dict__["_fit_extras"] = FitExtras((callback,), start, counts)
+    """Let fits of this object call a callback, resume a saved fit, count rows, and share inputs."""
+    estimator.__dict__["_fit_extras"] = FitExtras((callback,), start, counts, inputs)
 
 
 def fit_extras(estimator: Any) -> FitExtras:

@@ -21,7 +21,16 @@ from sknet.engine.extend import (
     n_rows,
 )
 from sknet.estimators._checks import check_weights, drawn_weights
-from sknet.estimators._fit import Compared, DataSet, Fit, FitArguments, Recipe, fit_extras, recipe_of
+from sknet.estimators._fit import (
+    Compared,
+    DataSet,
+    Fit,
+    FitArguments,
+    Recipe,
+    fit_extras,
+    is_auto,
+    recipe_of,
+)
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._scoring import HELD_OUT, LOSS
 from sknet.estimators._training import (
@@ -30,16 +39,18 @@ from sknet.estimators._training import (
     StoppingInParts,
     Trainer,
     check_calibration,
+    input_scaling,
     standardize,
+    standardize_inputs,
     temperature_of,
 )
-from sknet.estimators._validation import check_given
+from sknet.estimators._validation import check_given, data_sets
 from sknet.exceptions import LoadError, NonFiniteError
 
 if TYPE_CHECKING:
     pass
 
-__all__ = ["fit_network", "read_part"]
+__all__ = ["fit_network", "not_converged", "read_part"]
 
 NOT_FINITE = (
     "Solver produced non-finite parameter weights. The input data may contain large values and need to be "
@@ -59,7 +70,8 @@ def fit_network(
     trainer: "Trainer | None" = None,
 ) -> None:
     """Fit an estimator; its fitted attributes are set at the end."""
-    recipe = recipe_of(estimator)
+    trainer = trainer or Trainer()
+    recipe = _decided(recipe_of(estimator), given, trainer, incremental, estimator._is_full_batch())
     continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
     fit = Fit(estimator, recipe, incremental, continuing, given, classes=classes)
     check_given(fit)
@@ -78,7 +90,21 @@ def fit_network(
     if estimator._is_full_batch():
         _fit_full_batch(fit)
     else:
-        _fit_in_steps(fit, trainer or Trainer())
+        _fit_in_steps(fit, trainer)
+
+
+MOST_WITHOUT = 10_000  # rows that are trained on without holding some out, as HistGradientBoosting does
+
+
+def _decided(
+    recipe: Recipe, given: FitArguments, trainer: Trainer, incremental: bool, is_full_batch: bool
+) -> Recipe:
+    """Return the recipe with ``early_stopping="auto"`` decided by the rows."""
+    if not is_auto(recipe.early_stopping):
+        return recipe
+    is_given = given.X_val is not None or recipe.validation_split is not None
+    stops = is_given or (not incremental and trainer.n_rows(given) > MOST_WITHOUT)
+    return recipe._replace(early_stopping=stops and not is_full_batch)
 
 
 def _refuse_checkpoints(fit: Fit) -> None:
@@ -118,6 +144,8 @@ def read_part(estimator: Any, recipe: Recipe, given: FitArguments, dtype: Any, d
     fit.X, fit.labels = checked_inputs(fit, given.X, given.y)
     fit.sample_weight = check_weights(given.sample_weight, first_input(fit.X), dtype, may_be_zeros=True)
     encode_targets(fit)
+    if estimator._input_scaling is not None:
+        fit.X = estimator._input_scaling.scaled(fit.X, dtype)
     return DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
 
 
@@ -158,10 +186,22 @@ def _fit_in_steps(fit: Fit, trainer: Trainer) -> None:
     is_inner = bool(fit_extras(fit.estimator).callbacks)
     if not (fit.incremental or outcome.stopped_by or outcome.interrupted or is_inner):
         warn_caller(
-            f"Stochastic Optimizer: Maximum iterations ({fit.settings.max_iter}) reached and the "
-            "optimization hasn't converged yet.",
+            not_converged(fit.settings.max_iter, advises=recipe.strict),
             ConvergenceWarning,
         )
+
+
+def not_converged(max_iter: int, *, advises: bool = True) -> str:
+    """Return the warning of a fit that ended at its last epoch; the message begins as scikit-learn's."""
+    said = (
+        f"Stochastic Optimizer: Maximum iterations ({max_iter}) reached and the optimization hasn't "
+        "converged yet."
+    )
+    advice = (
+        " Raise max_iter or the learning rate, as optimizer=Adam(lr=0.01); early_stopping=True ends where "
+        "held-out rows are predicted best, and a larger tol ends sooner."
+    )
+    return said + advice if advises else said
 
 
 def _new_stopping(fit: Fit) -> EarlyStopping:
@@ -172,7 +212,7 @@ def _new_stopping(fit: Fit) -> EarlyStopping:
         fit.monitor,
         patience=recipe.n_iter_no_change,
         tol=recipe.tol * (fit.loss.unit if fit.monitor.removeprefix(HELD_OUT) == LOSS else 1.0),
-        restore_best=recipe.early_stopping,
+        restore_best=bool(recipe.early_stopping),
         verbose=_prints(recipe),
     )
 
@@ -255,9 +295,10 @@ def _fit_full_batch(fit: Fit) -> None:
         raise ValueError(
             f"{(asked or ['X_val'])[0]} needs an optimizer that goes step by step, got LBFGS: use Adam()"
         )
+    standardize_inputs(fit, lambda: input_scaling(fit, None))
     standardize(fit)
     check_calibration(fit)
-    fit.training = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
+    fit.training, _ = data_sets(fit, None, None)
     fit.batches = fit.training.batches(model, n_rows(fit.X))
     fit.stopping = _new_stopping(fit)  # not called: L-BFGS knows when it has converged
     fit.n_iter, loss = engine.minimize(

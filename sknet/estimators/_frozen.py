@@ -40,6 +40,7 @@ from sknet.estimators._heads import (
 )
 from sknet.estimators._inputs import Encoded, Inputs, Sequences, forward_of, with_lengths
 from sknet.estimators._portable import as_captured, pack, portable_loss, portable_module, unpack
+from sknet.estimators._scaling import InputScaling
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
 from sknet.graphs import GraphModule
 from sknet.losses import Loss
@@ -69,8 +70,10 @@ class Frozen:
         "_dtype",
         "_module",
         "_names",
+        "_scaling",
     )
     _names: "tuple[str, ...] | None"
+    _scaling: InputScaling | None = None
     _stored_fields = {
         "_loss": Loss,
         "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
@@ -79,15 +82,17 @@ class Frozen:
         "_dtype": Dtypes("f"),
         "_module": Named("Module"),
         "_names": [Each((tuple,), str), None],
+        "_scaling": [Named("InputScaling"), None, ABSENT],
     }
 
     def _check_stored(self) -> None:
-        from sknet.estimators._stored import check_network  # predictions do without
+        from sknet.estimators._stored import check_network, check_scaling  # predictions do without
 
         targets, loss, n_columns = self._targets, self._loss, getattr(self, "n_features_in_", None)
         if self._names is not None and len(self._names) != n_columns:
             raise ValueError(f"{n_columns} columns have {len(self._names)} names")
         n_outputs = targets.n_outputs * loss.outputs_per_target * len(getattr(loss, "losses", [loss]))
+        check_scaling(self._scaling, self._inputs)
         check_network(self._module, self._inputs, self._dtype, targets, n_outputs)
 
     def __init__(
@@ -98,9 +103,10 @@ class Frozen:
         label: str,
         *,
         names: Any = None,
+        scaling: InputScaling | None = None,
     ) -> None:
         self._dtype = model.dtype
-        self._names = None if names is None else tuple(names)
+        self._names, self._scaling = None if names is None else tuple(names), scaling
         self._loss: Any = model.loss_function  # which heads it has, depends on its class
         self._targets = targets
         self._inputs, self._label = inputs.frozen() if isinstance(inputs, Encoded) else inputs, label
@@ -143,13 +149,15 @@ class Frozen:
     def _of_row(self, X: Any, name: str) -> Any:
         """Return a prediction whose name determines its head for a row; None where it takes `_predicted`."""
         if type(X) is np.ndarray and X.shape == self._row_shape:
-            return self._network.of_row(X, name)
+            row = X if self._scaling is None else self._scaling.row(X)
+            return None if row is None else self._network.of_row(row, name)
         return None
 
     def _predicted(self, X: Any, name: str, head: Head | None = None, by: Pass = run) -> Any:
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
-            X = self._checked(X)
-            result = self._network.compute(X, name, head, by)
+            X, scaling = self._checked(X), self._scaling
+            read = X if scaling is None else scaling.scaled(X, self._dtype, is_lazy=by is run)
+            result = self._network.compute(read, name, head, by)
             warn_of_overflow(result, X, type(self).__name__)
         return result
 
@@ -157,8 +165,11 @@ class Frozen:
         """Return the input as a 2-D array or CSR matrix of finite numbers, or the inputs that it takes."""
         if type(X) is not np.ndarray:
             refuse_collection(X, type(self).__name__)
+        # What is standardized, is so in double precision.
+        first = self._dtype if self._scaling is None else np.dtype(np.float64)
         if not isinstance(self._inputs, int):
-            X = self._inputs.read(None, X, [np.float32, np.float64])
+            kinds: list[type] = [np.float32, np.float64]
+            X = self._inputs.read(None, X, kinds if self._scaling is None else kinds[::-1])
             if isinstance(self._module, GraphModule) and isinstance(self._inputs, Inputs):
                 X = as_captured(self._module, X)
             return X
@@ -172,7 +183,7 @@ class Frozen:
                 f"{X.shape}"
             )
         if X.dtype not in KEPT:
-            X = X.astype(self._dtype)
+            X = X.astype(first)
         if not X.shape[0]:
             raise ValueError("expected at least one row, got none")
         values = X if type(X) is np.ndarray else X.data
@@ -190,7 +201,8 @@ class Frozen:
             return np.array([row])
         X = read_frame(X, self._names, self.n_features_in_)
         try:
-            return X.array((self._dtype, *(dtype for dtype in KEPT if dtype != self._dtype)))
+            first = self._dtype if self._scaling is None else np.dtype(np.float64)
+            return X.array((first, *(dtype for dtype in KEPT if dtype != first)))
         except (ValueError, TypeError) as error:
             raise with_columns(error, X) from None
 
@@ -344,6 +356,8 @@ class FrozenClassifier(Frozen):
         By which probabilities are calibrated.
     names : array of str, default=None
         Of the columns of X, if they have names.
+    scaling : InputScaling or None, default=None
+        Means and deviations by which X is standardized.
 
     Examples
     --------
@@ -380,8 +394,9 @@ class FrozenClassifier(Frozen):
         temperature: Any = None,
         *,
         names: Any = None,
+        scaling: InputScaling | None = None,
     ) -> None:
-        super().__init__(model, targets, inputs, label, names=names)
+        super().__init__(model, targets, inputs, label, names=names, scaling=scaling)
         self._temperature = temperature
 
     @property
@@ -442,6 +457,8 @@ class FrozenTransformer(Frozen):
         The layer whose output `transform` returns.
     names : array of str, default=None
         Of the columns of X, if they have names.
+    scaling : InputScaling or None, default=None
+        Means and deviations by which X is standardized.
 
     Examples
     --------
@@ -469,8 +486,9 @@ class FrozenTransformer(Frozen):
         code: Any,
         *,
         names: Any = None,
+        scaling: InputScaling | None = None,
     ) -> None:
-        super().__init__(model, targets, inputs, label, names=names)
+        super().__init__(model, targets, inputs, label, names=names, scaling=scaling)
         self._code = code
 
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
@@ -528,6 +546,8 @@ class FrozenRegressor(Frozen):
         What the network is called.
     names : array of str, default=None
         Of the columns of X, if they have names.
+    scaling : InputScaling or None, default=None
+        Means and deviations by which X is standardized.
 
     Examples
     --------

@@ -20,7 +20,8 @@ from sknet.device import device_of, is_array
 from sknet.engine import History, Model
 from sknet.engine import extend as engine
 from sknet.estimators._architecture import Joined, Members
-from sknet.estimators._fit import FitArguments, attach_fit_extras
+from sknet.estimators._fit import FitArguments, SharedInputs, attach_fit_extras
+from sknet.estimators._fitting import not_converged
 from sknet.losses.extend import Averaged
 
 __all__ = ["MEMBERS", "are_several", "fit_members", "may_stack"]
@@ -48,7 +49,8 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
     random_state = check_random_state(estimator.random_state)
     seeds = random_state.randint(SEEDS, size=estimator.n_members).tolist()
     counts = _counts(estimator, given, random_state)
-    members = [_member(estimator, *each) for each in zip(seeds, counts, strict=True)]
+    inputs = SharedInputs()
+    members = [_member(estimator, *each, inputs) for each in zip(seeds, counts, strict=True)]
     members = engine.run_together(
         [
             partial(
@@ -69,8 +71,7 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
     _join(estimator, members)
     if not estimator._is_full_batch() and any(each.n_iter_ == each.max_iter for each in members):
         warn_caller(
-            f"Stochastic Optimizer: Maximum iterations ({estimator.max_iter}) reached and the "
-            "optimization hasn't converged yet.",
+            not_converged(estimator.max_iter),
             ConvergenceWarning,
         )
 
@@ -103,11 +104,11 @@ def _refuse(estimator: Any, callbacks: Any, resume_from: Any) -> None:
             raise ValueError(f"{name} is an ensemble: {reason}")
 
 
-def _member(estimator: Any, seed: int, counts: Any) -> Any:
+def _member(estimator: Any, seed: int, counts: Any, inputs: SharedInputs) -> Any:
     """Return a member before its fit."""
     member = clone(estimator).set_params(n_members=1, bootstrap=False, random_state=seed)
     vars(member).pop("_skl_callbacks", None)  # those of scikit-learn see a single fit, without its epochs
-    attach_fit_extras(member, Callback(), counts=counts)  # so that it does not warn on its own
+    attach_fit_extras(member, Callback(), counts=counts, inputs=inputs)  # so that it does not warn on its own
     return member
 
 

@@ -1,9 +1,9 @@
 """MLPClassifier and MLPRegressor: loss and optimizer are hyperparameters."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from sknet.estimators._options import (
     WithEncoder,
 )
 from sknet.estimators._regressor import UncertainRegressor
+from sknet.estimators._scaling import InputScaling
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Schedule
@@ -72,7 +73,30 @@ def read_only(array: Any) -> Any:
     return view
 
 
-def write_arrays(model: Model, paths: list[str], values: Iterable[Any], name: str) -> None:
+class FirstLayer(NamedTuple):
+    """The first linear layer of a network whose inputs are standardized."""
+
+    scaling: InputScaling
+    weight: str
+    bias: str
+
+    def of_inputs(self, arrays: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return weights and biases for inputs in their own units, in double precision."""
+        weight = to_host(arrays[self.weight]).astype(np.float64) / self._scale
+        return weight, to_host(arrays[self.bias]) - self.scaling.each("mean") @ weight
+
+    def standardized(self, weight: Any, bias: Any) -> dict[str, Any]:
+        """Return weights and biases for standardized inputs, by their paths."""
+        return {self.weight: weight * self._scale, self.bias: bias + self.scaling.each("mean") @ weight}
+
+    @property
+    def _scale(self) -> Any:
+        return self.scaling.each("scale")[:, np.newaxis]
+
+
+def write_arrays(
+    model: Model, paths: list[str], values: Iterable[Any], name: str, first: FirstLayer | None = None
+) -> None:
     """Write new values to some parameters of a model: all of them, or after an error none."""
     if model.optimizer.averaging:
         raise ValueError(
@@ -89,7 +113,11 @@ def write_arrays(model: Model, paths: list[str], values: Iterable[Any], name: st
                 f"{name}[{i}] must be an array of real numbers of shape {parameters[path].shape}, got "
                 f"{array.dtype} of shape {array.shape}"
             )
-    for path, array in zip(paths, arrays, strict=True):
+    changed = dict(zip(paths, arrays, strict=True))
+    if first is not None:  # the other of weights and biases stays as it is for inputs in their own units
+        weight, bias = first.of_inputs({path: p.data for path, p in parameters.items()})
+        changed |= first.standardized(changed.get(first.weight, weight), changed.get(first.bias, bias))
+    for path, array in changed.items():
         parameters[path].data = array
 
 
@@ -151,11 +179,21 @@ class PerceptronLayers(BaseNet):
                 "model_.module[0], model_.module[1], ..."
             )
         model, arrays = self.model_, self.model_.evaluation_parameters
-        paths = [f"{path}.{parameter}" for path in self._architecture.linear_layers]
+        linear = self._architecture.linear_layers
+        paths = [f"{path}.{parameter}" for path in linear]
         found = [to_host(arrays[path]) for path in paths]
         if model.optimizer.averaging:  # what is written into averages would be lost
             found = [read_only(array) for array in found]
-        return LayerArrays(found, lambda values: write_arrays(model, paths, values, name), name)
+        scaling = self._input_scaling
+        if scaling is None:
+            return LayerArrays(found, lambda values: write_arrays(model, paths, values, name), name)
+        first = FirstLayer(scaling, f"{linear[0]}.weight", f"{linear[0]}.bias")
+        found[0] = read_only(first.of_inputs(arrays)[parameter == "bias"])  # it is made anew each time
+
+        def write(values: Iterable[Any]) -> None:
+            write_arrays(model, paths, values, name, first)
+
+        return LayerArrays(found, write, name)
 
 
 PERCEPTRON: dict[str, Any] = {
@@ -211,16 +249,21 @@ class MLPClassifier(NamedPerceptron, Decisions):
         Epochs at most; for L-BFGS iterations.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
+    scale_inputs : bool, default=False
+        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
+        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
+        Weights count, and in streams the first part decides. Integers that the network reads as such and
+        tables that `encoder` reads stay as they are.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights. Classes that a dict does not
         name weigh 1; "balanced" gives all classes the same total weight.
     calibrate : {"temperature"} or None, default=None
         Divide the outputs by the temperature for which the log loss of the held-out rows is smallest, before
         they become probabilities; `predict` stays as it is. Needs rows to validate on.
-    early_stopping : bool, default=False
+    early_stopping : bool or "auto", default=False
         Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
         weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`.
+        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
     validation_fraction : float in (0, 1), default=0.1
         Share of rows to hold out; of groups, if `fit` gets them.
     validation_split : splitter of scikit-learn, pair of arrays or None, default=None
@@ -272,6 +315,8 @@ class MLPClassifier(NamedPerceptron, Decisions):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    input_mean_, input_scale_ : ndarray, or dict of ndarray
+        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     encoder_ : TableEncoder
         With `encoder`: fitted.
     classes_ : ndarray of shape (n_classes,), or a list of those
@@ -279,7 +324,8 @@ class MLPClassifier(NamedPerceptron, Decisions):
     temperature_ : float or ndarray of shape (n_columns,)
         With `calibrate`: above 1 where the outputs were too sure.
     coefs_, intercepts_ : list of ndarray
-        Weight matrices of shape (n_in, n_out) and bias vectors, one a layer.
+        Weight matrices of shape (n_in, n_out) and bias vectors, one a layer; with `scale_inputs`, of the
+        first layer those for X in its own units. The parameters in `model_` are for standardized inputs.
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
@@ -333,9 +379,10 @@ class MLPClassifier(NamedPerceptron, Decisions):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
+        scale_inputs: bool = False,
         class_weight: Any = None,
         calibrate: str | None = None,
-        early_stopping: bool = False,
+        early_stopping: bool | str = False,
         validation_fraction: float = 0.1,
         validation_split: Any = None,
         scoring: Any = None,
@@ -362,20 +409,17 @@ class MLPClassifier(NamedPerceptron, Decisions):
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
-        self.shuffle = shuffle
+        self.shuffle, self.scale_inputs = shuffle, scale_inputs
         self.class_weight = class_weight
         self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring = scoring
-        self.monitor = monitor
+        self.scoring, self.monitor = scoring, monitor
         self.refit_on_all = refit_on_all
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
+        self.n_iter_no_change, self.tol = n_iter_no_change, tol
         self.frozen = frozen
         self.warm_start = warm_start
-        self.verbose = verbose
-        self.callbacks = callbacks
+        self.verbose, self.callbacks = verbose, callbacks
         self.n_members, self.bootstrap = n_members, bootstrap
         self.device, self.dtype = device, dtype
         self.random_state = random_state
@@ -415,14 +459,20 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         Epochs at most; for L-BFGS iterations.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
-    scale_target : bool, default=False
+    scale_inputs : bool, default=False
+        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
+        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
+        Weights count, and in streams the first part decides. Integers that the network reads as such and
+        tables that `encoder` reads stay as they are.
+    scale_target : bool or "auto", default=False
         Train on targets that are standardized (divided by their means with the losses of positive targets).
         Predictions, and losses that are reported, are in the targets' own units; predictions have the
-        precision of y, too, or that of the network if it is higher.
-    early_stopping : bool, default=False
+        precision of y, too, or that of the network if it is higher. "auto" does so
+        where the loss allows it.
+    early_stopping : bool or "auto", default=False
         Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
         weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`.
+        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
     validation_fraction : float in (0, 1), default=0.1
         Share of rows to hold out; of groups, if `fit` gets them.
     validation_split : splitter of scikit-learn, pair of arrays or None, default=None
@@ -474,10 +524,13 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    input_mean_, input_scale_ : ndarray, or dict of ndarray
+        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     encoder_ : TableEncoder
         With `encoder`: fitted.
     coefs_, intercepts_ : list of ndarray
-        Weight matrices of shape (n_in, n_out) and bias vectors, one a layer.
+        Weight matrices of shape (n_in, n_out) and bias vectors, one a layer; with `scale_inputs`, of the
+        first layer those for X in its own units. The parameters in `model_` are for standardized inputs.
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
@@ -534,8 +587,9 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
-        scale_target: bool = False,
-        early_stopping: bool = False,
+        scale_inputs: bool = False,
+        scale_target: bool | str = False,
+        early_stopping: bool | str = False,
         validation_fraction: float = 0.1,
         validation_split: Any = None,
         scoring: Any = None,
@@ -562,19 +616,16 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
-        self.shuffle = shuffle
+        self.shuffle, self.scale_inputs = shuffle, scale_inputs
         self.scale_target = scale_target
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring = scoring
-        self.monitor = monitor
+        self.scoring, self.monitor = scoring, monitor
         self.refit_on_all = refit_on_all
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
+        self.n_iter_no_change, self.tol = n_iter_no_change, tol
         self.frozen = frozen
         self.warm_start = warm_start
-        self.verbose = verbose
-        self.callbacks = callbacks
+        self.verbose, self.callbacks = verbose, callbacks
         self.n_members, self.bootstrap = n_members, bootstrap
         self.device, self.dtype = device, dtype
         self.random_state = random_state

@@ -109,16 +109,22 @@ class NetClassifier(NetOptions, SequenceClassifier):
         Epochs at most; for L-BFGS iterations.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
+    scale_inputs : bool, default=False
+        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
+        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
+        Weights count, and in streams the first part decides. Integers that the network reads as such and
+        tables that `encoder` reads stay as they are, and a module that has been trained already gets X as it
+        is.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights. Classes that a dict does not
         name weigh 1; "balanced" gives all classes the same total weight.
     calibrate : {"temperature"} or None, default=None
         Divide the outputs by the temperature for which the log loss of the held-out rows is smallest, before
         they become probabilities; `predict` stays as it is. Needs rows to validate on.
-    early_stopping : bool, default=False
+    early_stopping : bool or "auto", default=False
         Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
         weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`.
+        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
     validation_fraction : float in (0, 1), default=0.1
         Share of rows to hold out; of groups, if `fit` gets them.
     validation_split : splitter of scikit-learn, pair of arrays or None, default=None
@@ -170,6 +176,8 @@ class NetClassifier(NetOptions, SequenceClassifier):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    input_mean_, input_scale_ : ndarray, or dict of ndarray
+        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     encoder_ : TableEncoder
         With `encoder`: fitted.
     classes_ : ndarray of shape (n_classes,), or a list of those
@@ -235,9 +243,10 @@ class NetClassifier(NetOptions, SequenceClassifier):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
+        scale_inputs: bool = False,
         class_weight: Any = None,
         calibrate: str | None = None,
-        early_stopping: bool = False,
+        early_stopping: bool | str = False,
         validation_fraction: float = 0.1,
         validation_split: Any = None,
         scoring: Any = None,
@@ -262,20 +271,17 @@ class NetClassifier(NetOptions, SequenceClassifier):
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
-        self.shuffle = shuffle
+        self.shuffle, self.scale_inputs = shuffle, scale_inputs
         self.class_weight = class_weight
         self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring = scoring
-        self.monitor = monitor
+        self.scoring, self.monitor = scoring, monitor
         self.refit_on_all = refit_on_all
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
+        self.n_iter_no_change, self.tol = n_iter_no_change, tol
         self.frozen = frozen
         self.warm_start = warm_start
-        self.verbose = verbose
-        self.callbacks = callbacks
+        self.verbose, self.callbacks = verbose, callbacks
         self.n_members, self.bootstrap = n_members, bootstrap
         self.device, self.dtype = device, dtype
         self.random_state = random_state
@@ -312,14 +318,21 @@ class NetRegressor(NetOptions, SequenceRegressor):
         Epochs at most; for L-BFGS iterations.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
-    scale_target : bool, default=False
+    scale_inputs : bool, default=False
+        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
+        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
+        Weights count, and in streams the first part decides. Integers that the network reads as such and
+        tables that `encoder` reads stay as they are, and a module that has been trained already gets X as it
+        is.
+    scale_target : bool or "auto", default=False
         Train on targets that are standardized (divided by their means with the losses of positive targets).
         Predictions, and losses that are reported, are in the targets' own units; predictions have the
-        precision of y, too, or that of the network if it is higher.
-    early_stopping : bool, default=False
+        precision of y, too, or that of the network if it is higher. "auto" does so
+        where the loss allows it.
+    early_stopping : bool or "auto", default=False
         Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
         weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`.
+        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
     validation_fraction : float in (0, 1), default=0.1
         Share of rows to hold out; of groups, if `fit` gets them.
     validation_split : splitter of scikit-learn, pair of arrays or None, default=None
@@ -371,6 +384,8 @@ class NetRegressor(NetOptions, SequenceRegressor):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    input_mean_, input_scale_ : ndarray, or dict of ndarray
+        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     encoder_ : TableEncoder
         With `encoder`: fitted.
     history_ : History
@@ -428,8 +443,9 @@ class NetRegressor(NetOptions, SequenceRegressor):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
-        scale_target: bool = False,
-        early_stopping: bool = False,
+        scale_inputs: bool = False,
+        scale_target: bool | str = False,
+        early_stopping: bool | str = False,
         validation_fraction: float = 0.1,
         validation_split: Any = None,
         scoring: Any = None,
@@ -454,19 +470,16 @@ class NetRegressor(NetOptions, SequenceRegressor):
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
-        self.shuffle = shuffle
+        self.shuffle, self.scale_inputs = shuffle, scale_inputs
         self.scale_target = scale_target
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring = scoring
-        self.monitor = monitor
+        self.scoring, self.monitor = scoring, monitor
         self.refit_on_all = refit_on_all
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
+        self.n_iter_no_change, self.tol = n_iter_no_change, tol
         self.frozen = frozen
         self.warm_start = warm_start
-        self.verbose = verbose
-        self.callbacks = callbacks
+        self.verbose, self.callbacks = verbose, callbacks
         self.n_members, self.bootstrap = n_members, bootstrap
         self.device, self.dtype = device, dtype
         self.random_state = random_state
@@ -512,10 +525,17 @@ class NetTransformer(NetOptions, SequenceTransformer):
         Epochs at most; for L-BFGS iterations.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
-    early_stopping : bool, default=False
+    scale_inputs : bool, default=False
+        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
+        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
+        Weights count, and in streams the first part decides. Integers that the network reads as such stay as
+        they are, and a module that has been trained already gets X as it is. What is reconstructed is
+        compared in these units where the loss allows it, as the squared error does; `inverse_transform`
+        returns the units of X.
+    early_stopping : bool or "auto", default=False
         Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
         weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`.
+        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
     validation_fraction : float in (0, 1), default=0.1
         Share of rows to hold out; of groups, if `fit` gets them.
     validation_split : splitter of scikit-learn, pair of arrays or None, default=None
@@ -559,6 +579,8 @@ class NetTransformer(NetOptions, SequenceTransformer):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    input_mean_, input_scale_ : ndarray, or dict of ndarray
+        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     encoder_ : TableEncoder
         With `encoder`: fitted.
     history_ : History
@@ -620,7 +642,8 @@ class NetTransformer(NetOptions, SequenceTransformer):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
-        early_stopping: bool = False,
+        scale_inputs: bool = False,
+        early_stopping: bool | str = False,
         validation_fraction: float = 0.1,
         validation_split: Any = None,
         scoring: Any = None,
@@ -645,18 +668,15 @@ class NetTransformer(NetOptions, SequenceTransformer):
         self.alpha = alpha
         self.batch_size = batch_size
         self.max_iter = max_iter
-        self.shuffle = shuffle
+        self.shuffle, self.scale_inputs = shuffle, scale_inputs
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring = scoring
-        self.monitor = monitor
+        self.scoring, self.monitor = scoring, monitor
         self.refit_on_all = refit_on_all
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
+        self.n_iter_no_change, self.tol = n_iter_no_change, tol
         self.frozen = frozen
         self.warm_start = warm_start
-        self.verbose = verbose
-        self.callbacks = callbacks
+        self.verbose, self.callbacks = verbose, callbacks
         self.device = device
         self.dtype = dtype
         self.random_state = random_state

@@ -24,7 +24,7 @@ from sknet.engine.extend import (
     predict_raw,
 )
 from sknet.estimators._checks import INTEGERS, check_X, check_X_y, check_y, without_padding
-from sknet.estimators._fit import Fit
+from sknet.estimators._fit import EARLIER, Fit
 from sknet.estimators._inputs import (
     Encoded,
     Inputs,
@@ -47,12 +47,17 @@ from sknet.nn.extend import hold_statistics, with_statistics
 __all__ = ["check_patterns", "checked_inputs", "encode_targets", "reconstructed", "take_model"]
 
 
+DOUBLE_FIRST: list[type] = [np.float64, np.float32]  # integers and objects become the first
+
+
 def checked_inputs(fit: Fit, X: Any, y: Any, *, reset: bool | None = None) -> tuple[Any, Any]:
     """Return checked inputs and targets: a table, or the inputs of a custom network."""
     estimator, architecture = fit.estimator, fit.recipe.architecture
     dtypes, numeric = fit.recipe.accepted_dtypes(), estimator._numeric_targets
     reset = not fit.continuing if reset is None else reset
     is_reconstructed = y is X
+    if not reset and (estimator._input_scaling is not None or fit.recipe.scale_inputs):
+        dtypes = DOUBLE_FIRST
 
     def targets(X: Any) -> Any:
         if is_reconstructed:
@@ -67,7 +72,7 @@ def checked_inputs(fit: Fit, X: Any, y: Any, *, reset: bool | None = None) -> tu
         return X, targets(X)
     check_one_input(architecture.forward)
     kept, given = dtypes, X
-    if architecture.is_foreign and reset:
+    if reset and (architecture.is_foreign or fit.recipe.scale_inputs):
         kept, X = [*dtypes, *INTEGERS], integers_as_array(X)
     if not is_reconstructed and estimator._targets_of_any_rank and np.ndim(y) > 2:
         X = check_X(estimator, as_host(X), kept, reset=reset)
@@ -130,7 +135,7 @@ def _new_network(fit: Fit) -> nn.Module:
     recipe, estimator = fit.recipe, fit.estimator
     architecture = recipe.architecture
     network = architecture.build(fit.X, _n_outputs(fit))
-    estimator._inputs = None
+    estimator._inputs = estimator._input_scaling = None
     if architecture.is_foreign:
         inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
         if _has_an_output_for_each_class(fit, shape):
@@ -180,6 +185,7 @@ def encode_targets(fit: Fit) -> None:
     fit.loss = targets.trained(recipe.loss)
     fit.loss.check_target(fit.y, n_outputs=targets.n_outputs)
     weight = fit.estimator._weighted(recipe, fit.labels, fit.sample_weight, fit.incremental)
+    fit.row_weight = weight
     fit.weight = without_padding(targets, fit.X, fit.y, weight, fit.dtype)
 
 
@@ -193,7 +199,7 @@ def _check_network(fit: Fit) -> None:
             "call fit for a new network."
         )
     for name, value in fit.recipe.lasting_parameters().items():
-        before = fit.estimator._lasting.get(name)
+        before = fit.estimator._lasting.get(name, EARLIER.get(name))
         if value is before:
             continue
         if name == "dtype" and arrays_in(value) == arrays_in(before):

@@ -15,7 +15,7 @@ from sknet.device import PRECISIONS, active, device_of
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
-from sknet.estimators._fit import Recipe, settings_of
+from sknet.estimators._fit import Recipe, is_auto, settings_of
 from sknet.estimators._inputs import Encoded, Inputs, follows_namespace
 from sknet.estimators._network import check_patterns
 from sknet.losses import LOSSES, Loss, check_loss
@@ -88,7 +88,7 @@ class WithEncoder:
         return tags
 
 
-SCALE_TARGET: dict[str, Any] = {"scale_target": ["boolean"]}
+SCALE_TARGET: dict[str, Any] = {"scale_target": ["boolean", StrOptions({"auto"})]}
 CALIBRATE: dict[str, Any] = {"calibrate": [StrOptions({"temperature"}), None]}
 CLASS_WEIGHT: dict[str, Any] = {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
 CONSTRAINTS: dict[str, Any] = {
@@ -99,7 +99,8 @@ CONSTRAINTS: dict[str, Any] = {
     "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "max_iter": [Interval(Integral, 1, None, closed="left")],
     "shuffle": ["boolean"],
-    "early_stopping": ["boolean"],
+    "scale_inputs": ["boolean"],
+    "early_stopping": ["boolean", StrOptions({"auto"})],
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     "validation_split": "no_validation",  # its check says what to do instead, and that of scoring
     "scoring": "no_validation",
@@ -153,6 +154,7 @@ def _recipe(estimator: Any) -> Recipe:
     """Translate the parameters that all estimators of sknet's own share."""
     name = type(estimator).__name__
     loss = check_loss_of_logits(estimator.loss, name)
+    scaled = getattr(estimator, "scale_target", False)
     return Recipe(
         architecture=estimator._described(),
         loss=loss,
@@ -167,7 +169,8 @@ def _recipe(estimator: Any) -> Recipe:
         monitor=estimator.monitor,
         refit_on_all=estimator.refit_on_all,
         class_weight=getattr(estimator, "class_weight", None),
-        scale_target=getattr(estimator, "scale_target", False),
+        scale_inputs=getattr(estimator, "scale_inputs", False),
+        scale_target=loss.scaling is not None if is_auto(scaled) else scaled,
         calibrate=getattr(estimator, "calibrate", None),
         dtype=check_dtype(estimator.dtype, name),
         device=estimator.device or "auto",
@@ -209,6 +212,22 @@ class NamedOptions(BaseNet):
                 params[option] = registry[value]()
         super().set_params(**params)
         return self
+
+    @property
+    def input_mean_(self) -> Any:
+        """Means of the features of X that were subtracted, 0 for sparse X; a dict for several inputs."""
+        return self._input_units("input_mean_", "mean")
+
+    @property
+    def input_scale_(self) -> Any:
+        """Deviations that the features of X were divided by; a dict for several inputs."""
+        return self._input_units("input_scale_", "scale")
+
+    def _input_units(self, name: str, field: str) -> Any:
+        if self._input_scaling is None:
+            why = "its inputs are not standardized" if "model_" in vars(self) else "call fit first"
+            raise AttributeError(f"this {type(self).__name__} has no {name}: {why}")
+        return self._input_scaling.each(field)
 
     @abstractmethod
     def _described(self) -> Architecture:

@@ -100,6 +100,17 @@ def checked(given, expected):
 '''
 
 
+STANDARDIZED = '''
+def standardized(given):
+    """Return inputs less the means of the training rows, divided by their deviations."""
+    found = dict(given)
+    with np.errstate(all="ignore"):
+        for name, mean, scale in [{units}]:
+            found[name] = ((given[name] - mean) / scale).astype({dtype})
+    return found
+'''
+
+
 COVERAGE = 0.8  # of the intervals that are asked for if no other is
 
 
@@ -297,10 +308,13 @@ class _File:
             ]
         x = "prepared(X)" if self.is_prepared and method.source == "X" else "X"
         given = x if is_named else f"{{{literal(next(iter(self.inputs[method.source])))}: {x}}}"
+        given = f"checked({given}, {expected})"
+        if self.frozen._scaling is not None and method.source == "X":
+            given = f"standardized({given})"
         # The outputs of layers are computed in parts of powers of two, all others whole.
         in_powers = not is_named and (method.source == "codes" or method.name == "transform")
         lines += [
-            f"found = in_parts({function}, checked({given}, {expected}), {most}, {in_powers})",
+            f"found = in_parts({function}, {given}, {most}, {in_powers})",
             f"return {method.then}",
         ]
         std = self._with_std(method)
@@ -315,6 +329,18 @@ class _File:
             return []
         return ["return (found, predict_std(X)) if return_std else found"]
 
+    def standardized(self) -> str:
+        """Return the definition of the function that standardizes inputs, if there are such."""
+        if self.frozen._scaling is None:
+            return ""
+        units = [
+            f"({literal(name)}, {self.source.array(units.mean, f'mean of {name}')}, "
+            f"{self.source.array(units.scale, f'deviation of {name}')})"
+            for name, units in self.frozen._scaling.inputs.items()
+        ]
+        text = STANDARDIZED.format(units=", ".join(units), dtype=literal(self.frozen._dtype.name))
+        return f"\n\n\n{text.strip()}"
+
     def facts(self) -> str:
         """Return the constants that the functions read."""
         lines = label_facts(self.frozen, self.source)
@@ -326,7 +352,9 @@ class _File:
     def _expected(self, name: str, most: str, source: str, by: Pass) -> list[str]:
         examples = self.inputs[source]
         kinds = {key: computed_dtype(x, self.frozen._dtype) for key, x in examples.items()}
-        facts = {key: (x.shape[1:], kinds[key].name if kinds[key].kind == "f" else None)
+        scaled = self.frozen._scaling.inputs if self.frozen._scaling is not None and source == "X" else {}
+        names = {key: "float64" if key in scaled else kind.name for key, kind in kinds.items()}
+        facts = {key: (x.shape[1:], names[key] if kinds[key].kind == "f" else None)
                  for key, x in examples.items()}  # fmt: skip
         given = examples if source == "X" and self.is_named else next(iter(examples.values()))
         rows = self.frozen._network.rows_at_once(given, by)
@@ -390,6 +418,7 @@ def _written(frozen: Any, chosen: list[Method], table: "Prepares | None", source
     methods = {method.name: file.method(method) for method in chosen}
     title = repr(frozen) if table is None else table.title
     inputs = f"{before}{in_parts()}\n\n\n{CHECKED.format().strip()}"
+    inputs += file.standardized()
     return file_text(title, methods, file.texts, inputs, file.source, file.facts())
 
 

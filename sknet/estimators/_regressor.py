@@ -122,7 +122,9 @@ class BaseRegressor(RegressorMixin, BaseNet):
         inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
         from sknet.estimators._frozen import FrozenRegressor  # fits do without it
 
-        return FrozenRegressor(self.model_, self._targets, inputs, label, names=names)
+        return FrozenRegressor(
+            self.model_, self._targets, inputs, label, names=names, scaling=self._input_scaling
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

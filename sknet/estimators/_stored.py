@@ -13,11 +13,12 @@ from sknet.device import PRECISIONS, MetaArray
 from sknet.engine import History, Model
 from sknet.engine.extend import Batch, arguments
 from sknet.estimators._inputs import ROWS, Encoded, Inputs
+from sknet.estimators._scaling import InputScaling
 from sknet.exceptions import DeviceError
 from sknet.nn import Module, is_lazy
 from sknet.nn.extend import shadows, shape_pass
 
-__all__ = ["ESTIMATOR", "check_estimator", "check_labels_of", "check_network"]
+__all__ = ["ESTIMATOR", "check_estimator", "check_labels_of", "check_network", "check_scaling"]
 
 
 MOST_ELEMENTS = 1 << 18  # of a value: layers compute constants, such as waves for positions, of its shape
@@ -87,6 +88,7 @@ LASTING = Fields.of(
     {
         "dtype": StrOptions({"auto", *PRECISIONS}),
         "device": str,
+        "scale_inputs": [bool, ABSENT],
         "scale_target": [bool, ABSENT],
         "encoder": [Named("TableEncoder"), None, ABSENT],
         "n_members": [POSITIVE, None, ABSENT],
@@ -100,6 +102,7 @@ ESTIMATOR: Mapping[str, Any] = {
     "_architecture": Named("Architecture"),
     "_lasting": LASTING,
     "_inputs": [Named("Inputs", "Encoded"), None],
+    "_input_scaling": [Named("InputScaling"), None, ABSENT],
     "_frozen": tuple[str, ...],
     "_batch": [Batch, ABSENT],
     "_sample": [Arrays("f", "n_sampled_rows", "n_sampled_columns"), ABSENT],
@@ -141,7 +144,18 @@ def check_estimator(estimator: Any) -> None:
     check_labels_of(estimator)
     n_members = len(getattr(loss, "losses", [loss]))
     inputs = estimator.n_features_in_ if estimator._inputs is None else estimator._inputs
+    check_scaling(estimator._input_scaling, inputs)
     check_network(estimator.model_.module, inputs, estimator.model_.dtype, targets, n_members * n_outputs)
+
+
+def check_scaling(scaling: "InputScaling | None", inputs: "int | Inputs | Encoded") -> None:
+    """Raise a ValueError if inputs are standardized that the network does not have."""
+    if scaling is None:
+        return
+    if isinstance(inputs, Encoded):
+        raise ValueError("a table that an encoder reads is not standardized")
+    shapes, integers = ((inputs,), False) if isinstance(inputs, int) else (inputs.shapes, inputs.integers)
+    scaling.check_shapes(shapes, integers)
 
 
 def _check_names(estimator: Any) -> None:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet.engine import History, Model
 from sknet.engine import extend as engine
+from sknet.estimators._scaling import InputScaling
 from sknet.losses.extend import Averaged
 from sknet.nn import Module, Sequential
 
@@ -234,6 +235,7 @@ class Summarized(BaseEstimator):
     model_: Model
     history_: History
     best_epoch_: int | None
+    _input_scaling: InputScaling | None
     _of_networks = "model_"  # the attribute without which there is nothing to show
 
     def summary(self) -> EstimatorSummary:
@@ -306,6 +308,8 @@ class Summarized(BaseEstimator):
         encoder = getattr(self, "encoder_", None)
         if encoder is not None and encoder.notes:
             yield "read as", "; ".join(encoder.notes)
+        if self._input_scaling is not None:
+            yield "inputs", "standardized by the training rows"
         if epochs:
             best = "" if self.best_epoch_ is None else f", best {self.best_epoch_}"
             yield "epochs", f"{epochs}{best}"

@@ -14,14 +14,15 @@ import numpy as np
 from sknet import nn, ops
 from sknet._arrays import all_finite, are_indices
 from sknet._constraints import StrOptions, shown
-from sknet._fields import ABSENT, COUNT, FINITE, LEVEL, POSITIVE, Arrays, Each
+from sknet._fields import ABSENT, COUNT, FINITE, LEVEL, POSITIVE, Arrays, Each, Named
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, RSquared, Score
 from sknet.engine.extend import Head
+from sknet.estimators._scaling import Units
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
-from sknet.losses.extend import Averaged, Columns, Standardized
+from sknet.losses.extend import Averaged, Columns, InUnits, Standardized
 
 __all__ = [
     "ArrayTargets",
@@ -591,14 +592,36 @@ NARROW = ("float16", "float32")
 MOST_DIGITS = 960
 
 
-class RealTargets:
+UNITS: dict[str, Any] = {"units": [Named("Units"), ABSENT]}
+
+
+class Reconstructed:
+    """Targets that may be standardized inputs, which a network returns in the same units."""
+
+    units: Units | None = None
+    dtype = "float64"
+
+    def in_units(self, y: Any) -> Any:
+        """Return targets in the units that the network reads its inputs in."""
+        return y if self.units is None else self.units.scaled(y, np.float64)
+
+    def head(self, loss: Any) -> Any:
+        """Return what makes predictions of raw outputs: a link of the `loss`."""
+        if self.units is None:
+            return loss.predict
+        mean, scale = self.units.mean, self.units.scale
+        return InUnits(
+            loss.predict, tuple(scale.ravel().tolist()), tuple(mean.ravel().tolist()), self.dtype, mean.shape
+        )
+
+
+class RealTargets(Reconstructed):
     """Targets of a regression, in their own units or standardized."""
 
     task = "regression"
     mean: Any = None
     scale: Any = None
-    dtype = "float64"
-    _stored_fields = {
+    _stored_fields = UNITS | {
         "n_outputs": POSITIVE,
         "dtype": [StrOptions({"float16", "float32", "float64"}), ABSENT],
         "mean": [Arrays("f", "n_outputs"), Arrays("f"), FINITE, ABSENT],
@@ -643,7 +666,7 @@ class RealTargets:
         y = y.reshape(-1, 1) if y.ndim == 1 else y
         if y.shape[1] != self.n_outputs:
             raise ValueError(f"y must have {self.n_outputs} column(s) as in the fit before, got {y.shape[1]}")
-        return y if self.scale is None else (y - self.mean) / self.scale
+        return self.in_units(y) if self.scale is None else (y - self.mean) / self.scale
 
     def trained(self, loss: Loss) -> Loss:
         """Return the loss to train with, for these targets."""
@@ -657,10 +680,6 @@ class RealTargets:
         loss = loss if self.scale is None else loss.loss  # of standardized predictions, as the targets are
         return lambda: RSquared(batches.y, batches.weight, loss)
 
-    def head(self, loss: Any) -> Any:
-        """Return what makes predictions of raw outputs: a link of the `loss`."""
-        return loss.predict
-
     def restore(self, prediction: Any) -> Any:
         """Return a `prediction` as a reconstruction, which has all columns."""
         return prediction
@@ -670,11 +689,12 @@ class RealTargets:
         return prediction.reshape(prediction.shape[:-1]) if self.n_outputs == 1 else prediction
 
 
-class ArrayTargets:
+class ArrayTargets(Reconstructed):
     """Arrays of one shape a row: real numbers, 0/1 labels, or integers that a network gives logits for."""
 
     scale = None
-    _stored_fields = {
+    _stored_fields = UNITS | {
+        "dtype": [StrOptions({"float16", "float32", "float64"}), ABSENT],
         "_rank": COUNT,
         "_may_be_ids": bool,
         "task": Literal["regression", "multilabel", "multiclass"],
@@ -683,6 +703,8 @@ class ArrayTargets:
 
     def __init__(self, y: Any, loss: Loss, may_be_ids: bool = True) -> None:
         self._rank, self._may_be_ids = y.ndim, may_be_ids
+        if y.dtype in NARROW:
+            self.dtype = str(y.dtype)
         self.task, self.n_outputs = "multilabel", y.shape[-1] if y.ndim < 4 else y.shape[1]
         if "regression" in loss.tasks:
             self.task = "regression"
@@ -715,7 +737,7 @@ class ArrayTargets:
         """Return targets as the loss reads them."""
         if y.ndim != self._rank:
             raise ValueError(f"targets must have {self._rank} axes as in the fit before, got shape {y.shape}")
-        return y.astype(np.int64) if self.task == "multiclass" else y
+        return y.astype(np.int64) if self.task == "multiclass" else self.in_units(y)
 
     def trained(self, loss: Loss) -> Loss:
         """Return the loss to train with, for these targets."""
@@ -728,7 +750,7 @@ class ArrayTargets:
 
     def head(self, loss: Loss) -> Any:
         """Return what makes reconstructions of raw outputs; None for what `restore` makes by itself."""
-        return None if self.task == "multiclass" else loss.predict
+        return None if self.task == "multiclass" else super().head(loss)
 
     def restore(self, output: Any) -> Any:
         """Return reconstructions in the form of the targets: of several classes the likeliest."""

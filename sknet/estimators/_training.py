@@ -1,13 +1,14 @@
 """The training of a fit: scaled targets, updates, a second training on all rows, and calibration."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
+from sklearn.utils.validation import _num_samples
 
-from sknet import ops
+from sknet import nn, ops
 from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, FitView
@@ -15,6 +16,7 @@ from sknet.callbacks.extend import Rows
 from sknet.device import active, device_of, namespace, to_host
 from sknet.engine import History, Model
 from sknet.engine.extend import (
+    ComputedRows,
     Outcome,
     Source,
     Validation,
@@ -28,9 +30,11 @@ from sknet.engine.extend import (
     row_shapes,
     train,
 )
-from sknet.estimators._checks import taken_rows
-from sknet.estimators._fit import DataSet, Fit, fit_extras
+from sknet.estimators._checks import lengths_of, taken_rows
+from sknet.estimators._fit import DataSet, Fit, FitArguments, fit_extras
 from sknet.estimators._heads import best_temperature
+from sknet.estimators._inputs import Sequences
+from sknet.estimators._scaling import InputScaling, feature_axis, units_of
 from sknet.estimators._scoring import check_scoring
 from sknet.estimators._validation import data_sets, monitored, new_score_of, split_rows
 from sknet.losses.extend import Columns
@@ -41,7 +45,10 @@ __all__ = [
     "StoppingInParts",
     "Trainer",
     "check_calibration",
+    "features_of",
+    "input_scaling",
     "standardize",
+    "standardize_inputs",
     "temperature_of",
 ]
 
@@ -117,6 +124,100 @@ def _check_units(fit: Fit, targets: Any, scaling: Any) -> None:
         "scale_target=False",
         UserWarning,
     )
+
+
+def standardize_inputs(fit: Fit, learn: "Callable[[], InputScaling | None]") -> None:
+    """Let the network read inputs that are standardized as a first fit learns it."""
+    estimator, shared = fit.estimator, fit_extras(fit.estimator).inputs
+    if not fit.continuing:
+        estimator._input_scaling = learn() if shared is None else shared.learned(learn)
+    scaling = estimator._input_scaling
+    if scaling is None:
+        return
+    fit.unscaled, dtype = fit.X, fit.model.dtype
+
+    def scale() -> Any:
+        return scaling.scaled(fit.unscaled, dtype)
+
+    fit.X = scale() if shared is None else shared.scaled(fit.unscaled, dtype, scale)
+    if fit.continuing:
+        _check_input_units(fit.X, scaling)
+    if fit.given.y is fit.given.X:
+        _reconstruct(fit, scaling)
+
+
+def input_scaling(fit: Fit, rows: Any) -> InputScaling | None:
+    """Return means and deviations of the rows that are trained on; members of an ensemble share them."""
+    recipe, extras = fit.recipe, fit_extras(fit.estimator)
+    weight = fit.row_weight
+    if extras.inputs is not None:
+        rows = rows if isinstance(recipe.validation_split, (tuple, list)) else None
+        weight = fit.estimator._weighted(recipe, fit.labels, fit.undrawn_weight, fit.incremental)
+    lengths, n_steps = lengths_of(fit.X), first_input(fit.X).shape[1:2]
+    found = {}
+    for name, (x, axis) in features_of(fit).items():
+        steps = lengths if n_steps and x.shape[1:2] == n_steps else None
+        found[name] = units_of(x, rows, weight, steps, axis, name)
+    return InputScaling(found) if found else None
+
+
+def features_of(fit: Fit) -> dict[str, tuple[Any, int | None]]:
+    """Return the inputs of a first fit that are to be standardized, with the axis of their features."""
+    recipe, inputs = fit.recipe, fit.estimator._inputs
+    if not recipe.scale_inputs or fit.encoder is not None or recipe.architecture.is_trained:
+        return {}
+    named = fit.X if isinstance(fit.X, dict) else {"X": fit.X}
+    whole = {} if inputs is None else inputs.integers if isinstance(fit.X, dict) else {"X": inputs.integers}
+    first = next((each for each in fit.model.module.modules() if each._parameters), None)
+    found = {}
+    for name, x in named.items():
+        if not whole.get(name):
+            axis = feature_axis(x.ndim, has_channels=isinstance(first, nn.Conv1d))
+            is_sequence = "lengths" in named and x.ndim == 2  # of numbers
+            found[name] = x, None if is_sequence else axis
+    return found
+
+
+def _reconstruct(fit: Fit, scaling: InputScaling) -> None:
+    """Let targets that are the inputs have the same units, where the loss allows it."""
+    targets, allowed = fit.estimator._targets, fit.recipe.loss.scaling
+    name = "X" if not isinstance(fit.X, dict) else next(name for name in fit.X if name != "lengths")
+    if not fit.continuing and name in scaling.inputs and targets.task == "regression":
+        targets.units = scaling.inputs[name] if allowed is not None and allowed.shifts else None
+    if targets.units is not None:
+        x = fit.X[name] if isinstance(fit.X, dict) else fit.X
+        fit.y = targets.encode(fit.labels) if ops.is_sparse(x) else x
+
+
+SAMPLE = 4096  # rows whose units are checked
+
+
+def _check_input_units(X: Any, scaling: InputScaling) -> None:
+    """Refuse inputs very far from those that the first fit standardized by; warn of other units."""
+    for name in scaling.inputs:
+        x = X[name] if isinstance(X, dict) else X
+        sample = to_host(x.data if ops.is_sparse(x) else x[:SAMPLE])
+        z = np.abs(sample.astype(np.float64, copy=False))
+        z = z if z.ndim == 2 else z.reshape(-1, 1)
+        with np.errstate(over="ignore"):
+            sizes = np.sqrt(np.mean(np.square(z), axis=0)) if len(z) else np.zeros(1)
+        if not sizes.max() > MOST_DEVIATIONS:
+            continue
+        worst = int(sizes.argmax())
+        usual = float(np.median(z, axis=0).max())
+        where = f"feature {worst} of {name}" if z.shape[1] > 1 else name
+        if usual > MOST_USUAL:
+            raise ValueError(
+                f"half of the values of {where} are more than {usual:.3g} times as far from the mean as the "
+                "deviation of those that the first fit was standardized by (scale_inputs=True). Begin anew "
+                "with rows like these, or scale X by constants and set scale_inputs=False"
+            )
+        warn_caller(
+            f"{where} is {sizes.max():.3g} times as large as in the rows that the first fit was standardized "
+            "by (scale_inputs=True), and such fits learn slowly: begin anew with rows like these, or scale X "
+            "by constants and set scale_inputs=False",
+            UserWarning,
+        )
 
 
 def check_calibration(fit: Fit) -> None:
@@ -289,6 +390,7 @@ class SecondTraining:
 def _all_rows(fit: Fit) -> DataSet:
     """Return all rows of X, and those of X_val."""
     X, held_out = fit.training._replace(rows=None), fit.held_out
+    scaled = fit.training.unscaled is not None
     if held_out is None or fit.given.X_val is None:
         return X
     weights = (X.weight, held_out.weight), (X.sample_weight, held_out.sample_weight)
@@ -298,6 +400,7 @@ def _all_rows(fit: Fit) -> DataSet:
         _joined_weights(*weights[1], X.n_samples, held_out.n_samples),
         _joined(X.y, held_out.y),
         _joined_weights(*weights[0], X.n_samples, held_out.n_samples),
+        unscaled=_joined(X.unscaled, held_out.unscaled) if scaled else None,
     )
 
 
@@ -307,6 +410,8 @@ def _joined(first: Any, second: Any) -> Any:
         return {name: _joined(array, second[name]) for name, array in first.items()}
     if ops.is_sparse(first) and isinstance(first.data, np.ndarray):
         return scipy.sparse.vstack([first, second], format="csr")
+    if isinstance(first, ComputedRows):
+        first = first[:]
     with active(device_of(first)):
         return namespace(first).concatenate([first, second])
 
@@ -331,6 +436,7 @@ class Trainer:
         model, recipe = fit.model, fit.recipe
         self.measure(fit)
         rows, held_out = fit.split if fit.encoder is not None else _split(fit)
+        standardize_inputs(fit, lambda: input_scaling(fit, rows))
         standardize(fit, rows)
         fit.training, fit.held_out = data_sets(fit, rows, held_out)
         fit.batches = fit.training.batches(model, self.batch_size(recipe.batch_size, fit.training.n_samples))
@@ -352,6 +458,10 @@ class Trainer:
             self.source(fit),
             fit.saved,
         )
+
+    def n_rows(self, given: FitArguments) -> int:
+        """Return how many rows a fit is given."""
+        return int(_num_samples(first_input(given.X.X if isinstance(given.X, Sequences) else given.X)))
 
     def measure(self, fit: Fit) -> None:
         """Set what is measured in each epoch, and which of it decides when to stop."""

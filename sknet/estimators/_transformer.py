@@ -245,6 +245,7 @@ class BaseTransformer(Coding, NamedOptions):
         model, targets = self.model_, self._targets
         output = to_device(self._predicted(as_host(X)), model.device)
         y = targets.encode(self._learned(X, y))
+        y = y if targets.units is None else y.astype(model.dtype)
         weight = without_padding(targets, X, y, on_host(sample_weight), model.dtype)
         with active(model.device, model.precision):
             loss, _ = mean_loss(model, output, y, weight)
@@ -252,13 +253,15 @@ class BaseTransformer(Coding, NamedOptions):
 
     def _learned(self, X: Any, y: Any) -> Any:
         """Return what the network has learned to return, as an array on the host."""
+        # What is standardized, is so in double precision.
+        kind = self.model_.dtype.type if self._targets.units is None else np.float64
         found = self._target(X, y)
         if found is X and self._inputs is not None:
-            found = reconstructed(self, self._inputs.read(self, X, [self.model_.dtype.type]))
+            found = reconstructed(self, self._inputs.read(self, X, [kind]))
         found = on_host(found)
         is_real = self._targets.task == "regression"
         found = found.toarray() if hasattr(found, "toarray") else found
-        return np.asarray(found, self.model_.dtype if is_real else None)
+        return np.asarray(found, kind if is_real else None)
 
     def freeze(self) -> FrozenTransformer:
         """Return a transformer without any training state: small, picklable, fast for single rows.
@@ -271,7 +274,9 @@ class BaseTransformer(Coding, NamedOptions):
         code = self._meant(None)
         label = self._architecture.label(self.model_.module)
         inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
-        return FrozenTransformer(self.model_, self._targets, inputs, label, code, names=names)
+        return FrozenTransformer(
+            self.model_, self._targets, inputs, label, code, names=names, scaling=self._input_scaling
+        )
 
     def _chosen(self, X: Any, target: Any) -> Chosen:
         meant = model_layer(self.model_, self._example(), self._layer_of_code())

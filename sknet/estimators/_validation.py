@@ -99,7 +99,9 @@ def _check_part(fit: Fit) -> None:
 
 def data_sets(fit: Fit, rows: Any, held_out_rows: Any) -> tuple[DataSet, DataSet | None]:
     """Return the rows to train on, and those to validate on, if there are any."""
-    whole = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
+    whole = DataSet(
+        fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes, unscaled=fit.unscaled
+    )
     if rows is None:
         return whole, None if fit.given.X_val is None else _given_rows(fit)
     training, held_out = whole._replace(rows=rows), _undrawn(fit, whole)._replace(rows=held_out_rows)
@@ -166,7 +168,9 @@ def _given_rows(fit: Fit) -> DataSet:
         fit.loss.check_target(y, name="y_val", n_outputs=targets.n_outputs)
     weight = estimator._weighted(recipe, labels, sample_weight, fit.incremental, like=fit.labels)
     weight = without_padding(targets, X, y, weight, fit.dtype)
-    return DataSet(X, labels, sample_weight, y, weight)
+    scaling = estimator._input_scaling
+    scaled = X if scaling is None else scaling.scaled(X, fit.model.dtype)
+    return DataSet(scaled, labels, sample_weight, y, weight, unscaled=None if scaling is None else X)
 
 
 def _check_classes(targets: Any, labels: Any) -> None:
@@ -350,7 +354,7 @@ def new_score_of(fit: Fit, part: DataSet, batches: Batches) -> Callable[[], Scor
     needs_inputs = any(scorer.looks_at_inputs for scorer in scorers)
 
     def compute(outputs: Any, rows: Any) -> dict[str, float]:
-        inputs = part.chosen(part.X, rows) if needs_inputs else object()
+        inputs = part.chosen(part.read, rows) if needs_inputs else object()
         estimator = in_training(fit.estimator, fit.model, inputs, outputs)
         labels, weight = part.chosen(part.labels, rows), part.chosen(part.sample_weight, rows)
         with naming_classes(getattr(fit.estimator._targets, "classes", None), labels, what):

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         methods_of,
     )
     from sknet.estimators._regressor import BaseRegressor
+    from sknet.estimators._scaling import InputScaling, Units, units_of_moments
     from sknet.estimators._scoring import check_scoring, evaluated
     from sknet.estimators._stored import check_labels_of, check_network
     from sknet.estimators._summary import Summarized, summary_rows, with_values
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
         kind_of_labels,
         refuse_ignored,
     )
-    from sknet.estimators._training import Trainer
+    from sknet.estimators._training import Trainer, features_of, standardize_inputs
 
 __all__ = [
     "PARTS",
@@ -67,6 +68,7 @@ __all__ = [
     "Computation",
     "DataSet",
     "FitArguments",
+    "InputScaling",
     "Method",
     "OrderedTargets",
     "Perceptron",
@@ -75,6 +77,7 @@ __all__ = [
     "Recipe",
     "Summarized",
     "Trainer",
+    "Units",
     "attach_fit_extras",
     "best_temperature",
     "check_labels_of",
@@ -89,6 +92,7 @@ __all__ = [
     "class_weighted",
     "computation_of",
     "evaluated",
+    "features_of",
     "file_text",
     "fit_network",
     "follows_namespace",
@@ -111,7 +115,9 @@ __all__ = [
     "read_part",
     "refuse_ignored",
     "settings_of",
+    "standardize_inputs",
     "summary_rows",
+    "units_of_moments",
     "with_values",
 ]
 
@@ -169,7 +175,8 @@ _NAMES = _Names(
             "kind_of_labels",
             "refuse_ignored",
         ),
-        "sknet.estimators._training": ("Trainer",),
+        "sknet.estimators._scaling": ("InputScaling", "Units", "units_of_moments"),
+        "sknet.estimators._training": ("Trainer", "features_of", "standardize_inputs"),
     }
 )
 # Classes of the parts of fitted estimators, by their names in files.
@@ -179,6 +186,7 @@ PARTS = _Names(
         "sknet.estimators._autoencoder": ("Coder", "SymmetricCoder", "Transposed"),
         "sknet.estimators._fit": ("Compared",),
         "sknet.estimators._inputs": ("Encoded", "Inputs"),
+        "sknet.estimators._scaling": ("InputScaling", "Units"),
         "sknet.estimators._targets": (
             "ArrayTargets",
             "ClassTargets",

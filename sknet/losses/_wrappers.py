@@ -58,29 +58,30 @@ class Wrapping(Loss):
 
 
 @dataclass(frozen=True)
-class _InUnits:
+class InUnits:
     """A method of a loss whose result is multiplied by a scale, and shifted, column by column."""
 
     head: Callable[..., Tensor]
     scale: tuple[float, ...]
     shift: tuple[float, ...] | None
     dtype: str
+    shape: tuple[int, ...] = (-1,)
 
     def __call__(self, output: Tensor, *args: Any) -> Tensor:
         found = self.head(output, *args)
         # In float32, numbers whose spread is small beside their mean would all be the same.
         x: Tensor = ops.astype(found, np.float64)
-        x = x * row_of(self.scale, x)
-        x = x if self.shift is None else x + row_of(self.shift, x)
+        x = x * row_of(self.scale, x, self.shape)
+        x = x if self.shift is None else x + row_of(self.shift, x, self.shape)
         return ops.astype(x, np.result_type(found.dtype, self.dtype))
 
 
-def row_of(numbers: Sequence[float], like: Any) -> Tensor | float:
+def row_of(numbers: Sequence[float], like: Any, shape: tuple[int, ...] = (-1,)) -> Tensor | float:
     """Return numbers as a row in the dtype and on the device of a tensor; a single one as a float."""
     if len(numbers) == 1:
         return numbers[0]
     like = as_tensor(like)
-    return Tensor(to_device(np.asarray(numbers, like.dtype), like.device))
+    return Tensor(to_device(np.asarray(numbers, like.dtype).reshape(shape), like.device))
 
 
 class Standardized(Wrapping):
@@ -141,9 +142,9 @@ class Standardized(Wrapping):
         assert scaling is not None
         return scaling
 
-    def _in_units(self, name: str) -> _InUnits:
+    def _in_units(self, name: str) -> InUnits:
         shift = tuple(self.mean) if self._scaling.shifts and name != "predict_std" else None
-        return _InUnits(getattr(self.loss, name), tuple(self.scale), shift, self.target_dtype)
+        return InUnits(getattr(self.loss, name), tuple(self.scale), shift, self.target_dtype)
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("predict_std", "predict_quantiles", "predict_interval"):

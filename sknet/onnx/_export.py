@@ -216,7 +216,14 @@ def written_estimator(
         return tuple(head(raw) for head in found.outputs.values())
 
     w, inputs, outputs, is_half = _written(
-        module, dict(found.inputs), compute, dtype, found.outputs, encoders=found.encoders, splits=splits
+        module,
+        dict(found.inputs),
+        compute,
+        dtype,
+        found.outputs,
+        encoders=found.encoders,
+        splits=splits,
+        scaling=found.scaling,
     )
     named = dict(zip(found.outputs, outputs, strict=True))
     if found.labels is not None and has_labels:
@@ -254,6 +261,7 @@ def _written(
     any_rows: bool = True,
     encoders: Sequence[Any] = (),
     splits: bool | None = None,
+    scaling: Any = None,
 ) -> tuple[Writer, list[Value], list[Value], bool]:
     if nn.is_lazy(module):
         raise StateError(
@@ -279,8 +287,9 @@ def _written(
     table = Tables(encoders, kind, splits) if encoders else None
     names = list(inputs) if table is None else [value.name for value in table.inputs]
     public = {f"{path}_" if path in {*names, *reserved} else path: value for path, value in values.items()}
-    w, outputs = exported(captured, public, list(inputs), table)
-    given = [w.value(x) for x in w.rows.graph.inputs[len(values) :]] if table is None else table.inputs
+    prepares = table if scaling is None else Standardized(scaling, names)
+    w, outputs = exported(captured, public, list(inputs), prepares)
+    given = [w.value(x) for x in w.rows.graph.inputs[len(values) :]] if prepares is None else prepares.inputs
     return w, given, outputs, half
 
 
@@ -331,8 +340,34 @@ class Prepares(Protocol):
 
     inputs: list[Value]
 
+    @property
+    def first(self) -> str:
+        """Name of the input whose rows are counted."""
+
     def write(self, w: Writer, value: Value) -> Value:
         """Write what computes a value of this dtype and shape, and return it."""
+
+
+class Standardized:
+    """Inputs less means of features, divided by deviations, in double precision."""
+
+    def __init__(self, scaling: Any, names: Sequence[str]) -> None:
+        self._units, self.first = scaling.inputs, names[0]
+        self.inputs: list[Value] = []
+
+    def write(self, w: Writer, value: Value) -> Value:
+        """Write the operations for an input that is standardized; others stay as they are."""
+        self.inputs.append(value)
+        units = self._units.get(value.name)
+        if units is None:
+            return value
+        mean, scale = (
+            w.parameter(w.name(f"{value.name}_{what}"), array)
+            for what, array in (("mean", units.mean), ("scale", units.scale))
+        )
+        x = w.cast(value, np.dtype(np.float64))
+        apart = w.add("Sub", x, mean, dtype=x.dtype, shape=value.shape)
+        return w.cast(w.add("Div", apart, scale, dtype=x.dtype, shape=value.shape), value.dtype)
 
 
 def exported(
@@ -345,7 +380,7 @@ def exported(
     rows = graph_of_any_rows(captured)
     graph = rows.graph
     first = inputs[0] if inputs else None
-    w = Writer(rows, first if prepares is None else prepares.inputs[0].name)
+    w = Writer(rows, first if prepares is None else prepares.first)
     free = iter(graph.inputs)
     for name, array in parameters.items():
         w.bind(next(free), w.parameter(name, array))

@@ -105,6 +105,11 @@ class Tables:
             return np.dtype(bool)
         return INTEGER if levels and all(isinstance(x, int) for x in levels) else self._dtype
 
+    @property
+    def first(self) -> str:
+        """Name of the first input."""
+        return self.inputs[0].name
+
     def write(self, w: Writer, value: Value) -> Value:
         """Write the encodings."""
         columns = _Columns(w, self.inputs, self._features, is_split=self._is_split)

@@ -1,0 +1,329 @@
+"""Standardization of inputs: each feature less its mean in the training rows, divided by its deviation."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sknet import ops
+from sknet.device import active, device_of, namespace, to_device, to_host
+from sknet.engine.extend import ComputedRows, take_rows
+
+__all__ = ["InputScaling", "Units", "feature_axis", "units_of", "units_of_moments"]
+
+
+AT_ONCE = 1 << 15  # numbers that are converted together on the host: they stay in the cache
+AT_ONCE_ON_DEVICE = 1 << 24
+MOST_BYTES = 1 << 25  # of rows to predict that are converted as a whole
+MOST_DIGITS = 1022  # of an exponent, so that twice as large a number is finite
+LEAST_VARIANCE = 1e-280  # below, squares of deviations have lost digits
+ROUNDING = 4 * float(np.finfo(np.float64).eps)  # a deviation that rounding alone can have made is none
+SOME = 1e-300  # of weights, where all steps are padding
+ONE = "X"  # the name of the input of a network that has one
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Mean and deviation of the features of an input, in shapes that broadcast against its rows."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    def _check_stored(self) -> None:
+        for x in (self.mean, self.scale):
+            if x.dtype != np.float64 or x.shape != self.mean.shape or not np.isfinite(x).all():
+                raise ValueError("means and deviations must be finite float64 arrays of one shape")
+        if not (self.scale > 0).all():
+            raise ValueError("deviations must be above 0")
+
+    def row(self, x: np.ndarray) -> np.ndarray:
+        """Return a few rows of numbers of the host in these units, in double precision."""
+        found: np.ndarray = (x - self.mean) / self.scale
+        return found
+
+    def scaled(self, x: Any, dtype: Any, *, is_lazy: bool = False) -> Any:
+        """Return rows in these units; many of them, lazily or of a file, are computed when they are read."""
+        if ops.is_sparse(x):
+            return self._of_sparse(x, dtype)
+        if isinstance(x, np.ndarray):
+            rows = ScaledRows(x, self, np.dtype(dtype))
+            return rows if (is_lazy or _is_mapped(x)) and rows.nbytes > MOST_BYTES else rows[:]
+        with active(device_of(x)):
+            xp, found = namespace(x), None
+            mean, scale = (to_device(each, device_of(x)) for each in (self.mean, self.scale))
+            for part in _parts(x.shape, AT_ONCE_ON_DEVICE):
+                z = ((x[part].astype(np.float64) - mean) / scale).astype(dtype)
+                if part.stop - part.start == x.shape[0]:
+                    return z
+                found = xp.empty(x.shape, dtype) if found is None else found
+                found[part] = z
+            return found
+
+    def _of_sparse(self, x: Any, dtype: Any) -> Any:
+        if self.mean.any():
+            return self.scaled(x.toarray(), dtype)
+        with active(device_of(x)):
+            scale = to_device(np.broadcast_to(self.scale, x.shape[1:]).copy(), device_of(x))
+            data = (x.data.astype(np.float64) / scale[x.indices]).astype(dtype)
+            return type(x)((data, x.indices, x.indptr), shape=x.shape)
+
+    def of_gradient(self, x: Any) -> Any:
+        """Return gradients with respect to rows in these units as those with respect to the rows."""
+        with active(device_of(x)):
+            return (x.astype(np.float64) / to_device(self.scale, device_of(x))).astype(x.dtype)
+
+
+def _is_mapped(x: Any) -> bool:
+    """Tell whether an array is a view of a file, which may be larger than memory."""
+    while x is not None and not isinstance(x, np.memmap):
+        x = getattr(x, "base", None)
+    return x is not None
+
+
+class ScaledRows(ComputedRows):
+    """Rows of the host in units, computed when they are read."""
+
+    def __init__(self, x: np.ndarray, units: Units, dtype: Any) -> None:
+        super().__init__(x.shape, dtype)
+        self._x, self._units = x, units
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        if not isinstance(rows, slice):
+            return super().__getitem__(rows)
+        x = self._x[rows]
+        out = np.empty(x.shape, self.dtype)
+        self._write(x, out)
+        return out
+
+    def write(self, rows: np.ndarray, out: np.ndarray) -> None:
+        for part in _parts(out.shape, AT_ONCE):
+            self._write(self._x.take(rows[part], axis=0), out[part])
+
+    def _write(self, x: np.ndarray, out: np.ndarray) -> None:
+        with np.errstate(all="ignore"):  # what overflows, is said of predictions and losses
+            for part in _parts(x.shape, AT_ONCE):
+                z = x[part].astype(np.float64)
+                z -= self._units.mean
+                z /= self._units.scale
+                out[part] = z
+
+
+@dataclass(frozen=True, eq=False)
+class InputScaling:
+    """Units of the inputs that are standardized, by name: "X" is that of a network with one input."""
+
+    inputs: Mapping[str, Units]
+
+    def _check_stored(self) -> None:
+        if not self.inputs:
+            raise ValueError("an estimator that standardizes no input has no scaling")
+
+    def check_shapes(self, shapes: Any, integers: Any) -> None:
+        """Raise a ValueError if units do not fit the shapes of rows, or are of integers."""
+        named = shapes if isinstance(shapes, dict) else {ONE: shapes}
+        whole = integers if isinstance(shapes, dict) else {ONE: integers}
+        for name, units in self.inputs.items():
+            if name not in named or whole[name]:
+                raise ValueError(f"there is no input {name!r} of real numbers that is standardized")
+            row, mean = tuple(named[name]), units.mean.shape
+            # Sequences of other lengths than in the fit have the same features.
+            if len(mean) > len(row) or any(
+                n not in (1, m) for n, m in zip(mean[::-1], row[::-1], strict=False)
+            ):
+                raise ValueError(f"means of shape {mean} do not fit rows of shape {row}")
+
+    def scaled(self, X: Any, dtype: Any, *, is_lazy: bool = False) -> Any:
+        """Return inputs with those of them that are standardized in their units."""
+        if not isinstance(X, dict):
+            return self.inputs[ONE].scaled(X, dtype, is_lazy=is_lazy)
+        return {
+            name: self.inputs[name].scaled(x, dtype, is_lazy=is_lazy) if name in self.inputs else x
+            for name, x in X.items()
+        }
+
+    def row(self, X: np.ndarray) -> np.ndarray | None:
+        """Return a few rows of a table in units, in double precision; None unless they are numbers."""
+        return self.inputs[ONE].row(X) if X.dtype.kind in "fiu" else None
+
+    def of_gradient(self, X: Any) -> Any:
+        """Return gradients with respect to standardized inputs as those with respect to the inputs."""
+        if not isinstance(X, dict):
+            return self.inputs[ONE].of_gradient(X)
+        return {
+            name: self.inputs[name].of_gradient(x) if name in self.inputs and x is not None else x
+            for name, x in X.items()
+        }
+
+    def each(self, field: str) -> Any:
+        """Return the means or the deviations: an array, or a dict of those of several inputs."""
+        found = {name: getattr(units, field) for name, units in self.inputs.items()}
+        return found[ONE] if found.keys() == {ONE} else found
+
+
+def feature_axis(ndim: int, *, has_channels: bool) -> int | None:
+    """Return the axis of the features: channels of images, and otherwise the last axis."""
+    if ndim == 1:
+        return None
+    return 1 if ndim != 3 or has_channels else 2
+
+
+def units_of(x: Any, rows: Any, weight: Any, lengths: Any, axis: int | None, name: str) -> Units:
+    """Return the units of an input from some of its rows, or all: steps that are padding count nothing."""
+    if weight is not None:
+        counted = np.flatnonzero(weight if rows is None else weight[rows])
+        rows = counted if rows is None else np.asarray(rows)[counted]
+    if ops.is_sparse(x):
+        mean, scale = _of_sparse(x, rows, weight)
+    else:
+        mean, scale = _of_columns(_Columns(x, rows, weight, lengths, axis), name)
+    return _units(mean, scale, x.ndim if axis is not None else 1, axis)
+
+
+def units_of_moments(mean: Any, variance: Any, ndim: int, axis: int | None, name: str) -> Units:
+    """Return the units of an input from moments that were computed elsewhere."""
+    scale = np.sqrt(variance)
+    if not (np.isfinite(mean).all() and np.isfinite(scale).all()):
+        raise ValueError(_too_large(name, int(np.argmin(np.isfinite(mean) & np.isfinite(scale)))))
+    return _units(mean, scale, ndim, axis)
+
+
+def _units(mean: Any, scale: Any, ndim: int, axis: int | None) -> Units:
+    scale = np.where(scale > ROUNDING * np.abs(mean), scale, 1.0)
+    shape = () if axis is None else (-1, *[1] * (ndim - 1 - axis))
+    return Units(mean.reshape(shape), scale.reshape(shape))
+
+
+def _too_large(name: str, column: int) -> str:
+    return (
+        f"feature {column} of {name} has numbers near the largest float64, and cannot be standardized: "
+        "divide it by a constant"
+    )
+
+
+def _parts(shape: tuple[int, ...], at_once: int) -> Iterator[slice]:
+    """Yield slices of rows that hold at most so many numbers, or one row."""
+    n_rows = shape[0]
+    step = max(1, at_once * n_rows // max(1, int(np.prod(shape))))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+class _Columns:
+    """The features of some rows as columns of double precision, a part of them at a time."""
+
+    def __init__(self, x: Any, rows: Any, weight: Any, lengths: Any, axis: int | None) -> None:
+        self._x, self._rows, self._weight, self._lengths, self._axis = x, rows, weight, lengths, axis
+        self.device = device_of(x)
+        self._n_rows = x.shape[0] if rows is None else len(rows)
+        self.count = 1 if axis is None else int(x.shape[axis])
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Yield columns and weights."""
+        at_once = AT_ONCE if self.device.kind == "cpu" else AT_ONCE_ON_DEVICE
+        for part in _parts((self._n_rows, *self._x.shape[1:]), at_once):
+            rows = part if self._rows is None else self._rows[part]
+            x = take_rows(self._x, rows).astype(np.float64)
+            x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x  # sums depend on the order
+            weight: Any = None if self._weight is None else np.asarray(self._weight[rows], np.float64)
+            if self._lengths is not None:
+                steps = np.arange(x.shape[1]) < np.asarray(self._lengths[rows])[:, np.newaxis]
+                weight = steps * (1.0 if weight is None else weight[:, np.newaxis])
+            yield self._flat(x, weight)
+
+    def _flat(self, x: Any, weight: Any) -> tuple[Any, Any]:
+        shape = x.shape
+        if self._axis is None:
+            columns = x.reshape(-1, 1)
+        else:
+            others = [axis for axis in range(len(shape)) if axis != self._axis]
+            columns = x.transpose(*others, self._axis).reshape(-1, self.count)
+        if weight is not None:
+            weight = weight.reshape(*weight.shape, *[1] * (len(shape) - 1 - weight.ndim))
+            sizes = [n for axis, n in enumerate(shape) if axis != self._axis]
+            weight = to_device(np.broadcast_to(weight, sizes).flatten(), self.device)
+        return columns, weight
+
+
+def _of_columns(columns: _Columns, name: str) -> tuple[Any, Any]:
+    """Return means and deviations, by two passes."""
+    with active(columns.device), np.errstate(all="ignore"):
+        mean, variance = (to_host(each) for each in _moments(columns))
+        scale = np.sqrt(variance)
+        doubtful = np.flatnonzero(~(np.isfinite(mean) & np.isfinite(variance) & (variance > LEAST_VARIANCE)))
+        if len(doubtful):
+            mean[doubtful], scale[doubtful] = _of_extremes(columns, doubtful, name)
+    return mean, scale
+
+
+def _moments(columns: Any) -> tuple[Any, Any]:
+    """Return mean and variance of columns, from deviations from a first row that are exact for constants."""
+    first: Any = None
+    mean: Any = 0.0
+    total, squares = 0.0, 0.0
+    for x, weight in columns:
+        if first is None:
+            first = x[0] if weight is None else x[int(to_host(weight).argmax())]
+        total += len(x) if weight is None else float(weight.sum())
+        mean = mean + _sum(x - first, weight)
+    mean = mean / max(total, SOME)
+    for x, weight in columns:
+        squares = squares + _sum((x - first - mean) ** 2, weight)
+    return first + mean, squares / max(total, SOME)
+
+
+def _sum(x: Any, weight: Any) -> Any:
+    return x.sum(axis=0) if weight is None else weight @ x
+
+
+def _of_extremes(columns: _Columns, which: Any, name: str) -> tuple[Any, Any]:
+    """Return means and deviations of columns that are constant, or whose squares overflow or vanish."""
+
+    def chosen(change: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+        for x, weight in columns:
+            yield change(to_host(x)[:, which]), None if weight is None else to_host(weight)
+
+    largest = np.zeros(len(which))
+    for x, weight in chosen(np.abs):
+        largest = np.maximum(largest, (x if weight is None else x[weight > 0]).max(axis=0, initial=0.0))
+    _, digits = np.frexp(largest)
+    if (digits > MOST_DIGITS).any():
+        raise ValueError(_too_large(name, int(which[np.argmax(digits)])))
+    mean, variance = _moments(_Again(lambda: chosen(lambda x: np.ldexp(x, -digits))))
+    return np.ldexp(mean, digits), np.ldexp(np.sqrt(variance), digits)
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Iterable that starts anew each time."""
+
+    start: Callable[[], Iterator[Any]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.start()
+
+
+def _of_sparse(x: Any, rows: Any, weight: Any) -> tuple[Any, Any]:
+    """Return zeros and deviations of a sparse matrix, which is not centred."""
+    x = to_host(x)
+    x, weight = x if rows is None else x[rows], None if weight is None else weight[rows]
+    if not x.has_canonical_format:
+        x = x.copy()
+        x.sum_duplicates()
+    n_columns = x.shape[1]
+    data = x.data.astype(np.float64)
+    largest = np.zeros(n_columns)
+    np.maximum.at(largest, x.indices, np.abs(data))
+    _, digits = np.frexp(largest)
+    data = np.ldexp(data, -digits[x.indices])
+    w = np.ones(x.shape[0]) if weight is None else np.asarray(weight, np.float64)
+    each, total = np.repeat(w, np.diff(x.indptr)), w.sum()
+
+    def added(values: Any) -> Any:
+        return np.bincount(x.indices, values, n_columns)
+
+    mean = added(each * data) / total
+    squares = added(each * (data - mean[x.indices]) ** 2) + (total - added(each)) * mean**2
+    scale = np.sqrt(np.maximum(squares / total, 0.0))
+    scale = np.where(scale > ROUNDING * np.abs(mean), np.ldexp(scale, digits), 1.0)
+    return np.zeros(n_columns), scale
