@@ -91,14 +91,15 @@ def test_steps_are_captured_once_for_equal_parts(monkeypatch):
     assert len(made) == 2
 
 
-def test_no_rows_are_kept_and_copies_keep_nothing():
+def test_few_rows_are_kept_and_copies_keep_nothing():
     clf = in_parts(False, parts=PARTS[:1])
     size = len(pickle.dumps(clf))
     wide = MLPClassifier((5,), random_state=0)
     many = np.tile(X, (50, 1))
     for _ in range(2):
         wide.partial_fit(many, np.tile(Y, 50), classes=[0, 1, 2])
-    assert abs(len(pickle.dumps(wide)) - size) < 2000
+    rows = 200 * X.shape[1] * X.itemsize  # of whose contributions `feature_importances_` are means
+    assert abs(len(pickle.dumps(wide)) - size) < 2000 + rows < X.nbytes * 50
     twin = pickle.loads(pickle.dumps(clf))
     for each in (twin, clf):
         each.partial_fit(X[:30], Y[:30])
