@@ -509,9 +509,7 @@ def _product_of_few_terms(w: MapWriter, equation: Equation) -> str:
     (x, y), (_, columns) = equation.variables, equation.output.shape
     terms = []
     for k in range(x.shape[1]):
-        factors = [
-            w.at_place(each, place)
-            for each, place in ((x, (f"{w.here} / {columns}", k)), (y, (k, f"{w.here} % {columns}")))
-        ]
-        terms.append(arithmetic("*", *factors, equation.output.dtype))
+        left = w.at_place(x, (f"{w.here} / {columns}", k))
+        right = w.at_place(y, (k, f"{w.here} % {columns}"))
+        terms.append(arithmetic("*", left, right, equation.output.dtype))
     return " + ".join(terms)
