@@ -9,12 +9,13 @@ from typing import Any
 
 from sknet import nn, ops
 from sknet._fields import POSITIVE, SHARE, Each, Named, Params
+from sknet._params import described_by
 from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.core import Tensor
 from sknet.estimators._architecture import Activation, Architecture, activation_layer, check_activation
 from sknet.estimators._fit import layer_sizes
-from sknet.estimators._options import CONSTRAINTS
+from sknet.estimators._options import CONSTRAINTS, NamedOptions
 from sknet.estimators._transformer import BaseTransformer
 from sknet.losses import Loss
 from sknet.nn.extend import draw_bias
@@ -108,6 +109,7 @@ def _between(layers: "list[Any]", activation: nn.Module) -> nn.Sequential:
     return nn.Sequential(*found)
 
 
+@described_by(NamedOptions)
 class Autoencoder(BaseTransformer):
     """A perceptron that learns to return its inputs through a narrow layer, whose output is their code.
 
@@ -130,96 +132,29 @@ class Autoencoder(BaseTransformer):
         What is minimized: "squared_error", "absolute_error", "huber", "poisson" or an object of
         `sknet.losses`, or a function
         ``(y_true, output)`` of tensors that returns one value per row.
-    optimizer : str or Optimizer, default="adam"
-        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
-    lr : float, Schedule or None, default=None
-        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
     alpha : float, default=0.0
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
-    batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
-    max_iter : int, default=200
-        Epochs at most; for L-BFGS iterations.
-    shuffle : bool, default=True
-        Draw a new order of the rows in each epoch.
     scale_inputs : bool, default=False
         Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
         is divided only. Weights count, and in streams the first part decides. What is reconstructed is
         compared in these units where the loss allows it, as the squared error does; `inverse_transform`
         returns the units of X.
-    early_stopping : bool or "auto", default=False
-        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
-        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
-    validation_fraction : float in (0, 1), default=0.1
-        Share of rows to hold out; of groups, if `fit` gets them.
-    validation_split : splitter of scikit-learn, pair of arrays or None, default=None
-        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
-        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
     scoring : callable, list, dict or None, default=None
         What is measured in each epoch besides the loss: scorers ``(estimator, X, y)``; in a dict by the
         names of their columns in `history_`. None is nothing.
-    monitor : str or None, default=None
-        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
-        any the loss.
-    refit_on_all : bool, default=False
-        After early stopping, train anew on all rows, those of the validation too, from the same initial
-        weights and for as many updates as were best.
-    n_iter_no_change : int or inf, default=10
-        Epochs without improvement before stopping.
     tol : float, default=1e-4
         By how much the loss (or the held-out score) must be better to count; for L-BFGS the largest
         component of the gradient at which to stop.
     frozen : str, list of str, or None, default=None
         Patterns of names of parameters, such as ``"encoder.*"``, or of modules: these are not trained,
         decayed or penalized, and norms among them use and keep the running statistics they have.
-    warm_start : bool, default=False
-        Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool, int or "bar", default=False
-        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
-    callbacks : list of Callback or None, default=None
-        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
-        ``callbacks__0__patience``.
-    device : str or None, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
-        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
-        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
-        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
-        point.
     random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and noise.
 
     Attributes
     ----------
-    model_ : Model
-        The owner of parameters, optimizer state and random state.
-    input_mean_, input_scale_ : ndarray, or dict of ndarray
-        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
-    history_ : History
-        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
-        scores, as "validation_loss", ...
-    refit_history_ : History or None
-        Of the second training, with `refit_on_all`.
-    monitor_ : str
-        The column of `history_` that decided when to stop.
-    best_epoch_ : int or None
-        The epoch of `history_`, from 1, whose weights were restored; None without early stopping.
-    stopped_early_ : bool
-        Whether the validation rows ended the training.
-    loss_, loss_curve_, best_loss_ : float, list of float, float or None
-        Training loss: last, of every epoch, smallest (None with early stopping).
-    validation_scores_, best_validation_score_ : list of float, float, or None
-        Score of the validation rows in every epoch, and in the best; None without.
-    callbacks_ : list of Callback
-        Clones of the callbacks, with what they learned in the last fit.
-    n_iter_, t_ : int
-        Epochs of the last fit, and training samples seen in all.
     n_outputs_, out_activation_ : int, str
         Outputs of the network, and what turns them into reconstructions.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
 
     Notes
     -----

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex
 
 import numpy as np
 
+from sknet._params import described_by
 from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.device import to_host
@@ -216,107 +217,12 @@ class NamedPerceptron(WithEncoder, NamedOptions, PerceptronLayers):
         return Perceptron(layer_sizes(self.hidden_layer_sizes), self.activation, self.dropout)
 
 
+@described_by(NamedOptions)
 class MLPClassifier(NamedPerceptron, Decisions):
     """Multi-layer perceptron for classification; loss and optimizer are hyperparameters.
 
-    Parameters
-    ----------
-    hidden_layer_sizes : int or array-like of int, default=(100,)
-        Units of each hidden layer; an empty tuple makes a linear model.
-    activation : str, Module or callable, default="relu"
-        Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
-        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), a module such as ``nn.LeakyReLU(0.2)``, or a function of
-        tensors such as ``ops.gelu`` or ``np.tanh``.
-    encoder : "table", TableEncoder or None, default=None
-        What reads tables as they are, data frames with categories, dates and missing values among them:
-        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
-        the network, on the rows that are trained on. None is for X that holds numbers only.
-    dropout : float in [0, 1), default=0.0
-        Share of hidden units that is dropped in each training step.
-    loss : str, Loss or callable, default="log_loss"
-        What is minimized; see `sknet.losses`. A function ``(y_true, output)`` returns one value per row: it
-        is given class numbers and the network's raw outputs, of which the log loss makes probabilities.
-    optimizer : str or Optimizer, default="adam"
-        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
-    lr : float, Schedule or None, default=None
-        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
-    alpha : float, default=1e-4
-        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
-    batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
-    max_iter : int, default=200
-        Epochs at most; for L-BFGS iterations.
-    shuffle : bool, default=True
-        Draw a new order of the rows in each epoch.
-    scale_inputs : bool, default=False
-        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
-        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
-        Weights count, and in streams the first part decides. Integers that the network reads as such and
-        tables that `encoder` reads stay as they are.
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied into the sample weights. Classes that a dict does not
-        name weigh 1; "balanced" gives all classes the same total weight.
-    calibrate : {"temperature"} or None, default=None
-        Divide the outputs by the temperature for which the log loss of the held-out rows is smallest, before
-        they become probabilities; `predict` stays as it is. Needs rows to validate on.
-    early_stopping : bool or "auto", default=False
-        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
-        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
-    validation_fraction : float in (0, 1), default=0.1
-        Share of rows to hold out; of groups, if `fit` gets them.
-    validation_split : splitter of scikit-learn, pair of arrays or None, default=None
-        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
-        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
-    scoring : str, callable, list, dict or None, default=None
-        What is measured in each epoch besides the loss: names of scikit-learn's scorers, or scorers
-        ``(estimator, X, y)``; in a dict by the names of their columns in `history_`. None is accuracy;
-        "loss" nothing more.
-    monitor : str or None, default=None
-        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
-        any the loss.
-    refit_on_all : bool, default=False
-        After early stopping, train anew on all rows, those of the validation too, from the same initial
-        weights and for as many updates as were best.
-    n_iter_no_change : int or inf, default=10
-        Epochs without improvement before stopping.
-    tol : float, default=1e-4
-        By how much the training loss (or the held-out score) must be better to count; for L-BFGS
-        the largest component of the gradient at which to stop.
-    frozen : str, list of str, or None, default=None
-        Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
-        penalized, and norms among them use and keep the running statistics they have. What no pattern
-        names any more is trained again in the next fit that continues.
-    warm_start : bool, default=False
-        Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool, int or "bar", default=False
-        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
-    callbacks : list of Callback or None, default=None
-        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
-        ``callbacks__0__patience``.
-    n_members : int, default=1
-        Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
-        probabilities are averaged. An ensemble is frozen, saved and exported like one network.
-    bootstrap : bool, default=False
-        With several members, whether each has rows of its own, as many as there are, drawn with replacement:
-        their numbers multiply the sample weights. Rows that are held out keep their weights.
-    device : str or None, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
-        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
-        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
-        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
-        point.
-    random_state : int, RandomState, Generator or None, default=None
-        Decides initial weights, held-out rows, order of rows and dropout.
-
     Attributes
     ----------
-    model_ : Model
-        The owner of parameters, optimizer state and random state.
-    input_mean_, input_scale_ : ndarray, or dict of ndarray
-        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     encoder_ : TableEncoder
         With `encoder`: fitted.
     classes_ : ndarray of shape (n_classes,), or a list of those
@@ -326,31 +232,10 @@ class MLPClassifier(NamedPerceptron, Decisions):
     coefs_, intercepts_ : list of ndarray
         Weight matrices of shape (n_in, n_out) and bias vectors, one a layer; with `scale_inputs`, of the
         first layer those for X in its own units. The parameters in `model_` are for standardized inputs.
-    history_ : History
-        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
-        scores, as "validation_loss", ...
     histories_ : list of History
         With several members: of each. `history_`, and what follows from it, has their means.
-    refit_history_ : History or None
-        Of the second training, with `refit_on_all`.
-    monitor_ : str
-        The column of `history_` that decided when to stop.
-    best_epoch_ : int or None
-        The epoch of `history_`, from 1, whose weights were restored; None without early stopping.
-    stopped_early_ : bool
-        Whether the validation rows ended the training.
-    loss_, loss_curve_, best_loss_ : float, list of float, float or None
-        Training loss: last, of every epoch, smallest (None with early stopping).
-    validation_scores_, best_validation_score_ : list of float, float, or None
-        Score of the validation rows in every epoch, and in the best; None without.
-    callbacks_ : list of Callback
-        Clones of the callbacks, with what they learned in the last fit.
-    n_iter_, t_ : int
-        Epochs of the last fit, and training samples seen in all.
     n_layers_, n_outputs_, out_activation_ : int, int, str
         Layers with the input's, outputs, and what turns them into probabilities.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
 
     Examples
     --------
@@ -425,59 +310,16 @@ class MLPClassifier(NamedPerceptron, Decisions):
         self.random_state = random_state
 
 
+@described_by(NamedOptions)
 class MLPRegressor(NamedPerceptron, UncertainRegressor):
     """Multi-layer perceptron for regression; loss and optimizer are hyperparameters.
 
     Parameters
     ----------
-    hidden_layer_sizes : int or array-like of int, default=(100,)
-        Units of each hidden layer; an empty tuple makes a linear model.
-    activation : str, Module or callable, default="relu"
-        Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
-        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), a module such as ``nn.LeakyReLU(0.2)``, or a function of
-        tensors such as ``ops.gelu`` or ``np.tanh``.
-    encoder : "table", TableEncoder or None, default=None
-        What reads tables as they are, data frames with categories, dates and missing values among them:
-        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
-        the network, on the rows that are trained on. None is for X that holds numbers only.
-    dropout : float in [0, 1), default=0.0
-        Share of hidden units that is dropped in each training step.
     loss : str, Loss or callable, default="squared_error"
         What is minimized: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
         object of `sknet.losses`, or a function
         ``(y_true, output)`` of tensors that returns one value per row.
-    optimizer : str or Optimizer, default="adam"
-        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
-    lr : float, Schedule or None, default=None
-        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
-    alpha : float, default=1e-4
-        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
-    batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
-    max_iter : int, default=200
-        Epochs at most; for L-BFGS iterations.
-    shuffle : bool, default=True
-        Draw a new order of the rows in each epoch.
-    scale_inputs : bool, default=False
-        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
-        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
-        Weights count, and in streams the first part decides. Integers that the network reads as such and
-        tables that `encoder` reads stay as they are.
-    scale_target : bool or "auto", default=False
-        Train on targets that are standardized (divided by their means with the losses of positive targets).
-        Predictions, and losses that are reported, are in the targets' own units; predictions have the
-        precision of y, too, or that of the network if it is higher. "auto" does so
-        where the loss allows it.
-    early_stopping : bool or "auto", default=False
-        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
-        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
-    validation_fraction : float in (0, 1), default=0.1
-        Share of rows to hold out; of groups, if `fit` gets them.
-    validation_split : splitter of scikit-learn, pair of arrays or None, default=None
-        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
-        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
     scoring : str, callable, list, dict or None, default=None
         What is measured in each epoch besides the loss: names of scikit-learn's scorers, or scorers
         ``(estimator, X, y)``; in a dict by the names of their columns in `history_`. None is R2;
@@ -485,77 +327,21 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     monitor : str or None, default=None
         What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
         any R2 for the squared error, and the loss for all others.
-    refit_on_all : bool, default=False
-        After early stopping, train anew on all rows, those of the validation too, from the same initial
-        weights and for as many updates as were best.
-    n_iter_no_change : int or inf, default=10
-        Epochs without improvement before stopping.
-    tol : float, default=1e-4
-        By how much the training loss (or the held-out score) must be better to count; for L-BFGS
-        the largest component of the gradient at which to stop.
-    frozen : str, list of str, or None, default=None
-        Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
-        penalized, and norms among them use and keep the running statistics they have. What no pattern
-        names any more is trained again in the next fit that continues.
-    warm_start : bool, default=False
-        Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool, int or "bar", default=False
-        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
-    callbacks : list of Callback or None, default=None
-        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
-        ``callbacks__0__patience``.
     n_members : int, default=1
         Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
         predictions are averaged. An ensemble is frozen, saved and exported like one network.
-    bootstrap : bool, default=False
-        With several members, whether each has rows of its own, as many as there are, drawn with replacement:
-        their numbers multiply the sample weights. Rows that are held out keep their weights.
-    device : str or None, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
-        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
-        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
-        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
-        point.
-    random_state : int, RandomState, Generator or None, default=None
-        Decides initial weights, held-out rows, order of rows and dropout.
 
     Attributes
     ----------
-    model_ : Model
-        The owner of parameters, optimizer state and random state.
-    input_mean_, input_scale_ : ndarray, or dict of ndarray
-        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     encoder_ : TableEncoder
         With `encoder`: fitted.
     coefs_, intercepts_ : list of ndarray
         Weight matrices of shape (n_in, n_out) and bias vectors, one a layer; with `scale_inputs`, of the
         first layer those for X in its own units. The parameters in `model_` are for standardized inputs.
-    history_ : History
-        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
-        scores, as "validation_loss", ...
     histories_ : list of History
         With several members: of each. `history_`, and what follows from it, has their means.
-    refit_history_ : History or None
-        Of the second training, with `refit_on_all`.
-    monitor_ : str
-        The column of `history_` that decided when to stop.
-    best_epoch_ : int or None
-        The epoch of `history_`, from 1, whose weights were restored; None without early stopping.
-    stopped_early_ : bool
-        Whether the validation rows ended the training.
-    loss_, loss_curve_, best_loss_ : float, list of float, float or None
-        Training loss: last, of every epoch, smallest (None with early stopping).
-    validation_scores_, best_validation_score_ : list of float, float, or None
-        Score of the validation rows in every epoch, and in the best; None without.
-    callbacks_ : list of Callback
-        Clones of the callbacks, with what they learned in the last fit.
-    n_iter_, t_ : int
-        Epochs of the last fit, and training samples seen in all.
     n_layers_, n_outputs_, out_activation_ : int, int, str
         Layers with the input's, outputs, and what turns them into predictions.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
 
     Notes
     -----

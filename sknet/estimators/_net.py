@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from sknet import nn
+from sknet._params import described_by
 from sknet._validation import StrOptions
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Architecture, architecture_of
@@ -79,136 +80,31 @@ class NetOptions(WithEncoder, NamedOptions):
         return architecture_of(self.module, type(self).__name__)
 
 
+@described_by(NamedOptions)
 class NetClassifier(NetOptions, SequenceClassifier):
     """Classification by any network; module, loss and optimizer are hyperparameters.
 
     Parameters
     ----------
-    module : ModuleFactory, type of Module, callable or Module
-        The network. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a bare class builds it when the
-        data are known: arguments of its constructor are reached as ``module__hidden``, and of those called
-        ``n_features``, ``n_outputs`` and ``input_shape`` it is given the ones that it takes and you have
-        not set. A module that is there already is copied at each fit, with the weights it has.
-    encoder : "table", TableEncoder or None, default=None
-        What reads tables as they are, data frames with categories, dates and missing values among them:
-        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
-        the network, on the rows that are trained on. None is for X that holds numbers only.
-    loss : str, Loss or callable, default="log_loss"
-        What is minimized; see `sknet.losses`. A function ``(y_true, output)`` returns one value per row: it
-        is given class numbers and the network's raw outputs, of which the log loss makes probabilities.
-    optimizer : str or Optimizer, default="adam"
-        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
-    lr : float, Schedule or None, default=None
-        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
-    alpha : float, default=1e-4
-        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
-    batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
-    max_iter : int, default=200
-        Epochs at most; for L-BFGS iterations.
-    shuffle : bool, default=True
-        Draw a new order of the rows in each epoch.
     scale_inputs : bool, default=False
         Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
         is divided only. A feature is a column, of images a channel, and of sequences what each step has.
         Weights count, and in streams the first part decides. Integers that the network reads as such and
         tables that `encoder` reads stay as they are, and a module that has been trained already gets X as it
         is.
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied into the sample weights. Classes that a dict does not
-        name weigh 1; "balanced" gives all classes the same total weight.
-    calibrate : {"temperature"} or None, default=None
-        Divide the outputs by the temperature for which the log loss of the held-out rows is smallest, before
-        they become probabilities; `predict` stays as it is. Needs rows to validate on.
-    early_stopping : bool or "auto", default=False
-        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
-        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
-    validation_fraction : float in (0, 1), default=0.1
-        Share of rows to hold out; of groups, if `fit` gets them.
-    validation_split : splitter of scikit-learn, pair of arrays or None, default=None
-        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
-        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
-    scoring : str, callable, list, dict or None, default=None
-        What is measured in each epoch besides the loss: names of scikit-learn's scorers, or scorers
-        ``(estimator, X, y)``; in a dict by the names of their columns in `history_`. None is accuracy;
-        "loss" nothing more.
-    monitor : str or None, default=None
-        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
-        any the loss.
-    refit_on_all : bool, default=False
-        After early stopping, train anew on all rows, those of the validation too, from the same initial
-        weights and for as many updates as were best.
-    n_iter_no_change : int or inf, default=10
-        Epochs without improvement before stopping.
-    tol : float, default=1e-4
-        By how much the training loss (or the held-out score) must be better to count; for L-BFGS
-        the largest component of the gradient at which to stop.
-    frozen : str, list of str, or None, default=None
-        Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
-        penalized, and norms among them use and keep the running statistics they have. What no pattern
-        names any more is trained again in the next fit that continues.
-    warm_start : bool, default=False
-        Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool, int or "bar", default=False
-        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
-    callbacks : list of Callback or None, default=None
-        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
-        ``callbacks__0__patience``.
-    n_members : int, default=1
-        Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
-        probabilities are averaged. An ensemble is frozen, saved and exported like one network.
-    bootstrap : bool, default=False
-        With several members, whether each has rows of its own, as many as there are, drawn with replacement:
-        their numbers multiply the sample weights. Rows that are held out keep their weights.
-    device : str or None, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
-        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
-        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
-        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
-        point.
-    random_state : int, RandomState, Generator or None, default=None
-        Decides initial weights, held-out rows, order of rows and dropout.
 
     Attributes
     ----------
-    model_ : Model
-        The owner of parameters, optimizer state and random state.
-    input_mean_, input_scale_ : ndarray, or dict of ndarray
-        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     encoder_ : TableEncoder
         With `encoder`: fitted.
     classes_ : ndarray of shape (n_classes,), or a list of those
         The labels, sorted; for several columns of labels those of each.
     temperature_ : float or ndarray of shape (n_columns,)
         With `calibrate`: above 1 where the outputs were too sure.
-    history_ : History
-        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
-        scores, as "validation_loss", ...
     histories_ : list of History
         With several members: of each. `history_`, and what follows from it, has their means.
-    refit_history_ : History or None
-        Of the second training, with `refit_on_all`.
-    monitor_ : str
-        The column of `history_` that decided when to stop.
-    best_epoch_ : int or None
-        The epoch of `history_`, from 1, whose weights were restored; None without early stopping.
-    stopped_early_ : bool
-        Whether the validation rows ended the training.
-    loss_, loss_curve_, best_loss_ : float, list of float, float or None
-        Training loss: last, of every epoch, smallest (None with early stopping).
-    validation_scores_, best_validation_score_ : list of float, float, or None
-        Score of the validation rows in every epoch, and in the best; None without.
-    callbacks_ : list of Callback
-        Clones of the callbacks, with what they learned in the last fit.
-    n_iter_, t_ : int
-        Epochs of the last fit, and training samples seen in all.
     n_outputs_, out_activation_ : int, str
         Outputs of the network, and what turns them into probabilities.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
 
     Examples
     --------
@@ -287,57 +183,22 @@ class NetClassifier(NetOptions, SequenceClassifier):
         self.random_state = random_state
 
 
+@described_by(NamedOptions)
 class NetRegressor(NetOptions, SequenceRegressor):
     """Regression by any network; module, loss and optimizer are hyperparameters.
 
     Parameters
     ----------
-    module : ModuleFactory, type of Module, callable or Module
-        The network. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a bare class builds it when the
-        data are known: arguments of its constructor are reached as ``module__hidden``, and of those called
-        ``n_features``, ``n_outputs`` and ``input_shape`` it is given the ones that it takes and you have
-        not set. A module that is there already is copied at each fit, with the weights it has.
-    encoder : "table", TableEncoder or None, default=None
-        What reads tables as they are, data frames with categories, dates and missing values among them:
-        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
-        the network, on the rows that are trained on. None is for X that holds numbers only.
     loss : str, Loss or callable, default="squared_error"
         What is minimized: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
         object of `sknet.losses`, or a function
         ``(y_true, output)`` of tensors that returns one value per row.
-    optimizer : str or Optimizer, default="adam"
-        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
-    lr : float, Schedule or None, default=None
-        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
-    alpha : float, default=1e-4
-        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
-    batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
-    max_iter : int, default=200
-        Epochs at most; for L-BFGS iterations.
-    shuffle : bool, default=True
-        Draw a new order of the rows in each epoch.
     scale_inputs : bool, default=False
         Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
         is divided only. A feature is a column, of images a channel, and of sequences what each step has.
         Weights count, and in streams the first part decides. Integers that the network reads as such and
         tables that `encoder` reads stay as they are, and a module that has been trained already gets X as it
         is.
-    scale_target : bool or "auto", default=False
-        Train on targets that are standardized (divided by their means with the losses of positive targets).
-        Predictions, and losses that are reported, are in the targets' own units; predictions have the
-        precision of y, too, or that of the network if it is higher. "auto" does so
-        where the loss allows it.
-    early_stopping : bool or "auto", default=False
-        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
-        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
-    validation_fraction : float in (0, 1), default=0.1
-        Share of rows to hold out; of groups, if `fit` gets them.
-    validation_split : splitter of scikit-learn, pair of arrays or None, default=None
-        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
-        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
     scoring : str, callable, list, dict or None, default=None
         What is measured in each epoch besides the loss: names of scikit-learn's scorers, or scorers
         ``(estimator, X, y)``; in a dict by the names of their columns in `history_`. None is R2;
@@ -345,74 +206,18 @@ class NetRegressor(NetOptions, SequenceRegressor):
     monitor : str or None, default=None
         What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
         any R2 for the squared error, and the loss for all others.
-    refit_on_all : bool, default=False
-        After early stopping, train anew on all rows, those of the validation too, from the same initial
-        weights and for as many updates as were best.
-    n_iter_no_change : int or inf, default=10
-        Epochs without improvement before stopping.
-    tol : float, default=1e-4
-        By how much the training loss (or the held-out score) must be better to count; for L-BFGS
-        the largest component of the gradient at which to stop.
-    frozen : str, list of str, or None, default=None
-        Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
-        penalized, and norms among them use and keep the running statistics they have. What no pattern
-        names any more is trained again in the next fit that continues.
-    warm_start : bool, default=False
-        Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool, int or "bar", default=False
-        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
-    callbacks : list of Callback or None, default=None
-        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
-        ``callbacks__0__patience``.
     n_members : int, default=1
         Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
         predictions are averaged. An ensemble is frozen, saved and exported like one network.
-    bootstrap : bool, default=False
-        With several members, whether each has rows of its own, as many as there are, drawn with replacement:
-        their numbers multiply the sample weights. Rows that are held out keep their weights.
-    device : str or None, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
-        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
-        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
-        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
-        point.
-    random_state : int, RandomState, Generator or None, default=None
-        Decides initial weights, held-out rows, order of rows and dropout.
 
     Attributes
     ----------
-    model_ : Model
-        The owner of parameters, optimizer state and random state.
-    input_mean_, input_scale_ : ndarray, or dict of ndarray
-        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     encoder_ : TableEncoder
         With `encoder`: fitted.
-    history_ : History
-        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
-        scores, as "validation_loss", ...
     histories_ : list of History
         With several members: of each. `history_`, and what follows from it, has their means.
-    refit_history_ : History or None
-        Of the second training, with `refit_on_all`.
-    monitor_ : str
-        The column of `history_` that decided when to stop.
-    best_epoch_ : int or None
-        The epoch of `history_`, from 1, whose weights were restored; None without early stopping.
-    stopped_early_ : bool
-        Whether the validation rows ended the training.
-    loss_, loss_curve_, best_loss_ : float, list of float, float or None
-        Training loss: last, of every epoch, smallest (None with early stopping).
-    validation_scores_, best_validation_score_ : list of float, float, or None
-        Score of the validation rows in every epoch, and in the best; None without.
-    callbacks_ : list of Callback
-        Clones of the callbacks, with what they learned in the last fit.
-    n_iter_, t_ : int
-        Epochs of the last fit, and training samples seen in all.
     n_outputs_, out_activation_ : int, str
         Outputs of the network, and what turns them into predictions.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
 
     Notes
     -----
@@ -485,6 +290,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
         self.random_state = random_state
 
 
+@described_by(NamedOptions)
 class NetTransformer(NetOptions, SequenceTransformer):
     """A transformer that is any network; module, loss and optimizer are hyperparameters.
 
@@ -494,15 +300,6 @@ class NetTransformer(NetOptions, SequenceTransformer):
 
     Parameters
     ----------
-    module : ModuleFactory, type of Module, callable or Module
-        The network. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a bare class builds it when the
-        data are known: arguments of its constructor are reached as ``module__hidden``, and of those called
-        ``n_features``, ``n_outputs`` and ``input_shape`` it is given the ones that it takes and you have
-        not set. A module that is there already is copied at each fit, with the weights it has.
-    encoder : "table", TableEncoder or None, default=None
-        What reads tables as they are, data frames with categories, dates and missing values among them:
-        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
-        the network, on the rows that are trained on. None is for X that holds numbers only.
     code : int, str or None, default=None
         The layer whose output `transform` returns, by number or path; None is the part that is called
         ``encoder``, or without one the last hidden layer, -2.
@@ -512,19 +309,6 @@ class NetTransformer(NetOptions, SequenceTransformer):
         What is minimized: "squared_error", "absolute_error", "huber", "poisson" or an object of
         `sknet.losses`, or a function
         ``(y_true, output)`` of tensors that returns one value per row.
-    optimizer : str or Optimizer, default="adam"
-        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
-    lr : float, Schedule or None, default=None
-        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
-    alpha : float, default=1e-4
-        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
-    batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
-    max_iter : int, default=200
-        Epochs at most; for L-BFGS iterations.
-    shuffle : bool, default=True
-        Draw a new order of the rows in each epoch.
     scale_inputs : bool, default=False
         Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
         is divided only. A feature is a column, of images a channel, and of sequences what each step has.
@@ -532,80 +316,24 @@ class NetTransformer(NetOptions, SequenceTransformer):
         they are, and a module that has been trained already gets X as it is. What is reconstructed is
         compared in these units where the loss allows it, as the squared error does; `inverse_transform`
         returns the units of X.
-    early_stopping : bool or "auto", default=False
-        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
-        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
-    validation_fraction : float in (0, 1), default=0.1
-        Share of rows to hold out; of groups, if `fit` gets them.
-    validation_split : splitter of scikit-learn, pair of arrays or None, default=None
-        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
-        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
     scoring : callable, list, dict or None, default=None
         What is measured in each epoch besides the loss: scorers ``(estimator, X, y)``; in a dict by the
         names of their columns in `history_`. None is nothing.
-    monitor : str or None, default=None
-        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
-        any the loss.
-    refit_on_all : bool, default=False
-        After early stopping, train anew on all rows, those of the validation too, from the same initial
-        weights and for as many updates as were best.
-    n_iter_no_change : int or inf, default=10
-        Epochs without improvement before stopping.
     tol : float, default=1e-4
         By how much the loss (or the held-out score) must be better to count; for L-BFGS the largest
         component of the gradient at which to stop.
     frozen : str, list of str, or None, default=None
         Patterns of names of parameters, such as ``"encoder.*"``, or of modules: these are not trained,
         decayed or penalized, and norms among them use and keep the running statistics they have.
-    warm_start : bool, default=False
-        Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool, int or "bar", default=False
-        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
-    callbacks : list of Callback or None, default=None
-        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
-        ``callbacks__0__patience``.
-    device : str or None, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
-        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
-        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
-        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
-        point.
     random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and noise.
 
     Attributes
     ----------
-    model_ : Model
-        The owner of parameters, optimizer state and random state.
-    input_mean_, input_scale_ : ndarray, or dict of ndarray
-        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
     encoder_ : TableEncoder
         With `encoder`: fitted.
-    history_ : History
-        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
-        scores, as "validation_loss", ...
-    refit_history_ : History or None
-        Of the second training, with `refit_on_all`.
-    monitor_ : str
-        The column of `history_` that decided when to stop.
-    best_epoch_ : int or None
-        The epoch of `history_`, from 1, whose weights were restored; None without early stopping.
-    stopped_early_ : bool
-        Whether the validation rows ended the training.
-    loss_, loss_curve_, best_loss_ : float, list of float, float or None
-        Training loss: last, of every epoch, smallest (None with early stopping).
-    validation_scores_, best_validation_score_ : list of float, float, or None
-        Score of the validation rows in every epoch, and in the best; None without.
-    callbacks_ : list of Callback
-        Clones of the callbacks, with what they learned in the last fit.
-    n_iter_, t_ : int
-        Epochs of the last fit, and training samples seen in all.
     n_outputs_, out_activation_ : int, str
         Outputs of the network, and what turns them into reconstructions.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
 
     Examples
     --------
