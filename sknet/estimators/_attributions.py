@@ -80,11 +80,13 @@ class Attributions:
             If there is no such output, or `target` is None and there are several.
         """
         check_is_fitted(self)
-        chosen = self._chosen(X, target)
-        found = self._predicted(X, chosen, by=engine.input_gradients)
-        if found is not None and self._input_scaling is not None:
-            found = self._input_scaling.of_gradient(found)
-        return _of_real_inputs(self, X, found)
+        chosen, scaling = self._chosen(X, target), self._input_scaling
+
+        def compute(model: Model, X: Any) -> Any:
+            found = engine.input_gradients(model, X, chosen)
+            return found if scaling is None else scaling.of_gradient(found, X)
+
+        return _of_real_inputs(self, X, self._predicted(X, by=compute))
 
     @follows_namespace
     def integrated_gradients(

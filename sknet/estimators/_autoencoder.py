@@ -134,7 +134,7 @@ class Autoencoder(BaseTransformer):
         ``(y_true, output)`` of tensors that returns one value per row.
     alpha : float, default=0.0
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
-    scale_inputs : bool, default=False
+    scale_inputs : bool, default=True
         Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
         is divided only. Weights count, and in streams the first part decides. What is reconstructed is
         compared in these units where the loss allows it, as the squared error does; `inverse_transform`
@@ -195,8 +195,8 @@ class Autoencoder(BaseTransformer):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
-        scale_inputs: bool = False,
-        early_stopping: bool | str = False,
+        scale_inputs: bool = True,
+        early_stopping: bool | str = "auto",
         validation_fraction: float = 0.1,
         validation_split: Any = None,
         scoring: Any = None,

@@ -86,10 +86,11 @@ class NetClassifier(NetOptions, SequenceClassifier):
 
     Parameters
     ----------
-    scale_inputs : bool, default=False
+    scale_inputs : bool, default=True
         Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
         is divided only. A feature is a column, of images a channel, and of sequences what each step has.
-        Weights count, and in streams the first part decides. Integers that the network reads as such and
+        In `fit`, columns of tables are clipped at 5 deviations. Weights count, and in streams the first part
+        decides. Integers that the network reads as such and
         tables that `encoder` reads stay as they are, and a module that has been trained already gets X as it
         is.
 
@@ -139,10 +140,10 @@ class NetClassifier(NetOptions, SequenceClassifier):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
-        scale_inputs: bool = False,
+        scale_inputs: bool = True,
         class_weight: Any = None,
         calibrate: str | None = None,
-        early_stopping: bool | str = False,
+        early_stopping: bool | str = "auto",
         validation_fraction: float = 0.1,
         validation_split: Any = None,
         scoring: Any = None,
@@ -193,10 +194,11 @@ class NetRegressor(NetOptions, SequenceRegressor):
         What is minimized: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
         object of `sknet.losses`, or a function
         ``(y_true, output)`` of tensors that returns one value per row.
-    scale_inputs : bool, default=False
+    scale_inputs : bool, default=True
         Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
         is divided only. A feature is a column, of images a channel, and of sequences what each step has.
-        Weights count, and in streams the first part decides. Integers that the network reads as such and
+        In `fit`, columns of tables are clipped at 5 deviations. Weights count, and in streams the first part
+        decides. Integers that the network reads as such and
         tables that `encoder` reads stay as they are, and a module that has been trained already gets X as it
         is.
     scoring : str, callable, list, dict or None, default=None
@@ -248,9 +250,9 @@ class NetRegressor(NetOptions, SequenceRegressor):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
-        scale_inputs: bool = False,
-        scale_target: bool | str = False,
-        early_stopping: bool | str = False,
+        scale_inputs: bool = True,
+        scale_target: bool | str = "auto",
+        early_stopping: bool | str = "auto",
         validation_fraction: float = 0.1,
         validation_split: Any = None,
         scoring: Any = None,
@@ -309,10 +311,11 @@ class NetTransformer(NetOptions, SequenceTransformer):
         What is minimized: "squared_error", "absolute_error", "huber", "poisson" or an object of
         `sknet.losses`, or a function
         ``(y_true, output)`` of tensors that returns one value per row.
-    scale_inputs : bool, default=False
+    scale_inputs : bool, default=True
         Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
         is divided only. A feature is a column, of images a channel, and of sequences what each step has.
-        Weights count, and in streams the first part decides. Integers that the network reads as such stay as
+        In `fit`, columns of tables are clipped at 5 deviations. Weights count, and in streams the first part
+        decides. Integers that the network reads as such stay as
         they are, and a module that has been trained already gets X as it is. What is reconstructed is
         compared in these units where the loss allows it, as the squared error does; `inverse_transform`
         returns the units of X.
@@ -370,8 +373,8 @@ class NetTransformer(NetOptions, SequenceTransformer):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
-        scale_inputs: bool = False,
-        early_stopping: bool | str = False,
+        scale_inputs: bool = True,
+        early_stopping: bool | str = "auto",
         validation_fraction: float = 0.1,
         validation_split: Any = None,
         scoring: Any = None,

@@ -218,18 +218,18 @@ class NamedOptions(BaseNet):
         Epochs at most; for L-BFGS iterations.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
-    scale_inputs : bool, default=False
+    scale_inputs : bool, default=True
         Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
         is divided only. A feature is a column, of images a channel, and of sequences what each step has.
-        Weights count, and in streams the first part decides. Integers that the network reads as such and
-        tables that `encoder` reads stay as they are.
+        In `fit`, columns of tables are clipped at 5 deviations. Weights count, and in streams the first part
+        decides. Integers that the network reads as such and tables that `encoder` reads stay as they are.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights. Classes that a dict does not
         name weigh 1; "balanced" gives all classes the same total weight.
     calibrate : {"temperature"} or None, default=None
         Divide the outputs by the temperature for which the log loss of the held-out rows is smallest, before
         they become probabilities; `predict` stays as it is. Needs rows to validate on.
-    early_stopping : bool or "auto", default=False
+    early_stopping : bool or "auto", default="auto"
         Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
         weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
         `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
@@ -279,7 +279,7 @@ class NamedOptions(BaseNet):
         point.
     random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
-    scale_target : bool or "auto", default=False
+    scale_target : bool or "auto", default="auto"
         Train on targets that are standardized (divided by their means with the losses of positive targets).
         Predictions, and losses that are reported, are in the targets' own units; predictions have the
         precision of y, too, or that of the network if it is higher. "auto" does so

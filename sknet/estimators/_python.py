@@ -102,11 +102,12 @@ def checked(given, expected):
 
 STANDARDIZED = '''
 def standardized(given):
-    """Return inputs less the means of the training rows, divided by their deviations."""
+    """Return inputs less the means of the training rows, divided by their deviations; tables are clipped."""
     found = dict(given)
     with np.errstate(all="ignore"):
-        for name, mean, scale in [{units}]:
-            found[name] = ((given[name] - mean) / scale).astype({dtype})
+        for name, mean, scale, limit in [{units}]:
+            z = (given[name] - mean) / scale
+            found[name] = (z if limit is None else np.clip(z, -limit, limit)).astype({dtype})
     return found
 '''
 
@@ -335,7 +336,7 @@ class _File:
             return ""
         units = [
             f"({literal(name)}, {self.source.array(units.mean, f'mean of {name}')}, "
-            f"{self.source.array(units.scale, f'deviation of {name}')})"
+            f"{self.source.array(units.scale, f'deviation of {name}')}, {literal(units.limit)})"
             for name, units in self.frozen._scaling.inputs.items()
         ]
         text = STANDARDIZED.format(units=", ".join(units), dtype=literal(self.frozen._dtype.name))

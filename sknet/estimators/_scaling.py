@@ -1,12 +1,14 @@
 """Standardization of inputs: each feature less its mean in the training rows, divided by its deviation."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sknet import ops
+from sknet._params import Interval
 from sknet.device import active, device_of, namespace, to_device, to_host
 from sknet.engine.extend import ComputedRows, take_rows
 
@@ -19,16 +21,25 @@ MOST_BYTES = 1 << 25  # of rows to predict that are converted as a whole
 MOST_DIGITS = 1022  # of an exponent, so that twice as large a number is finite
 LEAST_VARIANCE = 1e-280  # below, squares of deviations have lost digits
 ROUNDING = 4 * float(np.finfo(np.float64).eps)  # a deviation that rounding alone can have made is none
+POSITIVE = Interval(Real, 0, None, closed="neither")
 SOME = 1e-300  # of weights, where all steps are padding
 ONE = "X"  # the name of the input of a network that has one
+LIMIT = (
+    5.0  # deviations from the mean at which tables are clipped: few rows are further away (docs/ablation.md)
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Mean and deviation of the features of an input, in shapes that broadcast against its rows."""
+    """Mean and deviation of the features of an input, in shapes that broadcast against its rows.
+
+    What is further than `limit` deviations from the mean is as if at that distance.
+    """
 
     mean: np.ndarray
     scale: np.ndarray
+    limit: float | None = None
+    _stored_fields: ClassVar[Mapping[str, Any]] = {"limit": [POSITIVE, None]}
 
     def _check_stored(self) -> None:
         for x in (self.mean, self.scale):
@@ -40,7 +51,22 @@ class Units:
     def row(self, x: np.ndarray) -> np.ndarray:
         """Return a few rows of numbers of the host in these units, in double precision."""
         found: np.ndarray = (x - self.mean) / self.scale
+        if self.limit is not None:
+            np.minimum(found, self.limit, found)
+            np.maximum(found, -self.limit, found)
         return found
+
+    def deviations(self, x: Any) -> np.ndarray:
+        """Return how many deviations rows are from the means, or the numbers that a sparse matrix holds."""
+        if ops.is_sparse(x):
+            return np.abs(to_host(x.data).astype(np.float64) / self.scale[to_host(x.indices)])
+        return np.abs((to_host(x).astype(np.float64) - self.mean) / self.scale)
+
+    def _clip(self, z: Any) -> None:
+        if self.limit is not None:
+            xp = namespace(z)
+            xp.minimum(z, self.limit, out=z)
+            xp.maximum(z, -self.limit, out=z)
 
     def scaled(self, x: Any, dtype: Any, *, is_lazy: bool = False) -> Any:
         """Return rows in these units; many of them, lazily or of a file, are computed when they are read."""
@@ -53,7 +79,9 @@ class Units:
             xp, found = namespace(x), None
             mean, scale = (to_device(each, device_of(x)) for each in (self.mean, self.scale))
             for part in _parts(x.shape, AT_ONCE_ON_DEVICE):
-                z = ((x[part].astype(np.float64) - mean) / scale).astype(dtype)
+                z = (x[part].astype(np.float64) - mean) / scale
+                self._clip(z)
+                z = z.astype(dtype)
                 if part.stop - part.start == x.shape[0]:
                     return z
                 found = xp.empty(x.shape, dtype) if found is None else found
@@ -65,13 +93,17 @@ class Units:
             return self.scaled(x.toarray(), dtype)
         with active(device_of(x)):
             scale = to_device(np.broadcast_to(self.scale, x.shape[1:]).copy(), device_of(x))
-            data = (x.data.astype(np.float64) / scale[x.indices]).astype(dtype)
-            return type(x)((data, x.indices, x.indptr), shape=x.shape)
+            data = x.data.astype(np.float64) / scale[x.indices]
+            self._clip(data)
+            return type(x)((data.astype(dtype), x.indices, x.indptr), shape=x.shape)
 
-    def of_gradient(self, x: Any) -> Any:
-        """Return gradients with respect to rows in these units as those with respect to the rows."""
-        with active(device_of(x)):
-            return (x.astype(np.float64) / to_device(self.scale, device_of(x))).astype(x.dtype)
+    def of_gradient(self, gradient: Any, z: Any) -> Any:
+        """Return gradients with respect to rows `z` in these units as those with respect to the rows."""
+        with active(device_of(gradient)):
+            found = gradient.astype(np.float64) / to_device(self.scale, device_of(gradient))
+            if self.limit is not None:
+                found *= abs(z.toarray() if ops.is_sparse(z) else z) < self.limit
+            return found.astype(gradient.dtype)
 
 
 def _is_mapped(x: Any) -> bool:
@@ -106,6 +138,7 @@ class ScaledRows(ComputedRows):
                 z = x[part].astype(np.float64)
                 z -= self._units.mean
                 z /= self._units.scale
+                self._units._clip(z)
                 out[part] = z
 
 
@@ -146,14 +179,25 @@ class InputScaling:
         """Return a few rows of a table in units, in double precision; None unless they are numbers."""
         return self.inputs[ONE].row(X) if X.dtype.kind in "fiu" else None
 
-    def of_gradient(self, X: Any) -> Any:
-        """Return gradients with respect to standardized inputs as those with respect to the inputs."""
-        if not isinstance(X, dict):
-            return self.inputs[ONE].of_gradient(X)
+    def of_gradient(self, gradients: Any, Z: Any) -> Any:
+        """Return gradients with respect to standardized inputs `Z` as those with respect to the inputs."""
+        if gradients is None:
+            return None
+        if not isinstance(gradients, dict):
+            return self.inputs[ONE].of_gradient(gradients, Z)
         return {
-            name: self.inputs[name].of_gradient(x) if name in self.inputs and x is not None else x
-            for name, x in X.items()
+            name: self.inputs[name].of_gradient(x, Z[name]) if name in self.inputs and x is not None else x
+            for name, x in gradients.items()
         }
+
+    def clipped(self) -> "InputScaling":
+        """Return the same with a limit for the columns of tables."""
+        return InputScaling(
+            {
+                name: replace(units, limit=LIMIT if units.mean.ndim == 1 else None)
+                for name, units in self.inputs.items()
+            }
+        )
 
     def each(self, field: str) -> Any:
         """Return the means or the deviations: an array, or a dict of those of several inputs."""

@@ -130,7 +130,9 @@ def standardize_inputs(fit: Fit, learn: "Callable[[], InputScaling | None]") -> 
     """Let the network read inputs that are standardized as a first fit learns it."""
     estimator, shared = fit.estimator, fit_extras(fit.estimator).inputs
     if not fit.continuing:
-        estimator._input_scaling = learn() if shared is None else shared.learned(learn)
+        found = learn() if shared is None else shared.learned(learn)
+        is_clipped = found is not None and not fit.incremental and fit.given.y is not fit.given.X
+        estimator._input_scaling = found.clipped() if is_clipped else found
     scaling = estimator._input_scaling
     if scaling is None:
         return
@@ -141,7 +143,7 @@ def standardize_inputs(fit: Fit, learn: "Callable[[], InputScaling | None]") -> 
 
     fit.X = scale() if shared is None else shared.scaled(fit.unscaled, dtype, scale)
     if fit.continuing:
-        _check_input_units(fit.X, scaling)
+        _check_input_units(fit.unscaled, scaling)
     if fit.given.y is fit.given.X:
         _reconstruct(fit, scaling)
 
@@ -194,10 +196,8 @@ SAMPLE = 4096  # rows whose units are checked
 
 def _check_input_units(X: Any, scaling: InputScaling) -> None:
     """Refuse inputs very far from those that the first fit standardized by; warn of other units."""
-    for name in scaling.inputs:
-        x = X[name] if isinstance(X, dict) else X
-        sample = to_host(x.data if ops.is_sparse(x) else x[:SAMPLE])
-        z = np.abs(sample.astype(np.float64, copy=False))
+    for name, units in scaling.inputs.items():
+        z = units.deviations((X[name] if isinstance(X, dict) else X)[:SAMPLE])
         z = z if z.ndim == 2 else z.reshape(-1, 1)
         with np.errstate(over="ignore"):
             sizes = np.sqrt(np.mean(np.square(z), axis=0)) if len(z) else np.zeros(1)

@@ -367,7 +367,11 @@ class Standardized:
         )
         x = w.cast(value, np.dtype(np.float64))
         apart = w.add("Sub", x, mean, dtype=x.dtype, shape=value.shape)
-        return w.cast(w.add("Div", apart, scale, dtype=x.dtype, shape=value.shape), value.dtype)
+        z = w.add("Div", apart, scale, dtype=x.dtype, shape=value.shape)
+        if units.limit is not None:
+            limits = (w.constant(np.float64(limit)) for limit in (-units.limit, units.limit))
+            z = w.add("Clip", z, *limits, dtype=x.dtype, shape=value.shape)
+        return w.cast(z, value.dtype)
 
 
 def exported(
