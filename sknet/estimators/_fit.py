@@ -345,6 +345,9 @@ class SharedInputs:
         self._learned: list[InputScaling | None] = []
         self._scaled: tuple[Any, Any, Any] | None = None
 
+    def __reduce__(self) -> Any:
+        return SharedInputs, ()  # fits in other processes learn the same from the same rows
+
     def learned(self, learn: "Callable[[], InputScaling | None]") -> "InputScaling | None":
         """Return what the first fit learns."""
         with self._lock:

@@ -5,6 +5,7 @@ import importlib.util
 import pickle
 import re
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse
@@ -376,6 +377,14 @@ def test_members_share_the_units_of_all_rows():
     scaled = StandardScaler().fit_transform(RAW)
     other = fitted(scaled, Y, n_members=3, bootstrap=True, max_iter=5, scale_inputs=False)
     np.testing.assert_allclose(clf.predict_proba(RAW), other.predict_proba(scaled), rtol=1e-9)
+
+
+@pytest.mark.parametrize("scales", [False, True])
+def test_members_can_be_fitted_in_other_processes(scales):
+    params = {"n_members": 2, "max_iter": 2, "scale_inputs": scales}
+    with joblib.parallel_config("loky", n_jobs=2):
+        there = fitted(RAW, Y, **params)
+    np.testing.assert_array_equal(there.predict_proba(RAW), fitted(RAW, Y, **params).predict_proba(RAW))
 
 
 # -- parameters and attributions -------------------------------------------------------------------------
