@@ -224,6 +224,8 @@ class Ready(Architecture):
 
     @property
     def is_trained(self) -> bool:
+        if nn.is_lazy(self.module):
+            return False
         parameters = [parameter for _, parameter in self.module.own_parameters()]
         return bool(parameters) and all(parameter.is_drawn for parameter in parameters)
 
