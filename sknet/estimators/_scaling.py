@@ -52,8 +52,8 @@ class Units:
         """Return a few rows of numbers of the host in these units, in double precision."""
         found: np.ndarray = (x - self.mean) / self.scale
         if self.limit is not None:
-            np.minimum(found, self.limit, found)
-            np.maximum(found, -self.limit, found)
+            np.minimum(found, self.limit, out=found)
+            np.maximum(found, -self.limit, out=found)
         return found
 
     def deviations(self, x: Any) -> np.ndarray:

@@ -53,6 +53,9 @@ def estimator_for(task: str, **params: Any) -> Any:
     classifies = task in CLASSIFICATIONS + OTHER_CLASSIFICATIONS
     kind = sknet.MLPClassifier if classifies else sknet.MLPRegressor
     defaults = {"hidden_layer_sizes": (8,), "max_iter": 3, "batch_size": 64, "random_state": 0}
+    defaults |= {"scale_inputs": False, "early_stopping": False} | (
+        {} if classifies else {"scale_target": False}
+    )
     defaults |= {"loss": "ordinal"} if task == "ordinal" else {}
     return kind(**defaults | params)
 
