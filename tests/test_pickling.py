@@ -20,7 +20,7 @@ from sknet.callbacks.extend import Rows, SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, capture, compile
 from sknet.compile import extend as compiling
 from sknet.compile.executors import Call, NumpyProgram
-from sknet.compile.extend import Length, LiftedGraph, Share, graph_of_any_rows, lift_constants
+from sknet.compile.extend import Length, LiftedGraph, Phases, Share, graph_of_any_rows, lift_constants
 from sknet.compile.extend import Rows as CommonRows
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
@@ -245,6 +245,8 @@ def labelled():
 
 
 SPECIAL = {
+    losses.extend.FunctionLoss: lambda: losses.extend.FunctionLoss(ops.subtract),
+    Phases: lambda: Phases("", [], [], {}, {}, {}, 0, ()),
     losses.extend.InUnits: lambda: losses.extend.InUnits(ops.exp, (2.0,), (1.0,), "float64"),
     losses.extend.Standardized: lambda: losses.extend.Standardized(losses.SquaredError(), (1.0,), (2.0,)),
     Length: lambda: Length(2, 1),
