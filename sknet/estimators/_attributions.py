@@ -30,7 +30,7 @@ class Attributions:
     _inputs: Any
     _loss: Any
     _numeric_targets: bool
-    _sample: np.ndarray
+    _sample: tuple[np.ndarray]  # rows of the host, whatever namespace X is of
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -48,7 +48,7 @@ class Attributions:
                 "columns of real numbers, by rows that slim() leaves out: use "
                 "sklearn.inspection.permutation_importance, or integrated_gradients(X)"
             )
-        X = self._sample.astype(self.model_.dtype)
+        X = self._sample[0].astype(self.model_.dtype)
         base, found = X.mean(axis=0, keepdims=True, dtype=np.float64).astype(X.dtype), np.zeros(())
         for chosen in _every_output(self, X):
             parts = to_host(engine.integrated_gradients(self.model_, X, base, chosen, STEPS))

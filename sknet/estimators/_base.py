@@ -396,7 +396,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         ):  # the first two: of an ensemble, and of a slim copy
             self.__dict__.pop(name, None)
         if self._has_importances and (sample := sample_of(fit.X)) is not None:
-            self._sample = sample
+            self._sample = (sample,)
         self.model_, self.history_, self.callbacks_ = fit.model, history, fit.callbacks
         self._stopping = fit.stopping.state()
         self.n_iter_ = fit.n_iter

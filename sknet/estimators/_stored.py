@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._fields import ABSENT, COUNT, POSITIVE, Arrays, Each, Fields, Named
+from sknet._fields import ABSENT, COUNT, POSITIVE, Arrays, Each, Fields, Named, Together
 from sknet._params import StrOptions, may_be_same
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.device import PRECISIONS, MetaArray
@@ -105,7 +105,7 @@ ESTIMATOR: Mapping[str, Any] = {
     "_input_scaling": [Named("InputScaling"), None, ABSENT],
     "_frozen": tuple[str, ...],
     "_batch": [Batch, ABSENT],
-    "_sample": [Arrays("f", "n_sampled_rows", "n_sampled_columns"), ABSENT],
+    "_sample": [Together(Arrays("f", "n_sampled_rows", "n_sampled_columns")), ABSENT],
     "model_": Model,
     "history_": History,
     "callbacks_": Each(list, Callback),

@@ -461,7 +461,10 @@ class Trainer:
 
     def n_rows(self, given: FitArguments) -> int:
         """Return how many rows a fit is given."""
-        return int(_num_samples(first_input(given.X.X if isinstance(given.X, Sequences) else given.X)))
+        X = given.X.X if isinstance(given.X, Sequences) else given.X
+        return int(
+            _num_samples(X if hasattr(X, "shape") else first_input(X))
+        )  # a sparse matrix can be a dict
 
     def measure(self, fit: Fit) -> None:
         """Set what is measured in each epoch, and which of it decides when to stop."""
