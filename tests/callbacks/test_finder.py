@@ -28,7 +28,8 @@ def test_losses_are_those_of_steps_with_these_rates():
     """A line fitted by gradient descent with one batch: each step by hand."""
     x = RNG.normal(size=(20, 1))
     y = 3 * x[:, 0]
-    net = MLPRegressor((), optimizer=SGD(momentum=0.0), alpha=0.0, random_state=0, dtype="float64")
+    raw = {"scale_inputs": False, "scale_target": False}
+    net = MLPRegressor((), optimizer=SGD(momentum=0.0), alpha=0.0, random_state=0, dtype="float64", **raw)
     finder = LearningRateFinder(1e-3, 1e-1, n_steps=10, stop=True)
     with unconverged():
         net.set_params(callbacks=[finder]).fit(x, y)

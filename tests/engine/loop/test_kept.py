@@ -20,7 +20,7 @@ def weights(clf):
 
 
 def in_parts(forgets, change=lambda clf, number: None, parts=PARTS, X=X, **params):
-    clf = MLPClassifier((5,), **{"random_state": 0, **params})
+    clf = MLPClassifier((5,), scale_inputs=False, **{"random_state": 0, **params})
     for number, part in enumerate(parts * 2):
         change(clf, number)
         clf.partial_fit(X[part], Y[part], classes=[0, 1, 2])

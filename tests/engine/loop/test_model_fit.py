@@ -67,7 +67,15 @@ def test_two_arguments_are_enough_and_another_call_continues():
 
 def test_bits_are_those_of_an_estimator():
     """An estimator that continues, and its model alone, with the same rows."""
-    clf = MLPClassifier((8,), activation="tanh", alpha=0.0, random_state=3, max_iter=4, warm_start=True)
+    clf = MLPClassifier(
+        (8,),
+        activation="tanh",
+        alpha=0.0,
+        scale_inputs=False,
+        random_state=3,
+        max_iter=4,
+        warm_start=True,
+    )
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         model = clf.fit(X, CLASSES).model_.copy()
         history = model.fit(X, CLASSES, epochs=4)

@@ -162,7 +162,8 @@ LABELS = (X[:, 0] > 3).astype(int)
 
 
 def classifier(**options):
-    options = {"max_iter": 3, "random_state": 0, "batch_size": 30, "optimizer": SGD(1e-3), **options}
+    raw = {"scale_inputs": False, "optimizer": SGD(1e-3)}
+    options = {"max_iter": 3, "random_state": 0, "batch_size": 30, **raw, **options}
     module = nn.Sequential(nn.Linear(4, 5, init=Counted()), nn.ReLU(), nn.Linear(5, 1, init=Counted()))
     return NetClassifier(module, **options)
 
