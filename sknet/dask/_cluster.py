@@ -15,7 +15,7 @@ import distributed
 import numpy as np
 
 from sknet._parallel import Lock
-from sknet.dask._collections import Partition, held_out_rows
+from sknet.dask._collections import Partition, held_out_rows, naming_partition
 from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
 from sknet.dask._rank import Plan, Rank, Rows
 from sknet.engine import Model
@@ -269,10 +269,8 @@ def run_here(
 
 
 def _rows(plan: Plan, model: Model, number: int, part: Partition) -> Rows:
-    try:
+    with naming_partition(plan.places[number]):
         whole = read_part(plan.estimator, plan.recipe, FitArguments(*part), model.dtype, plan.dtypes)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"partition {plan.places[number]}: {error}") from error
     n_rows = whole.n_samples
     held_out = held_out_rows(n_rows, plan.fraction, seed=plan.seed, partition=number)
     training = np.setdiff1d(np.arange(n_rows), held_out)

@@ -1,7 +1,8 @@
 """Dask collections as partitions of rows: their facts, the order of rows, and predictions."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import dask
@@ -25,6 +26,7 @@ __all__ = [
     "map_blocks",
     "moments_of",
     "moments_of_columns",
+    "naming_partition",
     "order_of",
     "partitions_of",
 ]
@@ -212,6 +214,15 @@ def _fault_of_targets(y: Any, are_labels: bool) -> str:
     return ""
 
 
+@contextmanager
+def naming_partition(number: int) -> Iterator[None]:
+    """Name the partition in errors of what is read from it."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"partition {number}: {error}") from error
+
+
 def first_rows(part: Partition, most: int) -> tuple[Any, Any]:
     """Return the first rows of inputs and targets."""
     rows = slice(0, most)
@@ -232,8 +243,10 @@ def moments_of_columns(y: Any, weight: Any) -> Moments:
     total = float(weight.sum())
     if not total:
         return Moments(0.0, np.zeros(y.shape[1]), np.zeros(y.shape[1]))
+    first = y[int(weight.argmax())]
+    y = y - first  # constants have no deviation then, and a mean without rounding
     mean = weight @ y / total
-    return Moments(total, mean, weight @ (y - mean) ** 2)
+    return Moments(total, first + mean, weight @ (y - mean) ** 2)
 
 
 BEFORE = 0  # the place of epochs, which count from 1, in the seed of held-out rows

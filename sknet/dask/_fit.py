@@ -21,6 +21,7 @@ from sknet.dask._collections import (
     held_out_rows,
     moments_of,
     moments_of_columns,
+    naming_partition,
     partitions_of,
 )
 from sknet.dask._exchange import WorkerExchange
@@ -291,8 +292,8 @@ class WorkersTrainer(Trainer):
         read = partial(read_part, _bare(fit.estimator), recipe, dtype=np.dtype(np.float64), dtypes=fit.dtypes)
         of_parts = client.gather(
             [
-                client.submit(input_moments_of, part, number, seed, fraction, read, axes)
-                for number, part in enumerate(self.cluster.parts)
+                client.submit(input_moments_of, part, number, place, seed, fraction, read, axes)
+                for number, (part, place) in enumerate(zip(self.cluster.parts, self._places, strict=True))
             ]
         )
         found = {}
@@ -380,13 +381,15 @@ def _bare(estimator: Any) -> Any:
 def input_moments_of(
     part: Partition,
     number: int,
+    place: int,
     seed: int,
     fraction: float,
     read: Callable[..., DataSet],
     axes: Mapping[str, Any],
 ) -> dict[str, Moments]:
     """Return the moments of the inputs of the rows of a part that are trained on."""
-    rows = read(FitArguments(*part))
+    with naming_partition(place):
+        rows = read(FitArguments(*part))
     training = np.setdiff1d(
         np.arange(rows.n_samples), held_out_rows(rows.n_samples, fraction, seed=seed, partition=number)
     )

@@ -68,6 +68,11 @@ def local_twin(estimator, X, targets, sizes, batch_size, order=lambda rows: rows
     return model, losses
 
 
+def raw(kind):
+    """Return the parameters of a fit on the numbers as they are."""
+    return {"scale_inputs": False} | ({"scale_target": False} if kind is MLPRegressor else {})
+
+
 CASES = {
     "adam": (MLPClassifier, {"optimizer": Adam(lr=1e-2)}),
     "sgd with penalty": (MLPClassifier, {"optimizer": SGD(lr=0.1), "alpha": 1.0}),
@@ -82,6 +87,7 @@ CASES = {
 def test_it_is_the_local_fit_on_the_same_batches(client, case, sizes):
     kind, params = CASES[case]
     estimator = kind((16, 8), batch_size=57, max_iter=4, random_state=3, **params)
+    estimator.set_params(**raw(kind))
     X, y = rows()
     y = y if kind is MLPRegressor else (y > 0).astype(int)
     targets = y.astype("float32").reshape(-1, 1)
@@ -105,7 +111,8 @@ def mean_difference(parameters, others):
 def test_the_difference_is_that_of_rows_in_another_order(client, optimizer):
     """Adam divides by the root of the squared gradient: one that is rounding alone makes a full step."""
     sizes = [512] * 4
-    estimator = MLPRegressor((64, 48), batch_size=512, max_iter=5, optimizer=optimizer, random_state=0)
+    params = {"batch_size": 512, "max_iter": 5, "random_state": 0, **raw(MLPRegressor)}
+    estimator = MLPRegressor((64, 48), optimizer=optimizer, **params)
     draws = np.random.default_rng(1)
 
     def fits(dtype, n_orders):
@@ -210,6 +217,19 @@ def test_targets_are_scaled_by_mean_and_deviation_of_all(client):
     local = small(MLPRegressor, **params).fit(X, y)
     assert_alike(over_workers, local, 1e-4)
     np.testing.assert_allclose(over_workers.history_["score"], local.history_["score"], atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_inputs_are_scaled_by_mean_and_deviation_of_all(client):
+    X, y = rows(6000, dtype="float64")
+    X = 1000 + X * np.geomspace(1e-3, 1e3, 6)
+    X[:, 2:4] = 0.1, 7.7  # constants, of which a mean of plain sums has an error
+    sizes = [3000, 1, 2900, 99]
+    net = small(MLPRegressor, max_iter=1).fit(*collections(X, y, sizes))
+    scale = X.std(axis=0)
+    scale[2:4] = 1.0
+    np.testing.assert_allclose(net.input_mean_, X.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(net.input_scale_, scale, rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
@@ -353,10 +373,9 @@ def averaged_twin(estimator, X, targets, sizes, batch_size, every):
 def test_weights_are_averaged_after_steps_of_their_own(client, every, optimizer):
     sizes = [90, 60, 50, 80]  # one for each worker
     X, y = rows(280, dtype="float64")
-    net = quiet(
-        small(MLPRegressor, alpha=0.0, optimizer=optimizer), *collections(X, y, sizes), sync_every=every
-    )
-    twin = averaged_twin(small(MLPRegressor, alpha=0.0, optimizer=optimizer), X, y[:, None], sizes, 50, every)
+    params = {"alpha": 0.0, "optimizer": optimizer, **raw(MLPRegressor)}
+    net = quiet(small(MLPRegressor, **params), *collections(X, y, sizes), sync_every=every)
+    twin = averaged_twin(small(MLPRegressor, **params), X, y[:, None], sizes, 50, every)
     for name, array in twin.parameters.items():
         np.testing.assert_allclose(net.model_.parameters[name], array, rtol=1e-8, atol=1e-10)
     assert net.model_.progress.step == 3 * 6
