@@ -102,5 +102,10 @@ def sequential(n_features: int, n_outputs: int, hidden: int = 8) -> nn.Sequentia
 
 def net_for(task: str, module: Any = Net, **params: Any) -> Any:
     """Return a small, quick estimator of a module for a task."""
-    kind = sknet.NetClassifier if task in CLASSIFICATIONS else sknet.NetRegressor
-    return kind(module, **{"max_iter": 3, "batch_size": 64, "random_state": 0} | params)
+    classifies = task in CLASSIFICATIONS
+    kind = sknet.NetClassifier if classifies else sknet.NetRegressor
+    defaults = {"max_iter": 3, "batch_size": 64, "random_state": 0}
+    defaults |= {"scale_inputs": False, "early_stopping": False} | (
+        {} if classifies else {"scale_target": False}
+    )
+    return kind(module, **defaults | params)

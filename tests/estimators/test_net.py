@@ -305,7 +305,7 @@ def test_a_network_with_other_outputs_is_explained(module, task, message):
             ValueError,
             "is built",
         ),
-        (lambda X, y: NetRegressor(Net, lr=3), TypeError, "it belongs to the optimizer"),
+        (lambda X, y: NetRegressor(Net, momentum=0.5), TypeError, "it belongs to the optimizer"),
         (lambda X, y: NetRegressor(network=Net), TypeError, "no parameter 'network': use module"),
         (lambda X, y: NetRegressor(Net, hidden_units=3), TypeError, "module=nn.ModuleFactory"),
     ],
