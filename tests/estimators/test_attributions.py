@@ -41,13 +41,21 @@ def fitted(kind, task, **params):
         return estimator.fit(X, y), X, y
 
 
+def decisions(estimator, X):
+    """Return raw outputs, of which there is a column for two classes."""
+    if not hasattr(estimator, "decision_function"):
+        return estimator.model_(X, training=False).numpy()
+    found = estimator.decision_function(X)
+    return np.hstack(found) if isinstance(found, list) else found.reshape(len(X), -1)
+
+
 def values(estimator, X, target):
     """Return the output selected by a target for each row, using other public methods."""
     rows = np.arange(len(X))
     if not hasattr(estimator, "classes_"):
         found = estimator.predict(X)
         return found if found.ndim == 1 else found[rows, np.broadcast_to(target, len(X))]
-    raw, target = estimator.model_(X, training=False).numpy(), np.broadcast_to(target, len(X))
+    raw, target = decisions(estimator, X), np.broadcast_to(target, len(X))
     if len(estimator.classes_) == 2:
         return np.where(target == estimator.classes_[1], raw[:, 0], -raw[:, 0])
     if estimator.predict(X).ndim == 2:
@@ -143,7 +151,7 @@ def test_columns_of_labels_and_ordered_classes():
         ordered = sknet.MLPClassifier((8,), loss="ordinal", **params).fit(X, y)
     rows = X[:20]
     for number in range(5):
-        raw = [several.model_(X, training=False).numpy()[:, number] for X in (rows, 0 * rows)]
+        raw = [decisions(several, X)[:, number] for X in (rows, 0 * rows)]
         found = several.integrated_gradients(rows, target=number)
         np.testing.assert_allclose(found.sum(axis=1), raw[0] - raw[1], rtol=1e-7, atol=1e-9)
     for number, label in enumerate(ordered.classes_):

@@ -154,7 +154,7 @@ def test_copies_and_frozen_predictors(task, loss):
 def test_any_rows_to_validate_on_will_do(how, weight):
     """The temperature is that of the rows given, without early stopping too."""
     settings = {"calibrate": "temperature", "dtype": "float64", "optimizer": sknet.optim.Adam(0.02)}
-    settings |= {"max_iter": 40, "random_state": 0}
+    settings |= {"max_iter": 40, "random_state": 0, "early_stopping": False}
     estimator = sknet.MLPClassifier((32,), **settings)
     training, held_out = slice(0, 200), slice(200, 300)
     parts = [None if weight is None else weight[rows] for rows in (training, held_out)]
