@@ -284,7 +284,10 @@ def check(estimator: Any) -> None:
     if not is_net and not isinstance(estimator.optimizer, EMA):  # which predicts with averages
         module = model.module
         was = module._training
-        found = module.eval()(np.asarray(X[:5], model.dtype))
+        mean, scale = np.zeros(4), np.ones(4)
+        if estimator.scale_inputs:
+            mean, scale = estimator.input_mean_, estimator.input_scale_
+        found = module.eval()(np.asarray((X[:5] - mean) / scale, model.dtype))
         module.train(was)
         if isinstance(estimator, MLPRegressor):
             found = model.loss_function.predict(found)
@@ -292,8 +295,9 @@ def check(estimator: Any) -> None:
             close(
                 _decided(estimator, X[:5]), found.numpy().reshape(_decided(estimator, X[:5]).shape), "module"
             )
-        for shown, layer in ((estimator.coefs_[0], module[0]), (estimator.coefs_[-1], module[-1])):
-            np.testing.assert_array_equal(shown, layer.weight.numpy(), err_msg="coefs_")
+        first, last = module[0].weight.numpy() / scale[:, np.newaxis], module[-1].weight.numpy()
+        for shown, weight in ((estimator.coefs_[0], first), (estimator.coefs_[-1], last)):
+            np.testing.assert_array_equal(shown, weight, err_msg="coefs_")
     together = estimator.predict(five)
     for other in (pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
         np.testing.assert_array_equal(other.predict(five), together, err_msg="copies")
@@ -335,6 +339,7 @@ def drawn(rng: Generator) -> Callable[[], Any]:
         "batch_size": int(rng.choice([5, 12])),
         "max_iter": 2,
         "random_state": int(rng.integers(100)),
+        "scale_inputs": bool(rng.random() < 0.7),
         **case.more,
     }
 
