@@ -114,7 +114,7 @@ class Autoencoder(BaseTransformer):
     """A perceptron that learns to return its inputs through a narrow layer, whose output is their code.
 
     With ``activation="identity"`` and the squared error its codes span what the first principal components
-    do; with others it finds curved coordinates. Inputs should be of similar scale (`StandardScaler`).
+    of the standardized inputs do; with others it finds curved coordinates.
 
     Parameters
     ----------
