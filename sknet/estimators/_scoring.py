@@ -41,6 +41,11 @@ class Scoring(NamedTuple):
             return {LOSS: False, SCORE: True}
         return {LOSS: False} | {scorer.name: scorer.higher_is_better for scorer in self.scorers}
 
+    @property
+    def decides(self) -> bool:
+        """Whether what decides when to stop is clear without a `monitor`."""
+        return len(self.directions) <= 2 and None not in self.directions.values()
+
     def monitored(self, monitor: str | None, default: str, caller: str) -> tuple[str, bool]:
         """Return the name of what decides when to stop, and whether higher is better."""
         name = self._default(default, caller) if monitor is None else self.check_monitor(monitor, caller)

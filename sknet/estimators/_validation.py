@@ -17,7 +17,7 @@ from sknet.device import to_host
 from sknet.engine import Batches, Model, Score
 from sknet.engine.extend import Gathered, Head, apply_head, first_input
 from sknet.estimators._checks import check_weights, without_padding
-from sknet.estimators._fit import DataSet, Fit, fit_extras
+from sknet.estimators._fit import DataSet, Fit, fit_extras, is_auto
 from sknet.estimators._inputs import Encoded
 from sknet.estimators._network import checked_inputs
 from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, evaluated
@@ -338,6 +338,8 @@ def monitored(fit: Fit) -> str:
         if monitor is not None:
             fit.scoring.check_monitor(monitor, caller)
         return LOSS
+    if monitor is None and is_auto(fit.estimator.early_stopping) and not fit.scoring.decides:
+        monitor = LOSS
     # A squared error is what R2 measures, on a scale that a tolerance can be given for. For any other loss,
     # R2 and accuracy get worse while it still improves.
     default = SCORE if isinstance(fit.recipe.loss, SquaredError) else LOSS

@@ -612,6 +612,16 @@ def test_automatic_early_stopping():
     fitted(X, y, optimizer="lbfgs", **shared)
 
 
+def test_automatic_early_stopping_needs_no_monitor():
+    """Where several scorers, or one without a direction, could decide, the loss does."""
+    params = {"early_stopping": "auto", "validation_split": (TRAINING, HELD_OUT), "max_iter": 1}
+    for scoring in (["accuracy", "f1"], lambda estimator, X, y: 1.0):
+        assert fitted(RAW, Y, scoring=scoring, **params).monitor_ == "validation_loss"
+        with pytest.raises(ValueError, match="monitor='loss'"):
+            fitted(RAW, Y, scoring=scoring, **params | {"early_stopping": True})
+    assert fitted(RAW, Y, scoring="f1", **params).monitor_ == "validation_f1"
+
+
 def test_automatic_targets():
     """Standardized where the loss says how it changes with their unit."""
     X, y = TABLES["regression"]
