@@ -50,7 +50,8 @@ class Units:
 
     def row(self, x: np.ndarray) -> np.ndarray:
         """Return a few rows of numbers of the host in these units, in double precision."""
-        found: np.ndarray = (x - self.mean) / self.scale
+        with np.errstate(all="ignore"):  # what overflows, is said of predictions
+            found: np.ndarray = (x - self.mean) / self.scale
         if self.limit is not None:
             np.minimum(found, self.limit, out=found)
             np.maximum(found, -self.limit, out=found)
@@ -91,7 +92,7 @@ class Units:
     def _of_sparse(self, x: Any, dtype: Any) -> Any:
         if self.mean.any():
             return self.scaled(x.toarray(), dtype)
-        with active(device_of(x)):
+        with active(device_of(x)), np.errstate(all="ignore"):
             scale = to_device(np.broadcast_to(self.scale, x.shape[1:]).copy(), device_of(x))
             data = x.data.astype(np.float64) / scale[x.indices]
             self._clip(data)

@@ -197,9 +197,9 @@ SAMPLE = 4096  # rows whose units are checked
 def _check_input_units(X: Any, scaling: InputScaling) -> None:
     """Refuse inputs very far from those that the first fit standardized by; warn of other units."""
     for name, units in scaling.inputs.items():
-        z = units.deviations((X[name] if isinstance(X, dict) else X)[:SAMPLE])
-        z = z if z.ndim == 2 else z.reshape(-1, 1)
         with np.errstate(over="ignore"):
+            z = units.deviations((X[name] if isinstance(X, dict) else X)[:SAMPLE])
+            z = z if z.ndim == 2 else z.reshape(-1, 1)
             sizes = np.sqrt(np.mean(np.square(z), axis=0)) if len(z) else np.zeros(1)
         if not sizes.max() > MOST_DEVIATIONS:
             continue

@@ -357,6 +357,22 @@ def test_other_units_in_a_stream():
         clf.partial_fit(other, Y)
 
 
+@pytest.mark.parametrize("convert", [np.asarray, scipy.sparse.csr_matrix])
+def test_units_whose_deviations_overflow_are_refused(convert):
+    reg = sknet.MLPRegressor((4,), random_state=0).partial_fit(convert(1e-5 * X), Y)
+    with pytest.raises(ValueError, match=r"half of the values of .* are more than inf times as far"):
+        reg.partial_fit(convert(np.full_like(X, 1e308)), Y)
+
+
+@pytest.mark.parametrize("n", [1, 100])
+@pytest.mark.parametrize("convert", [np.asarray, scipy.sparse.csr_matrix])
+def test_rows_whose_deviations_overflow_are_clipped(convert, n):
+    clf = fitted(convert(1e-5 * X), Y)
+    far, near = np.full((n, X.shape[1]), 1e308), np.ones((n, X.shape[1]))
+    for each in (clf, clf.freeze()):
+        np.testing.assert_array_equal(each.predict_proba(convert(far)), each.predict_proba(convert(near)))
+
+
 def test_a_warm_start_keeps_the_units():
     with quiet():
         clf = estimator_for("binary", scale_inputs=True, warm_start=True).fit(RAW[:100], Y[:100])
