@@ -36,9 +36,8 @@ class PrintLog(Callback):
     >>> log = PrintLog(every=5, report=lambda epoch, record: f"{epoch}: {record['score']:.1f}")
     >>> clf = MLPClassifier(tol=0.05, random_state=0, callbacks=[log])
     >>> _ = clf.fit(X, y)
-    5: 0.3
-    10: 0.7
-    15: 0.7
+    5: 0.8
+    10: 0.8
     """
 
     _parameter_constraints = {
@@ -164,7 +163,7 @@ class TensorBoardLog(Callback):
     >>> X, y = load_iris(return_X_y=True)
     >>> log = TensorBoardLog(writer=Writer())
     >>> _ = MLPClassifier(tol=0.1, random_state=0, callbacks=[log]).fit(X, y)
-    score 0.3
+    score 0.5
     """
 
     order = 1

@@ -261,7 +261,7 @@ class Summarized(BaseEstimator):
         >>> from sklearn.datasets import load_iris
         >>> from sknet import MLPClassifier
         >>> X, y = load_iris(return_X_y=True)
-        >>> print(MLPClassifier((8,), max_iter=20, tol=0.1, random_state=0).fit(X, y).summary())
+        >>> print(MLPClassifier((8,), lr=0.01, tol=0.01, random_state=0).fit(X, y).summary())
         MLPClassifier
         -------------------------------------------
         layer              output shape  parameters
@@ -272,9 +272,10 @@ class Summarized(BaseEstimator):
         -------------------------------------------
         parameters: 67
         loss: LogLoss(multilabel=False, label_smoothing=0.0)
-        optimizer: Adam(lr=0.001, beta1=0.9, beta2=0.999, eps=1e-08)
-        epochs: 12
-        last epoch: loss 3.244, score 0.3333
+        optimizer: Adam(lr=0.01, beta1=0.9, beta2=0.999, eps=1e-08)
+        inputs: standardized by the training rows
+        epochs: 47
+        last epoch: loss 0.3281, score 0.9133
         computes in: float64 on cpu
         """
         check_is_fitted(self)

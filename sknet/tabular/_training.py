@@ -305,7 +305,7 @@ class Member:
     >>> reg = TabularRegressor(budget=0.02, random_state=0).fit(X, X[:, 0])
     >>> member = reg.members_[0]
     >>> member.kind, member.fold
-    ('sharp', 0)
+    ('smooth', 0)
     """
 
     kind: str
