@@ -338,29 +338,39 @@ def _of_a_part(settings: Settings) -> Settings:
 
 
 class SharedInputs:
-    """Standardized inputs of fits that have the same X, and the same means and deviations."""
+    """Standardized inputs of fits that have the same X: one array for the same means and deviations.
 
-    def __init__(self) -> None:
+    Members of an ensemble have those that the first of them learns.
+    """
+
+    def __init__(self, of_members: bool) -> None:
+        self.of_members = of_members
         self._lock = Lock()
         self._learned: list[InputScaling | None] = []
-        self._scaled: tuple[Any, Any, Any] | None = None
+        self._scaled: tuple[Any, Any, InputScaling, Any] | None = None
 
     def __reduce__(self) -> Any:
-        return SharedInputs, ()  # fits in other processes learn the same from the same rows
+        return SharedInputs, (self.of_members,)  # fits in other processes learn the same from the same rows
 
     def learned(self, learn: "Callable[[], InputScaling | None]") -> "InputScaling | None":
-        """Return what the first fit learns."""
+        """Return what a fit learns; of members, the first."""
+        if not self.of_members:
+            return learn()
         with self._lock:
             if not self._learned:
                 self._learned.append(learn())
             return self._learned[0]
 
-    def scaled(self, X: Any, dtype: Any, scale: Callable[[], Any]) -> Any:
-        """Return standardized inputs: one array for all fits whose checks return the same X."""
+    def scaled(self, X: Any, dtype: Any, scaling: InputScaling) -> Any:
+        """Return standardized inputs: one array for fits whose checks return the same X."""
         with self._lock:
-            if self._scaled is None or self._scaled[0] is not X or self._scaled[1] != dtype:
-                self._scaled = X, dtype, scale()
-            return self._scaled[2]
+            kept = self._scaled
+            if kept is None or kept[0] is not X or kept[1] != dtype or not kept[2].equals(scaling):
+                found = scaling.scaled(X, dtype)
+                if isinstance(found, np.ndarray):
+                    found.flags.writeable = False  # what is written there would reach other fits
+                kept = self._scaled = X, dtype, scaling, found
+            return kept[3]
 
 
 class FitExtras(NamedTuple):
@@ -377,13 +387,14 @@ NO_EXTRAS = FitExtras()
 
 def attach_fit_extras(
     estimator: Any,
-    callback: Callback,
+    callback: Callback | None = None,
     start: SavedFit | None = None,
     counts: Any = None,
     inputs: "SharedInputs | None" = None,
 ) -> None:
     """Let fits of this object call a callback, resume a saved fit, count rows, and share inputs."""
-    estimator.__dict__["_fit_extras"] = FitExtras((callback,), start, counts, inputs)
+    callbacks = () if callback is None else (callback,)
+    estimator.__dict__["_fit_extras"] = FitExtras(callbacks, start, counts, inputs)
 
 
 def fit_extras(estimator: Any) -> FitExtras:

@@ -49,7 +49,7 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
     random_state = check_random_state(estimator.random_state)
     seeds = random_state.randint(SEEDS, size=estimator.n_members).tolist()
     counts = _counts(estimator, given, random_state)
-    inputs = SharedInputs()
+    inputs = SharedInputs(of_members=True)
     members = [_member(estimator, *each, inputs) for each in zip(seeds, counts, strict=True)]
     members = engine.run_together(
         [

@@ -167,6 +167,15 @@ class InputScaling:
             ):
                 raise ValueError(f"means of shape {mean} do not fit rows of shape {row}")
 
+    def equals(self, other: "InputScaling") -> bool:
+        """Tell whether the same inputs have the same means, deviations and limits."""
+        return self.inputs.keys() == other.inputs.keys() and all(
+            np.array_equal(units.mean, other.inputs[name].mean)
+            and np.array_equal(units.scale, other.inputs[name].scale)
+            and units.limit == other.inputs[name].limit
+            for name, units in self.inputs.items()
+        )
+
     def scaled(self, X: Any, dtype: Any, *, is_lazy: bool = False) -> Any:
         """Return inputs with those of them that are standardized in their units."""
         if not isinstance(X, dict):

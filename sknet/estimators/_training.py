@@ -137,11 +137,7 @@ def standardize_inputs(fit: Fit, learn: "Callable[[], InputScaling | None]") -> 
     if scaling is None:
         return
     fit.unscaled, dtype = fit.X, fit.model.dtype
-
-    def scale() -> Any:
-        return scaling.scaled(fit.unscaled, dtype)
-
-    fit.X = scale() if shared is None else shared.scaled(fit.unscaled, dtype, scale)
+    fit.X = scaling.scaled(fit.X, dtype) if shared is None else shared.scaled(fit.unscaled, dtype, scaling)
     if fit.continuing:
         _check_input_units(fit.unscaled, scaling)
     if fit.given.y is fit.given.X:
@@ -152,7 +148,7 @@ def input_scaling(fit: Fit, rows: Any) -> InputScaling | None:
     """Return means and deviations of the rows that are trained on; members of an ensemble share them."""
     recipe, extras = fit.recipe, fit_extras(fit.estimator)
     weight = fit.row_weight
-    if extras.inputs is not None:
+    if extras.inputs is not None and extras.inputs.of_members:
         rows = rows if isinstance(recipe.validation_split, (tuple, list)) else None
         weight = fit.estimator._weighted(recipe, fit.labels, fit.undrawn_weight, fit.incremental)
     lengths, n_steps = lengths_of(fit.X), first_input(fit.X).shape[1:2]

@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 
 from sknet.callbacks import FitView
 from sknet.callbacks.extend import KeepState, SavedFit
-from sknet.estimators.extend import BaseNet, attach_fit_extras
+from sknet.estimators.extend import BaseNet, SharedInputs, attach_fit_extras
 from sknet.optim.schedules import Progress
 
 __all__ = ["EPOCHS", "Evaluated", "Task", "epochs_of", "evaluate", "steps_key"]
@@ -138,6 +138,7 @@ class Task(NamedTuple):
     saved: SavedFit | None = None
     steps: "list[tuple[Any, Any]] | None" = None
     shares: bool = False
+    inputs: SharedInputs | None = None
 
 
 class Evaluated(NamedTuple):
@@ -163,7 +164,9 @@ def evaluate(estimator: Any, X: Any, y: Any, task: Task, arguments: Mapping[str,
     network = None if task.resource is None else network_of(estimator, task.resource)
     continuation = Continuation()
     if network is not None:
-        attach_fit_extras(network, continuation, task.saved)
+        attach_fit_extras(network, continuation, task.saved, inputs=task.inputs)
+    elif task.inputs is not None:
+        attach_fit_extras(estimator, inputs=task.inputs)
     result = _fit_and_score(estimator, X, y, parameters=AlreadySet(task.parameters), **arguments)
     why_not = continuation.why_not_
     if network is None and task.resource is not None:

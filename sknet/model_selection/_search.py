@@ -38,6 +38,7 @@ from sknet._params import (
     validate_parameters,
 )
 from sknet._warnings import warn_caller
+from sknet.estimators.extend import SharedInputs
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
 from sknet.model_selection._parallel_fits import Dispatch, TaskRunner, dispatch_of, rows_of_folds
@@ -252,6 +253,7 @@ class Evaluations:
         saved = [_looked_up(self._saved, _without(each, resource)) for each in candidates]
         dispatches = [dispatch_of(self._estimator, self._X, each) for each in candidates]
         shared = rows_of_folds(self._estimator, self._X) if Dispatch.STACKED in dispatches else self._X
+        inputs = [None if shared is self._X else SharedInputs(of_members=False) for _ in splits]
         contexts = {pair: self._context(context, number) for number, pair in enumerate(pairs)}
         found: dict[tuple[int, int], Evaluated] = {}
 
@@ -263,14 +265,16 @@ class Evaluations:
 
         def task_of(c: int, s: int, leads: bool) -> partial[Evaluated]:
             steps = None if keys[c] is None else _looked_up(self._steps, keys[c])
+            is_stacked = dispatches[c] is Dispatch.STACKED
             task = Task(
                 candidates[c],
                 resource,
                 None if saved[c] is None else saved[c][s],
                 None if steps is None else steps[s],
                 shares=leads,
+                inputs=inputs[s] if is_stacked else None,
             )
-            X = shared if dispatches[c] is Dispatch.STACKED else self._X
+            X = shared if is_stacked else self._X
             return self._evaluation(X, task, splits[s], (c, s), (len(candidates), n_splits), contexts)
 
         leaders = self._leaders(keys)
