@@ -317,7 +317,8 @@ def test_fitted_estimators(name, tmp_path):
         assert_alike(estimator.get_params(), other.get_params(), set())
         assert_same(estimator, other, X)
     params = estimator.get_params()
-    if hasattr(estimator, "partial_fit") and not (params["early_stopping"] is True or params.get("validation_split")):
+    holds_out = params["early_stopping"] is True or params.get("validation_split")
+    if hasattr(estimator, "partial_fit") and not holds_out:
         estimator.partial_fit(X, y)
         for way, other in others.items():
             other.partial_fit(X, y)
