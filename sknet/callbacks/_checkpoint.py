@@ -14,7 +14,7 @@ import numpy as np
 
 from sknet import persistence
 from sknet._constraints import shown
-from sknet._fields import ABSENT, COUNT, Arrays, Each, Fields, Items, Number
+from sknet._fields import ABOVE_ZERO, ABSENT, COUNT, Arrays, Each, Fields, Items, Number
 from sknet._fields import shown as shown_field
 from sknet._params import Interval, InvalidParameterError, StrOptions
 from sknet._random import GENERATORS
@@ -363,9 +363,19 @@ LOOP = Fields.of(
         "latest": [DESCRIBED, ABSENT],
     },
 )
+UNITS = Items(
+    str,
+    Fields.of("units", {"mean": np.ndarray, "scale": np.ndarray, "limit": [ABOVE_ZERO, None]}),
+)
 BEGAN = Fields.of(
     "began",
-    {"random_state": TWISTER, "since": [COUNT, None], "start": [MODEL, ABSENT]},
+    {
+        "random_state": TWISTER,
+        "since": [COUNT, None],
+        "start": [MODEL, ABSENT],
+        "inputs": [UNITS, ABSENT],
+        "targets": [UNITS, ABSENT],
+    },
 )
 CALLBACK = Fields.of("callback", {"class": str, "state": dict[str, Any]})
 FIT = Fields.of(

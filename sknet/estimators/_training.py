@@ -34,9 +34,10 @@ from sknet.estimators._checks import lengths_of, taken_rows
 from sknet.estimators._fit import DataSet, Fit, FitArguments, fit_extras
 from sknet.estimators._heads import best_temperature
 from sknet.estimators._inputs import Sequences
-from sknet.estimators._scaling import InputScaling, feature_axis, units_of
+from sknet.estimators._scaling import InputScaling, Units, feature_axis, units_of
 from sknet.estimators._scoring import check_scoring
 from sknet.estimators._validation import data_sets, monitored, new_score_of, split_rows
+from sknet.exceptions import LoadError
 from sknet.losses.extend import Columns
 
 __all__ = [
@@ -74,10 +75,33 @@ def standardize(fit: Fit, rows: Any = None) -> None:
     if rows is not None:
         y, weight = y[rows], None if weight is None else weight[rows]
     targets.standardize(y, weight, shifts=scaling.shifts)
+    begun = _begun_with(fit, "targets", {"y": Units(targets.mean, targets.scale)})["y"]
+    targets.mean, targets.scale = begun.mean, begun.scale
     targets.check_reported(recipe.loss)
     fit.y = targets.encode(fit.y)
     fit.loss = targets.trained(recipe.loss)
     fit.model.adopt(recipe.optimizer, fit.loss, recipe.alpha)
+
+
+def _begun_with(fit: Fit, what: str, learned: Mapping[str, Units]) -> Mapping[str, Units]:
+    """Return the units that a resumed fit has begun with, which an earlier fit may have learned.
+
+    If they are of other features or of dense rows, the data are others, which is said when they are compared.
+    """
+    if fit.saved is None:
+        return learned
+    path, state = fit.saved
+    found = {name: Units(**each) for name, each in state["began"].get(what, {}).items()}
+    try:
+        for each in found.values():
+            each._check_stored()
+    except ValueError as error:
+        raise LoadError(f"{path} is damaged: {error}") from None
+    forms = [
+        {name: (each.mean.shape, each.mean.any()) for name, each in units.items()}
+        for units in (found, learned)
+    ]
+    return found if forms[0] == forms[1] else learned
 
 
 def _check_first_part(y: Any, shifts: bool) -> None:
@@ -131,8 +155,11 @@ def standardize_inputs(fit: Fit, learn: "Callable[[], InputScaling | None]") -> 
     estimator, shared = fit.estimator, fit_extras(fit.estimator).inputs
     if not fit.continuing:
         found = learn() if shared is None else shared.learned(learn)
-        is_clipped = found is not None and not fit.incremental and fit.given.y is not fit.given.X
-        estimator._input_scaling = found.clipped() if is_clipped else found
+        is_clipped = not fit.incremental and fit.given.y is not fit.given.X
+        if found is not None:
+            found = found.clipped() if is_clipped else found
+            found = InputScaling(_begun_with(fit, "inputs", found.inputs))
+        estimator._input_scaling = found
     scaling = estimator._input_scaling
     if scaling is None:
         return
@@ -282,9 +309,15 @@ class FitSource(Source):
 
     @property
     def began(self) -> dict[str, Any]:
-        fit = self._fit
-        start = {} if fit.start is None else {"start": fit.start}
-        return {"random_state": fit.began.state(), "since": self._since, **start}
+        fit, estimator = self._fit, self._fit.estimator
+        found = {"random_state": fit.began.state(), "since": self._since}
+        if fit.start is not None:
+            found["start"] = fit.start
+        if estimator._input_scaling is not None:
+            found["inputs"] = {name: vars(each) for name, each in estimator._input_scaling.inputs.items()}
+        if getattr(estimator._targets, "scale", None) is not None:
+            found["targets"] = {"y": vars(Units(estimator._targets.mean, estimator._targets.scale))}
+        return found
 
     def parameters(self) -> dict[str, Any]:
         estimator = self._fit.estimator

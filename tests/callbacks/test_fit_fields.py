@@ -27,6 +27,10 @@ READ = {
     "began": [[], {"since": 0}],
     "began/random_state/bit_generator": ["PCG64", None],
     "began/random_state/state/pos": [-1, 625],
+    "began/inputs": [None, [], {"X": np.ones(3)}],
+    "began/inputs/X/mean": [1.0, None, ...],
+    "began/inputs/X/limit": [0.0, "5", np.ones(3), ...],
+    "began/targets": [{"y": {"mean": np.ones(1)}}],
     "loop": [None, ...],
     "loop/order": ["x", np.zeros((2, 3), int), np.zeros(54)],
     "loop/history": [{"loss": [1.0]}, {"loss": np.ones(2), "score": np.ones(3)}],
@@ -40,6 +44,7 @@ READ = {
 }
 RESUMED = {
     "began": [None],
+    "began/inputs/X/scale": [np.zeros(3), np.ones(2), np.full(3, np.nan), np.ones(3, np.float32)],
     "loop/order": [None, np.zeros(54, int), np.arange(54) * 7],
     "callbacks/1/state/count": [-1, "x"],
     "callbacks/1/state/weights/flat": [np.ones(3), np.ones((2, 2)), "x"],

@@ -221,15 +221,20 @@ def test_a_generator_continues_as_well(tmp_path):
 
 
 @pytest.mark.parametrize("refit", [False, True])
-def test_a_warm_start_is_resumed_by_an_estimator_that_has_not_seen_the_first_fit(refit, tmp_path):
-    settings = {"warm_start": True, "early_stopping": True, "refit_on_all": refit, **OFTEN}
-    estimator = sknet.MLPClassifier((8,), **settings)
-    first = clone(estimator).fit(*MANY)
-    whole = clone(estimator).fit(*MANY).fit(*MANY)
-    with pytest.raises(RuntimeError, match="died"), unchanged(first, MANY[0]):
-        first.fit(*MANY, callbacks=[Checkpoint(tmp_path), Dies(2)])
-    assert left(clone(estimator).fit(*MANY, resume_from=tmp_path)) == left(whole)
-    assert left(first.fit(*MANY, resume_from=tmp_path)) == left(whole)
+@pytest.mark.parametrize(
+    ("kind", "data"), [(sknet.MLPClassifier, MANY), (sknet.MLPRegressor, REAL)], ids=["classes", "targets"]
+)
+def test_a_warm_start_is_resumed_by_an_estimator_that_has_not_seen_the_first_fit(kind, data, refit, tmp_path):
+    """Inputs and targets stay in the units of the rows that the first fit was trained on."""
+    estimator = kind((8,), warm_start=True, early_stopping=True, refit_on_all=refit, **OFTEN)
+    first = clone(estimator).fit(*data)
+    whole = clone(estimator).fit(*data).fit(*data)
+    with pytest.raises(RuntimeError, match="died"), unchanged(first, data[0]):
+        first.fit(*data, callbacks=[Checkpoint(tmp_path), Dies(2)])
+    resumed = clone(estimator).fit(*data, resume_from=tmp_path)
+    assert left(resumed) == left(whole)
+    np.testing.assert_array_equal(resumed.predict(data[0]), whole.predict(data[0]))
+    assert left(first.fit(*data, resume_from=tmp_path)) == left(whole)
 
 
 def test_each_run_of_a_script_continues_the_previous_one(tmp_path):
@@ -281,7 +286,7 @@ CHANGED = {
     "seed": ({"random_state": 1}, "random_state was 0 and is 1"),
     "loss": ({"loss": "hinge"}, "loss was 'log_loss' and is 'hinge'"),
     "two": ({"alpha": 0.5, "shuffle": False}, "shuffle was True and is False"),
-    "stopping": ({"early_stopping": True}, "early_stopping was False and is True"),
+    "stopping": ({"early_stopping": True}, "early_stopping was 'auto' and is True"),
     "batch size": ({"batch_size": 25}, "batch_size was 50 and is 25"),
 }
 
