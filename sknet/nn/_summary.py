@@ -52,8 +52,8 @@ def _elements(operands: list[Any], result: Shadow) -> int:
 
 
 MOVES = (
-    *("astype", "broadcast_to", "carry", "concat", "dropout_mask", "expand_dims", "getitem", "ones_like"),
-    *("permute_dims", "reshape", "squeeze", "stack", "take", "take_along_axis", "zeros_like"),
+    *("astype", "attach_aux", "broadcast_to", "concat", "dropout_mask", "expand_dims", "getitem"),
+    *("ones_like", "permute_dims", "reshape", "squeeze", "stack", "take", "take_along_axis", "zeros_like"),
     "uniform_draws",
 )
 FLOPS: dict[str, Callable[[list[Any], Shadow], int]] = {

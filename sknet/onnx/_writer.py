@@ -221,7 +221,7 @@ _TRAINING = "it occurs in training only, by the statistics of a batch"
 _NO_OPERATOR = "ONNX has no such operator"
 
 NOT_EXPORTED: dict[str, str] = {
-    "carry": "it occurs on the tape only",
+    "attach_aux": "it occurs on the tape only",
     "channel_moments": _TRAINING,
     "channel_norm": _TRAINING,
     "channel_norm_gradient": _GRADIENT,
