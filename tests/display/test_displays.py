@@ -180,9 +180,9 @@ def test_an_unknown_column_is_an_error(fitted):
 
 def test_a_matrix_is_shown_as_it_is(fitted):
     display = WeightsDisplay.from_estimator(fitted, ax=axes())
-    np.testing.assert_array_equal(display.image_.get_array(), fitted.coefs_[0])
+    np.testing.assert_array_equal(display.image_.get_array(), fitted.model_.parameters["0.weight"])
     low, high = display.image_.get_clim()
-    assert -low == high == np.abs(fitted.coefs_[0]).max()
+    assert -low == high == np.abs(fitted.model_.parameters["0.weight"]).max()
 
 
 @pytest.mark.parametrize("n_columns", [None, 1, 4])
@@ -202,7 +202,8 @@ def test_units_of_a_linear_layer_are_images_of_its_inputs():
     clf = MLPClassifier((3,), max_iter=2, tol=1.0, random_state=0)
     clf.partial_fit(digits[:100], labels[:100], classes=np.arange(10))
     display = WeightsDisplay.from_estimator(clf, "0.weight", image_shape=(8, 8), ax=axes())
-    np.testing.assert_array_equal(display.image_.get_array()[:8, :8], clf.coefs_[0][:, 0].reshape(8, 8))
+    weight = clf.model_.parameters["0.weight"]
+    np.testing.assert_array_equal(display.image_.get_array()[:8, :8], weight[:, 0].reshape(8, 8))
 
 
 @pytest.mark.parametrize("parameter", ["0.weight", "0.bias"])
