@@ -103,6 +103,9 @@ def main() -> None:
             batch_size=BATCH,
             max_iter=arguments.epochs,
             optimizer=SGD(lr=RATE, momentum=0.9),
+            scale_inputs=False,
+            scale_target=False,
+            early_stopping=False,
             random_state=0,
         )
         fit(net, *parts, exchange=Timed)
