@@ -102,8 +102,8 @@ def _decided(
     """Return the recipe with ``early_stopping="auto"`` decided by the rows."""
     if not is_auto(recipe.early_stopping):
         return recipe
-    is_given = given.X_val is not None or recipe.validation_split is not None
-    stops = is_given or (not incremental and trainer.n_rows(given) > MOST_WITHOUT)
+    holds_out = recipe.validation_split is not None or trainer.n_rows(given) > MOST_WITHOUT
+    stops = given.X_val is not None or (holds_out and not incremental)
     return recipe._replace(early_stopping=stops and not is_full_batch)
 
 

@@ -504,9 +504,10 @@ def test_partial_fit_that_stops_early_needs_rows():
     clf = estimator_for("binary", early_stopping=True)
     with pytest.raises(ValueError, match=r"partial_fit does not support early_stopping=True without X_val"):
         clf.partial_fit(X, y, classes=[0, 1])
-    clf.set_params(early_stopping=False, validation_split=ShuffleSplit(1))
-    with pytest.raises(ValueError, match=r"partial_fit does not support validation_split"):
-        clf.partial_fit(X, y, classes=[0, 1])
+    for early_stopping in (False, "auto"):
+        clf.set_params(early_stopping=early_stopping, validation_split=ShuffleSplit(1))
+        with pytest.raises(ValueError, match=r"partial_fit does not support validation_split"):
+            clf.partial_fit(X, y, classes=[0, 1])
 
 
 def test_a_warm_start_with_other_rows_resets_the_best_score():
