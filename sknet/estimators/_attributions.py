@@ -32,6 +32,11 @@ class Attributions:
     _numeric_targets: bool
     _sample: tuple[np.ndarray]  # rows of the host, whatever namespace X is of
 
+    def __dir__(self) -> list[str]:
+        # Whoever looks at all attributes, as scikit-learn's panel does, should compute nothing.
+        names = (name for name in object.__dir__(self) if name != "feature_importances_")
+        return [name for name in names if hasattr(self, name)]
+
     @property
     def feature_importances_(self) -> np.ndarray:
         """Importances of the columns of X, which sum to 1: mean absolute contributions to outputs.

@@ -6,7 +6,6 @@ import runpy
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import sknet
@@ -114,15 +113,6 @@ def test_models_of_onnx_know_the_values_of_float32():
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         found = session.run(None, {"X": x[:, np.newaxis].astype(dtype)})[0]
         np.testing.assert_allclose(found[:, -1], expected[:, -1], rtol=1e-6)
-
-
-def test_pickles_of_before_have_no_means(fitted):
-    encoder = fitted[0]
-    state = {name: value for name, value in encoder.__getstate__().items() if name != "value_means"}
-    old = TableEncoder.__new__(TableEncoder)
-    old.__setstate__(state)
-    assert clone(old).get_params()["value_means"] is False
-    assert "TableEncoder" in repr(old)
 
 
 def test_no_means_without_targets_or_on_request():
