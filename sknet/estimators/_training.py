@@ -491,9 +491,9 @@ class Trainer:
     def n_rows(self, given: FitArguments) -> int:
         """Return how many rows a fit is given."""
         X = given.X.X if isinstance(given.X, Sequences) else given.X
-        return int(
-            _num_samples(X if hasattr(X, "shape") else first_input(X))
-        )  # a sparse matrix can be a dict
+        if not hasattr(X, "shape") and isinstance(X, dict):  # a sparse matrix can be a dict
+            return int(_num_samples(first_input(X))) if X else 0
+        return int(_num_samples(X))
 
     def measure(self, fit: Fit) -> None:
         """Set what is measured in each epoch, and which of it decides when to stop."""
