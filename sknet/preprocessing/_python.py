@@ -163,7 +163,10 @@ def encoding_call(source: PythonSource, encoder: Any, name: str, table: str) -> 
     """Return an expression for the outputs of an encoder, or of a step with its schema, plan and dtype."""
     schema: Schema = encoder.schema
     plan: Plan = encoder.plan
-    columns = "".join(f"        {_column(source, feature)},\n" for feature in schema.features)
+    columns = "".join(
+        f"        {_column(source, feature, f'{name}_texts_{i}')},\n"
+        for i, feature in enumerate(schema.features)
+    )
     levels = [source.array(x.values, f"{name}_{i}") for i, x in enumerate(plan.categories)]
     means = [_means(source, x, f"{name}_means_{i}") for i, x in enumerate(plan.value_means)]
     parts = [_stored(source, part, f"{name}_numbers") for part in plan.number_parts(len(schema.names))]
@@ -186,10 +189,10 @@ def _stored(source: PythonSource, part: Any, name: str) -> str:
     return source.array(part, name)
 
 
-def _column(source: PythonSource, feature: Any) -> str:
+def _column(source: PythonSource, feature: Any, name: str) -> str:
     if feature.words is not None:
         words = feature.words
-        arrays = (source.array(x, f"texts_{feature.name}") for x in (words.weights, words.directions))
+        arrays = (source.array(x, name) for x in (words.weights, words.directions))
         stored = f"({literal(dict(words.codes))}, {', '.join(arrays)})"
         return f"({literal(feature.label)}, {literal(feature.kind)}, {stored}, {literal(feature.form)})"
     known: Any = (feature.periods, feature.zone)
