@@ -160,8 +160,12 @@ def sample_of(X: Any) -> "np.ndarray | None":
     if isinstance(X, engine.ComputedRows):
         return X[places]
     with active(device_of(X)):
-        rows = X[places]
-        return np.array(to_host(rows.toarray() if hasattr(rows, "toarray") else rows))
+        rows = to_host(X[places])
+    if isinstance(rows, np.ndarray):
+        return np.array(rows)
+    found = np.zeros(rows.shape, rows.dtype)
+    np.add.at(found, (np.repeat(np.arange(count), np.diff(rows.indptr)), rows.indices), rows.data)
+    return found
 
 
 def _every_output(estimator: Any, X: np.ndarray) -> "Iterator[engine.Chosen]":
