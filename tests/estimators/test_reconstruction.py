@@ -166,9 +166,8 @@ def nn_input(coder, X):
 def test_it_learns_to_return_x(name):
     """The loss falls, and its history is minus the score."""
 
-    coder, X = fitted(
-        name, optimizer=Adam(lr=0.02), max_iter=40, alpha=0.0, validation_split=(range(16), range(16, N))
-    )
+    held_out = {"validation_split": (range(16), range(16, N)), "early_stopping": False}
+    coder, X = fitted(name, optimizer=Adam(lr=0.02), max_iter=40, alpha=0.0, **held_out)
     losses = coder.history_["loss"]
     assert losses[-1] < losses[0]
     np.testing.assert_allclose(coder.history_["validation_loss"][-1], -coder.score(X[16:]), rtol=1e-9)

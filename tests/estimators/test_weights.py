@@ -171,7 +171,7 @@ def test_sparse_rows_in_single_precision_and_scikit_learns_signature():
     for kind in (neural_network.MLPClassifier, type(estimator_for("multiclass"))):
         with quiet():
             estimator = kind((5,), max_iter=2, random_state=0).fit(X, y)
-        assert estimator.coefs_[0].dtype == "float32"
+        assert estimator.coefs_[1].dtype == "float32"
         assert estimator.predict_proba(X).dtype == "float32"
 
 
