@@ -140,7 +140,7 @@ def check_dtype(dtype: Any, caller: str) -> str:
     names = ("auto", *PRECISIONS)
     try:
         name = dtype if isinstance(dtype, str) or dtype is None else np.dtype(dtype).name
-    except TypeError:
+    except Exception:  # whatever an object that is no dtype raises
         name = None
     if name not in names:
         invalid(

@@ -48,20 +48,19 @@ class Units:
         if not (self.scale > 0).all():
             raise ValueError("deviations must be above 0")
 
-    def row(self, x: np.ndarray) -> np.ndarray:
-        """Return a few rows of numbers of the host in these units, in double precision."""
+    def row(self, x: np.ndarray) -> np.ndarray | None:
+        """Return a row of numbers of the host in these units, in double precision; None if it is clipped."""
         with np.errstate(all="ignore"):  # what overflows, is said of predictions
             found: np.ndarray = (x - self.mean) / self.scale
-        if self.limit is not None:
-            np.minimum(found, self.limit, out=found)
-            np.maximum(found, -self.limit, out=found)
-        return found
+        return found if self.limit is None or np.abs(found).max() <= self.limit else None
 
     def deviations(self, x: Any) -> np.ndarray:
         """Return how many deviations rows are from the means, or the numbers that a sparse matrix holds."""
         if ops.is_sparse(x):
-            return np.abs(to_host(x.data).astype(np.float64) / self.scale[to_host(x.indices)])
-        return np.abs((to_host(x).astype(np.float64) - self.mean) / self.scale)
+            found = to_host(x.data).astype(np.float64) / self.scale[to_host(x.indices)]
+        else:
+            found = (to_host(x).astype(np.float64) - self.mean) / self.scale
+        return np.abs(found, out=found)
 
     def _clip(self, z: Any) -> None:
         if self.limit is not None:
@@ -186,7 +185,7 @@ class InputScaling:
         }
 
     def row(self, X: np.ndarray) -> np.ndarray | None:
-        """Return a few rows of a table in units, in double precision; None unless they are numbers."""
+        """Return a row of a table in units, in double precision; None if it has to be checked or clipped."""
         return self.inputs[ONE].row(X) if X.dtype.kind in "fiu" else None
 
     def of_gradient(self, gradients: Any, Z: Any) -> Any:

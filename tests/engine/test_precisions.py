@@ -64,13 +64,13 @@ def test_predictions(place, precision, monkeypatch):
     np.testing.assert_allclose(to_host(model.predict(to_device(X, place))), expected, rtol=0, atol=1e-6)
     for elements in (1 << 20, 32 * 25):
         monkeypatch.setattr(_network, "CHUNK_ELEMENTS", elements)
-        _network._alike.clear()
+        _network._by_structure.clear()
         model.recompile()
         np.testing.assert_allclose(to_host(predict_rows(model, X)), expected, rtol=0, atol=1e-6)
     model.precision = "float32"
     changed = to_host(predict_rows(model, X))
     np.testing.assert_allclose(changed, predicted_by_hand(host(model), "float32", X), rtol=0, atol=1e-6)
-    _network._alike.clear()
+    _network._by_structure.clear()
 
 
 @pytest.mark.parametrize("precision", BITS)

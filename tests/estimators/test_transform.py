@@ -39,10 +39,12 @@ class Deep(nn.Module):
 def fresh(name, task, **params):
     params = {"max_iter": 3, "batch_size": 64, "random_state": 0} | params
     kind = "Classifier" if task in CLASSIFICATIONS else "Regressor"
+    if name == "drop-in":
+        return getattr(neural_network, f"MLP{kind}")(**{"hidden_layer_sizes": (8, 4)} | params)
+    params = {"scale_inputs": False} | params
     if name == "Net":
         return getattr(sknet, f"Net{kind}")(nn.ModuleFactory(Deep, hidden=6), **params)
-    module = neural_network if name == "drop-in" else sknet
-    return getattr(module, f"MLP{kind}")(**{"hidden_layer_sizes": (8, 4)} | params)
+    return getattr(sknet, f"MLP{kind}")(**{"hidden_layer_sizes": (8, 4)} | params)
 
 
 # Names of estimators: layers, and the paths and calls that they are.
@@ -152,7 +154,7 @@ def test_activations_of_any_rank():
 
     X, y = np.random.default_rng(0).normal(size=(40, 25)), np.arange(40) % 3
     with quiet():
-        estimator = sknet.NetClassifier(Images, max_iter=2, random_state=0).fit(X, y)
+        estimator = sknet.NetClassifier(Images, max_iter=2, scale_inputs=False, random_state=0).fit(X, y)
     found = estimator.transform(X, layer="net.1")
     assert found.shape == (40, 3, 3, 3)
     np.testing.assert_allclose(found, by_hooks(estimator, X, "net.1", 0), rtol=1e-9)

@@ -148,7 +148,10 @@ def others() -> list[Any]:
     tabular = TabularRegressor(n_folds=2, budget=0.02, random_state=0)
     ensemble = make_pipeline(MinMaxScaler(), tabular).fit(X, X[:, :2])
     pipelines = map(sknet.freeze, (simple, ordinal, encoded, ensemble))
-    return [both, tagger, joined, tied, again, columns, stream, *searches(), *frozen, *pipelines]
+    colors, animals = ("red", "blue", "green"), ("foxes", "owls", "bears", "wolves", "hares")
+    texts = np.array([[f"{colors[i % 3]} {animals[i % 5]}"] for i in range(len(X))], dtype=object)
+    words = sknet.TableEncoder(columns={0: "text"}, random_state=0).fit(texts, LABELS)
+    return [both, tagger, joined, tied, again, columns, stream, words, *searches(), *frozen, *pipelines]
 
 
 def searches() -> list[Any]:
