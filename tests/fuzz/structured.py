@@ -447,6 +447,7 @@ class Trial:
         signal.signal(signal.SIGALRM, interrupted)
         for i in {i for found in places().values() for i, _ in found[:1]}:
             write(folder / "it", documents()[i][1], documents()[i][0])
+            # Without the guard: modules are imported and, in a new checkout, compiled.
             self._use(sknet.load(folder / "it", trusted=OWN), folder / "it")
         resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
 
@@ -482,21 +483,21 @@ class Trial:
         if peak > most:
             return f"{peak} bytes of memory to load {path.stat().st_size}"
         if x is not None and not self.guard.seen:
-            self._use(x, path)
+            with self.guard.on():
+                self._use(x, path)
         return "; ".join(self.guard.seen[:3]) or None
 
     def _use(self, x: Any, path: Path) -> None:
-        with self.guard.on():
-            for does in uses(x, self.folder, path):
-                signal.setitimer(signal.ITIMER_REAL, SECONDS)
-                try:
-                    does()
-                except (Exception, LateError):
-                    continue
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                if self.guard.seen:
-                    return
+        for does in uses(x, self.folder, path):
+            signal.setitimer(signal.ITIMER_REAL, SECONDS)
+            try:
+                does()
+            except (Exception, LateError):
+                continue
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            if self.guard.seen:
+                return
 
 
 def serve(folder: Path) -> None:
