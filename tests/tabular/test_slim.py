@@ -8,13 +8,15 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import sknet
-from sknet.tabular import TabularClassifier, TabularRegressor
+from sknet.tabular import Members, TabularClassifier, TabularRegressor
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(
     {"a": RNG.normal(size=300), "b": RNG.choice(["x", "y", "z"], 300), "c": RNG.normal(size=300)}
 )
-QUICK = {"n_folds": 2, "budget": 0.02, "random_state": 0}
+# As wide as for large tables, so that parameters outweigh all that is written besides.
+WIDE = {"smooth": Members(hidden_layer_sizes=(128, 128)), "sharp": Members(hidden_layer_sizes=(256, 256))}
+QUICK = {"n_folds": 2, "budget": 0.02, "random_state": 0, **WIDE}
 CASES = {
     "classifier": (TabularClassifier(**QUICK), X["b"]),
     "regressor": (TabularRegressor(**QUICK), X["c"]),
