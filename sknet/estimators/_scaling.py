@@ -60,7 +60,8 @@ class Units:
             found = to_host(x.data).astype(np.float64) / self.scale[to_host(x.indices)]
         else:
             found = (to_host(x).astype(np.float64) - self.mean) / self.scale
-        return np.abs(found, out=found)
+        sizes: np.ndarray = np.abs(found)
+        return sizes
 
     def _clip(self, z: Any) -> None:
         if self.limit is not None:
