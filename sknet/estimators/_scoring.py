@@ -43,7 +43,7 @@ class Scoring(NamedTuple):
 
     @property
     def decides(self) -> bool:
-        """Whether what decides when to stop is clear without a `monitor`."""
+        """True if it is clear without a `monitor` what decides when to stop."""
         return len(self.directions) <= 2 and None not in self.directions.values()
 
     def monitored(self, monitor: str | None, default: str, caller: str) -> tuple[str, bool]:
