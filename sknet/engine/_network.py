@@ -108,14 +108,18 @@ class Fixed:
         return True
 
 
-class Predictor:
-    """A module's forward pass and a head, compiled for several numbers of rows."""
+class _HoldsPrograms:
+    """Base of what holds programs of this process, and so cannot be pickled."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Predictor holds programs of this process and cannot be pickled or copied: pickle the model or "
-            "the frozen estimator"
+            f"a {type(self).__name__} holds programs of this process and cannot be pickled or copied: pickle "
+            "the model or the frozen estimator"
         )
+
+
+class Predictor(_HoldsPrograms):
+    """A module's forward pass and a head, compiled for several numbers of rows."""
 
     def __init__(
         self,
@@ -302,17 +306,11 @@ def are_equal(one: Any, other: Any) -> bool:
     return cells[0] == cells[1]
 
 
-class Network:
+class Network(_HoldsPrograms):
     """A module, the parameters that it predicts with, and its compiled passes by name.
 
     `is_fixed` is for a module that never changes and predicts again and again: it has more programs.
     """
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a Network holds programs of this process and cannot be pickled or copied: pickle the model or "
-            "the frozen estimator"
-        )
 
     def __init__(
         self,

@@ -84,16 +84,6 @@ class NetOptions(WithEncoder, NamedOptions):
 class NetClassifier(NetOptions, SequenceClassifier):
     """Classification by any network; module, loss and optimizer are hyperparameters.
 
-    Parameters
-    ----------
-    scale_inputs : bool, default=True
-        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
-        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
-        In `fit`, columns of tables are clipped at 5 deviations. Weights count, and in streams the first part
-        decides. Integers that the network reads as such and
-        tables that `encoder` reads stay as they are, and a module that has been trained already gets X as it
-        is.
-
     Attributes
     ----------
     encoder_ : TableEncoder
@@ -194,13 +184,6 @@ class NetRegressor(NetOptions, SequenceRegressor):
         What is minimized: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
         object of `sknet.losses`, or a function
         ``(y_true, output)`` of tensors that returns one value per row.
-    scale_inputs : bool, default=True
-        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
-        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
-        In `fit`, columns of tables are clipped at 5 deviations. Weights count, and in streams the first part
-        decides. Integers that the network reads as such and
-        tables that `encoder` reads stay as they are, and a module that has been trained already gets X as it
-        is.
     scoring : str, callable, list, dict or None, default=None
         What is measured in each epoch besides the loss: names of scikit-learn's scorers, or scorers
         ``(estimator, X, y)``; in a dict by the names of their columns in `history_`. None is R2;

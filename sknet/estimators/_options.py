@@ -222,7 +222,8 @@ class NamedOptions(BaseNet):
         Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
         is divided only. A feature is a column, of images a channel, and of sequences what each step has.
         In `fit`, columns of tables are clipped at 5 deviations. Weights count, and in streams the first part
-        decides. Integers that the network reads as such and tables that `encoder` reads stay as they are.
+        decides. Integers that the network reads as such and tables that `encoder` reads stay as they are, and
+        a module that has been trained already gets X as it is.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights. Classes that a dict does not
         name weigh 1; "balanced" gives all classes the same total weight.
