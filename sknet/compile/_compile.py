@@ -601,8 +601,9 @@ class Known(NamedTuple):
     takes: Takes | None
 
 
+MOST_FUNCTIONS = 256
 # Functions by key, most of which share a program; None for one whose key also includes its random stream.
-_functions = Cache(256)
+_functions = Cache(MOST_FUNCTIONS)
 
 
 def compile_cached(

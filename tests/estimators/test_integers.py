@@ -5,7 +5,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-import torch
 
 from sknet import Model, NetClassifier, nn
 
@@ -42,8 +41,9 @@ CONTAINERS = {
     "pandas, objects": lambda kind: FRAME.astype(object),
     "polars": lambda kind: pl.DataFrame(FRAME.astype(kind)),
     "Arrow": lambda kind: pa.Table.from_pandas(FRAME.astype(kind)),
-    "torch": lambda kind: torch.asarray(IDS.astype(kind)),
+    "torch": lambda kind: pytest.importorskip("torch").asarray(IDS.astype(kind)),
 }  # fmt: skip
+NAMES = [pytest.param(name, marks=pytest.mark.oracle) if name == "torch" else name for name in CONTAINERS]
 
 
 def network() -> NetClassifier:
@@ -59,7 +59,7 @@ def expected() -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", WIDTHS)
-@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("container", NAMES)
 def test_fits_predictions_and_frozen_predictors_read_ids_in_any_container(container, kind, expected):
     ids = CONTAINERS[container](kind)
     fitted = network().fit(ids, Y)
@@ -70,7 +70,7 @@ def test_fits_predictions_and_frozen_predictors_read_ids_in_any_container(contai
 
 
 @pytest.mark.parametrize("kind", WIDTHS)
-@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("container", NAMES)
 def test_models_and_their_streams_read_ids_in_any_container(container, kind):
     def trained(ids, stream):
         model = Model(
@@ -103,7 +103,7 @@ class Both(nn.Module):
         return self.head(self.words(words).mean(axis=1) + numbers.mean(axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("container", NAMES)
 def test_ids_among_several_inputs_may_be_in_any_container(container):
     numbers = RNG.normal(size=(60, 3))
     reference = NetClassifier(Both, max_iter=1, random_state=0).fit({"words": IDS, "numbers": numbers}, Y)

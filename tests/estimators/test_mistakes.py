@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from sklearn.metrics import accuracy_score
 
 import sknet
@@ -115,11 +114,6 @@ def test_values_of_parameters(params, message):
 
 
 MODULES = [
-    (
-        torch.nn.Linear(4, 1),
-        "PyTorch modules are not sknet modules: sknet.nn has layers of the same",
-    ),
-    (torch.nn.Linear, "PyTorch modules are not sknet modules"),
     (Model(nn.LazyLinear(1)), "A Model owns a network: give that, model.module, or its class"),
     (Model, "A Model owns a network"),
     (MLPClassifier(), "An estimator is not a network; one that is fitted has one, model_.module"),
@@ -133,6 +127,14 @@ MODULES = [
 def test_objects_that_are_not_networks(module, message):
     with pytest.raises(TypeError, match=message):
         fit(NetClassifier(module))
+
+
+def test_modules_of_pytorch_are_not_networks():
+    torch = pytest.importorskip("torch", reason="these are PyTorch's modules: install scikit-neural[oracle]")
+    with pytest.raises(TypeError, match="sknet modules: sknet.nn has layers of the same"):
+        fit(NetClassifier(torch.nn.Linear(4, 1)))
+    with pytest.raises(TypeError, match="PyTorch modules are not sknet modules"):
+        fit(NetClassifier(torch.nn.Linear))
 
 
 INPUTS = [

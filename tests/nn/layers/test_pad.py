@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from sknet import Tensor, nn
+from sknet import nn
 from sknet.exceptions import ShapeError
 from tests.combinations import every
+from tests.nn.layers.pytorch import same
 
 torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
 
@@ -20,17 +21,6 @@ def flat(padding, rank):
     each = [padding] * rank if isinstance(padding, int) else padding
     pairs = [(n, n) if isinstance(n, int) else n for n in each]
     return tuple(n for pair in pairs[::-1] for n in pair)
-
-
-def same(layer, theirs, shape):
-    values = RNG.normal(size=shape)
-    x, tx = Tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
-    out, tout = layer(x), theirs(tx)
-    np.testing.assert_allclose(out.numpy(), tout.detach().numpy(), rtol=1e-10, atol=1e-10)
-    weights = RNG.normal(size=out.shape)
-    (out * weights).sum().backward()
-    (tout * torch.tensor(weights)).sum().backward()
-    np.testing.assert_allclose(x.grad.numpy(), tx.grad.numpy(), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("rank", "padding"), [(rank, p) for rank, each in PADDINGS.items() for p in each])

@@ -6,7 +6,7 @@ import pytest
 from sknet import nn
 from sknet.exceptions import DtypeError, ShapeError
 from tests.combinations import every
-from tests.nn.layers.test_pad import same
+from tests.nn.layers.pytorch import same
 
 torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
 

@@ -1,0 +1,22 @@
+"""The comparison of a layer with PyTorch's."""
+
+import numpy as np
+import pytest
+
+from sknet import Tensor
+
+torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
+
+RNG = np.random.default_rng(0)
+
+
+def same(layer, theirs, shape):
+    """Compare outputs and gradients of a layer with PyTorch's."""
+    values = RNG.normal(size=shape)
+    x, tx = Tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
+    out, tout = layer(x), theirs(tx)
+    np.testing.assert_allclose(out.numpy(), tout.detach().numpy(), rtol=1e-10, atol=1e-10)
+    weights = RNG.normal(size=out.shape)
+    (out * weights).sum().backward()
+    (tout * torch.tensor(weights)).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), tx.grad.numpy(), rtol=1e-10, atol=1e-10)
