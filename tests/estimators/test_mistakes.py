@@ -131,7 +131,7 @@ def test_objects_that_are_not_networks(module, message):
 
 def test_modules_of_pytorch_are_not_networks():
     torch = pytest.importorskip("torch", reason="these are PyTorch's modules: install scikit-neural[oracle]")
-    with pytest.raises(TypeError, match="sknet modules: sknet.nn has layers of the same"):
+    with pytest.raises(TypeError, match=r"sknet modules: sknet\.nn has layers of the same"):
         fit(NetClassifier(torch.nn.Linear(4, 1)))
     with pytest.raises(TypeError, match="PyTorch modules are not sknet modules"):
         fit(NetClassifier(torch.nn.Linear))
