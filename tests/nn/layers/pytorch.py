@@ -1,17 +1,16 @@
 """The comparison of a layer with PyTorch's."""
 
 import numpy as np
-import pytest
 
 from sknet import Tensor
-
-torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
 
 RNG = np.random.default_rng(0)
 
 
 def same(layer, theirs, shape):
     """Compare outputs and gradients of a layer with PyTorch's."""
+    import torch  # which modules of tests can do without
+
     values = RNG.normal(size=shape)
     x, tx = Tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
     out, tout = layer(x), theirs(tx)
