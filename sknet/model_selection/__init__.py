@@ -2,6 +2,7 @@
 
 from sknet.model_selection._cross_validation import cross_val_predict, cross_validate
 from sknet.model_selection._halving import HalvingGridSearchCV, HalvingRandomSearchCV, HyperbandSearchCV
+from sknet.model_selection._indexable import indexable
 from sknet.model_selection._search import GridSearchCV, RandomizedSearchCV
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "RandomizedSearchCV",
     "cross_val_predict",
     "cross_validate",
+    "indexable",
 ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from sklearn import model_selection
 
+from sknet.model_selection._indexable import indexable
 from sknet.model_selection._parallel_fits import fits_networks, in_group_threads, is_stacked, stacked
 
 __all__ = ["cross_val_predict", "cross_validate"]
@@ -36,8 +37,8 @@ def cross_validate(
     ----------
     estimator : estimator
         Of any kind; fits of one that is or has a network of sknet run in threads, and share what they can.
-    X : array-like of shape (n_samples, ...)
-        Inputs.
+    X : array-like of shape (n_samples, ...), or dict of those
+        Inputs; several by the names of a network's arguments.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
         Targets.
     groups : array-like of shape (n_samples,), default=None
@@ -76,7 +77,7 @@ def cross_validate(
     """
     found: dict[str, Any] = _in_group(
         model_selection.cross_validate,
-        (estimator, X, y),
+        (estimator, indexable(X), y),
         groups=groups,
         scoring=scoring,
         cv=cv,
@@ -113,8 +114,8 @@ def cross_val_predict(
     ----------
     estimator : estimator
         As for `cross_validate`.
-    X : array-like of shape (n_samples, ...)
-        Inputs.
+    X : array-like of shape (n_samples, ...), or dict of those
+        Inputs; several by the names of a network's arguments.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
         Targets.
     groups : array-like of shape (n_samples,), default=None
@@ -149,7 +150,7 @@ def cross_val_predict(
     """
     return _in_group(
         model_selection.cross_val_predict,
-        (estimator, X, y),
+        (estimator, indexable(X), y),
         groups=groups,
         cv=cv,
         n_jobs=n_jobs,

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import sklearn
+from sklearn import utils
 from sklearn.base import _fit_context, clone, is_classifier
 from sklearn.model_selection import GridSearchCV as Grid
 from sklearn.model_selection import RandomizedSearchCV as Randomized
@@ -22,7 +23,6 @@ from sklearn.model_selection._validation import (
     _insert_error_scores,
     _warn_or_raise_about_fit_failures,
 )
-from sklearn.utils import indexable
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import _check_method_params
 
@@ -41,6 +41,7 @@ from sknet._warnings import warn_caller
 from sknet.estimators.extend import SharedInputs
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
+from sknet.model_selection._indexable import indexable
 from sknet.model_selection._parallel_fits import Dispatch, TaskRunner, dispatch_of, rows_of_folds
 
 __all__ = ["GridSearchCV", "RandomizedSearchCV", "Search"]
@@ -366,13 +367,13 @@ def _no_splits(cv: Any, search: Any, why: str = "") -> Exception:
 
 
 def _undone(fit: Any) -> Any:
-    """Return a fit that leaves the search as it was if it fails."""
+    """Return a fit that takes a dict of inputs, and leaves the search as it was if it fails."""
 
     @wraps(fit)
-    def fitted(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def fitted(self: Any, X: Any, y: Any = None, **params: Any) -> Any:
         before = dict(vars(self))
         try:
-            return fit(self, *args, **kwargs)
+            return fit(self, indexable(X), y, **params)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -460,8 +461,8 @@ class Search(PlainNumbers, BaseSearchCV):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, ...)
-            Inputs.
+        X : array-like of shape (n_samples, ...), or dict of those
+            Inputs; several by the names of a network's arguments.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Targets.
         **params : dict
@@ -474,7 +475,7 @@ class Search(PlainNumbers, BaseSearchCV):
             With the attributes of scikit-learn's search.
         """
         scorers, refit_metric = self._get_scorers()
-        X, y = indexable(X, y)
+        X, y = utils.indexable(X, y)
         params = _check_method_params(X, params=params)
         routed = self._get_routed_params_for_fit(params)
         weight = params.get("sample_weight")
