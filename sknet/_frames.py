@@ -22,10 +22,12 @@ __all__ = [
     "read_frame",
     "refuse_collection",
     "rows_of_records",
+    "sequences_in",
     "with_columns",
 ]
 
 
+TEXTS = (str, bytes, dict)
 INTEGER = re.compile(r"u?int\d+")  # as names of dtypes of pandas, polars and Arrow begin
 
 FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
@@ -48,6 +50,21 @@ def names_of(frame: Any) -> list[Any]:
 def is_collection(x: Any) -> bool:
     """Tell whether x is a Dask array, data frame, series or other collection, without importing Dask."""
     return hasattr(type(x), "__dask_graph__")
+
+
+def sequences_in(X: Any) -> Any:
+    """Return the rows of a list whose lengths differ, or of a column of lists; None for all else."""
+    if isinstance(X, (list, tuple)):
+        rows = X
+    elif type(X) is np.ndarray or type(X).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow"):
+        if len(getattr(X, "columns", "1")) != 1:
+            return None
+        column = np.asarray(X)
+        rows = column.reshape(-1) if column.dtype == object and column.shape[1:] in ((), (1,)) else ()
+    else:
+        return None
+    lengths = {len(row) if hasattr(row, "__len__") and not isinstance(row, TEXTS) else None for row in rows}
+    return rows if lengths - {None} and (rows is not X or len(lengths) > 1) else None
 
 
 def is_record(X: Any) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 
 from sknet import nn
 from sknet._fields import ABSENT, COUNT, Each, Items, Named
-from sknet._frames import as_array, is_collection, is_record
+from sknet._frames import as_array, is_collection, is_record, sequences_in
 from sknet._hints import suggestion
 from sknet._late import above
 from sknet.device import MetaArray, device_of, is_array, to_host
@@ -167,8 +167,30 @@ class Sequences:
 
 
 def with_lengths(X: Any, lengths: Any) -> Any:
-    """Return X together with the lengths of its sequences; None for X alone."""
+    """Return X with the lengths of its sequences, which rows of different lengths have by themselves."""
+    if lengths is None:
+        X, lengths = _padded(X)
     return X if lengths is None else Sequences(X, lengths)
+
+
+def _padded(X: Any) -> tuple[Any, Any]:
+    """Return sequences of different lengths as one array with their lengths, and all else with None."""
+    if type(X) is np.ndarray and X.dtype != object:
+        return X, None
+    if not _is_named(X):
+        rows = sequences_in(X)
+        return (X, None) if rows is None else nn.pad_sequences(rows)
+    found = {name: _padded(x) for name, x in X.items()}
+    lengths = {name: each for name, (_, each) in found.items() if each is not None}
+    if not lengths:
+        return X, None
+    first = next(iter(lengths.values()))
+    if "lengths" not in X and not all(np.array_equal(first, each) for each in lengths.values()):
+        raise ValueError(
+            f"the sequences of the inputs {list(lengths)} have different lengths in the same rows, and a "
+            "network takes one `lengths`: pad them, sknet.nn.pad_sequences, and give all lengths by name"
+        )
+    return {name: x for name, (x, _) in found.items()}, None if "lengths" in X else first
 
 
 def forward_of(module: Any) -> dict[str, bool] | None:
@@ -215,7 +237,8 @@ def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[ty
             from sklearn.utils.validation import validate_data  # of an estimator, which has loaded it
 
             validate_data(estimator, X, skip_check_array=True, reset=reset)
-        X = _by_columns(X, forward or {})
+        X, lengths = _padded(_by_columns(X, forward or {}))
+        X = X if lengths is None else with_checked_lengths(X, lengths, forward)
     if not _is_named(X):
         return _array(X, "X", dtypes)
     _check_names(X, forward)
@@ -264,9 +287,9 @@ def _rank(X: Any) -> int:
 
 
 RAGGED = (
-    "If the rows of X are sequences of different lengths, padded, lengths = pad_sequences(X) makes an array "
-    "of them (sknet.preprocessing), and a network of your own learns from it: NetClassifier(MyNet).fit("
-    "padded, y, lengths=lengths)."
+    "If the rows of X are sequences of different lengths, a network of your own whose forward takes "
+    "`lengths` learns from them as they are, NetClassifier(MyNet).fit(X, y); padded, lengths = "
+    "pad_sequences(X) makes an array of them (sknet.nn)."
 )
 
 
@@ -305,7 +328,8 @@ def with_checked_lengths(
         )
     if "lengths" not in forward:
         raise TypeError(
-            f"lengths= needs a network whose forward takes `lengths`; the arguments are {list(forward)}"
+            f"lengths= needs a network whose forward takes `lengths`; the arguments are {list(forward)}. "
+            "Rows of different lengths have lengths, too: without them a network would learn from padding"
         )
     lengths = as_array(to_host(lengths) if is_array(lengths) else lengths)
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths.size and lengths.min() < 0):
@@ -404,6 +428,8 @@ class Inputs:
         """Return checked inputs like those of the fit; integers become real numbers where expected."""
         if type(X) is dict and isinstance(self.shapes, dict) and self._needs_no_conversion(X, dtypes):
             return X
+        if isinstance(X, (list, tuple)) and isinstance(self.shapes, dict) and "lengths" in self.shapes:
+            X = Sequences(*nn.pad_sequences(X))  # all of one length: else they have come with lengths
         X = read_inputs(estimator, X, self.forward, dtypes, reset=False)
         shapes, integers = self.shapes, self.integers
         if isinstance(shapes, dict):

@@ -159,9 +159,10 @@ class SequenceFit(SequenceLayers):
         Parameters
         ----------
         X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
-            Inputs of any rank, as the network's `forward` takes them; nothing is flattened. Several inputs
-            by the names of its arguments: a dict of arrays, or a data frame whose columns begin with these
-            names, as in ``words__0``. Integers stay integers where the network needs them.
+            Inputs of any rank, as the network's `forward` takes them; nothing is flattened. Sequences of
+            different lengths may be a list, or a column of lists: they are padded. Several inputs by the
+            names of its arguments: a dict of arrays, or a data frame whose columns begin with these names,
+            as in ``words__0``. Integers stay integers where the network needs them.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -43,11 +43,16 @@ from sknet.nn.layers._recurrent import *  # noqa: F403
 from sknet.nn.layers._spatial import *  # noqa: F403
 
 _LATE = _Names(
-    {"sknet.nn._summary": ("Summary", "SummaryRow", "summary"), "sknet.nn._torch": ("from_torch", "to_torch")}
+    {
+        "sknet.nn._sequences": ("pad_sequences",),
+        "sknet.nn._summary": ("Summary", "SummaryRow", "summary"),
+        "sknet.nn._torch": ("from_torch", "to_torch"),
+    }
 )
 __all__ = sorted({*_LATE, *(name for name in globals() if not name.startswith("_"))} - {"layers"})
 
 if _typing.TYPE_CHECKING:
+    from sknet.nn._sequences import pad_sequences as pad_sequences
     from sknet.nn._summary import Summary as Summary
     from sknet.nn._summary import SummaryRow as SummaryRow
     from sknet.nn._summary import summary as summary

@@ -6,8 +6,8 @@ from sknet._late import Names as _Names
 from sknet.preprocessing import _encodings, _plan, _schema, _words
 
 if TYPE_CHECKING:
+    from sknet.nn import pad_sequences
     from sknet.preprocessing._encoder import TableEncoder
-    from sknet.preprocessing._sequences import pad_sequences
 
 __all__ = ["TableEncoder", "pad_sequences"]
 
@@ -23,7 +23,7 @@ if not TYPE_CHECKING:
     __getattr__ = _Names(
         {
             "sknet.preprocessing._encoder": ("TableEncoder",),
-            "sknet.preprocessing._sequences": ("pad_sequences",),
+            "sknet.nn": ("pad_sequences",),
         }
     ).into(globals())
 

@@ -287,14 +287,14 @@ RAGGED = [[1, 2, 3], [4, 5], [6]] * 4
 )
 @pytest.mark.parametrize("estimator", [MLPRegressor(), NetRegressor(Flat)], ids=["perceptron", "network"])
 def test_sequences_of_different_lengths(estimator, rows):
-    with pytest.raises(ValueError, match=r"padded, lengths = pad_sequences\(X\)"):
+    with pytest.raises((ValueError, TypeError), match="forward takes `lengths`"):
         estimator.fit(rows, np.arange(12.0))
-    with pytest.raises(ValueError, match=r"padded, lengths = pad_sequences\(X\)"):
+    with pytest.raises(TypeError, match="forward takes `lengths`"):
         NetRegressor(Flat).fit({"x": RAGGED}, np.arange(12.0))
 
 
 def test_sequences_with_features_of_different_lengths():
-    with pytest.raises(ValueError, match=r"padded, lengths = pad_sequences\(X\)"):
+    with pytest.raises(TypeError, match="forward takes `lengths`"):
         NetRegressor(Flat).fit([np.ones((len(row), 3)) for row in RAGGED], np.arange(12.0))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from sknet import NetClassifier, nn
 from sknet.exceptions import ShapeError
-from sknet.preprocessing import pad_sequences
+from sknet.nn import pad_sequences
 
 
 class Last(nn.Module):

@@ -42,11 +42,11 @@ def pad_sequences(
 
     See Also
     --------
-    sknet.NetClassifier.fit : Takes both, as ``fit(padded, y, lengths=lengths)``.
+    sknet.NetClassifier.fit : Takes sequences as they are, or both, as ``fit(padded, y, lengths=lengths)``.
 
     Examples
     --------
-    >>> from sknet.preprocessing import pad_sequences
+    >>> from sknet.nn import pad_sequences
     >>> padded, lengths = pad_sequences([[5, 3, 8], [2], [7, 1]])
     >>> padded
     array([[5, 3, 8],
@@ -55,7 +55,7 @@ def pad_sequences(
     >>> lengths
     array([3, 1, 2])
     """
-    arrays = [np.asarray(each) for each in sequences]
+    arrays = [_as_array(each) for each in sequences]
     if not arrays:
         raise ValueError("pad_sequences needs at least one sequence, got none")
     if maxlen is not None and maxlen < 1:
@@ -76,6 +76,12 @@ def pad_sequences(
         if length:
             padded[i, :length] = _held(array[:length], found, f"sequences[{i}]")
     return padded, lengths
+
+
+def _as_array(sequence: Any) -> Any:
+    """Return a sequence as an array; steps that are arrays themselves, as Arrow has them, as its rows."""
+    array = np.asarray(sequence)
+    return np.asarray(array.tolist()) if array.dtype == object and array.ndim == 1 else array
 
 
 def _held(values: Any, dtype: np.dtype[Any], name: str) -> Any:
