@@ -56,7 +56,7 @@ def test_signature(kind, method):
 OURS_BESIDES = {"callbacks_", "compiled_step_", "freeze", "history_", "model_"}
 OURS_BESIDES |= {"best_epoch_", "slim", "summary", "monitor_", "refit_history_", "stopped_early_"}
 OURS_BESIDES |= {"transform", "fit_transform", "layer", "get_feature_names_out", "set_output"}
-OURS_BESIDES |= {"feature_importances_", "input_gradient", "integrated_gradients", "set_transform_request"}
+OURS_BESIDES |= {"input_gradient", "integrated_gradients", "set_transform_request"}
 if find_spec("sklearn.callback"):
     OURS_BESIDES |= {"set_callbacks"}
 

@@ -50,7 +50,10 @@ from sknet.exceptions import LoadError, NonFiniteError
 if TYPE_CHECKING:
     pass
 
-__all__ = ["fit_network", "not_converged", "read_part"]
+__all__ = ["fit_network", "is_nearly_flat", "not_converged", "read_part"]
+
+FEWEST_LAST = 10  # epochs at the end of a fit that tell whether its loss still falls
+SMALL_SHARE = 0.05  # of all that the loss fell by: a fit that gains less at its end has nearly converged
 
 NOT_FINITE = (
     "Solver produced non-finite parameter weights. The input data may contain large values and need to be "
@@ -184,11 +187,18 @@ def _fit_in_steps(fit: Fit, trainer: Trainer) -> None:
     fit.estimator._batch = fit.batches.like()
     fit.estimator._take(fit)
     is_inner = bool(fit_extras(fit.estimator).callbacks)
-    if not (fit.incremental or outcome.stopped_by or outcome.interrupted or is_inner):
-        warn_caller(
-            not_converged(fit.settings.max_iter, advises=recipe.strict),
-            ConvergenceWarning,
-        )
+    ended_at_limit = not (fit.incremental or outcome.stopped_by or outcome.interrupted or is_inner)
+    if ended_at_limit and not (recipe.strict and is_nearly_flat(fit.history["loss"])):
+        warn_caller(not_converged(fit.settings.max_iter, advises=recipe.strict), ConvergenceWarning)
+
+
+def is_nearly_flat(losses: Sequence[float]) -> bool:
+    """Tell whether the last tenth of the epochs, ten at least, lowered the loss by little."""
+    n_last = max(FEWEST_LAST, len(losses) // 10)
+    if len(losses) <= n_last:
+        return False
+    whole = losses[0] - losses[-1]
+    return whole > 0 and losses[-1 - n_last] - losses[-1] <= SMALL_SHARE * whole
 
 
 def not_converged(max_iter: int, *, advises: bool = True) -> str:
@@ -198,8 +208,8 @@ def not_converged(max_iter: int, *, advises: bool = True) -> str:
         "converged yet."
     )
     advice = (
-        " Raise max_iter or the learning rate, as optimizer=Adam(lr=0.01); early_stopping=True ends where "
-        "held-out rows are predicted best, and a larger tol ends sooner."
+        " The loss still falls. Raise max_iter or the learning rate, as optimizer=Adam(lr=0.01); "
+        "early_stopping=True ends where held-out rows are predicted best, and a larger tol ends sooner."
     )
     return said + advice if advises else said
 

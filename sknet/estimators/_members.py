@@ -21,7 +21,7 @@ from sknet.engine import History, Model
 from sknet.engine import extend as engine
 from sknet.estimators._architecture import Joined, Members
 from sknet.estimators._fit import FitArguments, SharedInputs, attach_fit_extras
-from sknet.estimators._fitting import not_converged
+from sknet.estimators._fitting import is_nearly_flat, not_converged
 from sknet.losses.extend import Averaged
 
 __all__ = ["MEMBERS", "are_several", "fit_members", "may_stack"]
@@ -69,11 +69,9 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
         may_stack=[may_stack(member, given.X) for member in members],
     )
     _join(estimator, members)
-    if not estimator._is_full_batch() and any(each.n_iter_ == each.max_iter for each in members):
-        warn_caller(
-            not_converged(estimator.max_iter),
-            ConvergenceWarning,
-        )
+    falling = [each for each in members if not is_nearly_flat(each.loss_curve_)]
+    if not estimator._is_full_batch() and any(each.n_iter_ == each.max_iter for each in falling):
+        warn_caller(not_converged(estimator.max_iter), ConvergenceWarning)
 
 
 def may_stack(estimator: Any, X: Any) -> bool:

@@ -215,7 +215,8 @@ class NamedOptions(BaseNet):
     batch_size : int or "auto", default="auto"
         Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
     max_iter : int, default=200
-        Epochs at most; for L-BFGS iterations.
+        Epochs at most; for L-BFGS iterations. A fit that ends there warns, unless the last tenth of the
+        epochs (ten at least) lowered the loss by less than 5 % of what all of them did.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
     scale_inputs : bool, default=True

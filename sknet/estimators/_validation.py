@@ -144,6 +144,8 @@ def split_rows(
         labels, fraction = binary(), recipe.validation_fraction
         stratify = None if labels is None else labels.astype(bool)
         of_class = y if fit.estimator._holds_out_every_class and np.ndim(y) == 1 else None
+        if stratify is not None and is_auto(fit.estimator.early_stopping) and _has_a_single_row(stratify):
+            stratify = None  # that row is trained on
         pair = held_out_fraction(
             len(y), fraction, random_state, stratify=stratify, groups=groups, labels=of_class
         )
@@ -250,11 +252,16 @@ def held_out_fraction(
     return _split_by_class(labels, len(held_out), random_state)
 
 
-def _have_every_class(labels: Any, *parts: Any) -> bool:
-    """Tell whether each part has a row of each class that has at least two."""
+def _has_a_single_row(stratify: Any) -> bool:
+    """Tell whether one of two classes has one row."""
+    return min(np.count_nonzero(stratify), np.count_nonzero(~stratify)) == 1
+
+
+def _have_every_class(labels: Any, training: Any, held_out: Any) -> bool:
+    """Tell whether the training has a row of each class, and the validation of each that has two."""
     codes, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
-    found = [np.bincount(codes[part], minlength=len(counts))[counts > 1] for part in parts]
-    return all(np.all(each) for each in found)
+    trained, tested = (np.bincount(codes[part], minlength=len(counts)) for part in (training, held_out))
+    return bool(trained.all() and tested[counts > 1].all())
 
 
 def _split_by_class(labels: Any, n_held_out: int, random_state: Any) -> Split:

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 import sklearn
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import StandardScaler
 
@@ -646,6 +646,33 @@ def test_automatic_targets():
     shares = np.exp(TABLES["multioutput"][1])
     shares /= shares.sum(axis=1, keepdims=True)
     fitted(X, shares, task="multioutput", loss="kl_divergence", scale_target="auto")
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits, load_diabetes])
+def test_fits_of_defaults_warn_of_nothing(load):
+    """Warnings are errors here; some of these fits end at their last epoch."""
+    X, y = load(return_X_y=True)
+    (sknet.MLPRegressor if load is load_diabetes else sknet.MLPClassifier)(random_state=0).fit(X, y)
+
+
+def test_ensembles_and_networks_of_defaults_warn_of_nothing():
+    X, y = load_iris(return_X_y=True)
+
+    def network(n_features, n_outputs):
+        return nn.Sequential(nn.Linear(n_features, 32), nn.ReLU(), nn.Linear(32, n_outputs))
+
+    sknet.MLPClassifier(n_members=2, random_state=0).fit(X, y)
+    sknet.NetClassifier(network, random_state=0).fit(X, y)
+    sknet.Autoencoder(random_state=0).fit(load_breast_cancer().data)
+
+
+def test_fits_that_end_while_their_loss_falls_warn():
+    X, y = load_iris(return_X_y=True)
+    for max_iter in (1, 2, 10, 11, 40):
+        with pytest.warns(sklearn.exceptions.ConvergenceWarning, match="Maximum iterations"):
+            sknet.MLPClassifier(max_iter=max_iter, random_state=0).fit(X, y)
+    with pytest.warns(sklearn.exceptions.ConvergenceWarning, match="Maximum iterations"):  # nearly linear
+        sknet.MLPClassifier(lr=1e-4, random_state=0).fit(X, y)
 
 
 def test_the_warning_of_a_fit_that_ends_says_what_to_do():

@@ -180,6 +180,17 @@ def test_a_class_with_a_single_row_is_trained_on():
         training, held_out = held_out_fraction(100, 0.02, np.random.RandomState(seed), labels=y)
         assert set(y[training]) == set(y)
         assert set(y[held_out]) == {"often", "again"}
+        training, _ = held_out_fraction(100, 0.5, np.random.RandomState(seed), labels=y)
+        assert set(y[training]) == set(y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_automatic_early_stopping_needs_no_two_rows_of_a_class():
+    X, y = rows_with((10_000, 1))
+    clf = MLPClassifier((2,), max_iter=1, random_state=0).fit(X, y)
+    assert clf.best_epoch_ == 1
+    with pytest.raises(ValueError, match="The validation set is too small"):
+        clf.set_params(early_stopping=True).fit(X, y)
 
 
 def test_splits_with_every_class_are_those_of_scikit_learn():
