@@ -342,6 +342,16 @@ def test_methods_of_other_libraries(made, name, hint):
         x.qqq  # noqa: B018
 
 
+def test_a_model_is_not_compiled_by_a_call():
+    model = sknet.Model(nn.Linear(1, 2), loss="log_loss")
+    with pytest.raises(TypeError, match="give loss and optimizer when it is made, as in Model"):
+        model.compile(optimizer="adam", loss="mse", metrics=["accuracy"])
+    assert model.compile == "auto"
+    assert type(vars(model)["compile"]) is str  # what files and pickles hold
+    with pytest.raises(ValueError, match="'compile' parameter of Model must be True, False or 'auto'"):
+        model.compile = "never"
+
+
 def test_properties_keep_their_own_errors():
     with pytest.raises(AttributeError, match="is not fitted yet: call fit first"):
         sknet.MLPClassifier().coefs_  # noqa: B018

@@ -3,10 +3,11 @@
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.core import Primitive, Tensor, TracedArray
 from sknet.core.extend import untracked_leaves
@@ -20,6 +21,7 @@ from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
 
 __all__ = [
     "Bounds",
+    "CompileMode",
     "are_classes",
     "check_classes",
     "check_classes_for",
@@ -436,3 +438,31 @@ def _is_within_unit_range(module: Module, inputs: Any, dtype: Any) -> bool:
         return False
     low, high = bounds.of(output.data)
     return low >= -ROUNDED and high <= 1 + ROUNDED
+
+
+class CompileMode:
+    """The attribute `compile` of a `Model`: True, False or "auto"."""
+
+    def __get__(self, model: Any, owner: Any = None) -> Any:
+        mode = self if model is None else vars(model)["compile"]
+        return Auto(mode) if mode == "auto" else mode
+
+    def __set__(self, model: Any, mode: bool | str) -> None:
+        if not (mode is True or mode is False or mode == "auto"):
+            raise ValueError(
+                f"The 'compile' parameter of Model must be True, False or 'auto'. Got {shown(mode)} instead."
+            )
+        vars(model)["compile"] = mode if isinstance(mode, bool) else "auto"
+
+
+class Auto(str):
+    """The mode "auto", whose call, as of a method of Keras, is an error that says what to write instead."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            "a Model is not compiled by a call: give loss and optimizer when it is made, as in "
+            "Model(module, loss='log_loss', optimizer=Adam(lr=0.01)), and metrics as scores= of fit. Its "
+            "parameter `compile` says whether training steps are captured"
+        )

@@ -10,7 +10,6 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
-from sknet._constraints import shown
 from sknet._hints import ForeignAttributes
 from sknet._parallel import Pool
 from sknet._params import explained_call
@@ -28,6 +27,7 @@ from sknet.device import (
     to_device,
 )
 from sknet.engine._checks import (
+    CompileMode,
     check_classes_for,
     check_given,
     check_losses,
@@ -173,6 +173,8 @@ class Model(ForeignAttributes):
 
     _seed: int | None = None  # of the random state of a slim model, which its pickle holds instead
 
+    compile = CompileMode()
+
     def __init__(
         self,
         module: Module,
@@ -191,7 +193,7 @@ class Model(ForeignAttributes):
                 f"a Model needs a module, got {type(module).__name__}: pass an instance of nn.Module"
             )
         self._hyper = checked_hyper(optimizer, loss, alpha)
-        self.compile = _check_compile(compile)
+        self.compile = compile
         self.dtype, precision = check_precision(dtype, where="a Model")
         self._rounded = None if precision == self.dtype.name else precision
         self.random_state = check_random_state(random_state)
@@ -1035,14 +1037,6 @@ class Model(ForeignAttributes):
 
 def _array_of(x: Any) -> Any:
     return x.data if isinstance(x, Tensor) else x
-
-
-def _check_compile(mode: bool | str) -> bool | str:
-    if not (mode is True or mode is False or mode == "auto"):
-        raise ValueError(
-            f"The 'compile' parameter of Model must be True, False or 'auto'. Got {shown(mode)} instead."
-        )
-    return mode
 
 
 def _look_at(self: "Model", output: Tensor) -> None:

@@ -263,6 +263,7 @@ class Fit:
     continuing: bool
     given: FitArguments
     X: Any = None
+    is_untyped: bool = False  # X, whose numbers were in lists
     dtypes: Any = None
     y: Any = None
     weight: Any = None
@@ -302,7 +303,7 @@ class Fit:
         if self.recipe.dtype != "auto":
             return self.recipe.array_dtype
         inputs = self.X.values() if isinstance(self.X, dict) else [self.X]
-        real = [x.dtype for x in inputs if x.dtype.kind == "f"]
+        real = [x.dtype for x in inputs if x.dtype.kind == "f" and not self.is_untyped]
         return _joint_dtype(*real) if real else np.dtype(self.recipe.other_dtype)
 
     @property

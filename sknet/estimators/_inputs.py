@@ -42,10 +42,10 @@ __all__ = [
     "check_table",
     "follows_namespace",
     "forward_of",
-    "integers_as_array",
     "is_by_name",
     "is_on_device",
     "note_namespace",
+    "numbers_as_array",
     "on_host",
     "read_inputs",
     "with_checked_lengths",
@@ -251,8 +251,8 @@ def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[ty
     return found
 
 
-def integers_as_array(X: Any) -> Any:
-    """Return a table of integers in any container as an array of them, and anything else as it is."""
+def numbers_as_array(X: Any) -> Any:
+    """Return integers in any container, and lists of numbers, as an array, and anything else as it is."""
     is_elsewhere = (is_array(X) and not isinstance(X, np.ndarray)) or as_host(X) is not X
     if hasattr(X, "tocsr") or is_elsewhere:
         return X
@@ -260,7 +260,8 @@ def integers_as_array(X: Any) -> Any:
         found = as_array(X)
     except ValueError:  # ragged, which the checks say better
         return X
-    return found if found.dtype.kind in "biu" else X
+    kinds = "biuf" if isinstance(X, (list, tuple)) else "biu"
+    return found if found.dtype.kind in kinds else X
 
 
 def check_one_input(forward: Forward | None) -> None:

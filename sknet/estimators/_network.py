@@ -31,7 +31,7 @@ from sknet.estimators._inputs import (
     are_inputs,
     as_host,
     check_one_input,
-    integers_as_array,
+    numbers_as_array,
     read_inputs,
 )
 from sknet.estimators._targets import (
@@ -73,7 +73,8 @@ def checked_inputs(fit: Fit, X: Any, y: Any, *, reset: bool | None = None) -> tu
     check_one_input(architecture.forward)
     kept, given = dtypes, X
     if reset and (architecture.is_foreign or fit.recipe.scale_inputs):
-        kept, X = [*dtypes, *INTEGERS], integers_as_array(X)
+        kept, X = [*dtypes, *INTEGERS], numbers_as_array(X)
+        fit.is_untyped = isinstance(given, (list, tuple))
     if not is_reconstructed and estimator._targets_of_any_rank and np.ndim(y) > 2:
         X = check_X(estimator, as_host(X), kept, reset=reset)
         y = targets(X)

@@ -13,6 +13,7 @@ from sknet._fields import COUNT, Together
 from sknet._hints import or_names, suggestion
 from sknet._parallel import Lock
 from sknet._params import same
+from sknet._warnings import warn_caller
 from sknet.device import Device
 from sknet.exceptions import ShapeError, StateError
 from sknet.nn import init
@@ -40,6 +41,7 @@ __all__ = [
 
 M = TypeVar("M", bound=Module)
 
+MOST_COLOURS = 4  # channels of an image
 _becoming = Lock()
 KEPT = ("_training", "_held", "_hooks")  # by a lazy module that becomes an ordinary one
 
@@ -230,6 +232,16 @@ class LazyConv2d(Lazy, Conv2d, infer="in_channels", axis=-3):
     >>> layer
     Conv2d(2, 8, kernel_size=3)
     """
+
+    def _made_for(self, shape: tuple[int, ...]) -> Module:
+        if len(shape) == 4 and shape[3] <= MOST_COLOURS < shape[1] == shape[2]:
+            warn_caller(
+                f"{self!r} takes inputs of shape {shape} for {shape[1]} channels of {shape[2]} rows and "
+                f"{shape[3]} columns. If they are images whose channels are last, np.moveaxis(X, -1, 1) puts "
+                "them first",
+                UserWarning,
+            )
+        return super()._made_for(shape)
 
 
 class LazyConvTranspose1d(Lazy, ConvTranspose1d, infer="in_channels", axis=-2):

@@ -92,6 +92,18 @@ def test_numbers_whose_spread_is_small_beside_their_mean(dtype):
     np.testing.assert_array_equal(far.freeze().predict_proba(1e8 + X), far.predict_proba(1e8 + X))
 
 
+@pytest.mark.parametrize("convert", [np.ndarray.tolist, lambda x: tuple(map(tuple, x))])
+def test_lists_are_read_in_double_precision(convert):
+    """The network is that of float32 rows, but the means and deviations are those of the numbers given."""
+    far = convert(1e8 + X)
+    clf = fitted(far, Y)
+    np.testing.assert_allclose(clf.input_mean_, (1e8 + X).mean(axis=0), rtol=1e-15)
+    np.testing.assert_allclose(clf.input_scale_, (1e8 + X).std(axis=0), rtol=1e-12)
+    assert clf.model_.dtype == np.float32
+    same = fitted((1e8 + X), Y, dtype="float32")
+    np.testing.assert_array_equal(clf.predict_proba(far), same.predict_proba(1e8 + X))
+
+
 def test_integers_are_not_rounded_before():
     whole = np.random.default_rng(0).integers(0, 50, (200, 3)) + 2**40
     y = whole[:, 0] > 2**40 + 25
@@ -176,7 +188,7 @@ def test_frames_lists_and_columns_in_fortran_order():
     clf = fitted(RAW, Y)
     frame = pandas.DataFrame(RAW, columns=[f"c{i}" for i in range(RAW.shape[1])])
     assert same_bits(fitted(np.asfortranarray(RAW), Y), clf)
-    assert same_bits(fitted(RAW.tolist(), Y), fitted(RAW.astype(np.float32), Y))
+    assert same_bits(fitted(RAW.tolist(), Y), fitted(RAW, Y, dtype="float32"))
     named = fitted(frame, Y)
     assert same_bits(named, clf)
     for n in (1, 50):

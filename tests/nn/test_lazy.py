@@ -209,3 +209,11 @@ def test_it_becomes_one_on_its_device(fake_device):
     net = nn.Sequential(nn.LazyLinear(3, device=fake_device), nn.LazyBatchNorm()).to(device=fake_device)
     output = net(Tensor(np.ones((5, 2), np.float32), device=fake_device))
     assert {x.device for x in (*net.parameters(), *net.buffers(), output)} == {fake_device}
+
+
+def test_images_whose_channels_seem_to_be_last():
+    with pytest.warns(UserWarning, match=r"np\.moveaxis\(X, -1, 1\) puts them first") as found:
+        nn.LazyConv2d(4, 3, padding=1)(np.ones((5, 8, 8, 3), np.float32))
+    assert found[0].filename == __file__
+    for shape in ((5, 3, 8, 8), (5, 8, 8, 8), (5, 64, 4, 4), (5, 4, 4, 4)):  # warnings are errors
+        nn.LazyConv2d(4, 3, padding=1)(np.ones(shape, np.float32))
