@@ -59,29 +59,32 @@ struct array {
     int flags;
 };
 
-enum { IS_ALIGNED = 0x100 };
+enum { IS_CONTIGUOUS = 1, IS_ALIGNED = 0x100 };
 
-/* Carry out the instructions of a turn, of which the first copies the only row of an array.
+/* Carry out the instructions of a turn, of which the first copies an array, and standardizes it if it has units.
  *
- * The array is an ndarray; `code` says how its elements are copied, as `code` in _layouts.py. Short turns hold the
- * GIL: other threads would wait longer for each other than for a row. Returns 0 if the array has another layout,
- * or if a number is not finite. */
-static PyObject *call_row(PyObject *self, PyObject *const *given, Py_ssize_t n) {
+ * The array is an ndarray; `code` says how its elements are copied, as `code` in _instructions.py. Short turns hold
+ * the GIL: other threads would wait longer for each other than for a row. Returns 0 if the array has another shape
+ * or layout, or if a number is not finite. */
+static PyObject *call_unchecked(PyObject *self, PyObject *const *given, Py_ssize_t n) {
     int64_t x[3], found;
     (void)self;
     if (n != 4)
         return PyErr_Format(PyExc_TypeError, "expected an array and 3 integers, got %zd arguments", n);
     if (!read_integers(given + 1, 3, 3, x))
         return NULL;
-    const struct array *row = (const struct array *)given[0];
+    const struct array *table = (const struct array *)given[0];
     const struct turn *turn = at(x[0]);
     int64_t *copy = at(turn->program);
-    if (row->n_axes != 2 || row->lengths[0] != 1 || row->lengths[1] != copy[10] || !(row->flags & IS_ALIGNED))
+    const int needed = table->n_axes == 2 && table->lengths[0] == 1 ? IS_ALIGNED : IS_ALIGNED | IS_CONTIGUOUS;
+    if (table->n_axes != 2 || table->lengths[0] != copy[9] || table->lengths[1] != copy[10] ||
+        (table->flags & needed) != needed)
         return PyLong_FromLong(0);
-    copy[0] = x[1] > 0 ? COPY : CONVERT;
-    copy[1] = x[1] > 0 ? x[1] : -1 - x[1];
-    copy[2] = (int64_t)(intptr_t)row->data;
-    copy[4] = row->strides[1];
+    copy[0] = copy[14] ? STANDARDIZE : x[1] > 0 ? COPY : CONVERT;
+    copy[1] = x[1] > 0 || copy[14] ? x[1] : -1 - x[1];
+    copy[2] = (int64_t)(intptr_t)table->data;
+    copy[3] = table->strides[0];
+    copy[4] = table->strides[1];
     if (x[2])
         return PyLong_FromLongLong(kernels->steps(x[0], 1));
     Py_BEGIN_ALLOW_THREADS
@@ -151,7 +154,7 @@ static PyObject *use(PyObject *self, PyObject *name) {
 
 static PyMethodDef methods[] = {
     {"steps", FAST(call_steps), METH_FASTCALL, "Carry out the instructions of turns: address and number."},
-    {"row", FAST(call_row), METH_FASTCALL, "Carry out the instructions of a turn for a row of an array."},
+    {"unchecked", FAST(call_unchecked), METH_FASTCALL, "Carry out the instructions of a turn for rows of an array."},
     {"rows", FAST(call_rows), METH_FASTCALL, "Encode rows of a table."},
     {"passes", FAST(call_pass), METH_FASTCALL, "Go over arrays: address of what describes them, size and work."},
     {"isa", isa, METH_NOARGS, "Return the name of the set of instructions in use."},

@@ -49,6 +49,7 @@ enum { WIDTH = 32 }; /* numbers of an instruction */
 enum kind {
     LOOP, BLAS, SPREAD, COPY, CONVERT, MASK, REPLACE, FILL, PUT, ADD_ROWS, ADD_MULTIPLE, BOUNDS, TABLE, HOST,
     FINITE, COUNTER, NOTHING, ADD_ROW_RELU, MASK_POSITIVE, UNIFORM, CHAIN, MOMENTS, SQUARES, QUOTIENTS,
+    STANDARDIZE,
 };
 
 enum spread { ADD_ROW, SUBTRACT_COLUMN, MULTIPLY_COLUMN, DIVIDE_COLUMN };
@@ -61,6 +62,12 @@ struct turn {
 /* Rows of elements that are copied or converted: `rows` are their numbers in the source, 0 for all. */
 struct move {
     int64_t source, s0, s1, rows, target, t0, t1, n0, n1;
+};
+
+/* Means and deviations of columns, and how many deviations from the mean numbers are at most. */
+struct units {
+    int64_t mean, scale;
+    double limit;
 };
 
 /* -- rows of tables: see `Field` and `Codes` in sknet/compile/native/_instructions.py -------------- */

@@ -134,6 +134,21 @@ static void N(update_part)(const int64_t *one, int64_t start, int64_t n) {
     }
 }
 
+/* Write numbers as deviations from means, as NumPy's operations do; return 0 if one of them is not finite. */
+static int N(standardize)(const double *x, const double *mean, const double *scale, double limit, T *out,
+                          int64_t count) {
+    int64_t infinite = 0;
+    INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        double z = (x[i] - mean[i]) / scale[i];
+        z = z > limit ? limit : z; /* NaN stays */
+        z = z < -limit ? -limit : z;
+        infinite |= !(fabs(x[i]) < (double)INFINITY);
+        out[i] = (T)z;
+    }
+    return infinite == 0;
+}
+
 static int N(is_finite)(int64_t loss, int64_t penalty, int64_t squares) {
     const T total = *(const T *)at(loss) + *(const T *)at(penalty);
     return fabs((double)total) < (double)INFINITY && *(const T *)at(squares) < (T)INFINITY;

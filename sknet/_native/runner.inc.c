@@ -70,6 +70,30 @@ static int is_finite(const int64_t *one) {
     return one[1] == 4 ? is_finite_float(one[2], one[3], one[4]) : is_finite_double(one[2], one[3], one[4]);
 }
 
+enum { AT_ONCE = 128 };
+
+/* Copy rows as deviations from means, in double precision; return 0 if a number is not finite. */
+static int standardize(const int64_t *one) {
+    const struct move m = moved(one, 0);
+    const struct units *units = at(one[14]);
+    const double *mean = at(units->mean), *scale = at(units->scale);
+    double x[AT_ONCE];
+    for (int64_t i = 0; i < m.n0; i++)
+        for (int64_t j = 0; j < m.n1; j += AT_ONCE) {
+            const int64_t n = least(AT_ONCE, m.n1 - j), out = m.target + i * m.t0 + j * m.t1;
+            const struct move part = {m.source + i * m.s0 + j * m.s1, 0, m.s1, 0, (int64_t)(intptr_t)x, 0, sizeof *x,
+                                      1, n};
+            if (one[1] > 0)
+                copy_uint64_t(&part);
+            else
+                conversions[-1 - one[1]](&part);
+            if (!(m.t1 == 4 ? standardize_float(x, mean + j, scale + j, units->limit, at(out), n)
+                            : standardize_double(x, mean + j, scale + j, units->limit, at(out), n)))
+                return 0;
+        }
+    return 1;
+}
+
 #include "chains.inc.c"
 
 /* Carry out one instruction in a step of a turn; return 0 if that ends the run. */
@@ -99,6 +123,7 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case MOMENTS:
     case SQUARES:
     case QUOTIENTS: update_part(one, 0, one[2]); return 1;
+    case STANDARDIZE: return standardize(one);
     }
     return 0;
 }

@@ -40,7 +40,7 @@ from sknet.nn import Module, Scope, bindings, largest_activation, run
 from sknet.nn.extend import latest
 
 if TYPE_CHECKING:
-    from sknet.compile.native import NativeStep
+    from sknet.compile.native import NativeStep, Units
 
 __all__ = [
     "FEW_ROWS",
@@ -190,20 +190,20 @@ class Predictor(_HoldsPrograms):
         waiting.append(program)
         return found
 
-    def of_row(self, X: np.ndarray) -> Any:
-        """Return the result for one row of a table, if a program for it is there and both are finite."""
+    def unchecked(self, X: np.ndarray, units: "Units | None" = None) -> Any:
+        """Return the result for a table in units, if a program is there and all numbers are finite."""
         fingerprint, by_rows = self._made
-        waiting = by_rows.get(1)
+        waiting = by_rows.get(X.shape[0])
         if not waiting or fingerprint is None or not fingerprint.holds():
             return None
         try:
             program = waiting.pop()
         except IndexError:  # another thread has taken the last
             return None
-        _, _, result, buffers, of_row = program
+        _, _, result, buffers, compute = program
         if buffers:
             self._fill(buffers)
-        found = result.copy() if of_row(X) else None
+        found = result.copy() if compute(X, units) else None
         waiting.append(program)
         return found
 
@@ -242,8 +242,8 @@ class Predictor(_HoldsPrograms):
             nbytes = program.nbytes + self._flat.nbytes
             step = native.NativeStep.of(program.calls(), slot, result, nbytes)
             if step is not None:
-                return partial(_run, step, program), slot, result, replaced, step.row
-        return program.run, slot, result, replaced, _of_row(program.run, slot, result)
+                return partial(_run, step, program), slot, result, replaced, step.unchecked
+        return program.run, slot, result, replaced, _unchecked(program.run, slot, result)
 
 
 def forward_function(module: Module, layout: Layout, head: Head | None, by: Pass) -> Callable[..., Tensor]:
@@ -264,16 +264,20 @@ def _run(step: "NativeStep", program: Compiled) -> None:
         program.run()  # an index is out of bounds, and NumPy says which
 
 
-def _of_row(run: Callable[[], Any], slot: Any, result: Any) -> Callable[[Any], bool]:
-    """Return what runs a program for a row without NumPy's warnings, and tells whether all is finite."""
+def _unchecked(run: Callable[[], Any], slot: Any, result: Any) -> Callable[..., bool]:
+    """Return what runs a program for a table without NumPy's warnings, and tells whether all is finite."""
     arrays = (slot, result)
     if not all(type(x) is np.ndarray and x.dtype.kind == "f" and x.flags.c_contiguous for x in arrays):
-        return lambda X: False
+        return lambda X, units: False
     row, outcome, dtype = slot.reshape(-1), result.reshape(-1), slot.dtype
 
-    def compute(X: Any) -> bool:
-        if X.dtype.kind not in "fiu":
+    def compute(X: Any, units: "Units | None") -> bool:
+        if X.dtype.kind not in "fiu" or X.shape != slot.shape or not (len(X) == 1 or X.flags.c_contiguous):
             return False
+        if units is not None:
+            if not np.isfinite(X).all():  # infinity may be clipped
+                return False
+            X = units.scaled(X, dtype)
         if X.dtype is dtype:
             slot[...] = X
         else:
@@ -349,15 +353,17 @@ class Network(_HoldsPrograms):
             parameters[path].data = view
         return cls(module, layout, flat, dtype, is_fixed=True)
 
-    def of_row(self, X: np.ndarray, name: str, head: Head | None = None) -> Any:
-        """Return the result for the only row of a table not checked yet, see `Predictor.of_row`.
+    def unchecked(
+        self, X: np.ndarray, name: str, head: Head | None = None, units: "Units | None" = None
+    ) -> Any:
+        """Return the result for a table of numbers not checked yet, see `Predictor.unchecked`.
 
         Where the network is fixed, the name determines the head.
         """
         known = self._predictors.get(name)
         if known is None or not (self._is_fixed or known.has(head)):
             return None
-        return known.of_row(X)
+        return known.unchecked(X, units)
 
     def compute(self, X: Any, name: str = "raw", head: Head | None = None, by: Pass = run) -> Any:
         """Return the result of a pass and a head for all rows."""

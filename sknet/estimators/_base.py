@@ -508,9 +508,9 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         if "model_" not in self.__dict__:
             check_is_fitted(self)
         model, scaling = self.model_, self._input_scaling
-        if by is predict_rows and args and type(X) is np.ndarray and self._is_row(X):
-            row = X if scaling is None else scaling.row(X)
-            found = None if row is None else network_of(model).of_row(row, *args)
+        if by is predict_rows and args and type(X) is np.ndarray and self._is_known_table(X):
+            units = None if scaling is None else scaling.of_table
+            found = network_of(model).unchecked(X, *args, units=units)
             if found is not None:
                 return found
         mine = model.dtype.type
@@ -533,11 +533,11 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             else to_device(result, device_of(first_input(X)))
         )
 
-    def _is_row(self, X: np.ndarray) -> bool:
-        """Tell whether X is a row of a table with as many columns as in the first fit, which had no names."""
+    def _is_known_table(self, X: np.ndarray) -> bool:
+        """Tell whether X is a table with as many columns as in the first fit, which had no names."""
         fitted = self.__dict__
         is_table = self._inputs is None and "feature_names_in_" not in fitted
-        return is_table and X.shape == (1, fitted.get("n_features_in_"))
+        return is_table and X.ndim == 2 and X.shape[1] == fitted.get("n_features_in_")
 
     def _link(self, name: str) -> Head | None:
         """Return a method of the fitted loss, applied to raw outputs; None before the fit."""

@@ -115,8 +115,6 @@ class Frozen:
     def _own(self, module: Module) -> None:
         """Take over a module: its parameters become views of one array, an input of the programs."""
         self._module, self._network = module, Network.fixed(module, self._dtype)
-        # Of a single row that needs no conversion; None where inputs are no table.
-        self._row_shape = (1, self._inputs) if isinstance(self._inputs, int) else None
 
     @cached_property
     def _read_row(self) -> RowReader | None:
@@ -146,11 +144,11 @@ class Frozen:
         buffers = [buffer.data.nbytes for _, buffer in self._module.named_buffers()]
         return int(self._network.flat.nbytes + sum(buffers))
 
-    def _of_row(self, X: Any, name: str) -> Any:
-        """Return a prediction whose name determines its head for a row; None where it takes `_predicted`."""
-        if type(X) is np.ndarray and X.shape == self._row_shape:
-            row = X if self._scaling is None else self._scaling.row(X)
-            return None if row is None else self._network.of_row(row, name)
+    def _unchecked(self, X: Any, name: str) -> Any:
+        """Return a prediction whose name determines its head; None where it takes `_predicted`."""
+        if type(X) is np.ndarray and X.ndim == 2 and X.shape[1] == self._inputs:
+            scaling = self._scaling
+            return self._network.unchecked(X, name, units=None if scaling is None else scaling.of_table)
         return None
 
     def _predicted(self, X: Any, name: str, head: Head | None = None, by: Pass = run) -> Any:
@@ -413,7 +411,7 @@ class FrozenClassifier(Frozen):
         return self._targets.decode(self._decided(X, lengths), self._loss.threshold)
 
     def _decided(self, X: Any, lengths: Any = None) -> Any:
-        found = self._of_row(X, "decisions") if lengths is None else None
+        found = self._unchecked(X, "decisions") if lengths is None else None
         if found is None:
             head = self._targets.deciding(self._loss, self._temperature)
             found = self._predicted(with_lengths(X, lengths), "decisions", head)
@@ -430,7 +428,7 @@ class FrozenClassifier(Frozen):
         return self._probable(X, lengths, "log_probabilities", "log_predict")
 
     def _probable(self, X: Any, lengths: Any, name: str, link: str) -> Any:
-        found = self._of_row(X, name) if lengths is None else None
+        found = self._unchecked(X, name) if lengths is None else None
         if found is None:
             head = probability_head(self._loss, self._targets, self._temperature, link)
             found = self._predicted(with_lengths(X, lengths), name, head)
@@ -567,7 +565,7 @@ class FrozenRegressor(Frozen):
 
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
         """Return predictions for X and its `lengths`, with deviations too if `return_std`."""
-        found = self._of_row(X, "means") if lengths is None else None
+        found = self._unchecked(X, "means") if lengths is None else None
         if found is None:
             found = self._predicted(with_lengths(X, lengths), "means", self._loss.predict)
         found = self._targets.decode(found)

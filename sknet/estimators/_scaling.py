@@ -48,12 +48,6 @@ class Units:
         if not (self.scale > 0).all():
             raise ValueError("deviations must be above 0")
 
-    def row(self, x: np.ndarray) -> np.ndarray | None:
-        """Return a row of numbers of the host in these units, in double precision; None if it is clipped."""
-        with np.errstate(all="ignore"):  # what overflows, is said of predictions
-            found: np.ndarray = (x - self.mean) / self.scale
-        return found if self.limit is None or np.abs(found).max() <= self.limit else None
-
     def deviations(self, x: Any) -> np.ndarray:
         """Return how many deviations rows are from the means, or the numbers that a sparse matrix holds."""
         if ops.is_sparse(x):
@@ -185,9 +179,10 @@ class InputScaling:
             for name, x in X.items()
         }
 
-    def row(self, X: np.ndarray) -> np.ndarray | None:
-        """Return a row of a table in units, in double precision; None if it has to be checked or clipped."""
-        return self.inputs[ONE].row(X) if X.dtype.kind in "fiu" else None
+    @property
+    def of_table(self) -> Units:
+        """The units of the only input."""
+        return self.inputs[ONE]
 
     def of_gradient(self, gradients: Any, Z: Any) -> Any:
         """Return gradients with respect to standardized inputs `Z` as those with respect to the inputs."""

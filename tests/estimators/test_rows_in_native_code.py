@@ -31,7 +31,8 @@ def test_they_have_the_bits_of_numpys_plan(kind, dtype, activation):
     frozen = pickle.dumps(estimator.freeze())
     whole = pickle.dumps(estimator)
     turned, whole_numbers = np.asfortranarray(X)[5:6], (9 * X[:1]).astype(int)
-    rows = [X[:1], X[3:4].astype("float32"), turned, whole_numbers, X[:4], X[:32]]
+    several = [X[:4], X[:16].astype("float32"), np.asfortranarray(X)[2:9], X[::2], X[:32], X[:0:-1, ::-1]]
+    rows = [X[:1], X[3:4].astype("float32"), turned, whole_numbers, 30 * X[:1], 30 * X[:5], *several]
     found = {}
     for native in ("never", "always"):
         with sknet.config_context(native=native):
@@ -70,9 +71,41 @@ def test_results_stay_when_another_row_comes():
         assert not np.shares_memory(first, second)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "float32", "float64"])
+@pytest.mark.parametrize("columns", [1, 127, 128, 300])
+def test_rows_are_standardized_in_double_precision(columns, dtype):
+    rng = np.random.default_rng(columns)
+    table = rng.normal(50, 3, size=(40, columns)).astype(dtype)
+    y = rng.normal(size=40)
+    given = {"tol": 0.1, "n_iter_no_change": 1, "dtype": "float64", "random_state": 0, "scale_target": False}
+    reg = MLPRegressor((3,), activation="tanh", **given).fit(table, y)
+    first, first_bias, last, last_bias = reg.model_.module.state_dict().values()
+    for n in (1, 2, 7):
+        rows = table[:n].copy()
+        rows[:, ::3] += 40  # further away than the largest distance
+        z = (rows.astype(float) - table.mean(axis=0, dtype=float)) / table.std(axis=0, dtype=float)
+        assert (z > 5).any()
+        z = np.clip(z, -5, 5)
+        expected = np.tanh(z @ first + first_bias) @ last + last_bias
+        for predict in (reg.predict, reg.freeze().predict):
+            for _ in range(3):
+                np.testing.assert_allclose(predict(rows), expected[:, 0], rtol=1e-9, atol=1e-12)
+
+
+def test_the_row_path_is_taken_by_a_few_rows(monkeypatch):
+    predictor = fitted(MLPClassifier).freeze()
+    rows = [X[:1], X[:7], X[:16].astype("float32"), 30 * X[:3], X[:2].astype(int)]
+    expected = [predictor.predict_proba(each) for each in rows]
+    monkeypatch.setattr(predictor, "_predicted", None)
+    for each, before in zip(rows, expected, strict=True):
+        np.testing.assert_array_equal(predictor.predict_proba(each), before)
+
+
 BAD = {
     "NaN": (np.full((1, 6), np.nan), "NaN"),
     "infinite": (np.full((1, 6), np.inf), "infinity"),
+    "NaN among some": (np.vstack([np.zeros((3, 6)), np.full((1, 6), np.nan)]), "NaN"),
+    "infinity among some": (np.vstack([np.full((1, 6), -np.inf), np.zeros((3, 6))]), "infinity"),
     "other columns": (np.zeros((1, 5)), "5|6 columns"),
     "one axis": (np.zeros(6), "1D|columns"),
     "complex": (np.zeros((1, 6), complex), "[Cc]omplex"),
@@ -89,6 +122,7 @@ def test_bad_rows_have_the_messages_of_the_first_one(name):
             predictor.predict(bad)
         for _ in range(3):
             predictor.predict(X[:1])
+            predictor.predict(X[:4])
         with pytest.raises(ValueError, match=message) as after:
             predictor.predict(bad)
         assert str(after.value) == str(before.value)

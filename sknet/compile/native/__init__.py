@@ -10,19 +10,27 @@ from sknet._late import Names as _Names
 if TYPE_CHECKING:
     from sknet.compile.native._instructions import Codes, Field
     from sknet.compile.native._passes import native_passes
-    from sknet.compile.native._run import NativeRun, NativeStep, Parts, Turns, UnsupportedError, run_turns
+    from sknet.compile.native._run import (
+        NativeRun,
+        NativeStep,
+        Parts,
+        Turns,
+        Units,
+        UnsupportedError,
+        run_turns,
+    )
 else:
     __getattr__ = _Names(
         {
             "sknet.compile.native._instructions": ("Codes", "Field"),
             "sknet.compile.native._passes": ("native_passes",),
             "sknet.compile.native._run": (
-                *("NativeRun", "NativeStep", "Parts", "Turns", "UnsupportedError", "run_turns"),
+                *("NativeRun", "NativeStep", "Parts", "Turns", "Units", "UnsupportedError", "run_turns"),
             ),
         }
     ).into(globals())
 
 __all__ = [
-    "Codes", "Field", "NativeRun", "NativeStep", "Parts", "Turns", "UnsupportedError", "native_passes",
-    "run_turns",
+    "Codes", "Field", "NativeRun", "NativeStep", "Parts", "Turns", "Units", "UnsupportedError",
+    "native_passes", "run_turns",
 ]  # fmt: skip

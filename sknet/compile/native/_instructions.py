@@ -141,6 +141,7 @@ class Kind(IntEnum):
     MOMENTS = 21
     SQUARES = 22
     QUOTIENTS = 23
+    STANDARDIZE = 24
 
 
 class Spread(IntEnum):

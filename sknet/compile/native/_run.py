@@ -3,14 +3,14 @@
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from sknet._native import needed
 from sknet.compile._calls import Call
 from sknet.compile.native._fusion import joined
-from sknet.compile.native._instructions import GIVEN, TURN, Kind, Tape, address_of, code, is_plain
+from sknet.compile.native._instructions import GIVEN, TURN, Kind, Tape, address_of, code, copy, is_plain
 from sknet.compile.native._rules import check_finite, copied, gathered, translated
 from sknet.exceptions import CaptureError
 
@@ -63,7 +63,7 @@ class HostCalls:
             raise raised[1]
 
 
-SOURCE, ROWS, TARGET = 2, 5, 6  # fields of a copy
+SOURCE, ROWS, TARGET, UNITS = 2, 5, 6, 14  # fields of a copy
 
 
 class Parts(NamedTuple):
@@ -303,52 +303,78 @@ def run_turns(
 LONG = 1 << 16  # bytes that a run reads and writes, about: 10 us and more, for which it releases the GIL
 
 
+class Units(Protocol):
+    """Means and deviations of columns, by which rows are standardized; `limit` is the largest result."""
+
+    @property
+    def mean(self) -> np.ndarray: ...
+
+    @property
+    def scale(self) -> np.ndarray: ...
+
+    @property
+    def limit(self) -> float | None: ...
+
+    def scaled(self, x: Any, dtype: Any) -> Any:
+        """Return rows in these units."""
+
+
 class NativeStep:
     """The calls of a program in native code, with the bits of NumPy's."""
 
-    def __init__(self, tape: Tape, calls: slice, nbytes: int, dtype: np.dtype[Any] | None) -> None:
-        self._tape, program = tape, tape.finished()
-        start, n_calls = address_of(program), calls.stop - calls.start
-        first = start + calls.start * program.strides[0]
-        turns = np.array([[first, n_calls, 1, 0], [start, len(program), 1, 0]], np.int64)
-        self._alive, self._place, self._place_of_row = (
-            (program, turns),
-            address_of(turns),
-            address_of(turns[1]),
-        )
+    def __init__(self, tape: Tape, calls: slice, nbytes: int, table: Any) -> None:
+        self._tape, self._program = tape, tape.finished()
+        start, n_calls = address_of(self._program), calls.stop - calls.start
+        first = start + calls.start * self._program.strides[0]
+        self._turns = np.array([[first, n_calls, 1, 0], [start, len(self._program), 1, 0]], np.int64)
+        self._place, self._place_of_all = address_of(self._turns), address_of(self._turns[1])
         self._holds = nbytes < LONG
-        self._codes = {} if dtype is None else _codes(dtype)
-        self._steps, self._row = needed().steps, needed().row
+        self._table, self._units, self._read = table, None, None
+        self._codes = {} if table is None else _codes(table.dtype)
+        self._steps, self._unchecked = needed().steps, needed().unchecked
 
     @classmethod
     def of(cls, calls: Iterable[Call], slot: Any, result: Any, nbytes: int) -> Self | None:
-        """Translate calls, with checks around them if the program computes the outcome of a row."""
+        """Translate calls, with checks around them if the program computes numbers from a table."""
         tape = Tape()
-        is_row = _is_row(slot) and is_plain(result) and result.dtype.char in "fd"
-        if is_row:
-            copied(tape, slot, slot)  # the source is that of a run
+        is_table = type(slot) is np.ndarray and slot.ndim == 2 and is_plain(slot, result)
+        is_table = is_table and slot.dtype.char in "fd" and result.dtype.char in "fd" and slot.size > 0
+        if is_table:  # the source is that of a run
+            copy(tape, slot.itemsize, 0, (0, 0), tape.address(slot), slot.strides, slot.shape)
             check_finite(tape, slot)
         first = len(tape.rows)
         if not all(translated(tape, call) for call in calls):
             return None
         tape.rows[first:] = joined(tape.rows[first:])
         stop = len(tape.rows)
-        if is_row:
+        if is_table:
             check_finite(tape, result)
-        return cls(tape, slice(first, stop), nbytes, slot.dtype if is_row else None)
+        return cls(tape, slice(first, stop), nbytes, slot if is_table else None)
 
     def run(self) -> bool:
         """Make the calls; tell whether none of them has to be repeated by NumPy, which says what is wrong."""
         return self._steps(self._place, 1) == 1
 
-    def row(self, X: np.ndarray) -> bool:
-        """Compute the result for a row; tell whether that was done, and row and result are finite."""
+    def unchecked(self, X: np.ndarray, units: Units | None = None) -> bool:
+        """Compute the result for a table in units; tell whether that was done, and all numbers are finite."""
+        if units is not self._units:
+            self._take(units)
         found = self._codes.get(X.dtype)
-        return found is not None and self._row(X, self._place_of_row, found, self._holds) == 1
+        return found is not None and self._unchecked(X, self._place_of_all, found, self._holds) == 1
 
-
-def _is_row(slot: Any) -> bool:
-    return type(slot) is np.ndarray and slot.ndim == 2 and len(slot) == 1 and slot.dtype.char in "fd"
+    def _take(self, units: Units | None) -> None:
+        """Standardize tables by these units from now on."""
+        self._units, place, table = units, 0, self._table
+        if table is not None:
+            self._codes = _codes(table.dtype if units is None else np.dtype(np.float64))
+            if units is not None:
+                parts = [
+                    np.broadcast_to(x, table.shape[1:]).astype(np.float64) for x in (units.mean, units.scale)
+                ]
+                limit = np.array(np.inf if units.limit is None else units.limit)
+                fields = np.array([*map(address_of, parts), limit.view(np.int64).item()], np.int64)
+                self._read, place = (parts, fields), address_of(fields)
+            self._program[0, UNITS] = place
 
 
 @cache

@@ -64,14 +64,14 @@ def test_only_modules_of_ones_own_are_watched_where_nobody_else_has_them():
     for module, is_watched in ((Scaled(), True), (nn.Linear(3, 3), False)):
         found = Network.fixed(Model(module, dtype="float64", random_state=0).module.copy(), np.float64)
         before = found.compute(X)
-        np.testing.assert_array_equal(found.of_row(X, "raw"), before)
+        np.testing.assert_array_equal(found.unchecked(X, "raw"), before)
         if is_watched:
             found.module.factors[0] = 5.0
-            assert found.of_row(X, "raw") is None
+            assert found.unchecked(X, "raw") is None
             np.testing.assert_array_equal(found.compute(X), [[5.0, 2.0, 3.0]])
         found.flat[:] = 0.5  # parameters are read by every call
         if not is_watched:
-            np.testing.assert_array_equal(found.of_row(X, "raw"), [[2.0, 2.0, 2.0]])
+            np.testing.assert_array_equal(found.unchecked(X, "raw"), [[2.0, 2.0, 2.0]])
 
 
 def test_the_head_is_applied_row_by_row():
