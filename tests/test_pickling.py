@@ -287,6 +287,7 @@ SPECIAL = {
     Tensor: lambda: Tensor(X, requires_grad=True),
     nn.Parameter: lambda: nn.Parameter(X),
     nn.ChannelShuffle: lambda: nn.ChannelShuffle(2),
+    nn.ChannelsLast: nn.ChannelsLast,
     nn.Upsample: lambda: nn.Upsample(scale_factor=2),
     Rows: lambda: Rows(X, Y),
     CSVLog: lambda: CSVLog("fit.csv"),

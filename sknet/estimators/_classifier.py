@@ -62,6 +62,11 @@ def _of_classes(class_weight: Any, targets: ClassEncoder, y: Any, like: Any) -> 
     if isinstance(class_weight, str) and like is not y:
         both = np.concatenate([like, y])
         return compute_sample_weight(class_weight, both, indices=np.arange(len(like)))[len(like) :]
+    if np.ndim(y) > 2 and not isinstance(class_weight, dict):
+        raise ValueError(
+            f"class_weight={class_weight!r} counts labels of rows, and a row of y has the shape "
+            f"{y.shape[1:]}: pass the weights of the classes as a dict"
+        )
     one_label = targets.task != "multilabel" and not isinstance(targets, ColumnTargets)
     if not (isinstance(class_weight, dict) and one_label):
         return compute_sample_weight(class_weight, y)
@@ -105,6 +110,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> ClassEncoder:
         is_foreign = recipe.architecture.is_foreign
+        if np.ndim(y) > 2:
+            return PositionTargets(y, classes, getattr(recipe.loss, "ignore_index", None))
         of_columns = (is_foreign or self._several_columns) and _is_of_columns(y)
         if is_foreign and of_columns and _are_of_one_kind(classes):
             targets: ClassEncoder = PositionTargets(y, classes, getattr(recipe.loss, "ignore_index", None))
@@ -268,10 +275,10 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             return _accuracy_of(counted, np.asarray(y) == predicted, lengths_of(X), weight)
         if weight is None and _are_integers_alike(y, predicted):  # which takes longer to check than to count
             return float((y == predicted).mean())
-        if isinstance(self._targets, PositionTargets) and np.ndim(y) == 2:
+        if isinstance(self._targets, PositionTargets) and np.ndim(y) > 1:
             right, lengths = np.asarray(y) == predicted, lengths_of(X)
             if lengths is None:
-                return float(np.average(right.mean(axis=1), weights=weight))
+                return float(np.average(right.reshape(len(right), -1).mean(axis=1), weights=weight))
             return float(np.average(right, weights=step_weights(lengths, right.shape[1], weight, np.float64)))
         if not isinstance(self._targets, ColumnTargets):
             from sklearn.metrics import accuracy_score  # it loads half of scikit-learn

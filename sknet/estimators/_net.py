@@ -36,6 +36,7 @@ MODULE: dict[str, Any] = {"module": "no_validation"} | ENCODER
 class NetOptions(WithEncoder, NamedOptions):
     """Lets a grid reach into the constructor of a module."""
 
+    _targets_of_any_rank = True
     module: Any
 
     def set_params(self, **params: Any) -> Self:

@@ -12,6 +12,7 @@ from sknet import nn, ops
 from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet._params import InvalidParameterError, same
+from sknet.core import Tensor, no_grad
 from sknet.device import active, arrays_in, device_of, to_device
 from sknet.engine import Model
 from sknet.engine.extend import (
@@ -39,6 +40,7 @@ from sknet.estimators._targets import (
     ClassEncoder,
     ColumnTargets,
     PositionTargets,
+    RealTargets,
     check_columns,
 )
 from sknet.exceptions import ShapeError
@@ -47,6 +49,7 @@ from sknet.nn.extend import hold_statistics, with_statistics
 __all__ = ["check_patterns", "checked_inputs", "encode_targets", "reconstructed", "take_model"]
 
 
+ROWS = 5  # by which a loss is asked whether it takes outputs of a shape
 DOUBLE_FIRST: list[type] = [np.float64, np.float32]  # integers and objects become the first
 
 
@@ -145,6 +148,9 @@ def _new_network(fit: Fit) -> nn.Module:
             encode_targets(fit)
             network = architecture.build(fit.X, _n_outputs(fit))
             inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
+            row = fit.labels.shape[1:]
+            if shape is not None and row == shape[1:] != shape[:-1]:
+                network, shape = nn.Sequential(network, nn.ChannelsLast()), (*row, shape[0])
         fit.dtypes = inputs.dtypes(fit.X, fit.dtype)
         estimator._inputs = None if inputs.is_table else inputs
         targets, n_outputs = estimator._targets, _n_outputs(fit)
@@ -152,6 +158,9 @@ def _new_network(fit: Fit) -> nn.Module:
             targets.meet(network, shape, fit.labels)
             encode_targets(fit)
             shape = None
+        elif isinstance(targets, RealTargets) and _reads_columns(fit, shape):
+            targets.read_by_loss(shape[0] if shape else 1)
+            n_outputs = _n_outputs(fit)
         if shape == () and n_outputs == 1:
             network = nn.Sequential(network, nn.Unflatten(0, (-1, 1)))  # targets and predictions have columns
         needs = f"{targets.n_outputs} target(s) and {type(fit.loss).__name__}()"
@@ -162,6 +171,23 @@ def _new_network(fit: Fit) -> nn.Module:
         estimator._inputs = Encoded(fit.encoder)
     estimator._frozen = freeze(network, recipe.frozen)
     return network
+
+
+def _reads_columns(fit: Fit, shape: "tuple[int, ...] | None") -> bool:
+    """Tell whether a user's loss takes other outputs than one for each column of y."""
+    loss = fit.recipe.loss
+    are_inputs = fit.given.y is fit.given.X
+    if are_inputs or shape is None or len(shape) > 1 or (shape or (1,)) == (_n_outputs(fit),):
+        return False
+    if type(loss).__module__.startswith("sknet.") or loss.outputs_per_target > 1:  # which says so itself
+        return False
+    try:
+        y = fit.y[:ROWS].astype(fit.dtype)
+        with no_grad(), np.errstate(all="ignore"):
+            values = loss.values(Tensor(np.zeros((len(y), *(shape or (1,))), fit.dtype)), Tensor(y))
+    except Exception:  # whatever a loss raises for outputs of another shape
+        return False
+    return bool(values.shape == (len(y),))
 
 
 def _n_outputs(fit: Fit) -> int:
@@ -176,7 +202,7 @@ def _has_an_output_for_each_class(fit: Fit, shape: tuple[int, ...] | None) -> bo
         return False
     if fit.labels.ndim == 1:
         return targets.task == "binary" and shape == (2,)
-    return len(shape) == 2 and shape[:1] == fit.labels.shape[1:]
+    return len(shape) > 1 and fit.labels.shape[1:] in (shape[:-1], shape[1:])
 
 
 def encode_targets(fit: Fit) -> None:

@@ -8,10 +8,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._attributes import available_if
+from sknet.device import active, to_device
 from sknet.engine import Batches, Model, Score
 from sknet.engine import extend as engine
 from sknet.estimators._attributions import chosen_predictions
 from sknet.estimators._base import BaseNet, goes_in_steps
+from sknet.estimators._checks import lengths_of, step_weights
 from sknet.estimators._fit import FitArguments, Recipe
 from sknet.estimators._heads import (
     check_deviations,
@@ -20,8 +22,8 @@ from sknet.estimators._heads import (
     gives_quantiles,
     interval_head,
 )
-from sknet.estimators._inputs import follows_namespace, on_host
-from sknet.estimators._targets import RealTargets
+from sknet.estimators._inputs import as_host, follows_namespace, on_host
+from sknet.estimators._targets import ArrayTargets, RealTargets
 
 if TYPE_CHECKING:
     from sknet.estimators._frozen import FrozenRegressor
@@ -43,7 +45,9 @@ class BaseRegressor(RegressorMixin, BaseNet):
                 f"scale_target=True does not fit {recipe.loss!r}, which does not say how it changes with the "
                 "unit of its targets: set scale_target=False. A loss of your own says it by its scaling"
             )
-        return RealTargets(y)
+        if y.ndim > 2:
+            return ArrayTargets(y, recipe.loss, may_be_ids=False)
+        return RealTargets(y, recipe.loss.columns_per_target)
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
         score: Callable[[], Score] = self._targets.new_score(batches, model.loss_function)
@@ -98,16 +102,28 @@ class BaseRegressor(RegressorMixin, BaseNet):
         Returns
         -------
         float
-            1 at best; 0 is what the mean of y would score. Several outputs are averaged.
+            1 at best; 0 is what the mean of y would score. Several outputs are averaged. If the loss alone
+            reads y, such as times and events, minus the mean loss.
         """
         from sklearn.metrics import r2_score  # it loads half of scikit-learn
 
+        if self.__sklearn_is_fitted__() and getattr(self._targets, "n_columns", None) is not None:
+            return self._minus_loss(X, y, sample_weight)
         y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
+        if np.ndim(y) > 2:
+            y, predicted, weight = counted_values(np.asarray(y), predicted, lengths_of(X), weight)
         is_real = type(y) is np.ndarray and y.dtype.kind == "f" and y.size > 0
         if is_real and LARGE < (most := float(np.abs(y).max())) < np.inf:
             y, predicted = y / most, predicted / most  # of which the squares are finite
         with np.errstate(under="ignore", over="ignore"):  # tiny targets count nothing beside others
             return float(r2_score(y, predicted, sample_weight=weight))
+
+    def _minus_loss(self, X: Any, y: Any, sample_weight: Any) -> float:
+        """Return minus the mean loss of targets that predictions cannot be compared with."""
+        model = self.model_
+        output, y = to_device(self._predicted(as_host(X)), model.device), np.asarray(on_host(y), model.dtype)
+        with active(model.device, model.precision):
+            return -engine.mean_loss(model, output, self._targets.encode(y), on_host(sample_weight))[0]
 
     def freeze(self) -> "FrozenRegressor":
         """Return a predictor without any training state: small, picklable, fast for single rows.
@@ -130,6 +146,15 @@ class BaseRegressor(RegressorMixin, BaseNet):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def counted_values(y: Any, predicted: Any, lengths: Any, weight: Any) -> tuple[Any, Any, Any]:
+    """Return targets and predictions of three and more axes as tables, of sequences the steps that count."""
+    if lengths is None:
+        return y.reshape(len(y), -1), predicted.reshape(len(y), -1), weight
+    counts = step_weights(lengths, y.shape[1], weight, np.float64)
+    steps = counts > 0
+    return y[steps].reshape(steps.sum(), -1), predicted[steps].reshape(steps.sum(), -1), counts[steps]
 
 
 class UncertainRegressor(BaseRegressor):

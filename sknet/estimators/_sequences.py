@@ -163,8 +163,9 @@ class SequenceFit(SequenceLayers):
             different lengths may be a list, or a column of lists: they are padded. Several inputs by the
             names of its arguments: a dict of arrays, or a data frame whose columns begin with these names,
             as in ``words__0``. Integers stay integers where the network needs them.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
+        y : array-like of shape (n_samples,), (n_samples, n_outputs) or (n_samples, ...)
+            Targets: of pixels or steps, too, for a network that returns arrays of this shape, or logits
+            for it.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; None weights all alike.
         lengths : array-like of shape (n_samples,), dtype=int, default=None

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -621,17 +621,30 @@ class RealTargets(Reconstructed):
     task = "regression"
     mean: Any = None
     scale: Any = None
+    n_columns: int | None = None
     _stored_fields = UNITS | {
         "n_outputs": POSITIVE,
+        "n_columns": [POSITIVE, None, ABSENT],
         "dtype": [StrOptions({"float16", "float32", "float64"}), ABSENT],
         "mean": [Arrays("f", "n_outputs"), Arrays("f"), FINITE, ABSENT],
         "scale": [Arrays("f", "n_outputs"), Arrays("f"), FINITE, ABSENT],
     }
 
-    def __init__(self, y: Any) -> None:
+    def __init__(self, y: Any, columns_per_target: int = 1) -> None:
         self.n_outputs = 1 if y.ndim == 1 else y.shape[1]
+        if columns_per_target > 1:
+            self.read_by_loss(max(1, self.n_outputs // columns_per_target))
         if y.dtype in NARROW:
             self.dtype = str(y.dtype)
+
+    def read_by_loss(self, n_outputs: int) -> None:
+        """Let the loss compare all columns with another number of outputs, of which it makes predictions."""
+        self.n_outputs, self.n_columns = n_outputs, self.n_outputs
+
+    @property
+    def are_predicted(self) -> bool:
+        """True if predictions are targets, which a score compares."""
+        return self.n_columns is None
 
     def standardize(self, y: Any, weight: Any, *, shifts: bool) -> Self:
         """Learn mean and scale from the rows of a training."""
@@ -664,8 +677,9 @@ class RealTargets(Reconstructed):
     def encode(self, y: Any) -> Any:
         """Return targets of shape (n_samples, n_outputs)."""
         y = y.reshape(-1, 1) if y.ndim == 1 else y
-        if y.shape[1] != self.n_outputs:
-            raise ValueError(f"y must have {self.n_outputs} column(s) as in the fit before, got {y.shape[1]}")
+        n_columns = self.n_outputs if self.n_columns is None else self.n_columns
+        if y.shape[1] != n_columns:
+            raise ValueError(f"y must have {n_columns} column(s) as in the fit before, got {y.shape[1]}")
         return self.in_units(y) if self.scale is None else (y - self.mean) / self.scale
 
     def trained(self, loss: Loss) -> Loss:
@@ -689,12 +703,13 @@ class RealTargets(Reconstructed):
         return prediction.reshape(prediction.shape[:-1]) if self.n_outputs == 1 else prediction
 
 
-class ArrayTargets(Reconstructed):
+class ArrayTargets(RealTargets):
     """Arrays of one shape a row: real numbers, 0/1 labels, or integers that a network gives logits for."""
 
-    scale = None
-    _stored_fields = UNITS | {
-        "dtype": [StrOptions({"float16", "float32", "float64"}), ABSENT],
+    are_predicted: ClassVar[bool] = False  # type: ignore[misc]
+    _stored_fields = RealTargets._stored_fields | {
+        "mean": [Arrays("f", "n_scales"), FINITE, ABSENT],
+        "scale": [Arrays("f", "n_scales"), FINITE, ABSENT],
         "_rank": COUNT,
         "_may_be_ids": bool,
         "task": Literal["regression", "multilabel", "multiclass"],
@@ -737,11 +752,20 @@ class ArrayTargets(Reconstructed):
         """Return targets as the loss reads them."""
         if y.ndim != self._rank:
             raise ValueError(f"targets must have {self._rank} axes as in the fit before, got shape {y.shape}")
-        return y.astype(np.int64) if self.task == "multiclass" else self.in_units(y)
+        if self.task == "multiclass":
+            return y.astype(np.int64)
+        return self.in_units(y) if self.scale is None else (y - self.mean) / self.scale
 
-    def trained(self, loss: Loss) -> Loss:
-        """Return the loss to train with, for these targets."""
-        return loss.for_task(self.task)
+    def standardize(self, y: Any, weight: Any, *, shifts: bool) -> Self:
+        """Learn one mean and one scale from the rows of a training."""
+        if weight is not None:
+            weight = np.reshape(weight, weight.shape + (1,) * (y.ndim - weight.ndim))
+            weight = np.broadcast_to(weight, y.shape).ravel()
+        return super().standardize(y.reshape(-1, 1), weight, shifts=shifts)
+
+    def decode(self, prediction: Any) -> Any:
+        """Return a `prediction`, which has all axes of the targets."""
+        return prediction
 
     @property
     def have_positions(self) -> bool:

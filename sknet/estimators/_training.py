@@ -35,7 +35,7 @@ from sknet.estimators._fit import DataSet, Fit, FitArguments, fit_extras
 from sknet.estimators._heads import best_temperature
 from sknet.estimators._inputs import Sequences
 from sknet.estimators._scaling import InputScaling, Units, feature_axis, units_of
-from sknet.estimators._scoring import check_scoring
+from sknet.estimators._scoring import LOSS, check_scoring
 from sknet.estimators._validation import data_sets, monitored, new_score_of, split_rows
 from sknet.exceptions import LoadError
 from sknet.losses.extend import Columns
@@ -178,6 +178,8 @@ def input_scaling(fit: Fit, rows: Any) -> InputScaling | None:
     if extras.inputs is not None and extras.inputs.of_members:
         rows = rows if isinstance(recipe.validation_split, (tuple, list)) else None
         weight = fit.estimator._weighted(recipe, fit.labels, fit.undrawn_weight, fit.incremental)
+    if weight is not None and weight.ndim > 1:  # of the classes of positions
+        weight = weight.reshape(len(weight), -1).mean(axis=1)
     lengths, n_steps = lengths_of(fit.X), first_input(fit.X).shape[1:2]
     found = {}
     for name, (x, axis) in features_of(fit).items():
@@ -497,7 +499,10 @@ class Trainer:
 
     def measure(self, fit: Fit) -> None:
         """Set what is measured in each epoch, and which of it decides when to stop."""
-        fit.scoring = check_scoring(fit.recipe.scoring, type(fit.estimator).__name__)
+        scoring = fit.recipe.scoring
+        if scoring is None and not getattr(fit.estimator._targets, "are_predicted", True):
+            scoring = LOSS
+        fit.scoring = check_scoring(scoring, type(fit.estimator).__name__)
         fit.monitor = monitored(fit)
 
     def standardize(self, fit: Fit, y: Any) -> None:

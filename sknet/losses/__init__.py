@@ -34,14 +34,17 @@ from sknet.losses._regression import (
     SquaredError,
     Tweedie,
 )
+from sknet.losses._survival import AFT, Cox
 
 __all__ = [
+    "AFT",
     "CTC",
     "LOSSES",
     "NLL",
     "AbsoluteError",
     "BinaryCrossEntropy",
     "CosineEmbedding",
+    "Cox",
     "Focal",
     "Gamma",
     "GaussianNLL",
@@ -80,6 +83,8 @@ LOSSES: dict[str, type[Loss]] = {
     "binary_cross_entropy": BinaryCrossEntropy,
     "multi_margin": MultiMargin,
     "ordinal": Ordinal,
+    "cox": Cox,
+    "aft": AFT,
     "ctc": CTC,
     "margin_ranking": MarginRanking,
     "cosine_embedding": CosineEmbedding,

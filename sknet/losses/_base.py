@@ -62,6 +62,9 @@ class Loss(ParameterObject, ABC):
     has_probabilities: ClassVar[bool] = True
     """True if `predict` returns probabilities, where the task is a classification."""
 
+    columns_per_target: ClassVar[int] = 1
+    """Columns of y that are one target, of which more than one are read by the loss alone."""
+
     @property
     def outputs_per_target(self) -> int:
         """Outputs of the network for each column of the targets."""

@@ -52,6 +52,11 @@ class Wrapping(Loss):
         """Outputs of the network for each column of the targets."""
         return self.loss.outputs_per_target
 
+    @property
+    def columns_per_target(self) -> int:  # type: ignore[override]
+        """Columns of y that are one target."""
+        return self.loss.columns_per_target
+
     def for_task(self, task: str) -> Loss:
         super().for_task(task)
         return self

@@ -4,6 +4,7 @@ import inspect
 import math
 import pickle
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +15,14 @@ import sknet.losses
 from sknet.core import Tensor, gradients
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import (
+    AFT,
     CTC,
     LOSSES,
     NLL,
     AbsoluteError,
     BinaryCrossEntropy,
     CosineEmbedding,
+    Cox,
     Focal,
     Gamma,
     GaussianNLL,
@@ -95,6 +98,11 @@ def half_as_wide(rng, shape):
     return rng.normal(size=(shape[0], shape[1] // 2))
 
 
+def times(rng, shape):
+    """Return times, some of which are the same, and events."""
+    return np.c_[rng.integers(1, 4, size=shape[0]), rng.integers(0, 2, size=shape[0])].astype(float)
+
+
 def third_as_wide(rng, shape):
     return rng.normal(size=(shape[0], shape[1] // 3))
 
@@ -166,6 +174,23 @@ def torch_gaussian(functional, z, y):
     return functional.gaussian_nll_loss(mean, y, log_variance.exp(), reduction="none", eps=1e-300)
 
 
+def torch_cox(functional, z, y):
+    at_risk = y[:, 0] >= y[:, :1]
+    return y[:, 1] * (z.T.where(at_risk, z.new_tensor(float("-inf"))).logsumexp(1) - z[:, 0])
+
+
+def torch_aft(functional, z, y, distribution):
+    from torch.distributions import Normal
+
+    x = (y[:, 0].log() - z[:, 0]) / z[:, 1].exp()
+    density, survival = {
+        "weibull": lambda: (x - x.exp(), -x.exp()),
+        "log_logistic": lambda: (x - 2 * functional.softplus(x), functional.logsigmoid(-x)),
+        "log_normal": lambda: (Normal(0, 1).log_prob(x), Normal(0, 1).cdf(-x).log()),
+    }[distribution]()
+    return -y[:, 1] * (density - z[:, 1] - y[:, 0].log()) - (1 - y[:, 1]) * survival
+
+
 def torch_focal(functional, z, y, gamma=2.0):
     loss = functional.binary_cross_entropy_with_logits(z, y, reduction="none")
     return (1 - (-loss).exp()) ** gamma * loss
@@ -228,6 +253,11 @@ CASES = [
     Case(Tweedie(2), positive, lambda f, z, y: y / z.exp() + z - y.log() - 1),
     Case(Tweedie(3), positive, lambda f, z, y: torch_tweedie(f, z, y, 3.0), output=probability),
     Case(GaussianNLL(), half_as_wide, torch_gaussian, ((N, 2), (N, 6), (1, 2))),
+    Case(Cox(), times, torch_cox, ((N, 1), (1, 1))),
+    *(
+        Case(AFT(name), times, partial(torch_aft, distribution=name), ((N, 2), (1, 2)))
+        for name in ("weibull", "log_logistic", "log_normal")
+    ),
     Case(
         KLDivergence(),
         distribution,

@@ -167,8 +167,18 @@ def test_every_activation(activation):
 
 
 REGRESSION_LOSSES = sorted(
-    name for name, loss in LOSSES.items() if "regression" in loss.tasks and name != "kl_divergence"
+    name
+    for name, loss in LOSSES.items()
+    if "regression" in loss.tasks and name != "kl_divergence" and loss.columns_per_target == 1
 )
+
+
+@pytest.mark.parametrize("loss", ["cox", "aft", losses.AFT("log_normal")], ids=str)
+def test_times_until_an_event(loss):
+    X, y = TABLES["regression"]
+    reg = fitted(sknet.MLPRegressor, X, np.c_[1 + np.abs(y), y > 0], loss=loss)
+    found = names_and_arrays(onnx.export(reg, dtype="float64"), X)["variable"]
+    close(found[:, 0], reg.predict(X))
 
 
 @pytest.mark.slow

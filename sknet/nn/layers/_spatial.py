@@ -23,6 +23,7 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "ChannelShuffle",
+    "ChannelsLast",
     "Flatten",
     "MaxPool1d",
     "MaxPool2d",
@@ -641,6 +642,26 @@ class ChannelShuffle(Module):
         n, channels, *rest = x.shape
         parts = reshape(x, (n, self.groups, channels // self.groups, *rest))
         return reshape(permute_dims(parts, (0, 2, 1, *range(3, parts.ndim))), x.shape)
+
+
+class ChannelsLast(Module):
+    """Move the axis of the channels to the end: (n, channels, ...) becomes (n, ..., channels).
+
+    Losses of classes read logits in this order, and convolutions return the other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.ChannelsLast()(np.zeros((2, 3, 8, 5))).shape
+    (2, 8, 5, 3)
+    """
+
+    def forward(self, x: Any) -> Tensor:
+        x = as_tensor(x)
+        if x.ndim < 2:
+            raise ShapeError(f"{self!r}: expected an input of shape (n, channels, ...), got {x.shape}")
+        return permute_dims(x, (0, *range(2, x.ndim), 1))
 
 
 def _permuted(x: Tensor, order: tuple[int, ...]) -> Tensor:

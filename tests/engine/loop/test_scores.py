@@ -155,8 +155,8 @@ def test_weights_of_another_shape(weight):
         RSquared(np.zeros(N), np.ones(weight), SquaredError())
 
 
-# Classes in an order are predicted by their probabilities, and scored by the estimators.
-UNSCORED = ("nll", "binary_cross_entropy", "ordinal")
+# Classes in an order are predicted by their probabilities, and scored by the estimators; hazards by nothing.
+UNSCORED = ("nll", "binary_cross_entropy", "ordinal", "cox", "aft")
 SCORED = [name for name, loss in LOSSES.items() if loss.tasks and name not in UNSCORED]
 
 

@@ -154,6 +154,7 @@ ROWS = {
     "Upsample": (lambda: nn.Upsample(scale_factor=2), (2, 3)),
     "Upsample to a size": (lambda: nn.Upsample((3, 5), mode="bilinear"), (2, 4, 3)),
     "ChannelShuffle": (lambda: nn.ChannelShuffle(2), (4, 3)),
+    "ChannelsLast": (nn.ChannelsLast, (4, 3)),
     "PixelShuffle": (lambda: nn.PixelShuffle(2), (8, 2, 3)),
     "PixelUnshuffle": (lambda: nn.PixelUnshuffle(2), (2, 4, 2)),
     "RNN": (lambda: nn.RNN(2, 3, returns="sequence"), (4, 2)),

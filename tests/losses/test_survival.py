@@ -1,0 +1,79 @@
+"""Losses of survival analysis, against SciPy's distributions and the definition of the partial likelihood."""
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from sknet import MLPRegressor, NetRegressor, nn
+from sknet.exceptions import ShapeError
+from sknet.losses import AFT, Cox
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 2))
+RATE = np.exp(X @ [1.0, -0.5])
+TIME = RNG.exponential(1 / RATE)
+CENSORED = RNG.exponential(2.0, size=300)
+Y = np.c_[np.minimum(TIME, CENSORED), TIME <= CENSORED]
+DISTRIBUTIONS = {
+    "weibull": lambda mu, sigma: stats.weibull_min(1 / sigma, scale=np.exp(mu)),
+    "log_logistic": lambda mu, sigma: stats.fisk(1 / sigma, scale=np.exp(mu)),
+    "log_normal": lambda mu, sigma: stats.lognorm(sigma, scale=np.exp(mu)),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_failure_times_have_the_distributions_of_scipy(name):
+    z = RNG.normal(size=(9, 2))
+    y = np.c_[RNG.exponential(size=9), np.arange(9) % 2]
+    of_scipy = DISTRIBUTIONS[name](z[:, 0], np.exp(z[:, 1]))
+    expected = -np.where(y[:, 1] == 1, of_scipy.logpdf(y[:, 0]), of_scipy.logsf(y[:, 0]))
+    np.testing.assert_allclose(AFT(name).values(z, y).numpy(), expected, rtol=1e-10)
+    np.testing.assert_allclose(AFT(name).predict(z).numpy()[:, 0], of_scipy.median(), rtol=1e-10)
+    np.testing.assert_allclose(
+        AFT(name).predict_interval(z, 0.9).numpy()[:, :, 0], np.stack(of_scipy.interval(0.9), 1), rtol=1e-10
+    )
+
+
+@pytest.mark.parametrize(
+    ("z", "rtol"), [(3.0, 1e-12), (9.9, 1e-12), (10.1, 1e-8), (30.0, 1e-12), (200.0, 1e-12)]
+)
+def test_a_censored_row_far_in_the_tail(z, rtol):
+    found = AFT("log_normal").values([[0.0, 0.0]], [[np.exp(z), 0.0]]).numpy()
+    np.testing.assert_allclose(found, -stats.norm.logsf(z), rtol=rtol)
+
+
+def partial_likelihood(z, y):
+    """Return the mean over rows, written out."""
+    return np.mean([e * (np.log(np.exp(z[y[:, 0] >= t]).sum()) - z[i]) for i, (t, e) in enumerate(y)])
+
+
+def test_hazards_are_those_of_the_partial_likelihood():
+    options = {"optimizer": "lbfgs", "alpha": 0.0, "scale_inputs": False, "tol": 1e-6, "dtype": "float64"}
+    net = NetRegressor(nn.Linear(2, 1), loss="cox", random_state=0, **options).fit(X, Y)
+    best = optimize.minimize(lambda w: partial_likelihood(X @ w, Y), np.zeros(2), tol=1e-10)
+    np.testing.assert_allclose(net.model_.module.weight.numpy().ravel(), best.x, rtol=1e-4)
+    np.testing.assert_allclose(net.score(X, Y), -best.fun, rtol=1e-6)
+
+
+def test_median_times_are_learned():
+    reg = MLPRegressor((8,), loss="aft", lr=0.01, max_iter=60, random_state=0).fit(X, Y)
+    found, median = reg.predict(X), np.log(2) / RATE
+    assert np.corrcoef(np.log(found), np.log(median))[0, 1] > 0.95
+    assert abs(np.mean(np.log(found / median))) < 0.2
+    low, high = np.moveaxis(reg.predict_interval(X, coverage=0.8), 1, 0)
+    assert 0.7 < np.mean((low < TIME) & (high > TIME)) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("y", "error", "message"),
+    [
+        (Y[:, 0], ShapeError, "times and whether an event was seen"),
+        (np.c_[-Y[:, 0], Y[:, 1]], ValueError, "a time above 0"),
+        (np.c_[Y[:, 0], 2 * Y[:, 1]], ValueError, "must be 0 or 1"),
+    ],
+)
+@pytest.mark.parametrize("loss", [Cox(), AFT()])
+def test_other_targets(loss, y, error, message):
+    with pytest.raises(error, match=message):
+        MLPRegressor((4,), loss=loss).fit(X, y)
