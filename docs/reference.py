@@ -23,7 +23,6 @@ TABLES = {
     "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy and C.",
     "sknet.compile.passes.BLOCK": "Elements of a block of a long chain, which stay in the cache.",
     "sknet.core.PRIMITIVES": "Every primitive by its name.",
-    "sknet.onnx.PARTS": "What networks that were read consist of, by the names in files.",
     "sknet.losses.LOSSES": "The losses that have a name, by scikit-learn's names.",
     "sknet.nn.ACTIVATIONS": "The activation layers that have a name, scikit-learn's names among them.",
     "sknet.nn.init.INITIALIZERS": "The initializers that have a name.",

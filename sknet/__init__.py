@@ -56,8 +56,8 @@ _offered("export", lambda: import_module("sknet.graphs").export)
 _offered("save", lambda: import_module("sknet.files").save)
 _offered("native_passes", lambda: import_module("sknet.compile.native").native_passes)
 # Estimators that are given Dask collections.
-_offered("fit_collections", lambda: import_module("sknet.dask.extend").fit_collections)
-_offered("map_blocks", lambda: import_module("sknet.dask.extend").map_blocks)
+_offered("fit_collections", lambda: import_module("sknet.dask._fit").fit_collections)
+_offered("map_blocks", lambda: import_module("sknet.dask._collections").map_blocks)
 
 _HOMES = {
     "sknet._config": ("config_context", "get_config", "set_config"),

@@ -13,18 +13,14 @@ import numpy as np
 from sknet._params import described_by
 from sknet._validation import Interval, Options, StrOptions
 from sknet.device import namespace
-from sknet.estimators.extend import (
-    BaseClassifier,
-    BaseRegressor,
-    Perceptron,
-    PerceptronLayers,
-    Recipe,
-    follows_namespace,
-    layer_sizes,
-    settings_of,
-)
+from sknet.estimators._architecture import Perceptron
+from sknet.estimators._classifier import BaseClassifier
+from sknet.estimators._fit import Recipe, layer_sizes, settings_of
+from sknet.estimators._inputs import follows_namespace
+from sknet.estimators._mlp import PerceptronLayers
+from sknet.estimators._regressor import BaseRegressor
 from sknet.losses import LOSSES
-from sknet.losses.extend import ClippedLogLoss
+from sknet.losses._classification import ClippedLogLoss
 from sknet.optim import LBFGS, SGD, Adam, BaseOptimizer
 from sknet.optim.schedules import Adaptive, Constant, InverseScaling, Schedule
 

@@ -1,5 +1,6 @@
 """Helpers of project-wide tests: files, modules, and public names."""
 
+import ast
 import importlib
 import pkgutil
 import runpy
@@ -33,10 +34,8 @@ def project_files() -> list[Path]:
     return sorted(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())
 
 
-def _is_shared(name: str) -> bool:
-    """Tell if other packages may import a module: it is public, or an ``extend``."""
-    is_inner = name.startswith(ROOMS) and not name.endswith(".extend")
-    return not is_inner and not any(part.startswith("_") for part in name.split("."))
+def _is_public(name: str) -> bool:
+    return not name.startswith(ROOMS) and not any(part.startswith("_") for part in name.split("."))
 
 
 def benchmark(name: str) -> dict[str, Any]:
@@ -50,39 +49,40 @@ def benchmark(name: str) -> dict[str, Any]:
 
 
 @cache
-def shared_modules() -> dict[str, ModuleType]:
-    """Import every module that other packages may import: the public ones, and each package's ``extend``."""
-    package = importlib.import_module("sknet")
-    names = [info.name for info in pkgutil.walk_packages(package.__path__, "sknet.") if _is_shared(info.name)]
-    return {name: importlib.import_module(name) for name in ["sknet", *names]}
-
-
-@cache
 def public_modules() -> dict[str, ModuleType]:
     """Import every module that is documented for users."""
-    return {name: module for name, module in shared_modules().items() if not name.endswith(".extend")}
-
-
-@cache
-def shared_objects() -> dict[str, object]:
-    """Map ``module.name`` to each object that other packages may import, under the shortest of its names."""
-    return _objects(shared_modules())
+    package = importlib.import_module("sknet")
+    names = [info.name for info in pkgutil.walk_packages(package.__path__, "sknet.") if _is_public(info.name)]
+    return {name: importlib.import_module(name) for name in ["sknet", *names]}
 
 
 @cache
 def public_objects() -> dict[str, object]:
     """Map ``module.name`` to each object that is documented for users, under the shortest of its names."""
-    return _objects(public_modules())
-
-
-def _objects(modules: dict[str, ModuleType]) -> dict[str, object]:
     found: dict[int, tuple[str, object]] = {}
-    for module_name_, module in modules.items():
+    for module_name_, module in public_modules().items():
         for name in module.__all__:
             value = getattr(module, name)
             path = f"{module_name_}.{name}"
             if id(value) not in found or len(path) < len(found[id(value)][0]):
                 found[id(value)] = (path, value)
+    return dict(sorted(found.values(), key=lambda item: item[0]))
+
+
+@cache
+def shared_objects() -> dict[str, object]:
+    """Map names to public objects, and to those that a package imports from a private module of another."""
+    found = {id(value): (name, value) for name, value in public_objects().items()}
+    for path in source_files("sknet"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            package = ".".join(node.module.split(".")[:2])
+            is_private = node.module.startswith("sknet.") and "._" in node.module.removeprefix("sknet._")
+            if is_private and not module_name(path).startswith(package):
+                for alias in node.names:
+                    value = getattr(importlib.import_module(node.module), alias.name)
+                    found.setdefault(id(value), (f"{node.module}.{alias.name}", value))
     return dict(sorted(found.values(), key=lambda item: item[0]))
 
 

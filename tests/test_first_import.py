@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from tests.project import ROOT, shared_modules
+from tests.project import ROOT, public_modules
 
 
 def failures(wanted: dict[str, list[str]]) -> list[str]:
@@ -22,7 +22,7 @@ def failures(wanted: dict[str, list[str]]) -> list[str]:
 
 
 def test_every_name_comes_first():
-    assert failures({name: list(module.__all__) for name, module in shared_modules().items()}) == []
+    assert failures({name: list(module.__all__) for name, module in public_modules().items()}) == []
 
 
 def test_operators_need_no_other_import():

@@ -21,7 +21,7 @@ from sklearn.utils._response import _get_response_values
 
 import sknet
 from sknet import Tensor, neural_network
-from sknet.losses.extend import ClippedLogLoss
+from sknet.losses._classification import ClippedLogLoss
 from sknet.optim import EMA, Adam
 from sknet.optim.schedules import Progress
 from tests.estimators.data import CLASSIFICATIONS, TABLES, quiet

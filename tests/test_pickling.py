@@ -16,17 +16,41 @@ from numpy.random import RandomState
 import sknet
 from sknet import MLPClassifier, Tensor, display, engine, losses, nn, onnx, ops, optim
 from sknet.callbacks import Checkpoint, CSVLog, EarlyStopping, FitView, Pruning, TimeLimit
-from sknet.callbacks.extend import Rows, SavedFit
+from sknet.callbacks._callback import Rows
+from sknet.callbacks._checkpoint import SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, capture, compile
-from sknet.compile import extend as compiling
+from sknet.compile._graph import OutputIndex, Signature
+from sknet.compile._lifted import LiftedGraph, lift_constants
+from sknet.compile._symbolic import (
+    Counted,
+    Filled,
+    Input,
+    Length,
+    Lengths,
+    Line,
+    Position,
+    Samples,
+    Share,
+    SymbolicGraph,
+    Triangles,
+    graph_of_any_rows,
+)
+from sknet.compile._symbolic import Rows as CommonRows
+from sknet.compile.cuda._persistent import Phases
 from sknet.compile.executors import Call, NumpyProgram
-from sknet.compile.extend import Length, LiftedGraph, Phases, Share, graph_of_any_rows, lift_constants
-from sknet.compile.extend import Rows as CommonRows
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
 from sknet.dask import WorkerExchange
 from sknet.device import Device, Feed, Form, Issued, MetaArray, Transfers, form_of
-from sknet.engine import extend
+from sknet.engine._inputs import Batch, SparseForm
+from sknet.engine._layer_outputs import Chosen, Layer, model_layer
+from sknet.engine._loop import Outcome, Validation
+from sknet.engine._network import Network
+from sknet.engine._remote import Share as RemoteShare
+from sknet.engine._remote import SplitStep
+from sknet.engine._scores import Gathered
+from sknet.engine._state import Weights
+from sknet.engine._train import Settings
 from sknet.estimators import (
     EstimatorSummary,
     FrozenClassifier,
@@ -35,44 +59,28 @@ from sknet.estimators import (
     LayerOutput,
     LayerRow,
 )
-from sknet.estimators.extend import (
-    ClassTargets,
-    ColumnTargets,
-    Computation,
-    DataSet,
-    FitArguments,
-    InputScaling,
-    Method,
-    OrderedTargets,
-    Perceptron,
-    RealTargets,
-    Recipe,
-    Units,
-)
+from sknet.estimators._architecture import Perceptron
+from sknet.estimators._computation import Computation
+from sknet.estimators._fit import DataSet, FitArguments, Recipe
+from sknet.estimators._python import Method
+from sknet.estimators._scaling import InputScaling, Units
+from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets
 from sknet.exceptions import NonFiniteError
 from sknet.freezing import FrozenPipeline
 from sknet.graphs import GraphModule
-from sknet.graphs.extend import Exported, GraphLayers, export_network
+from sknet.graphs._export import Exported, GraphLayers, export_network
 from sknet.losses import LogLoss
-from sknet.nn.extend import RECORDED, Calls
+from sknet.losses._function import FunctionLoss
+from sknet.losses._wrappers import InUnits, Standardized
+from sknet.nn._layer_outputs import RECORDED, Calls
 from sknet.onnx._writer import Node
-from sknet.ops.extend import Windows
-from sknet.preprocessing.extend import (
-    Crossed,
-    EncodedTable,
-    Feature,
-    FittedEncoder,
-    NativeRows,
-    OneRow,
-    Options,
-    Schema,
-    Table,
-    Target,
-    ValueMeans,
-    fit_plan,
-    target_of,
-)
-from sknet.preprocessing.extend import Plan as TablePlan
+from sknet.ops._windows import Windows
+from sknet.preprocessing._encodings import Crossed, Target, ValueMeans, target_of
+from sknet.preprocessing._native import NativeRows
+from sknet.preprocessing._plan import FittedEncoder, OneRow, Options, fit_plan
+from sknet.preprocessing._plan import Plan as TablePlan
+from sknet.preprocessing._python import EncodedTable
+from sknet.preprocessing._schema import Feature, Schema, Table
 from sknet.tabular import FrozenTabularClassifier, FrozenTabularRegressor, Member
 from tests.estimators.data import TABLES, quiet
 from tests.estimators.nets import net_for
@@ -99,6 +107,7 @@ Y = np.arange(6, dtype="float32").reshape(6, 1)
 # Values of required arguments, by name.
 ARGUMENTS = {
     **{"name": "Own", "tasks": ["regression"], "heads": {"predict": ops.exp}},
+    "of_members": True,
     "lr": 0.1,
     "peak_lr": 0.2,
     "optimizer": optim.SGD(0.1, 0.9),
@@ -190,7 +199,7 @@ def native_rows():
 
 
 def network():
-    return extend.Network.fixed(model().module, np.float64)
+    return Network.fixed(model().module, np.float64)
 
 
 def net(task):
@@ -245,19 +254,19 @@ def labelled():
 
 
 SPECIAL = {
-    losses.extend.FunctionLoss: lambda: losses.extend.FunctionLoss(ops.subtract),
+    FunctionLoss: lambda: FunctionLoss(ops.subtract),
     Phases: lambda: Phases("", [], [], {}, {}, {}, 0, ()),
-    losses.extend.InUnits: lambda: losses.extend.InUnits(ops.exp, (2.0,), (1.0,), "float64"),
-    losses.extend.Standardized: lambda: losses.extend.Standardized(losses.SquaredError(), (1.0,), (2.0,)),
+    InUnits: lambda: InUnits(ops.exp, (2.0,), (1.0,), "float64"),
+    Standardized: lambda: Standardized(losses.SquaredError(), (1.0,), (2.0,)),
     Length: lambda: Length(2, 1),
     Windows: lambda: Windows((8, 6), (3, 3), (1, 1), ((1, 1), (0, 0)), (1, 1)),
     Form: lambda: form_of(X, X.T, np.ones((6, 6), "float32")),
     Share: lambda: Share(Length(1, 0)),
     Call: lambda: Call(np.exp, (X,)),
     LiftedGraph: lambda: lift_constants(capture(lambda x: x * 2.0, np.ones(3))),
-    extend.Batch: lambda: extend.Batch(X, Y, None),
-    extend.SparseForm: lambda: extend.SparseForm((2, 3), np.dtype("float32")),
-    extend.Share: lambda: extend.Share(1.5, 0.5, X),
+    Batch: lambda: Batch(X, Y, None),
+    SparseForm: lambda: SparseForm((2, 3), np.dtype("float32")),
+    RemoteShare: lambda: RemoteShare(1.5, 0.5, X),
     DataSet: lambda: DataSet(X, Y, None, Y, None, np.arange(6)),
     FitArguments: lambda: FitArguments(X, Y, np.ones(6)),
     CommonRows: lambda: graph_of_any_rows(lambda n: capture(ops.tanh, np.ones((n, 2)))),
@@ -298,22 +307,17 @@ SPECIAL = {
     GraphModule: lambda: nn.Linear(4, 3).initialize(0).export(X),
     Exported: lambda: export_network(nn.Linear(4, 3).initialize(0), (Tensor(X),)),
     GraphLayers: lambda: vars(export_network(nn.Linear(4, 3).initialize(0), (Tensor(X),)).module)[RECORDED],
-    compiling.Counted: lambda: compiling.Counted(np.dtype("int64"), (compiling.Length(1, 0),)),
-    compiling.Filled: lambda: compiling.Filled(np.array(1.5), (compiling.Length(1, 0), 3)),
-    compiling.Input: lambda: compiling.Input((compiling.Length(1, 0), 4), np.dtype("float32"), "x"),
-    compiling.Length: lambda: compiling.Length(2, 1),
-    compiling.Lengths: lambda: compiling.Lengths((((0, 1), 2),)),
-    compiling.Samples: lambda: compiling.Samples(1, (4, 5, 7)),
-    compiling.Triangles: lambda: compiling.Triangles(
-        np.array(1.0), np.array(0.0), 0, (compiling.Length(1, 0), 3)
-    ),
-    compiling.Line: lambda: compiling.Line("exp", (compiling.Position(0),), {}),
-    compiling.OutputIndex: lambda: compiling.OutputIndex(1),
-    compiling.Position: lambda: compiling.Position(1),
-    compiling.Rows: lambda: compiling.graph_of_any_rows(lambda n: capture(ops.tanh, X)),
-    compiling.Share: lambda: compiling.Share(compiling.Length(1, 0)),
-    compiling.Signature: lambda: capture(nn.Linear(4, 3).initialize(0), X).signature,
-    compiling.SymbolicGraph: lambda: compiling.SymbolicGraph.of(capture(ops.tanh, X)),
+    Counted: lambda: Counted(np.dtype("int64"), (Length(1, 0),)),
+    Filled: lambda: Filled(np.array(1.5), (Length(1, 0), 3)),
+    Input: lambda: Input((Length(1, 0), 4), np.dtype("float32"), "x"),
+    Lengths: lambda: Lengths((((0, 1), 2),)),
+    Samples: lambda: Samples(1, (4, 5, 7)),
+    Triangles: lambda: Triangles(np.array(1.0), np.array(0.0), 0, (Length(1, 0), 3)),
+    Line: lambda: Line("exp", (Position(0),), {}),
+    OutputIndex: lambda: OutputIndex(1),
+    Position: lambda: Position(1),
+    Signature: lambda: capture(nn.Linear(4, 3).initialize(0), X).signature,
+    SymbolicGraph: lambda: SymbolicGraph.of(capture(ops.tanh, X)),
     Plan: plan,
     Group: lambda: Group(graph().equations, 3),
     Kernels: lambda: Kernels(callable),
@@ -324,19 +328,19 @@ SPECIAL = {
     engine.Batches: lambda: engine.Batches(X, Y, None, 2, np.dtype("float32"), Device("cpu")),
     Checkpoint: lambda: Checkpoint("folder"),
     SavedFit: lambda: SavedFit("folder", {}),
-    extend.Chosen: lambda: extend.Chosen(np.array([0, 2]), np.ones(2)),
-    extend.Layer: lambda: extend.model_layer(model(), X, 0),
-    extend.Weights: lambda: model().weights(),
-    extend.Gathered: lambda: extend.Gathered(3, print, ["score"]),
+    Chosen: lambda: Chosen(np.array([0, 2]), np.ones(2)),
+    Layer: lambda: model_layer(model(), X, 0),
+    Weights: lambda: model().weights(),
+    Gathered: lambda: Gathered(3, print, ["score"]),
     engine.Gradient: gradient,
     engine.ModelState: lambda: model().state,
     engine.StepResult: lambda: model().step(X, Y),
-    extend.Outcome: lambda: extend.Outcome(3, EarlyStopping(), False),
+    Outcome: lambda: Outcome(3, EarlyStopping(), False),
     engine.RSquared: lambda: engine.RSquared(Y, None, sknet.losses.Poisson()),
-    extend.Validation: lambda: extend.Validation(SPECIAL[engine.Batches](), engine.Accuracy),
+    Validation: lambda: Validation(SPECIAL[engine.Batches](), engine.Accuracy),
     Perceptron: lambda: Perceptron((3,), "relu"),
     Recipe: lambda: Recipe(
-        Perceptron((4,), "relu"), LogLoss(), optim.Adam(), 0.0, 200, extend.Settings(), False, 0.1, 0
+        Perceptron((4,), "relu"), LogLoss(), optim.Adam(), 0.0, 200, Settings(), False, 0.1, 0
     ),
     onnx.Network: lambda: onnx.Network([Node("Relu", ("x",), ("y",), {})], ["x"], ["y"], {"w": X}, {}),
     nn.StateDict: lambda: model().module.state_dict(),
@@ -376,12 +380,12 @@ BOUND = {
     "sknet.device.Feed": lambda: Feed(Device("cpu"), [((), np.dtype("f8"))], 1, 1, print),
     "sknet.device.Issued": lambda: Issued(print, Device("cpu")),
     "sknet.device.Transfers": lambda: Transfers(np.array),
-    "sknet.core.extend.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,
+    "sknet.core._tape.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
     "sknet.dask.WorkerExchange": lambda: WorkerExchange(communicator(), "a fit", 0, ["here"]),
-    "sknet.engine.extend.Network": network,
-    "sknet.preprocessing.extend.NativeRows": native_rows,
-    "sknet.engine.extend.SplitStep": lambda: extend.SplitStep(model()),
+    "sknet.engine._network.Network": network,
+    "sknet.preprocessing._native.NativeRows": native_rows,
+    "sknet.engine._remote.SplitStep": lambda: SplitStep(model()),
     "sknet.nn.HookHandle": lambda: Tensor(1.0, requires_grad=True).register_hook(print),
     "sknet.nn.Scope": lambda: nn.Scope({}),
 }

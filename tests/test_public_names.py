@@ -10,9 +10,9 @@ import pytest
 import sknet
 from docs import reference
 from docs.extensions.docstrings import escaped
-from tests.project import public_modules, shared_modules
+from tests.project import public_modules
 
-MODULES = sorted(shared_modules())
+MODULES = sorted(public_modules())
 OPTIONAL = (
     *("cupy", "dask", "distributed", "matplotlib", "onnx", "optuna", "pandas", "polars", "skops"),
     *("tensorboardX", "torch", "tqdm"),
@@ -21,7 +21,7 @@ OPTIONAL = (
 
 @pytest.mark.parametrize("name", MODULES)
 def test_all_is_well_formed(name):
-    module = shared_modules()[name]
+    module = public_modules()[name]
     assert hasattr(module, "__all__"), f"{name} is public, so it lists its names in __all__"
     assert len(set(module.__all__)) == len(module.__all__), "a name is twice in __all__"
     private = [entry for entry in module.__all__ if entry.startswith("_") and entry != "__version__"]
@@ -33,7 +33,7 @@ def test_all_is_well_formed(name):
 @pytest.mark.parametrize("name", MODULES)
 def test_all_is_complete(name):
     """A public name that sknet itself defines is either in ``__all__`` or starts with an underscore."""
-    module = shared_modules()[name]
+    module = public_modules()[name]
     own = name + ("." if hasattr(module, "__path__") else "")
     left_out = [
         key

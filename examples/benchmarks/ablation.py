@@ -27,7 +27,7 @@ from tables import SETS, load, out_of_fold
 
 from sknet import nn, ops
 from sknet.core import Tensor
-from sknet.losses.extend import Averaged
+from sknet.losses._wrappers import Averaged
 from sknet.preprocessing import TableEncoder
 from sknet.tabular import TabularClassifier, TabularRegressor, _base, _training
 from sknet.tabular._members import KINDS, RECIPES

@@ -23,7 +23,7 @@ from dask.distributed import Client
 
 from sknet import MLPRegressor, Model
 from sknet.dask import WorkerExchange, batch_rows, fit
-from sknet.estimators.extend import Perceptron
+from sknet.estimators._architecture import Perceptron
 from sknet.optim import SGD
 
 N_FEATURES, HIDDEN, BATCH = 512, (1024, 1024, 448), 8192  # 2,033,601 parameters

@@ -12,8 +12,10 @@ from sknet._constraints import shown
 from sknet._parallel import Lock
 from sknet.autograd._function import Bundle
 from sknet.core import Primitive, Tensor, as_tensor, enable_grad, gradients, user_line
-from sknet.core.extend import Context, Node, exchange_push, line_of, modes, notes_of, push
-from sknet.core.extend import shown as shown_line
+from sknet.core._backward import exchange_push, notes_of, push
+from sknet.core._modes import Context, modes
+from sknet.core._tape import Node, line_of
+from sknet.core._tape import shown as shown_line
 from sknet.device import Backend, MetaArray, backend_of, is_array, to_device
 from sknet.exceptions import GradientError, NonFiniteError
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet import _tree
 from sknet.core import Tensor, as_tensor, enable_grad, is_grad_enabled
-from sknet.core.extend import newest_first, ones_like, pull_back, zeros_like
+from sknet.core._backward import newest_first, ones_like, pull_back, zeros_like
 from sknet.device import is_array, to_device
 from sknet.exceptions import DeviceError, GradientError, ShapeError
 from sknet.ops import reshape, stack

@@ -22,7 +22,7 @@ from sknet.core import (
 from sknet.device import is_array
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops import broadcast_to, moveaxis
-from sknet.ops.extend import batched
+from sknet.ops._batching import batched
 
 __all__ = ["vmap"]
 

@@ -22,7 +22,7 @@ from sknet.compile._graph import (
     snapshot,
 )
 from sknet.core import PRIMITIVES, Primitive, Tensor, TracedArray, capturing, user_line
-from sknet.core.extend import line_of
+from sknet.core._tape import line_of
 from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host
 from sknet.exceptions import CaptureError, DeviceError
 

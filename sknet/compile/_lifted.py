@@ -11,7 +11,7 @@ from sknet.compile.passes import ASSEMBLY, rewrite
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.device import to_device
 from sknet.ops import arange, broadcast_to, reshape
-from sknet.ops.extend import batching
+from sknet.ops._batching import batching
 
 __all__ = ["LiftedGraph", "differing", "lift_constants", "outputs_with"]
 

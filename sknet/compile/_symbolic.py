@@ -13,7 +13,7 @@ from sknet.compile._capture import lines_of
 from sknet.compile._graph import Equation, Graph, OutputIndex, Signature, Variable
 from sknet.compile._primitives import primitive_named
 from sknet.core import Tensor
-from sknet.core.extend import shown
+from sknet.core._tape import shown
 from sknet.device import is_array
 from sknet.exceptions import CaptureError, ShapeError
 

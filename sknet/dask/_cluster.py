@@ -19,7 +19,8 @@ from sknet.dask._collections import Partition, held_out_rows, naming_partition
 from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
 from sknet.dask._rank import Plan, Rank, Rows
 from sknet.engine import Model
-from sknet.estimators.extend import FitArguments, read_part
+from sknet.estimators._fit import FitArguments
+from sknet.estimators._fitting import read_part
 
 __all__ = ["Cluster", "MakeExchange", "assigned", "outside_of_tasks", "waiting_client"]
 

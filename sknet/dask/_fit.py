@@ -28,18 +28,13 @@ from sknet.dask._exchange import WorkerExchange
 from sknet.dask._rank import Block, Plan, Scored, merged, new_score
 from sknet.device import Device
 from sknet.engine import Batches, Model, Score
-from sknet.engine.extend import Outcome, RemoteSteps, Validation, show_rows, train_remotely
-from sknet.estimators.extend import (
-    DataSet,
-    FitArguments,
-    InputScaling,
-    Trainer,
-    features_of,
-    fit_network,
-    read_part,
-    standardize_inputs,
-    units_of_moments,
-)
+from sknet.engine._loop import Outcome, Validation
+from sknet.engine._remote import RemoteSteps, train_remotely
+from sknet.engine._step import show_rows
+from sknet.estimators._fit import DataSet, FitArguments
+from sknet.estimators._fitting import fit_network, read_part
+from sknet.estimators._scaling import InputScaling, units_of_moments
+from sknet.estimators._training import Trainer, features_of, standardize_inputs
 
 if TYPE_CHECKING:
     import distributed

@@ -10,17 +10,13 @@ from sknet import nn
 from sknet.dask._collections import Order, order_of
 from sknet.dask._exchange import Exchange
 from sknet.engine import Batches, Model, ModelState, Score
-from sknet.engine.extend import (
-    Batch,
-    SplitStep,
-    chunk_rows_of,
-    each_input,
-    mean_loss,
-    predict_raw,
-)
-from sknet.estimators.extend import DataSet
+from sknet.engine._inputs import Batch, each_input
+from sknet.engine._network import chunk_rows_of, predict_raw
+from sknet.engine._objective import mean_loss
+from sknet.engine._remote import SplitStep
+from sknet.estimators._fit import DataSet
 from sknet.exceptions import NonFiniteError
-from sknet.nn.extend import held_buffers
+from sknet.nn._module import held_buffers
 from sknet.optim.schedules import Progress
 
 __all__ = ["Block", "Plan", "Rank", "Rows", "Scored", "merged", "new_score"]

@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet._late import optional
 from sknet.callbacks import Callback
-from sknet.estimators.extend import BaseNet
+from sknet.estimators._base import BaseNet
 from sknet.preprocessing import TableEncoder
-from sknet.tabular.extend import is_ensemble
+from sknet.tabular._base import is_ensemble
 
 __all__ = [
     "Display",

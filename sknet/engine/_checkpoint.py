@@ -15,7 +15,7 @@ from sknet._late import version_of
 from sknet._native import core
 from sknet._parallel import libraries
 from sknet.callbacks import Callback
-from sknet.callbacks.extend import VERSION, SavedFit, check_state
+from sknet.callbacks._checkpoint import VERSION, SavedFit, check_state
 from sknet.device import to_device, to_host
 from sknet.engine._batches import Batches
 from sknet.engine._fit import Fit, Hooks

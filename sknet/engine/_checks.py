@@ -10,14 +10,14 @@ import numpy as np
 from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.core import Primitive, Tensor, TracedArray
-from sknet.core.extend import untracked_leaves
+from sknet.core._tensor import untracked_leaves
 from sknet.device import namespace
 from sknet.engine._inputs import arguments
 from sknet.engine._model_type import ModelLike
 from sknet.exceptions import GradientError
 from sknet.losses import Loss
 from sknet.nn import Linear, Module
-from sknet.nn.extend import copy_for_shapes, shadows, shape_pass
+from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
 
 __all__ = [
     "Bounds",

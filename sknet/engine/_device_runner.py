@@ -14,7 +14,7 @@ from sknet import ops
 from sknet._tree import leaves
 from sknet.compile import Compiled
 from sknet.compile import compile as compiled
-from sknet.compile.extend import Phases
+from sknet.compile.cuda._persistent import Phases
 from sknet.core import Tensor
 from sknet.device import (
     Device,

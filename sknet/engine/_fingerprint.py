@@ -16,11 +16,12 @@ from typing import Any, cast
 import numpy as np
 
 from sknet._constraints import PLAIN
-from sknet.compile.extend import SymbolicGraph, key_of
+from sknet.compile._graph import key_of
+from sknet.compile._symbolic import SymbolicGraph
 from sknet.core import Tensor
 from sknet.device import Device, is_array, namespace
 from sknet.nn import Module
-from sknet.nn.extend import latest
+from sknet.nn._parameter import latest
 from sknet.optim import Optimizer
 
 __all__ = ["Fingerprint", "has_slots", "structure_of"]

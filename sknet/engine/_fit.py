@@ -15,7 +15,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet.callbacks import Callback, FitView
-from sknet.callbacks.extend import Rows
+from sknet.callbacks._callback import Rows
 from sknet.engine._batches import Batches
 from sknet.engine._model_type import ModelLike
 from sknet.exceptions import CallbackWarning, StateError

@@ -9,7 +9,8 @@ from sknet import ops
 from sknet._constraints import shown
 from sknet._frames import as_array
 from sknet.callbacks import Callback, PrintLog, ProgressBar
-from sknet.callbacks.extend import Rows, SavedFit, check_callbacks, fresh_callbacks, saved_fit
+from sknet.callbacks._callback import Rows, check_callbacks, fresh_callbacks
+from sknet.callbacks._checkpoint import SavedFit, saved_fit
 from sknet.core import Tensor
 from sknet.device import is_array, to_host
 from sknet.engine._batches import Batches, take_rows

@@ -20,7 +20,8 @@ from sknet.engine._network import Head, Part, Pass, chunk_rows_of, predict_rows
 from sknet.engine._step import evaluate, on_one_row
 from sknet.exceptions import DeviceError, ShapeError
 from sknet.nn import Module, Scope, run
-from sknet.nn.extend import RECORDED, Call, Calls, run_to, shadows, shape_pass
+from sknet.nn._layer_outputs import RECORDED, Call, Calls, run_to
+from sknet.nn._shape_pass import shadows, shape_pass
 
 __all__ = [
     "Chosen",

@@ -14,7 +14,7 @@ import numpy as np
 
 from sknet._config import config_context, get_config
 from sknet._random import check_random_state
-from sknet.callbacks.extend import check_callbacks, fresh_callbacks
+from sknet.callbacks._callback import check_callbacks, fresh_callbacks
 from sknet.device import backend, is_array
 from sknet.engine._batches import take_rows
 from sknet.engine._fit import History
@@ -34,7 +34,7 @@ from sknet.engine._scheduler import (
 from sknet.engine._stack import MemberSteps, Stack, StackPlan, fit_in_memory
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module
-from sknet.ops.extend import goes_at_once
+from sknet.ops._batching import goes_at_once
 
 __all__ = [
     "are_sent",

@@ -27,7 +27,9 @@ from sknet.engine._inputs import arguments, each_input
 from sknet.engine._state import Arrays, Layout, ModelState, Weights, check_state, frozen, thawed
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
 from sknet.nn import Module, Parameter
-from sknet.nn.extend import convert, copy_with, latest, materialize_for
+from sknet.nn._lazy import materialize_for
+from sknet.nn._module import copy_with
+from sknet.nn._parameter import convert, latest
 from sknet.optim import BaseOptimizer, OptimizerState
 from sknet.optim.schedules import Progress
 

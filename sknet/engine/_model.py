@@ -15,7 +15,7 @@ from sknet._parallel import Pool
 from sknet._params import explained_call
 from sknet._random import check_random_state
 from sknet.callbacks import Callback
-from sknet.callbacks.extend import Rows
+from sknet.callbacks._callback import Rows
 from sknet.core import Tensor, is_capturing, no_grad, note_write, release
 from sknet.device import (
     Device,
@@ -62,9 +62,7 @@ from sknet.engine._step import Stepper, check_classes_of, forward, show_batch
 from sknet.exceptions import DtypeError
 from sknet.losses import Loss
 from sknet.nn import Module, is_lazy
-from sknet.nn.extend import (
-    latest,
-)
+from sknet.nn._parameter import latest
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Progress
 

@@ -14,7 +14,8 @@ from sknet.engine._state import Arrays, Epoch, ModelState, copied_random_state
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
 from sknet.losses import Loss
 from sknet.nn import Module
-from sknet.nn.extend import held_of, note_structure
+from sknet.nn._module import held_of
+from sknet.nn._parameter import note_structure
 from sknet.optim import OptimizerState
 from sknet.optim.schedules import Progress
 

@@ -15,7 +15,7 @@ from sknet._config import native_core
 from sknet._parallel import Cache
 from sknet._warnings import silently, warn_caller
 from sknet.compile import Compiled, native
-from sknet.compile.extend import compile_cached
+from sknet.compile._compile import compile_cached
 from sknet.core import Tensor, no_grad
 from sknet.device import Device, Issued, active, backend, device_of, namespace, to_device, to_host
 from sknet.engine._batches import ComputedRows
@@ -37,7 +37,7 @@ from sknet.engine._optimizer import averaging
 from sknet.engine._state import Layout
 from sknet.exceptions import CaptureError, DeviceError, GraphError
 from sknet.nn import Module, Scope, bindings, largest_activation, run
-from sknet.nn.extend import latest
+from sknet.nn._parameter import latest
 
 if TYPE_CHECKING:
     from sknet.compile.native import NativeStep, Units

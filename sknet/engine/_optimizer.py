@@ -19,7 +19,7 @@ from sknet.engine._model_type import ModelLike
 from sknet.engine._state import Gradient, Layout
 from sknet.exceptions import GradientError, NonFiniteError
 from sknet.losses import Loss, check_loss
-from sknet.nn.extend import latest
+from sknet.nn._parameter import latest
 from sknet.optim import BaseOptimizer, Optimizer, check_optimizer
 from sknet.optim.schedules import Progress
 

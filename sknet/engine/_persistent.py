@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sknet.compile import Variable
-from sknet.compile.extend import Graph, Phases, phases
+from sknet.compile._graph import Graph
+from sknet.compile.cuda._persistent import Phases, phases
 from sknet.device import Device, backend, to_device
 
 __all__ = ["Input", "Number", "Persistent", "Rows", "State", "Step", "persistent"]

@@ -9,7 +9,7 @@ import numpy as np
 from sknet import ops
 from sknet._attributes import cached_property
 from sknet.compile import Compiled, capture
-from sknet.compile.extend import compile_cached
+from sknet.compile._compile import compile_cached
 from sknet.core import Tensor, gradients
 from sknet.device import backend, device_of
 from sknet.engine._checks import check_output

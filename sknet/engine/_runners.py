@@ -23,8 +23,9 @@ from sknet.engine._programs import GradientInputs, Programs
 from sknet.engine._state import Gradient
 from sknet.engine._step import eager_step
 from sknet.exceptions import NonFiniteError
-from sknet.nn.extend import latest
-from sknet.ops.extend import convolution_work, recurrence_work
+from sknet.nn._parameter import latest
+from sknet.ops._convolution import convolution_work
+from sknet.ops._recurrent import recurrence_work
 from sknet.optim.schedules import Progress
 
 if TYPE_CHECKING:

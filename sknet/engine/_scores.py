@@ -12,7 +12,7 @@ import numpy as np
 from sknet._arrays import all_finite, are_indices
 from sknet._constraints import shown
 from sknet._hints import suggestion
-from sknet.callbacks.extend import direction_of
+from sknet.callbacks._scoring import direction_of
 from sknet.core import Tensor, no_grad
 from sknet.device import device_of, namespace, to_device, to_host
 from sknet.exceptions import ShapeError

@@ -36,7 +36,9 @@ from sknet.engine._programs import Programs
 from sknet.engine._state import Gradient, StepResult
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Scope, bindings, run
-from sknet.nn.extend import copy_for_shapes, latest, rows_to_see, see_data, shadows, shape_pass, takes_data
+from sknet.nn._initializer import rows_to_see, see_data, takes_data
+from sknet.nn._parameter import latest
+from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
 
 __all__ = [
     "UNKNOWN",

@@ -9,7 +9,7 @@ from sknet._config import native_setting
 from sknet._parallel import BlasThreads, Threads
 from sknet._random import RandomSnapshot
 from sknet.callbacks import Callback
-from sknet.callbacks.extend import SavedFit
+from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import leased
 from sknet.engine._batches import Batches, Orders, join_leftover, statistics_of_one
 from sknet.engine._checkpoint import FitKeeper

@@ -11,8 +11,9 @@ from sknet._constraints import satisfies, shown
 from sknet._params import Interval, InvalidParameterError
 from sknet.device import active, device_of, is_array, to_host
 from sknet.engine import Model
-from sknet.engine import extend as engine
-from sknet.engine.extend import Head, Pass
+from sknet.engine._batches import ComputedRows
+from sknet.engine._layer_outputs import Chosen, input_gradients, integrated_gradients
+from sknet.engine._network import Head, Pass, predict_raw
 from sknet.estimators._inputs import follows_namespace, is_by_name, on_host
 from sknet.estimators._scaling import InputScaling
 from sknet.nn import run
@@ -56,7 +57,7 @@ class Attributions:
         X = self._sample[0].astype(self.model_.dtype)
         base, found = X.mean(axis=0, keepdims=True, dtype=np.float64).astype(X.dtype), np.zeros(())
         for chosen in _every_output(self, X):
-            parts = to_host(engine.integrated_gradients(self.model_, X, base, chosen, STEPS))
+            parts = to_host(integrated_gradients(self.model_, X, base, chosen, STEPS))
             found = found + np.abs(_of_columns(self._inputs, parts)).mean(axis=0, dtype=np.float64)
         shares: np.ndarray = found / (found.sum() or 1.0)
         return shares
@@ -88,7 +89,7 @@ class Attributions:
         chosen, scaling = self._chosen(X, target), self._input_scaling
 
         def compute(model: Model, X: Any) -> Any:
-            found = engine.input_gradients(model, X, chosen)
+            found = input_gradients(model, X, chosen)
             return found if scaling is None else scaling.of_gradient(found, X)
 
         return _of_real_inputs(self, X, self._predicted(X, by=compute))
@@ -138,11 +139,11 @@ class Attributions:
             dtype = None if scaling is None else np.float64
             start = _baseline_like(baseline, X, dtype)
             start = start if scaling is None else scaling.scaled(start, model.dtype)
-            return engine.integrated_gradients(model, X, start, chosen, n_steps)
+            return integrated_gradients(model, X, start, chosen, n_steps)
 
         return _of_columns(self._inputs, _of_real_inputs(self, X, self._predicted(X, by=compute)))
 
-    def _chosen(self, X: Any, target: Any) -> "engine.Chosen":
+    def _chosen(self, X: Any, target: Any) -> Chosen:
         """Return which output of each row is meant."""
         raise NotImplementedError
 
@@ -157,7 +158,7 @@ def sample_of(X: Any) -> "np.ndarray | None":
         return None
     count = min(X.shape[0], MOST_ROWS, max(LEAST_ROWS, MOST_ELEMENTS // max(X.shape[1], 1)))
     places = np.linspace(0, X.shape[0] - 1, count).astype(np.int64)
-    if isinstance(X, engine.ComputedRows):
+    if isinstance(X, ComputedRows):
         return X[places]
     with active(device_of(X)):
         rows = to_host(X[places])
@@ -168,7 +169,7 @@ def sample_of(X: Any) -> "np.ndarray | None":
     return found
 
 
-def _every_output(estimator: Any, X: np.ndarray) -> "Iterator[engine.Chosen]":
+def _every_output(estimator: Any, X: np.ndarray) -> Iterator[Chosen]:
     """Yield the outputs of rows that importances are those of: the predicted class, or else one by one."""
     targets, loss, rows = estimator._targets, estimator._loss, np.zeros(len(X), np.int64)
     head = loss.predict
@@ -177,11 +178,11 @@ def _every_output(estimator: Any, X: np.ndarray) -> "Iterator[engine.Chosen]":
     n_outputs = targets.n_outputs
     is_of_classes = not (estimator._numeric_targets or isinstance(targets.classes, list))
     if is_of_classes and targets.task == "multiclass":
-        outputs = to_host(engine.predict_raw(estimator.model_, X))
-        yield engine.Chosen(outputs.argmax(axis=1), np.ones(len(X)), head)
+        outputs = to_host(predict_raw(estimator.model_, X))
+        yield Chosen(outputs.argmax(axis=1), np.ones(len(X)), head)
         return
     for i in range(n_outputs):
-        yield engine.Chosen(rows + i, np.ones(len(X)), head)
+        yield Chosen(rows + i, np.ones(len(X)), head)
 
 
 def _of_columns(inputs: Any, found: Any) -> Any:
@@ -245,7 +246,7 @@ def _baseline_like(baseline: Any, X: Any, dtype: Any = None) -> Any:
     )
 
 
-def chosen_classes(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
+def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
     """Return the decisions of a classifier that a target means."""
     targets, loss = estimator._targets, estimator._loss
     head = targets.deciding(loss, getattr(estimator, "_temperature", None))
@@ -258,11 +259,11 @@ def chosen_classes(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
         raise ValueError(f"target {target!r} is none of the classes {classes.tolist()}")
     numbers = np.searchsorted(classes, labels)
     if len(classes) > 2:
-        return engine.Chosen(numbers, np.ones(len(numbers)), head)
-    return engine.Chosen(np.zeros_like(numbers), np.where(numbers == len(classes) - 1, 1.0, -1.0), head)
+        return Chosen(numbers, np.ones(len(numbers)), head)
+    return Chosen(np.zeros_like(numbers), np.where(numbers == len(classes) - 1, 1.0, -1.0), head)
 
 
-def chosen_predictions(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
+def chosen_predictions(estimator: Any, X: Any, target: Any) -> Chosen:
     """Return the predictions of a regressor that a target means."""
     head = estimator._loss.predict
     return numbered(estimator, X, target, estimator._targets.n_outputs, head)
@@ -270,7 +271,7 @@ def chosen_predictions(estimator: Any, X: Any, target: Any) -> "engine.Chosen":
 
 def numbered(
     estimator: Any, X: Any, target: Any, n_outputs: int, head: Head | None, by: Pass = run
-) -> "engine.Chosen":
+) -> Chosen:
     """Return the outputs that numbers mean."""
     name, range_ = type(estimator).__name__, f"target=0 to target={n_outputs - 1}"
     if target is None and n_outputs > 1:
@@ -280,7 +281,7 @@ def numbered(
         raise ValueError(f"target of {name} must be the number of an output, an int, got {shown(target)}")
     if ((numbers < -n_outputs) | (numbers >= n_outputs)).any():
         raise ValueError(f"there is no output {target!r}: this {name} has {n_outputs}, {range_}")
-    return engine.Chosen(numbers % n_outputs, np.ones(len(numbers)), head, by)
+    return Chosen(numbers % n_outputs, np.ones(len(numbers)), head, by)
 
 
 def _per_row(X: Any, target: Any) -> Any:

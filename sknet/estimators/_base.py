@@ -26,11 +26,12 @@ from sknet._params import (
     unknown_parameter,
 )
 from sknet.callbacks import Callback
-from sknet.callbacks.extend import SavedFit
+from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import device_of, to_device
 from sknet.engine import Batches, CompiledStep, History, Model, Score
-from sknet.engine import extend as engine
-from sknet.engine.extend import Head, first_input, network_of, predict_rows, warn_of_overflow
+from sknet.engine._inputs import first_input
+from sknet.engine._model_copies import slim_model
+from sknet.engine._network import Head, network_of, predict_rows, warn_of_overflow
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
@@ -44,7 +45,7 @@ from sknet.estimators._sklearn_callbacks import SupportsCallbacks, fit_as_task
 from sknet.estimators._stored import ESTIMATOR, check_estimator
 from sknet.estimators._summary import Summarized
 from sknet.losses import LOSSES, Loss
-from sknet.losses.extend import Averaged
+from sknet.losses._wrappers import Averaged
 
 __all__ = ["BaseNet", "goes_in_steps"]
 
@@ -321,7 +322,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
             Folder or file of a `sknet.callbacks.Checkpoint` to resume from; the fit ends as if it had not
-            been interrupted. The state kept by a ``sknet.callbacks.extend.KeepState`` is taken as well.
+            been interrupted. The state kept by a ``KeepState`` is taken as well.
             X, y and parameters must be the same, but for `max_iter`, `verbose`, `warm_start` and `callbacks`.
 
         Returns
@@ -456,7 +457,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             "loss_curve_": [],
             "refit_history_": None,
         }
-        other.__dict__.update(vars(self), model_=engine.slim_model(self.model_), **blank)
+        other.__dict__.update(vars(self), model_=slim_model(self.model_), **blank)
         other.__dict__.pop("_sample", None)
         other.validation_scores_ = None if self.validation_scores_ is None else []
         other._stopping = other._compared = None

@@ -23,7 +23,8 @@ from sknet._arrays import all_finite
 from sknet._constraints import shown
 from sknet._frames import Frame, is_frame, refuse_masked
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
-from sknet.engine.extend import check_range, first_input
+from sknet.engine._checks import check_range
+from sknet.engine._inputs import first_input
 from sknet.estimators._fit import FitArguments
 from sknet.estimators._inputs import RAGGED, Sequences, as_host, is_on_device, note_namespace, on_host
 from sknet.estimators._targets import counted_labels

@@ -14,7 +14,7 @@ from sknet._fields import ABOVE_ZERO, ABSENT, Arrays, Each
 from sknet._frames import is_collection
 from sknet.device import active, device_of, to_device, to_host
 from sknet.engine import Batches, Model, Score
-from sknet.engine import extend as engine
+from sknet.engine._layer_outputs import Chosen
 from sknet.estimators._attributions import chosen_classes
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._checks import ignored_label, lengths_of, step_weights, without_ignored
@@ -249,7 +249,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         with active(device_of(result)):
             return targets.per_column(result)
 
-    def _chosen(self, X: Any, target: Any) -> "engine.Chosen":
+    def _chosen(self, X: Any, target: Any) -> Chosen:
         return chosen_classes(self, X, target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet import ops
 from sknet.core import Tensor
-from sknet.engine.extend import Head, Pass
+from sknet.engine._network import Head, Pass
 from sknet.estimators._base import BaseNet
 from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor, FrozenTransformer
 from sknet.estimators._heads import probability_head
@@ -18,7 +18,7 @@ from sknet.estimators._layers import LayerOutput
 from sknet.estimators._scaling import InputScaling
 from sknet.nn import Identity, Module, run
 from sknet.preprocessing import TableEncoder
-from sknet.preprocessing.extend import FittedEncoder
+from sknet.preprocessing._plan import FittedEncoder
 
 __all__ = ["Computation", "computation_of", "is_estimator", "outputs_of"]
 

@@ -14,7 +14,9 @@ from sknet.estimators._inputs import check_one_input, check_table, note_namespac
 from sknet.estimators._network import reconstructed
 from sknet.estimators._validation import split_rows
 from sknet.preprocessing import TableEncoder
-from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
+from sknet.preprocessing._encoder import fit_encoder
+from sknet.preprocessing._encodings import Target, target_of
+from sknet.preprocessing._schema import Schema, Table
 
 __all__ = ["encode_rows"]
 

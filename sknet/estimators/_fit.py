@@ -14,10 +14,14 @@ import numpy as np
 from sknet._constraints import WHOLE, is_plain, shown
 from sknet._params import validate_parameters
 from sknet.callbacks import Callback, EarlyStopping
-from sknet.callbacks.extend import Rows, SavedFit
+from sknet.callbacks._callback import Rows
+from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import active, arrays_in, device_of
 from sknet.engine import Batches, History, Model
-from sknet.engine.extend import ComputedRows, Settings, Validation, each_input, take_rows
+from sknet.engine._batches import ComputedRows, take_rows
+from sknet.engine._inputs import each_input
+from sknet.engine._loop import Validation
+from sknet.engine._train import Settings
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._scaling import InputScaling
 from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring

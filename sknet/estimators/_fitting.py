@@ -11,15 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sknet._random import RandomSnapshot
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping, PrintLog, ProgressBar
-from sknet.callbacks.extend import check_callbacks, fresh_callbacks, saved_fit
+from sknet.callbacks._callback import check_callbacks, fresh_callbacks
+from sknet.callbacks._checkpoint import saved_fit
 from sknet.device import to_host
 from sknet.engine import Model
-from sknet.engine import extend as engine
-from sknet.engine.extend import (
-    Outcome,
-    first_input,
-    n_rows,
-)
+from sknet.engine._inputs import first_input, n_rows
+from sknet.engine._lbfgs import minimize
+from sknet.engine._loop import Outcome
 from sknet.estimators._checks import check_weights, drawn_weights
 from sknet.estimators._fit import (
     Compared,
@@ -311,7 +309,7 @@ def _fit_full_batch(fit: Fit) -> None:
     fit.training, _ = data_sets(fit, None, None)
     fit.batches = fit.training.batches(model, n_rows(fit.X))
     fit.stopping = _new_stopping(fit)  # not called: L-BFGS knows when it has converged
-    fit.n_iter, loss = engine.minimize(
+    fit.n_iter, loss = minimize(
         model,
         fit.batches,
         settings.max_iter,

@@ -13,19 +13,9 @@ from sknet._attributes import available_if, cached_property
 from sknet._fields import ABOVE_ZERO, ABSENT, COUNT, Dtypes, Each, Named
 from sknet._frames import RowReader, is_frame, read_frame, refuse_collection, rows_of_records, with_columns
 from sknet.core import Tensor, no_grad
-from sknet.engine.extend import (
-    Head,
-    Layer,
-    Network,
-    Part,
-    Pass,
-    arguments,
-    computed_dtype,
-    detached,
-    each_input,
-    find_layer,
-    warn_of_overflow,
-)
+from sknet.engine._inputs import arguments, computed_dtype, each_input
+from sknet.engine._layer_outputs import Layer, detached, find_layer
+from sknet.engine._network import Head, Network, Part, Pass, warn_of_overflow
 from sknet.estimators._heads import (
     DECODER,
     check_deviations,

@@ -12,7 +12,7 @@ from sknet import nn
 from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad
-from sknet.engine.extend import Head
+from sknet.engine._network import Head
 from sknet.estimators._inputs import Sequences, forward_of, is_on_device, with_checked_lengths
 from sknet.estimators._targets import ClassEncoder, tempered
 

@@ -22,14 +22,16 @@ from sknet._frames import as_array, is_collection, is_record, sequences_in
 from sknet._hints import suggestion
 from sknet._late import above
 from sknet.device import MetaArray, device_of, is_array, to_host
-from sknet.engine.extend import arguments, check_given, each_input, first_input
+from sknet.engine._checks import check_given
+from sknet.engine._inputs import arguments, each_input, first_input
 from sknet.exceptions import DeviceError, DtypeError
 from sknet.graphs import GraphModule
-from sknet.nn.extend import materialize_for, shadows, shape_pass
+from sknet.nn._lazy import materialize_for
+from sknet.nn._shape_pass import shadows, shape_pass
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
-    from sknet.preprocessing.extend import FittedEncoder
+    from sknet.preprocessing._plan import FittedEncoder
 
 __all__ = [
     "Encoded",
@@ -574,7 +576,7 @@ class Encoded:
 
     def frozen(self) -> "Encoded":
         """Return the same without what only a fit needs."""
-        from sknet.preprocessing.extend import FittedEncoder
+        from sknet.preprocessing._plan import FittedEncoder
 
         return Encoded(FittedEncoder(self.encoder))
 

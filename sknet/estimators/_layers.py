@@ -13,7 +13,7 @@ from sknet._fields import Named, shown
 from sknet._params import PlainNumbers
 from sknet.device import arrays_in, device_of, is_array, to_device, to_host
 from sknet.engine import Model
-from sknet.engine import extend as engine
+from sknet.engine._layer_outputs import layer_rows, model_layer
 from sknet.estimators._inputs import Encoded, Inputs, Sequences, follows_namespace, with_lengths
 
 __all__ = ["HiddenLayers", "LayerOutput"]
@@ -72,7 +72,7 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
         TypeError, ValueError
             If there is no such layer; the message names those there are.
         """
-        output = self._predicted(X, layer, by=engine.layer_rows)
+        output = self._predicted(X, layer, by=layer_rows)
         return in_container(self, X, output, lambda: self.get_feature_names_out(layer=layer))
 
     def get_feature_names_out(self, input_features: Any = None, layer: int | str = -2) -> Any:
@@ -101,7 +101,7 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
 
     def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
         """Return the shape of a layer's output for one row."""
-        return engine.model_layer(self.model_, self._example(), layer).shape
+        return model_layer(self.model_, self._example(), layer).shape
 
     def _example(self) -> Any:
         """Return a row like those of the fit."""

@@ -15,14 +15,14 @@ from sknet._random import check_random_state
 from sknet._validation import Interval
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback
-from sknet.callbacks.extend import check_callbacks
+from sknet.callbacks._callback import check_callbacks
 from sknet.device import device_of, is_array
 from sknet.engine import History, Model
-from sknet.engine import extend as engine
+from sknet.engine._layer_outputs import detached
 from sknet.estimators._architecture import Joined, Members
 from sknet.estimators._fit import FitArguments, SharedInputs, attach_fit_extras
 from sknet.estimators._fitting import is_nearly_flat, not_converged
-from sknet.losses.extend import Averaged
+from sknet.losses._wrappers import Averaged
 
 __all__ = ["MEMBERS", "are_several", "fit_members", "may_stack"]
 
@@ -51,7 +51,9 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
     counts = _counts(estimator, given, random_state)
     inputs = SharedInputs(of_members=True)
     members = [_member(estimator, *each, inputs) for each in zip(seeds, counts, strict=True)]
-    members = engine.run_together(
+    from sknet.engine._many import run_together  # one fit does without it
+
+    members = run_together(
         [
             partial(
                 member.fit,
@@ -155,7 +157,7 @@ def _joined(models: Sequence[Model]) -> Model:
     """Return one model that has the networks of several."""
     first = models[0]
     return Model(
-        Members(*[engine.detached(model).train() for model in models]),
+        Members(*[detached(model).train() for model in models]),
         loss=Averaged([model.loss_function for model in models]),
         optimizer=first.optimizer,
         alpha=first.alpha,

@@ -15,15 +15,10 @@ from sknet._params import InvalidParameterError, same
 from sknet.core import Tensor, no_grad
 from sknet.device import active, arrays_in, device_of, to_device
 from sknet.engine import Model
-from sknet.engine.extend import (
-    any_sparse,
-    each_input,
-    first_input,
-    last_layer,
-    minimises_alike,
-    n_rows,
-    predict_raw,
-)
+from sknet.engine._checks import last_layer
+from sknet.engine._inputs import any_sparse, each_input, first_input, n_rows
+from sknet.engine._network import predict_raw
+from sknet.engine._optimizer import minimises_alike
 from sknet.estimators._checks import INTEGERS, check_X, check_X_y, check_y, without_padding
 from sknet.estimators._fit import EARLIER, Fit
 from sknet.estimators._inputs import (
@@ -44,7 +39,7 @@ from sknet.estimators._targets import (
     check_columns,
 )
 from sknet.exceptions import ShapeError
-from sknet.nn.extend import hold_statistics, with_statistics
+from sknet.nn._module import hold_statistics, with_statistics
 
 __all__ = ["check_patterns", "checked_inputs", "encode_targets", "reconstructed", "take_model"]
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sknet._constraints import invalid, shown
 from sknet._params import InvalidParameterError, resolve
 from sknet._validation import Interval, Options, StrOptions
-from sknet.callbacks.extend import check_callbacks
+from sknet.callbacks._callback import check_callbacks
 from sknet.device import PRECISIONS, active, device_of
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet

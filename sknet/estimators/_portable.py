@@ -15,9 +15,10 @@ import numpy as np
 from sknet.core import Tensor, no_grad
 from sknet.exceptions import CaptureError, DeviceError, GraphError, StateError
 from sknet.graphs import GraphModule
-from sknet.graphs.extend import export_function, export_network
+from sknet.graphs._export import export_function, export_network
 from sknet.losses import Loss
-from sknet.losses.extend import FrozenLoss, FunctionLoss
+from sknet.losses._function import FunctionLoss
+from sknet.losses._wrappers import FrozenLoss
 from sknet.nn import Module
 
 __all__ = ["as_captured", "pack", "portable_loss", "portable_module", "unpack"]

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sknet.compile import Graph, capture
-from sknet.compile.extend import PythonSource, docstring, literal, names_in
+from sknet.compile.python import PythonSource, docstring, literal, names_in
 from sknet.core import Tensor, no_grad
-from sknet.engine.extend import FEW_ROWS, MOST_ROWS, Head, Part, Pass, computed_dtype
+from sknet.engine._inputs import computed_dtype
+from sknet.engine._network import FEW_ROWS, MOST_ROWS, Head, Part, Pass
 from sknet.estimators._heads import DECODER, interval_head, probability_head
 from sknet.estimators._inputs import Encoded
 from sknet.nn import Scope, bindings, run
-from sknet.preprocessing.extend import EncodedTable
+from sknet.preprocessing._python import EncodedTable
 
 __all__ = ["Method", "file_text", "head_source", "in_parts", "label_facts", "methods_of", "python_file"]
 

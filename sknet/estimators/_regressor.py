@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 from sknet._attributes import available_if
 from sknet.device import active, to_device
 from sknet.engine import Batches, Model, Score
-from sknet.engine import extend as engine
+from sknet.engine._layer_outputs import Chosen
+from sknet.engine._objective import mean_loss
 from sknet.estimators._attributions import chosen_predictions
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._checks import lengths_of, step_weights
@@ -84,7 +85,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         prediction = self._predicted(X, "means", self._link("predict"))
         return self._targets.decode(prediction)
 
-    def _chosen(self, X: Any, target: Any) -> "engine.Chosen":
+    def _chosen(self, X: Any, target: Any) -> Chosen:
         return chosen_predictions(self, X, target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -123,7 +124,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         model = self.model_
         output, y = to_device(self._predicted(as_host(X)), model.device), np.asarray(on_host(y), model.dtype)
         with active(model.device, model.precision):
-            return -engine.mean_loss(model, output, self._targets.encode(y), on_host(sample_weight))[0]
+            return -mean_loss(model, output, self._targets.encode(y), on_host(sample_weight))[0]
 
     def freeze(self) -> "FrozenRegressor":
         """Return a predictor without any training state: small, picklable, fast for single rows.

@@ -10,7 +10,7 @@ import numpy as np
 from sknet import ops
 from sknet._params import Interval
 from sknet.device import active, device_of, namespace, to_device, to_host
-from sknet.engine.extend import ComputedRows, take_rows
+from sknet.engine._batches import ComputedRows, take_rows
 
 __all__ = ["InputScaling", "Units", "feature_axis", "units_of", "units_of_moments"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet._params import InvalidParameterError
-from sknet.callbacks.extend import direction_of
+from sknet.callbacks._scoring import direction_of
 
 __all__ = ["DEFAULT_SCORING", "HELD_OUT", "LOSS", "SCORE", "Scoring", "check_scoring", "evaluated"]
 

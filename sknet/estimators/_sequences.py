@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from sknet._attributes import available_if
 from sknet.callbacks import Callback
-from sknet.callbacks.extend import SavedFit
+from sknet.callbacks._checkpoint import SavedFit
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._heads import (
     gives_deviations,

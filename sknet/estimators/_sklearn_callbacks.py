@@ -8,9 +8,9 @@ from sklearn.base import BaseEstimator
 
 from sknet._random import RandomSnapshot
 from sknet.callbacks import Callback, FitView
-from sknet.callbacks.extend import Rows
+from sknet.callbacks._callback import Rows
 from sknet.engine import History
-from sknet.engine.extend import rollback_of
+from sknet.engine._model_copies import rollback_of
 
 __all__ = ["SupportsCallbacks", "fit_as_task"]
 

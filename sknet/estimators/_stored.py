@@ -11,12 +11,12 @@ from sknet._params import StrOptions, may_be_same
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.device import PRECISIONS, MetaArray
 from sknet.engine import History, Model
-from sknet.engine.extend import Batch, arguments
+from sknet.engine._inputs import Batch, arguments
 from sknet.estimators._inputs import ROWS, Encoded, Inputs
 from sknet.estimators._scaling import InputScaling
 from sknet.exceptions import DeviceError
 from sknet.nn import Module, is_lazy
-from sknet.nn.extend import shadows, shape_pass
+from sknet.nn._shape_pass import shadows, shape_pass
 
 __all__ = ["ESTIMATOR", "check_estimator", "check_labels_of", "check_network", "check_scaling"]
 

@@ -13,9 +13,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.engine import History, Model
-from sknet.engine import extend as engine
+from sknet.engine._layer_outputs import output_shapes
 from sknet.estimators._scaling import InputScaling
-from sknet.losses.extend import Averaged
+from sknet.losses._wrappers import Averaged
 from sknet.nn import Module, Sequential
 
 __all__ = ["EstimatorSummary", "LayerRow", "Summarized", "curve", "summary_rows", "with_values"]
@@ -297,7 +297,7 @@ class Summarized(BaseEstimator):
     def _output_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the layers' outputs for one row; none if the network does not run."""
         try:
-            return engine.output_shapes(self.model_, self._example())
+            return output_shapes(self.model_, self._example())
         except Exception:  # the code of a user's network, which may have changed since the fit
             return {}
 

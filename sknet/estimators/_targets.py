@@ -18,11 +18,11 @@ from sknet._fields import ABSENT, COUNT, FINITE, LEVEL, POSITIVE, Arrays, Each, 
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, RSquared, Score
-from sknet.engine.extend import Head
+from sknet.engine._network import Head
 from sknet.estimators._scaling import Units
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
-from sknet.losses.extend import Averaged, Columns, InUnits, Standardized
+from sknet.losses._wrappers import Averaged, Columns, InUnits, Standardized
 
 __all__ = [
     "ArrayTargets",

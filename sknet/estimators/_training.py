@@ -12,24 +12,16 @@ from sknet import nn, ops
 from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, FitView
-from sknet.callbacks.extend import Rows
+from sknet.callbacks._callback import Rows
 from sknet.device import active, device_of, namespace, to_host
 from sknet.engine import History, Model
-from sknet.engine.extend import (
-    ComputedRows,
-    Outcome,
-    Source,
-    Validation,
-    chunk_rows,
-    chunk_rows_of,
-    first_input,
-    join_leftover,
-    load_model_state,
-    model_state,
-    predict_raw,
-    row_shapes,
-    train,
-)
+from sknet.engine._batches import ComputedRows, join_leftover
+from sknet.engine._checkpoint import load_model_state, model_state
+from sknet.engine._fit import Source
+from sknet.engine._inputs import first_input, row_shapes
+from sknet.engine._loop import Outcome, Validation
+from sknet.engine._network import chunk_rows, chunk_rows_of, predict_raw
+from sknet.engine._train import train
 from sknet.estimators._checks import lengths_of, taken_rows
 from sknet.estimators._fit import DataSet, Fit, FitArguments, fit_extras
 from sknet.estimators._heads import best_temperature
@@ -38,7 +30,7 @@ from sknet.estimators._scaling import InputScaling, Units, feature_axis, units_o
 from sknet.estimators._scoring import LOSS, check_scoring
 from sknet.estimators._validation import data_sets, monitored, new_score_of, split_rows
 from sknet.exceptions import LoadError
-from sknet.losses.extend import Columns
+from sknet.losses._wrappers import Columns
 
 __all__ = [
     "FitSource",

@@ -9,10 +9,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet._attributes import available_if
 from sknet.callbacks import Callback
-from sknet.callbacks.extend import SavedFit
+from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import active, device_of, to_device
 from sknet.engine import Batches, Model, Score
-from sknet.engine.extend import Chosen, first_input, mean_loss, model_layer, part_rows
+from sknet.engine._inputs import first_input
+from sknet.engine._layer_outputs import Chosen, model_layer, part_rows
+from sknet.engine._objective import mean_loss
 from sknet.estimators._attributions import numbered
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._checks import without_padding

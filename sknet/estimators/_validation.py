@@ -12,10 +12,12 @@ from sklearn.utils.validation import check_consistent_length
 
 from sknet._constraints import shown
 from sknet._params import InvalidParameterError
-from sknet.callbacks.extend import naming_classes
+from sknet.callbacks._scoring import naming_classes
 from sknet.device import to_host
 from sknet.engine import Batches, Model, Score
-from sknet.engine.extend import Gathered, Head, apply_head, first_input
+from sknet.engine._inputs import first_input
+from sknet.engine._network import Head, apply_head
+from sknet.engine._scores import Gathered
 from sknet.estimators._checks import check_weights, without_padding
 from sknet.estimators._fit import DataSet, Fit, fit_extras, is_auto
 from sknet.estimators._inputs import Encoded

@@ -6,7 +6,8 @@ import numpy as np
 
 from sknet._fields import COUNT, Each, Fields, Items, Together
 from sknet.compile import Graph, Variable
-from sknet.compile.extend import (
+from sknet.compile._graph import OutputIndex
+from sknet.compile._symbolic import (
     ROWS,
     Counted,
     Filled,
@@ -14,7 +15,6 @@ from sknet.compile.extend import (
     Length,
     Lengths,
     Line,
-    OutputIndex,
     Position,
     Share,
     SymbolicGraph,
@@ -23,9 +23,9 @@ from sknet.compile.extend import (
 from sknet.core import PRIMITIVES, Tensor
 from sknet.device import is_array
 from sknet.graphs import GraphModule
-from sknet.graphs.extend import GraphLayers
+from sknet.graphs._export import GraphLayers
 from sknet.nn import Parameter
-from sknet.nn.extend import RECORDED, Call
+from sknet.nn._layer_outputs import RECORDED, Call
 
 __all__ = ["graph", "graph_module", "of_graph", "of_graph_module"]
 

@@ -23,7 +23,7 @@ from sknet.compile import Graph
 from sknet.core import Tensor
 from sknet.device import MetaArray
 from sknet.engine import History, Model
-from sknet.engine.extend import parts_of, restored_model
+from sknet.engine._model_copies import parts_of, restored_model
 from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer
 from sknet.files import _graphs
 from sknet.graphs import GraphModule

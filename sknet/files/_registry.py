@@ -1,8 +1,7 @@
 """The classes and functions that a file may name, and their names.
 
-All come from the public packages of sknet: from their ``__all__``, or from the table ``PARTS`` of a package's
-``extend`` for parts of fitted objects that users never name. A name in a file is looked up only here: of
-modules, a file can load sknet's own.
+All come from the ``__all__`` of public packages, or from the table `PARTS` for parts of fitted objects
+that users never name. A name in a file is looked up only here: of modules, a file can load sknet's own.
 """
 
 import pkgutil
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sknet._constraints import shown
+from sknet._late import Names
 from sknet.files._kinds import is_stored
 
 __all__ = [
@@ -37,6 +37,62 @@ INNER = ("sknet.device", "sknet.engine", "sknet.estimators", "sknet.nn", "sknet.
 SPLITTERS = "sklearn.model_selection"  # splitters, for `validation_split`
 
 
+def _parts_of(package: str, **modules: str) -> Names:
+    return Names({f"sknet.{package}.{module}": names.split() for module, names in modules.items()})
+
+
+# Classes and functions without a public name, by the beginning of their names in files.
+PARTS = {
+    "sknet.callbacks.extend": _parts_of("callbacks", _checkpoint="KeepState", _stopping="Plateau"),
+    "sknet.compile.extend": _parts_of("compile", _symbolic="Counted Filled Length Lengths Share Triangles"),
+    "sknet.engine.extend": _parts_of("engine", _inputs="Batch SparseForm"),
+    "sknet.estimators.extend": _parts_of(
+        "estimators",
+        _architecture="Built Joined Members Perceptron Ready",
+        _autoencoder="Coder SymmetricCoder Transposed",
+        _fit="Compared",
+        _inputs="Encoded Inputs",
+        _scaling="InputScaling Units",
+        _summary="Summarized",
+        _targets="ArrayTargets ClassTargets ColumnTargets OrderedTargets PositionTargets RealTargets",
+    ),
+    "sknet.freezing": _parts_of(
+        "freezing",
+        _encoders="Bins Branch Chain Columns Encoding Levels OneHot Ordinal _Unseen",
+        _predictor="Features FrozenPipeline Retargeted",
+        _transformers="Binarizing BoxCox Elementwise Imputing Normalizing Powers Products Projection "
+        "Quantiles Scaling Selection",
+    ),
+    "sknet.losses.extend": _parts_of(
+        "losses",
+        _classification="ClippedLogLoss",
+        _function="FunctionLoss",
+        _wrappers="Averaged Columns FrozenLoss Standardized",
+    ),
+    "sknet.nn.extend": _parts_of(
+        "nn",
+        **{"layers._embedding": "draw_embedding draw_frequencies", "layers._recurrent": "draw_gates"},
+        **{"layers._linear": "draw_ones draw_signs draw_standard", "_initializer": "draw_bias draw_weight"},
+    ),
+    "sknet.onnx": _parts_of("onnx", _writer="Node"),
+    "sknet.preprocessing": _parts_of(
+        "preprocessing",
+        _encodings="CategoryColumn Crossed NumberColumn Numbers SparseNumbers Target ValueMeans",
+        _plan="FittedEncoder Options Plan",
+        _schema="Feature Schema Table",
+        _words="Words",
+    ),
+    "sknet.tabular": _parts_of(
+        "tabular",
+        _base="BaseTabular",
+        _frozen="FrozenTabularClassifier FrozenTabularRegressor Parts",
+        _members="Job Members Setting Task",
+        _predicting="Mix",
+        _training="Member NoScore Rows TabularNet",
+    ),
+}
+
+
 @cache
 def _packages() -> tuple[str, ...]:
     """Return the public packages and modules of sknet whose objects are stored."""
@@ -47,12 +103,15 @@ def _packages() -> tuple[str, ...]:
         found.append(f"sknet.{info.name}")
         inner = pkgutil.iter_modules([str(HOUSE / info.name)]) if info.ispkg else ()
         found += [f"sknet.{info.name}.{each.name}" for each in inner if not each.name.startswith("_")]
-    return (*found, SPLITTERS)
+    return (*found, *(each for each in PARTS if each.endswith(".extend")), SPLITTERS)
 
 
 @cache
 def _names_in(package: str) -> Mapping[str, Any]:
     """Return the objects of a package that files may name, by name."""
+    parts: Mapping[str, Any] = PARTS.get(package, {})
+    if package.endswith(".extend"):
+        return parts
     module = import_module(package)
     if package == SPLITTERS:
         return {name: value for name, value in vars(module).items() if _is_splitter(value)}
@@ -61,17 +120,15 @@ def _names_in(package: str) -> Mapping[str, Any]:
     known = {name: value for name, value in found.items() if _is_ours(value) and is_stored(value)}
     if package == "sknet.ops":
         known |= {name: found[name] for name in found if isinstance(found[name], FunctionType)}
-    return {**known, **vars(module).get("PARTS", {})}
+    return {**known, **parts}
 
 
 def _named(package: str, name: str) -> Any:
     """Return the object that files may name so, or None; others of its package are not loaded."""
-    if package == SPLITTERS:
-        return _names_in(package).get(name)
+    parts = _names_in(package) if package == SPLITTERS else PARTS.get(package, {})
+    if name in parts or package == SPLITTERS or package.endswith(".extend"):
+        return parts.get(name)
     module = import_module(package)
-    parts: Mapping[str, Any] = vars(module).get("PARTS", {})  # getattr would look for similar names
-    if name in parts:
-        return parts[name]
     value: Any = getattr(module, name) if name in getattr(module, "__all__", ()) else None
     is_function = package == "sknet.ops" and isinstance(value, FunctionType)
     return value if is_function or (_is_ours(value) and is_stored(value)) else None

@@ -9,9 +9,9 @@ from typing import Any
 
 from sknet._constraints import shown
 from sknet._late import version_of
-from sknet.callbacks.extend import checked_fit
+from sknet.callbacks._checkpoint import checked_fit
 from sknet.engine import Model
-from sknet.engine.extend import slim_model
+from sknet.engine._model_copies import slim_model
 from sknet.exceptions import LoadError
 from sknet.files._coding import SCHEMA, Decoder, Encoder
 from sknet.files._registry import (

@@ -21,7 +21,8 @@ from sknet.freezing._transformers import (
     dense,
     finite,
 )
-from sknet.preprocessing.extend import Plan, Schema
+from sknet.preprocessing._plan import Plan
+from sknet.preprocessing._schema import Schema
 
 __all__ = [
     "STEP",

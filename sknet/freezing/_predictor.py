@@ -27,7 +27,7 @@ from sknet.freezing._transformers import (
     Selection,
 )
 from sknet.persistence import write_atomically
-from sknet.preprocessing.extend import check_plan
+from sknet.preprocessing._plan import check_plan
 
 __all__ = ["Features", "FrozenPipeline", "Retargeted"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.compile.extend import PythonSource, docstring, literal
+from sknet.compile.python import PythonSource, docstring, literal
 from sknet.exceptions import CaptureError
 from sknet.freezing._encoders import (
     Bins,
@@ -46,7 +46,7 @@ from sknet.freezing._transformers import (
     scaled,
     selected,
 )
-from sknet.preprocessing.extend import columns_of, encoding_call, table_facts
+from sknet.preprocessing._python import columns_of, encoding_call, table_facts
 
 __all__ = ["Table", "steps_file"]
 

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, cast
 from sknet._late import above
 from sknet._tree import leaves, map_leaves
 from sknet.compile import Graph, Variable, capture
-from sknet.compile.extend import OutputIndex, SymbolicGraph, checked_inputs, flat_arguments, outputs_of
+from sknet.compile._graph import OutputIndex, checked_inputs, flat_arguments, outputs_of
+from sknet.compile._symbolic import SymbolicGraph
 from sknet.core import Tensor, as_tensor
 from sknet.device import is_array, to_host
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Parameter, Scope, bindings, run
-from sknet.nn.extend import RECORDED, Call, Calls, Recorded
+from sknet.nn._layer_outputs import RECORDED, Call, Calls, Recorded
 
 __all__ = ["Exported", "GraphLayers", "GraphModule", "export", "export_function", "export_network"]
 

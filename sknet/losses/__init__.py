@@ -9,7 +9,7 @@ from typing import Any
 
 from sknet._hints import module_getattr as _module_getattr
 from sknet._params import resolve
-from sknet.losses._base import Loss
+from sknet.losses._base import Loss, Scaling
 from sknet.losses._classification import (
     NLL,
     BinaryCrossEntropy,
@@ -59,6 +59,7 @@ __all__ = [
     "Ordinal",
     "Poisson",
     "Quantile",
+    "Scaling",
     "SquaredError",
     "TripletMargin",
     "Tweedie",

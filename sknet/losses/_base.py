@@ -15,7 +15,23 @@ TASKS = ("binary", "multiclass", "multilabel", "ordinal", "regression")
 
 
 class Scaling(NamedTuple):
-    """Dependence of a loss on the unit of its targets."""
+    """Dependence of a loss on the unit of its targets.
+
+    Attributes
+    ----------
+    shifts : bool
+        Whether a constant added to targets and predictions leaves the loss as it is.
+    power : float
+        The power of a factor of targets and predictions that the loss is multiplied by.
+    adds_log : bool
+        Whether the logarithm of the factor is added to the loss.
+
+    Examples
+    --------
+    >>> from sknet.losses import SquaredError
+    >>> SquaredError().scaling
+    Scaling(shifts=True, power=2.0, adds_log=False)
+    """
 
     shifts: bool
     power: float

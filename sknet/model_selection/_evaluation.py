@@ -8,8 +8,9 @@ from sklearn.model_selection._validation import _fit_and_score
 from sklearn.pipeline import Pipeline
 
 from sknet.callbacks import FitView
-from sknet.callbacks.extend import KeepState, SavedFit
-from sknet.estimators.extend import BaseNet, SharedInputs, attach_fit_extras
+from sknet.callbacks._checkpoint import KeepState, SavedFit
+from sknet.estimators._base import BaseNet
+from sknet.estimators._fit import SharedInputs, attach_fit_extras
 from sknet.optim.schedules import Progress
 
 __all__ = ["EPOCHS", "Evaluated", "Task", "epochs_of", "evaluate", "steps_key"]

@@ -19,16 +19,10 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from sknet._parallel import jobs_of
 from sknet.device import device_of, is_array
-from sknet.engine.extend import (
-    are_sent,
-    grouped,
-    in_common,
-    in_group_of,
-    new_group,
-    on_the_cluster,
-    run_together,
-)
-from sknet.estimators.extend import BaseNet, may_stack
+from sknet.engine._many import are_sent, in_common, in_group_of, new_group, on_the_cluster, run_together
+from sknet.engine._scheduler import grouped
+from sknet.estimators._base import BaseNet
+from sknet.estimators._members import may_stack
 
 __all__ = [
     "Dispatch",

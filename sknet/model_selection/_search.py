@@ -38,7 +38,7 @@ from sknet._params import (
     validate_parameters,
 )
 from sknet._warnings import warn_caller
-from sknet.estimators.extend import SharedInputs
+from sknet.estimators._fit import SharedInputs
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
 from sknet.model_selection._indexable import indexable

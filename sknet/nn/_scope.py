@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from sknet.core import Tensor
-from sknet.core.extend import repeatable
+from sknet.core._modes import repeatable
 from sknet.exceptions import StateError
 
 __all__ = ["Binding", "Registered", "Scope", "current_scope", "next_draw", "run"]

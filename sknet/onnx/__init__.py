@@ -3,11 +3,8 @@
 from sknet.onnx._export import export
 from sknet.onnx._load import Network, load
 from sknet.onnx._register import register
-from sknet.onnx._writer import Node as _Node
 
-__all__ = ["PARTS", "Network", "export", "load", "register"]
-
-PARTS = {"Node": _Node}
+__all__ = ["Network", "export", "load", "register"]
 
 
 def __dir__() -> list[str]:

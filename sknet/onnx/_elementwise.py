@@ -11,7 +11,7 @@ import numpy as np
 
 import sknet.ops  # noqa: F401  attaches the primitives' rules
 from sknet.compile import Equation
-from sknet.compile.extend import Length
+from sknet.compile._symbolic import Length
 from sknet.core import PRIMITIVES, Primitive
 from sknet.device import result_dtype
 from sknet.onnx._writer import NOT_EXPORTED, TABLE, Value, Writer, row

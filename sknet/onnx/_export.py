@@ -12,10 +12,10 @@ from sknet import nn
 from sknet._late import optional
 from sknet._tree import map_leaves
 from sknet.compile import Equation, Graph, capture
-from sknet.compile.extend import Length, Rows, SymbolicGraph, graph_of_any_rows
+from sknet.compile._symbolic import Length, Rows, SymbolicGraph, graph_of_any_rows
 from sknet.core import Tensor, no_grad
 from sknet.device import is_array, to_host
-from sknet.estimators.extend import computation_of, is_estimator
+from sknet.estimators._computation import computation_of, is_estimator
 from sknet.exceptions import CaptureError, StateError
 from sknet.freezing import FrozenPipeline
 from sknet.graphs import GraphModule
@@ -23,7 +23,7 @@ from sknet.onnx import _elementwise, _neural, _shapes  # noqa: F401  they fill t
 from sknet.onnx._tables import Tables
 from sknet.onnx._writer import NOT_EXPORTED, TABLE, Node, Value, Writer, operands_of
 from sknet.persistence import write_atomically
-from sknet.tabular.extend import ensemble_computation, is_ensemble
+from sknet.tabular._base import ensemble_computation, is_ensemble
 
 __all__ = [
     "ML",
@@ -200,7 +200,7 @@ def written_estimator(
     raw_scores: bool = False,
     has_labels: bool = True,
 ) -> Written:
-    """Write a fitted estimator, with the outputs that `sknet.estimators.extend.computation_of` names."""
+    """Write a fitted estimator, with the outputs that `computation_of` names."""
     if is_ensemble(estimator):
         found = ensemble_computation(estimator, raw_scores=raw_scores)
     else:

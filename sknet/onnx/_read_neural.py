@@ -9,7 +9,7 @@ from sknet.core import PRIMITIVES, as_tensor, bind, normalize_axis
 from sknet.exceptions import LoadError, ShapeError
 from sknet.onnx._neural import GATES
 from sknet.onnx._reading import Flag, ints, known, operator
-from sknet.ops.extend import Windows
+from sknet.ops._windows import Windows
 
 
 @operator("Gemm")

@@ -7,7 +7,7 @@ import numpy as np
 from sknet import neural_network
 from sknet._constraints import shown
 from sknet._late import optional
-from sknet.compile.extend import Length
+from sknet.compile._symbolic import Length
 from sknet.estimators import (
     Autoencoder,
     LayerOutput,
@@ -17,7 +17,8 @@ from sknet.estimators import (
     NetRegressor,
     NetTransformer,
 )
-from sknet.estimators.extend import BaseClassifier, BaseNet
+from sknet.estimators._base import BaseNet
+from sknet.estimators._classifier import BaseClassifier
 from sknet.onnx._export import ML, ML_OPERATORS, OPSET, Types, Written, required, written_estimator
 from sknet.onnx._writer import Node
 from sknet.preprocessing import TableEncoder

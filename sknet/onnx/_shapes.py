@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile import Equation
-from sknet.compile.extend import Length
+from sknet.compile._symbolic import Length
 from sknet.exceptions import CaptureError
 from sknet.onnx._elementwise import common
 from sknet.onnx._writer import Value, Writer, row

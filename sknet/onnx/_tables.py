@@ -6,20 +6,15 @@ from typing import Any
 import numpy as np
 
 from sknet._warnings import warn_caller
-from sknet.compile.extend import Length
+from sknet.compile._symbolic import Length
 from sknet.exceptions import CaptureError
 from sknet.onnx._elementwise import expression
 from sknet.onnx._writer import Value, Writer
-from sknet.preprocessing.extend import (
-    HUGE,
-    MISSING,
-    UNSEEN,
-    Feature,
-    FittedEncoder,
-    Plan,
-    ValueMeans,
-    spellings,
-)
+from sknet.preprocessing._columns import HUGE
+from sknet.preprocessing._encodings import ValueMeans
+from sknet.preprocessing._plan import FittedEncoder, Plan
+from sknet.preprocessing._schema import MISSING, UNSEEN, Feature
+from sknet.preprocessing._texts import spellings
 
 __all__ = ["Tables"]
 

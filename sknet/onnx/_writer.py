@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.compile import Equation, Variable
-from sknet.compile.extend import Counted, Filled, Length, Rows, Share
+from sknet.compile._symbolic import Counted, Filled, Length, Rows, Share
 from sknet.exceptions import CaptureError
 
 __all__ = ["NOT_EXPORTED", "TABLE", "Node", "Value", "Writer", "row"]

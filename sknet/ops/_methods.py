@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Methods, Tensor
-from sknet.core.extend import OF_NUMPY
+from sknet.core._tensor import OF_NUMPY
 
 __all__ = ["METHODS", "OPERATORS", "attach"]
 

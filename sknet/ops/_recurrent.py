@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, as_tensor, bind, enable_grad, gradients, is_grad_enabled
-from sknet.core.extend import param_kinds as kinds
+from sknet.core import _param_kinds as kinds
 from sknet.device import Namespace, backend, result_dtype
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._convolution import Work

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
-from sknet.core.extend import param_kinds as kinds
-from sknet.core.extend import primitives as p
+from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as p
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError
 from sknet.ops._create import full, ones_like, zeros_like

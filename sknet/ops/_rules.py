@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet._late import SpecialFunction
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
-from sknet.core.extend import primitives as p
+from sknet.core import _primitive as p
 from sknet.device import Namespace
 from sknet.exceptions import DtypeError, ShapeError
 

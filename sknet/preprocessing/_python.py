@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.compile.extend import PythonSource, literal
+from sknet.compile.python import PythonSource, literal
 from sknet.exceptions import CaptureError
 from sknet.preprocessing._columns import (
     CATEGORY,

@@ -21,17 +21,6 @@ __all__ = [
     "TabularRegressor",
 ]
 
-# Classes of the parts of fitted estimators, by their names in files.
-PARTS = _Names(
-    {
-        "sknet.tabular._base": ("BaseTabular",),
-        "sknet.tabular._frozen": ("FrozenTabularClassifier", "FrozenTabularRegressor", "Parts"),
-        "sknet.tabular._members": ("Job", "Members", "Setting", "Task"),
-        "sknet.tabular._predicting": ("Mix",),
-        "sknet.tabular._training": ("Member", "NoScore", "Rows", "TabularNet"),
-    }
-)
-
 if not TYPE_CHECKING:
     __getattr__ = _Names(
         {

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from sknet import nn, ops
 from sknet._constraints import shown
 from sknet._hints import ForeignAttributes
+from sknet._parallel import blas_threads
 from sknet._params import (
     InvalidParameterError,
     PlainNumbers,
@@ -29,25 +30,22 @@ from sknet._random import check_random_state
 from sknet._validation import Interval, StrOptions
 from sknet.core import Tensor
 from sknet.engine import History
-from sknet.engine.extend import blas_threads, grouped, output_shapes, run_in_threads, slim_model
+from sknet.engine._layer_outputs import output_shapes
+from sknet.engine._model_copies import slim_model
+from sknet.engine._scheduler import grouped, run_in_threads
 from sknet.estimators import EstimatorSummary, LayerRow
-from sknet.estimators.extend import (
-    Computation,
-    Summarized,
-    check_loss_of_logits,
-    check_scoring,
-    check_steps,
-    check_weights,
-    check_y,
-    evaluated,
-    outputs_of,
-    refuse_ignored,
-    summary_rows,
-    with_values,
-)
+from sknet.estimators._attributions import check_steps
+from sknet.estimators._checks import check_weights, check_y
+from sknet.estimators._computation import Computation, outputs_of
+from sknet.estimators._options import check_loss_of_logits
+from sknet.estimators._scoring import check_scoring, evaluated
+from sknet.estimators._summary import Summarized, summary_rows, with_values
+from sknet.estimators._targets import refuse_ignored
 from sknet.losses import LOSSES, Loss
 from sknet.preprocessing import TableEncoder
-from sknet.preprocessing.extend import Schema, Table, fit_encoder, target_of
+from sknet.preprocessing._encoder import fit_encoder
+from sknet.preprocessing._encodings import target_of
+from sknet.preprocessing._schema import Schema, Table
 from sknet.tabular._budget import LEAST_STEPS, Cost, Progress, is_affordable, planned, warn_of_more
 from sknet.tabular._frozen import ENSEMBLE, FrozenTabular, Parts, check_ensemble
 from sknet.tabular._importances import attributions, permutation_importances

@@ -10,8 +10,8 @@ from typing import Any
 
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, FitView
-from sknet.callbacks.extend import shared_bar
-from sknet.engine.extend import n_threads_for
+from sknet.callbacks._logging import shared_bar
+from sknet.engine._scheduler import n_threads_for
 from sknet.tabular._members import Job, Setting
 from sknet.tabular._training import Member
 

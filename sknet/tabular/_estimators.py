@@ -8,18 +8,11 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sknet._fields import Arrays, Each, Together
 from sknet._params import described_by
 from sknet._validation import StrOptions
-from sknet.estimators.extend import (
-    ClassTargets,
-    ColumnTargets,
-    OrderedTargets,
-    RealTargets,
-    check_weights,
-    chosen_classes,
-    chosen_predictions,
-    class_weighted,
-    kind_of_labels,
-    probability_head,
-)
+from sknet.estimators._attributions import chosen_classes, chosen_predictions
+from sknet.estimators._checks import check_weights
+from sknet.estimators._classifier import class_weighted
+from sknet.estimators._heads import probability_head
+from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets, kind_of_labels
 from sknet.losses import Loss
 from sknet.tabular._base import CONSTRAINTS, BaseTabular
 from sknet.tabular._frozen import FrozenTabularClassifier, FrozenTabularRegressor, check_bounds

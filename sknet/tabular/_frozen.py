@@ -12,11 +12,14 @@ import numpy as np
 from sknet._fields import ABSENT, COUNT, FINITE, Arrays, Each, Named, Together
 from sknet.core import Tensor
 from sknet.engine import History
-from sknet.engine.extend import predict_raw, slim_model
-from sknet.estimators.extend import check_labels_of, check_network, portable_loss
+from sknet.engine._model_copies import slim_model
+from sknet.engine._network import predict_raw
+from sknet.estimators._portable import portable_loss
+from sknet.estimators._stored import check_labels_of, check_network
 from sknet.losses import Loss
 from sknet.persistence import write_atomically
-from sknet.preprocessing.extend import FittedEncoder, Schema
+from sknet.preprocessing._plan import FittedEncoder
+from sknet.preprocessing._schema import Schema
 from sknet.tabular._predicting import Classifies, Counted, Mix, OfOneRow, Predicts, Regresses, blended
 from sknet.tabular._training import Member
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from sknet._late import scipy_sparse
 from sknet.engine import Model
-from sknet.engine import extend as engine
-from sknet.engine.extend import run_in_threads
+from sknet.engine._layer_outputs import Chosen, integrated_gradients
+from sknet.engine._scheduler import run_in_threads
 from sknet.losses import Loss
-from sknet.preprocessing.extend import Schema, Table
+from sknet.preprocessing._schema import Schema, Table
 from sknet.tabular._members import Job, Task
 from sknet.tabular._predicting import Blend, Counted, Mix, badness, blended, counted, spans_of
 from sknet.tabular._training import Member
@@ -123,7 +123,7 @@ def attributions(
     schema: Schema,
     tables: "tuple[Table, Table | None]",
     loss: Loss,
-    chosen: engine.Chosen,
+    chosen: Chosen,
     n_steps: int,
 ) -> np.ndarray:
     """Return integrated gradients of the mixed outputs for each column, of shape (n_rows, n_columns).
@@ -135,7 +135,7 @@ def attributions(
     assert X is not None
     begin = np.zeros((1, X.shape[1]), X.dtype) if baseline is None else baseline
     model = Model(Blend(members, spans).eval(), loss=loss, copy=False)
-    found = engine.integrated_gradients(model, X, begin, chosen, n_steps)
+    found = integrated_gradients(model, X, begin, chosen, n_steps)
     owners = np.concatenate([encoder.plan.owners(schema) for encoder in encoders])
     of_columns = np.zeros((len(X), len(schema.features)), found.dtype)
     np.add.at(of_columns.T, owners, found.T)

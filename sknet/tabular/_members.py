@@ -14,7 +14,8 @@ from sknet._params import Interval, ParameterObject, StrOptions
 from sknet.losses import Loss
 from sknet.optim import Adam, BaseOptimizer, Optimizer, RateFactors, WeightDecay
 from sknet.optim.schedules import Cosine, FlatThenCosine, Schedule, WarmUp
-from sknet.preprocessing.extend import Schema, Table, Target
+from sknet.preprocessing._encodings import Target
+from sknet.preprocessing._schema import Schema, Table
 
 __all__ = ["KINDS", "Fold", "Job", "Members", "Setting", "Task", "are_in", "folds_of", "setting_of"]
 

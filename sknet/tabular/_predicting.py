@@ -12,12 +12,9 @@ from sknet import nn
 from sknet._attributes import available_if
 from sknet._fields import ABOVE_ZERO, NOT_NEGATIVE, Items
 from sknet.core import Tensor, no_grad
-from sknet.engine.extend import Head, Network, detached
-from sknet.estimators.extend import (
-    ClassTargets,
-    ColumnTargets,
-    OrderedTargets,
-    RealTargets,
+from sknet.engine._layer_outputs import detached
+from sknet.engine._network import Head, Network
+from sknet.estimators._heads import (
     best_temperature,
     gives_deviations,
     gives_intervals,
@@ -26,8 +23,10 @@ from sknet.estimators.extend import (
     interval_head,
     probability_head,
 )
+from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets
 from sknet.losses import Loss
-from sknet.preprocessing.extend import OneRow, Table
+from sknet.preprocessing._plan import OneRow
+from sknet.preprocessing._schema import Table
 from sknet.tabular._training import Member, encoded_rows
 
 __all__ = [

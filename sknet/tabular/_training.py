@@ -13,23 +13,21 @@ from sknet.callbacks import Callback, EarlyStopping
 from sknet.core import Tensor, no_grad
 from sknet.device import to_host
 from sknet.engine import Batches, History, Model, Score
-from sknet.engine.extend import (
-    ComputedRows,
-    Settings,
-    Validation,
-    chunk_rows_of,
-    predict_rows,
-    slim_model,
-    train,
-)
+from sknet.engine._batches import ComputedRows
+from sknet.engine._loop import Validation
+from sknet.engine._model_copies import slim_model
+from sknet.engine._network import chunk_rows_of, predict_rows
+from sknet.engine._train import Settings, train
 from sknet.losses import LogLoss, Loss
 from sknet.ops import is_sparse
-from sknet.preprocessing.extend import Crossed, NativeRows, Table
+from sknet.preprocessing._encodings import Crossed
+from sknet.preprocessing._native import NativeRows
+from sknet.preprocessing._schema import Table
 from sknet.tabular._members import Setting, are_in
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
-    from sknet.preprocessing.extend import FittedEncoder
+    from sknet.preprocessing._plan import FittedEncoder
 
 __all__ = ["EncodedRows", "Member", "Rows", "TabularNet", "Training", "encoded_rows"]
 

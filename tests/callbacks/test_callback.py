@@ -25,7 +25,7 @@ from sknet.callbacks import (
     PrintLog,
     TimeLimit,
 )
-from sknet.callbacks.extend import HOOKS, fresh_callbacks
+from sknet.callbacks._callback import HOOKS, fresh_callbacks
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning
 from tests.callbacks.helpers import X, Y, classifier, fitted, unconverged
 

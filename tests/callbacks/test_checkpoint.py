@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sknet import MLPClassifier, MLPRegressor
 from sknet._params import InvalidParameterError
 from sknet.callbacks import Callback, Checkpoint
-from sknet.callbacks.extend import read_checkpoint
+from sknet.callbacks._checkpoint import read_checkpoint
 from sknet.exceptions import CallbackWarning, LoadError
 from sknet.optim import LBFGS, SGD
 from sknet.persistence import read, write

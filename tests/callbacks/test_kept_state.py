@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris
 
 from sknet import MLPClassifier
 from sknet.callbacks import TimeLimit
-from sknet.callbacks.extend import KeepState
+from sknet.callbacks._checkpoint import KeepState
 from sknet.exceptions import StateError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer", "ignore:lbfgs failed")

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from sknet.callbacks.extend import Plateau
+from sknet.callbacks._stopping import Plateau
 
 CASES = [
     # patience, tol, higher, values, count after each

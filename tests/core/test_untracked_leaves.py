@@ -5,7 +5,7 @@ import math
 import pytest
 
 from sknet import Tensor
-from sknet.core.extend import untracked_leaves
+from sknet.core._tensor import untracked_leaves
 
 # Actions on w and b, in order: "-w" freezes, "+w" unfreezes, and a letter or two record a product of them.
 CASES = [

@@ -27,10 +27,10 @@ from sknet import (
     ops,
 )
 from sknet.callbacks import Callback
-from sknet.callbacks.extend import KeepState
+from sknet.callbacks._checkpoint import KeepState
 from sknet.dask import batch_rows, fit
 from sknet.dask._collections import held_out_rows
-from sknet.estimators.extend import Perceptron
+from sknet.estimators._architecture import Perceptron
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD, Adam
 

@@ -14,8 +14,8 @@ import sknet
 from sknet import Model, nn
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.engine import _runner_cache, fit_many
-from sknet.engine._scheduler import Group, _in_threads, current_group
-from sknet.engine.extend import grouped, n_threads_for, run_together
+from sknet.engine._many import run_together
+from sknet.engine._scheduler import Group, _in_threads, current_group, grouped, n_threads_for
 from sknet.exceptions import NonFiniteError
 from sknet.optim import EMA, LBFGS, SGD, Adam, Muon
 from sknet.optim.schedules import Cosine

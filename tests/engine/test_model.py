@@ -13,8 +13,9 @@ from sknet._params import InvalidParameterError
 from sknet.core import Tensor
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, History
+from sknet.engine._lbfgs import minimize
 from sknet.engine._objective import reported
-from sknet.engine.extend import Settings, minimize, train
+from sknet.engine._train import Settings, train
 from sknet.exceptions import DeviceError, DtypeError, GradientError, NonFiniteError, ShapeError, StateError
 from sknet.losses import LogLoss, SquaredError
 from sknet.optim import LBFGS, SGD, Adam, ClipNorm, Optimizer

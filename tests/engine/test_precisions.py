@@ -10,7 +10,7 @@ from sknet import Model, nn
 from sknet.callbacks import Callback
 from sknet.device import to_device, to_host
 from sknet.engine import _network, fit_many
-from sknet.engine.extend import predict_rows
+from sknet.engine._network import predict_rows
 from sknet.exceptions import DtypeError
 from tests.devices import fake
 from tests.devices.rounding import BITS, rounded

@@ -15,7 +15,7 @@ import sknet
 from sknet import Model, nn, ops
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import Focal, Hinge, LogLoss
-from sknet.losses.extend import Columns
+from sknet.losses._wrappers import Columns
 from tests.estimators.data import TABLES, WEIGHTS, N, estimator_for, quiet, same_bits
 from tests.losses.helpers import value_and_gradient
 

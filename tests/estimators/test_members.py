@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import sknet
 from sknet import MLPClassifier, MLPRegressor, NetClassifier, NetRegressor
 from sknet.callbacks import Callback, Checkpoint, CSVLog, Pruning, TensorBoardLog
-from sknet.estimators.extend import attach_fit_extras
+from sknet.estimators._fit import attach_fit_extras
 from sknet.losses import Quantile
 from sknet.optim import EMA, Adam
 from tests.estimators.checks import run_check

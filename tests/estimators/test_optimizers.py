@@ -117,7 +117,7 @@ def test_early_stopping_keeps_the_best_average(optimizer):
 def _held_out(clf, rng):
     """The held-out rows of this estimator: its split is drawn after its weights."""
     from sknet import Model
-    from sknet.estimators.extend import Perceptron
+    from sknet.estimators._architecture import Perceptron
 
     model = Model(Perceptron((8,), "relu").build(X, 3), "log_loss", dtype="float64", random_state=rng)
     _, held_out = train_test_split(np.arange(len(Y)), random_state=model.random_state, test_size=0.3)

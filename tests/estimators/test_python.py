@@ -11,7 +11,7 @@ import pytest
 
 import sknet
 from sknet import NetClassifier, NetRegressor, NetTransformer, losses, nn, ops
-from sknet.compile.extend import names_in
+from sknet.compile.python import names_in
 from sknet.exceptions import CaptureError
 from sknet.losses import LOSSES
 from tests.estimators.data import TABLES, estimator_for, quiet

@@ -27,7 +27,8 @@ from sknet.losses import (
     SquaredError,
     Tweedie,
 )
-from sknet.losses.extend import Scaling, Standardized
+from sknet.losses._base import Scaling
+from sknet.losses._wrappers import Standardized
 from tests.estimators.data import TABLES, WEIGHTS, estimator_for, quiet, same_bits
 
 X, Y = TABLES["regression"]

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import sknet
 from sknet import nn, ops
-from sknet.engine.extend import layer_rows
+from sknet.engine._layer_outputs import layer_rows
 from sknet.estimators._summary import curve
 from sknet.optim import SGD
 from sknet.optim.schedules import Cosine

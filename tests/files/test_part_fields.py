@@ -13,7 +13,7 @@ from sknet import nn
 from sknet.callbacks import EarlyStopping
 from sknet.exceptions import LoadError
 from sknet.losses import LogLoss, SquaredError
-from sknet.losses.extend import Averaged, Columns, Standardized
+from sknet.losses._wrappers import Averaged, Columns, Standardized
 from sknet.onnx import Network
 from sknet.onnx._writer import Node
 from sknet.persistence import read_any, write

@@ -15,6 +15,7 @@ from sklearn.model_selection import KFold
 import sknet
 from sknet import engine, losses, neural_network, nn, optim
 from sknet.callbacks import EarlyStopping, EpochScoring, GradientMonitor, TimeLimit
+from sknet.estimators._base import BaseNet
 from sknet.files._registry import all_known
 from sknet.optim import EMA, SGD, SWA, Adam, Groups, ScheduleFreeAdamW, schedules
 from sknet.tabular import Members
@@ -63,7 +64,7 @@ STORED = {
 
 def test_all_attributes_of_estimators_are_stored():
     bases = (nn.Module, losses.Loss, optim.BaseOptimizer, schedules.Schedule, nn.init.Initializer)
-    bases += (sknet.callbacks.Callback, sknet.estimators.extend.BaseNet, engine.Model, nn.StateDict)
+    bases += (sknet.callbacks.Callback, BaseNet, engine.Model, nn.StateDict)
     needed = {
         name
         for name, value in shared_objects().items()
@@ -72,7 +73,7 @@ def test_all_attributes_of_estimators_are_stored():
         and not getattr(value, "__abstractmethods__", ())
     }
     left_out = (
-        needed - STORED.keys() - BASES - {"sknet.callbacks.extend.Plateau"}
+        needed - STORED.keys() - BASES - {"sknet.callbacks._stopping.Plateau"}
     )  # which belongs to a running fit
     assert not left_out
 

@@ -8,7 +8,7 @@ import scipy.sparse
 from numpy.random import Generator
 
 from sknet import Model, nn, no_grad, ops
-from sknet.engine.extend import predict_rows
+from sknet.engine._network import predict_rows
 from sknet.exceptions import GradientError, StateError
 from sknet.losses import Huber, LogLoss
 from sknet.optim import EMA, SGD, Adam, AdamW, Groups, RMSprop

@@ -20,7 +20,7 @@ import numpy as np
 import sknet
 from sknet import Tensor, nn, ops
 from sknet.compile import capture, compile
-from sknet.compile.extend import PythonSource
+from sknet.compile.python import PythonSource
 from sknet.core import gradients
 from sknet.device import Device, to_device, to_host
 from sknet.optim import SGD

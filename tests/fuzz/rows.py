@@ -25,13 +25,16 @@ from numpy.random import Generator
 import sknet
 from sknet import Model, nn
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
-from sknet.callbacks.extend import saved_fit
+from sknet.callbacks._checkpoint import saved_fit
 from sknet.engine import Batches, History, RSquared, _batches
-from sknet.engine.extend import Settings, Validation, train
+from sknet.engine._loop import Validation
+from sknet.engine._train import Settings, train
 from sknet.optim import EMA, SGD, Adam, RateFactors, WeightDecay
 from sknet.optim.schedules import FlatThenCosine
 from sknet.preprocessing import TableEncoder
-from sknet.preprocessing.extend import FittedEncoder, fit_encoder, target_of
+from sknet.preprocessing._encoder import fit_encoder
+from sknet.preprocessing._encodings import target_of
+from sknet.preprocessing._plan import FittedEncoder
 from sknet.tabular._training import EncodedRows
 from tests.fuzz.command import run
 from tests.fuzz.resumes import Dies, KilledError, different, drawn

@@ -6,7 +6,7 @@ from scipy.special import logsumexp
 
 from sknet.exceptions import ShapeError
 from sknet.losses import GaussianNLL, Hinge, LogLoss, Quantile, SquaredError
-from sknet.losses.extend import Averaged, Columns, Standardized
+from sknet.losses._wrappers import Averaged, Columns, Standardized
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(7, 6))

@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sknet import MLPClassifier, MLPRegressor, Model, TabularClassifier, nn
 from sknet.callbacks import Callback
 from sknet.engine import fit_many
-from sknet.engine.extend import grouped
-from sknet.estimators.extend import BaseNet
+from sknet.engine._scheduler import grouped
+from sknet.estimators._base import BaseNet
 from sknet.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
 from sknet.model_selection._parallel_fits import fits_networks
 from sknet.optim import SGD, Adam

@@ -8,7 +8,7 @@ import pytest
 
 from sknet import Tensor, nn, ops
 from sknet.exceptions import ShapeError
-from sknet.nn.extend import latest
+from sknet.nn._parameter import latest
 
 
 def rows(found):

@@ -5,7 +5,7 @@ import pytest
 
 from sknet import Tensor, nn, ops
 from sknet.exceptions import StateError
-from sknet.nn.extend import Call, Calls, run_to
+from sknet.nn._layer_outputs import Call, Calls, run_to
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 3))

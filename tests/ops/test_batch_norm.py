@@ -6,7 +6,7 @@ import pytest
 from sknet import Model, Tensor, config_context, nn, vmap
 from sknet.compile import capture, compile
 from sknet.core import gradients
-from sknet.ops.extend import batch_norm_moments
+from sknet.ops._norm import batch_norm_moments
 
 torch = pytest.importorskip("torch", reason="the reference is PyTorch: install scikit-neural[oracle]")
 

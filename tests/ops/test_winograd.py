@@ -8,8 +8,9 @@ from sknet import Tensor, config_context, ops
 from sknet.compile import capture, compile
 from sknet.core import gradients
 from sknet.ops import _convolution, _convolution_algorithms, _shares
+from sknet.ops._convolution import convolution_work
 from sknet.ops._convolution_algorithms import Winograd
-from sknet.ops.extend import Windows, convolution_work
+from sknet.ops._windows import Windows
 
 torch = pytest.importorskip("torch", reason="the reference is PyTorch: install scikit-neural[oracle]")
 pytest.importorskip("sknet._native._core", reason="native code was not built")

@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from sknet._params import InvalidParameterError
-from sknet.callbacks.extend import Plateau
+from sknet.callbacks._stopping import Plateau
 from sknet.optim import SGD, Adam, schedules
 from sknet.optim.schedules import (
     Adaptive,

@@ -11,7 +11,9 @@ import pytest
 from pyarrow import ArrowException
 
 from sknet.preprocessing import TableEncoder
-from sknet.preprocessing.extend import OneRow, Schema, fit_encoder
+from sknet.preprocessing._encoder import fit_encoder
+from sknet.preprocessing._plan import OneRow
+from sknet.preprocessing._schema import Schema
 from tests.fuzz.frames import RARE
 from tests.fuzz.tables import KINDS, drawn, harmed
 

@@ -11,7 +11,8 @@ import pytest
 import sknet
 from sknet.losses import LogLoss
 from sknet.preprocessing import TableEncoder
-from sknet.preprocessing.extend import fit_encoder, target_of
+from sknet.preprocessing._encoder import fit_encoder
+from sknet.preprocessing._encodings import target_of
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
 from sknet.tabular import _training as rows_module
 from sknet.tabular._members import setting_of

@@ -16,7 +16,7 @@ from sknet.compile._calls import Name
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.cuda._maps import Kernel, formula, literal
 from sknet.compile.cuda._rules import Arrays, Fill, Product, Step, Task, rule, takes, works_in
-from sknet.ops.extend import tape_shapes
+from sknet.ops._recurrent_cells import tape_shapes
 
 __all__: list[str] = []
 

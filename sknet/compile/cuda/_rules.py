@@ -17,7 +17,7 @@ from sknet.compile._calls import Name, Writer, registry
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.cuda._maps import BLOCK, MOST_BLOCKS, Kernel, literal, type_of
 from sknet.device import Backend
-from sknet.ops.extend import Windows
+from sknet.ops._windows import Windows
 
 __all__ = [
     "Arrays", "Fill", "Product", "Step", "Task", "by_rule", "has_rule", "rule", "scratch_of_rule", "takes",

@@ -45,7 +45,7 @@ def literal(value: Any, array: Callable[[np.ndarray[Any, Any]], str] | None = No
 
     Examples
     --------
-    >>> from sknet.compile.extend import literal
+    >>> from sknet.compile.python import literal
     >>> print(literal(("it's", -0.5, float("inf"), {1: None})))
     ("it's", -0.5, np.inf, {1: None})
     """
@@ -127,7 +127,7 @@ def docstring(text: str) -> str:
 
     Examples
     --------
-    >>> from sknet.compile.extend import docstring
+    >>> from sknet.compile.python import docstring
     >>> print(docstring('a "quoted"\nline'))
     a \"quoted\"\nline
     """
@@ -149,7 +149,7 @@ def comment(text: str) -> str:
 
     Examples
     --------
-    >>> from sknet.compile.extend import comment
+    >>> from sknet.compile.python import comment
     >>> comment("two" + chr(10) + "lines")
     'two lines'
     """

@@ -15,7 +15,7 @@ from sknet.nn._module import Module, check_arguments, repr_arguments
 from sknet.nn._parameter import Parameter, ones, zeros
 from sknet.nn._scope import Registered
 from sknet.ops import batch_norm, group_norm, instance_norm, layer_norm, mean, reshape, rms_norm, square
-from sknet.ops.extend import batch_norm_moments
+from sknet.ops._norm import batch_norm_moments
 
 __all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
 

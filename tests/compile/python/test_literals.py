@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sknet
-from sknet.compile.extend import comment, docstring, literal
+from sknet.compile.python import comment, docstring, literal
 from sknet.exceptions import CaptureError
 from sknet.freezing._encoders import Branch, Chain, Columns, Levels, OneHot
 from sknet.freezing._python import Table, steps_file

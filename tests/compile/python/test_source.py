@@ -9,7 +9,7 @@ from sknet import Tensor, ops
 from sknet._tree import leaves
 from sknet.compile import capture, compile
 from sknet.compile._primitives import OWN
-from sknet.compile.extend import PythonSource
+from sknet.compile.python import PythonSource
 from sknet.compile.python._literals import LACKING
 from sknet.compile.python._source import NOT_WRITTEN
 from sknet.core import PRIMITIVES, bind, no_grad

@@ -8,7 +8,8 @@ import pytest
 from sknet.device import Device, Feed, active
 from sknet.device._backend import StreamTransfers
 from sknet.engine import Accuracy, Batches
-from sknet.engine.extend import Validation, predict_rows
+from sknet.engine._loop import Validation
+from sknet.engine._network import predict_rows
 from tests.devices.emulated import counted, faults, late, without_page_locks
 from tests.engine.loop.streamed import CASES, SIZE, X, assert_same, limited
 from tests.engine.loop.test_streamed_rows import long_blocks, steps_on, trained

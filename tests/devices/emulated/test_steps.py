@@ -7,7 +7,7 @@ from sknet import MLPClassifier, Model, nn
 from sknet.device import Device, active, backend
 from sknet.engine import Batches, _network
 from sknet.engine._device_runner import DeviceSteps
-from sknet.engine.extend import predict_rows
+from sknet.engine._network import predict_rows
 from sknet.exceptions import NonFiniteError
 from tests.devices.emulated import counted, idle
 from tests.devices.rounding import BITS

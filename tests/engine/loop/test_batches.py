@@ -6,7 +6,7 @@ import scipy.sparse
 
 from sknet.device import Device
 from sknet.engine import Batches
-from sknet.engine.extend import take_rows
+from sknet.engine._batches import take_rows
 
 X = np.arange(44.0).reshape(11, 4)
 Y = np.arange(11)

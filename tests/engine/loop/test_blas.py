@@ -10,9 +10,9 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from sknet import Model, _parallel, nn
-from sknet._parallel import _set, free_threads, in_threads, libraries
+from sknet._parallel import _set, blas_threads, free_threads, in_threads, libraries
 from sknet.callbacks import Callback, Checkpoint
-from sknet.engine.extend import blas_threads, grouped
+from sknet.engine._scheduler import grouped
 
 RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(300, 8)).astype("f4"), np.arange(300) % 3

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sknet import Model, nn
 from sknet.engine import Batches
-from sknet.engine.extend import minimize
+from sknet.engine._lbfgs import minimize
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.losses import SquaredError
 from sknet.optim import LBFGS

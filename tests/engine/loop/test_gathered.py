@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from sknet.engine import Accuracy
-from sknet.engine.extend import Gathered
+from sknet.engine._scores import Gathered
 
 RNG = np.random.default_rng(0)
 N = 40

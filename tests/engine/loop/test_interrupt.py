@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from sknet.engine.extend import InterruptGuard
+from sknet.engine._scheduler import InterruptGuard
 
 
 @pytest.fixture(autouse=True)

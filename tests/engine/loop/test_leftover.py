@@ -9,7 +9,7 @@ from sknet import MLPClassifier, MLPRegressor, Model, NetRegressor, nn
 from sknet.callbacks import Callback
 from sknet.device import Feed, to_host
 from sknet.engine import Batches, fit_many
-from sknet.engine.extend import ComputedRows
+from sknet.engine._batches import ComputedRows
 from sknet.optim import SGD
 from tests.devices import fake
 from tests.estimators.data import quiet

@@ -6,7 +6,7 @@ import pytest
 from sknet import MLPClassifier, Model, nn
 from sknet.engine import Accuracy, Batches, History, Score, _runners
 from sknet.engine._runners import NativeSteps, Outputs
-from sknet.engine.extend import Settings, train
+from sknet.engine._train import Settings, train
 from tests.callbacks.helpers import unconverged
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score, r2_score
 
 from sknet.engine import Accuracy, RSquared
-from sknet.engine.extend import Gathered
+from sknet.engine._scores import Gathered
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import LOSSES, Poisson, SquaredError
 

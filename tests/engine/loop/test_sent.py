@@ -9,7 +9,8 @@ import pytest
 import sknet
 from sknet import Model, nn
 from sknet.engine import fit_many
-from sknet.engine.extend import are_sent, grouped, in_common, run_together
+from sknet.engine._many import are_sent, in_common, run_together
+from sknet.engine._scheduler import grouped
 from tests.engine.test_many import LABELS, X, network, trace
 
 PLACES = [

@@ -15,9 +15,8 @@ from sknet.callbacks import Callback, Checkpoint
 from sknet.compile._compile import forget_programs
 from sknet.device import to_host
 from sknet.engine import _many, _runners, fit_many
-from sknet.engine._many import run_stacked
+from sknet.engine._many import run_stacked, run_together
 from sknet.engine._stack import Stack
-from sknet.engine.extend import run_together
 from sknet.exceptions import DeviceMemoryError, NonFiniteError
 from sknet.optim import LBFGS, SGD, Adam
 from tests.callbacks.helpers import unconverged

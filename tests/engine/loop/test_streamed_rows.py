@@ -6,8 +6,8 @@ import pytest
 from sknet import Model, nn
 from sknet.device import Feed, active, to_host
 from sknet.engine import Batches, _runners
+from sknet.engine._batches import ComputedRows
 from sknet.engine._device_runner import DeviceSteps
-from sknet.engine.extend import ComputedRows
 from sknet.exceptions import DeviceMemoryError, NonFiniteError
 from tests.devices import fake
 from tests.engine.loop import streamed

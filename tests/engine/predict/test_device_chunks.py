@@ -7,7 +7,8 @@ from sknet import Model, nn, ops
 from sknet.compile._compile import forget_programs
 from sknet.device import active, to_device, to_host
 from sknet.engine import Accuracy, Batches, _network
-from sknet.engine.extend import Validation, predict_rows
+from sknet.engine._loop import Validation
+from sknet.engine._network import predict_rows
 from sknet.optim import EMA, SGD
 from tests.devices import fake
 

@@ -7,7 +7,9 @@ import scipy.sparse
 from sknet import Model, nn, ops
 from sknet.device import to_device, to_host
 from sknet.engine import Accuracy, Batches, _network
-from sknet.engine.extend import ComputedRows, Validation, in_chunks, predict_rows
+from sknet.engine._batches import ComputedRows
+from sknet.engine._loop import Validation
+from sknet.engine._network import in_chunks, predict_rows
 from tests.devices import fake
 
 SIZE, WIDTH = 16, 43  # no other test has such networks: the size of their chunks is remembered

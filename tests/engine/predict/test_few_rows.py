@@ -7,7 +7,7 @@ import pytest
 
 from sknet import Model, Tensor, nn, ops
 from sknet.engine import _network
-from sknet.engine.extend import FEW_ROWS, predict_rows
+from sknet.engine._network import FEW_ROWS, predict_rows
 from tests.fuzz.same import assert_same
 
 NETWORKS = {

@@ -5,7 +5,7 @@ import pytest
 
 from sknet import Model, nn, ops
 from sknet.engine import _network
-from sknet.engine.extend import Network
+from sknet.engine._network import Network
 
 
 class Counting(nn.Module):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from sknet import Model, nn
-from sknet.engine.extend import chunk_rows, predict_rows
+from sknet.engine._network import chunk_rows, predict_rows
 
 
 @nn.init.version(1)  # outputs near 1, whatever the width

@@ -135,7 +135,7 @@ def test_a_change_of_what_a_module_reads_is_seen_by_the_next_step_and_prediction
 
 
 def predict_one(model):
-    from sknet.engine.extend import predict_rows
+    from sknet.engine._network import predict_rows
 
     return predict_rows(model, X[:1], "predictions", model.loss_function.predict).copy()
 

@@ -5,7 +5,7 @@ import pytest
 
 from sknet import Model, nn
 from sknet.engine import Accuracy, Batches, compiled_step
-from sknet.engine.extend import Validation
+from sknet.engine._loop import Validation
 from sknet.losses import LogLoss
 
 W = [0.2, 3.0, 1.0]

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn, ops
-from sknet.engine.extend import Batch, SplitStep
+from sknet.engine._inputs import Batch
+from sknet.engine._remote import SplitStep
 from sknet.exceptions import CaptureError, NonFiniteError
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam

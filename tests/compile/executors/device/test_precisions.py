@@ -5,7 +5,7 @@ import pytest
 
 from sknet import ops
 from sknet.compile import compile
-from sknet.compile.extend import compile_cached
+from sknet.compile._compile import compile_cached
 from sknet.device import active, products_in, to_device, to_host
 from tests.devices import fake
 from tests.devices.rounding import BITS, rounded

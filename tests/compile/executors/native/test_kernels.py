@@ -15,7 +15,7 @@ from sknet import config_context, no_grad, ops
 from sknet._native import needed
 from sknet.compile.native._instructions import CONVERTED, Kind, Spread, Tape
 from sknet.compile.numpy._emitters import fast_erfc
-from sknet.preprocessing.extend import NativeRows
+from sknet.preprocessing._native import NativeRows
 
 core = pytest.importorskip("sknet._native._core", reason="native code was not built")
 

@@ -18,7 +18,7 @@ from sknet.losses import (
     SquaredError,
     Tweedie,
 )
-from sknet.losses.extend import Columns, Standardized
+from sknet.losses._wrappers import Columns, Standardized
 from sknet.optim import SGD, Adam, AdamW, Groups, Muon, RMSprop
 from sknet.optim.schedules import InverseScaling
 from tests.compile.native import InspectedSteps, assert_equal_training, trained
