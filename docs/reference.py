@@ -25,6 +25,8 @@ TABLES = {
     "sknet.core.PRIMITIVES": "Every primitive by its name.",
     "sknet.losses.LOSSES": "The losses that have a name, by scikit-learn's names.",
     "sknet.nn.ACTIVATIONS": "The activation layers that have a name, scikit-learn's names among them.",
+    "sknet.nn.AUGMENTATIONS": "The random changes of images that have a name.",
+    "sknet.nn.NETWORKS": "The networks that estimators know by name.",
     "sknet.nn.init.INITIALIZERS": "The initializers that have a name.",
     "sknet.nn.init.SCHEMES": "The default initializer of every kind of layer, by version.",
     "sknet.nn.init.VERSION": "The newest version of the default initial weights.",

@@ -417,7 +417,7 @@ def _advice(name: str, value: Any) -> str:
 
 def resolve(
     value: Any,
-    registry: Mapping[str, type[T]],
+    registry: Mapping[str, Callable[[], T]],
     base: type,
     *,
     parameter: str,

@@ -448,7 +448,7 @@ class CompileMode:
         return Auto(mode) if mode == "auto" else mode
 
     def __set__(self, model: Any, mode: bool | str) -> None:
-        if not (mode is True or mode is False or mode == "auto"):
+        if not (isinstance(mode, bool) or mode == "auto"):
             raise ValueError(
                 f"The 'compile' parameter of Model must be True, False or 'auto'. Got {shown(mode)} instead."
             )

@@ -30,7 +30,7 @@ def parts_of(model: Model) -> Parts:
     module = model._store.module
     found: Parts = {
         **{"module": module, "loss": model.loss_function, "optimizer": model.optimizer, "alpha": model.alpha},
-        **{"dtype": model.precision, "device": str(model.device), "compile": model.compile},
+        **{"dtype": model.precision, "device": str(model.device), "compile": vars(model)["compile"]},
         **{"random_state": model._stored_random_state},
         **{"has_seen_output": model._has_seen_output, "progress": list(model.progress)},
         **({} if model._input_names is None else {"input_names": model._input_names}),

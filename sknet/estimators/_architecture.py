@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sknet import nn, ops
-from sknet._constraints import shown
+from sknet._constraints import invalid, shown
 from sknet._fields import POSITIVE, SHARE, Each, Named
+from sknet._hints import suggestion
 from sknet._params import resolve
 from sknet.core import as_tensor
 from sknet.engine import Model
@@ -25,6 +26,7 @@ __all__ = [
     "activation_layer",
     "architecture_of",
     "check_activation",
+    "named_network",
 ]
 
 Activation = str | nn.Module | Callable[[Any], Any]
@@ -180,6 +182,8 @@ def architecture_of(module: Any, caller: str) -> Architecture:
         return Ready(module)
     if isinstance(module, nn.ModuleFactory):
         return Built(module.__sklearn_clone__())
+    if isinstance(module, str):
+        return Built(named_network(module, caller))
     hint = next((text for fits, text in NO_NETWORKS if fits(module)), "")
     if callable(module) and not hint:
         return Built(nn.ModuleFactory(module))
@@ -187,6 +191,16 @@ def architecture_of(module: Any, caller: str) -> Architecture:
         f"The 'module' parameter of {caller} must be a class of modules, nn.ModuleFactory(MyNet, ...), or a "
         f"module that is built already. Got {shown(module)} instead.{hint}"
     )
+
+
+def named_network(name: str, caller: str) -> nn.ModuleFactory:
+    """Return the factory of a network that is given by its name."""
+    if name not in nn.NETWORKS:
+        invalid(
+            f"The 'module' parameter of {caller} must be a class of modules, a module, or a str among "
+            f"{sorted(nn.NETWORKS)}. Got {name!r} instead{suggestion(name, nn.NETWORKS)}"
+        )
+    return nn.NETWORKS[name].__sklearn_clone__()
 
 
 def _is_torchs(module: Any) -> bool:
@@ -286,8 +300,19 @@ def _input_shape(name: str, inputs: Any, n_outputs: int) -> Any:
     return tuple(inputs.shape[1:])
 
 
+def _n_ids(name: str, inputs: Any, n_outputs: int) -> int | None:
+    """Return one more than the largest id of sequences; None for sequences of numbers."""
+    x = next(iter(inputs.values())) if isinstance(inputs, dict) else inputs
+    if x.dtype.kind not in "iu" or len(x.shape) != 2:
+        return None
+    if int(x.min()) < 0:
+        raise ValueError(f"{name}: ids must not be negative, got {int(x.min())}; numbers are X.astype(float)")
+    return int(x.max()) + 1
+
+
 FROM_DATA: dict[str, Callable[[str, Any, int], Any]] = {
     "n_features": _n_features,
     "n_outputs": lambda name, inputs, n_outputs: n_outputs,
     "input_shape": _input_shape,
+    "n_ids": _n_ids,
 }

@@ -7,7 +7,7 @@ from sknet import nn
 from sknet._params import described_by
 from sknet._validation import StrOptions
 from sknet.callbacks import Callback
-from sknet.estimators._architecture import Architecture, architecture_of
+from sknet.estimators._architecture import Architecture, architecture_of, named_network
 from sknet.estimators._members import MEMBERS
 from sknet.estimators._options import (
     CALIBRATE,
@@ -64,7 +64,9 @@ class NetOptions(WithEncoder, NamedOptions):
                 f"{inside[0]!r} cannot be set: the module is a {type(module).__name__} that is built "
                 f"already. Give its class, module=nn.ModuleFactory({type(module).__name__}, ...)"
             )
-        if inside and callable(module) and not isinstance(module, nn.ModuleFactory):
+        if inside and isinstance(module, str):
+            params["module"] = named_network(module, type(self).__name__)
+        elif inside and callable(module) and not isinstance(module, nn.ModuleFactory):
             params["module"] = nn.ModuleFactory(module)
         super().set_params(**params)
         return self

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sknet import ops
+from sknet import nn, ops
 from sknet._params import Interval
 from sknet.device import active, device_of, namespace, to_device, to_host
 from sknet.engine._batches import ComputedRows, take_rows
@@ -210,11 +210,16 @@ class InputScaling:
         return found[ONE] if found.keys() == {ONE} else found
 
 
-def feature_axis(ndim: int, *, has_channels: bool) -> int | None:
-    """Return the axis of the features: channels of images, and otherwise the last axis."""
+def feature_axis(shape: tuple[int, ...], first: nn.Module | None) -> int | None:
+    """Return the axis of the features that a first layer reads: channels of images, or the last axis."""
+    ndim = len(shape)
+    if isinstance(first, nn.Conv2d):
+        if ndim < 4:  # the network adds an axis of channels
+            return None
+        return 3 if shape[1] != first.in_channels == shape[3] else 1
     if ndim == 1:
         return None
-    return 1 if ndim != 3 or has_channels else 2
+    return 1 if ndim != 3 or isinstance(first, nn.Conv1d) else 2
 
 
 def units_of(x: Any, rows: Any, weight: Any, lengths: Any, axis: int | None, name: str) -> Units:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import _num_samples
 
-from sknet import nn, ops
+from sknet import ops
 from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, FitView
@@ -191,7 +191,7 @@ def features_of(fit: Fit) -> dict[str, tuple[Any, int | None]]:
     found = {}
     for name, x in named.items():
         if not whole.get(name):
-            axis = feature_axis(x.ndim, has_channels=isinstance(first, nn.Conv1d))
+            axis = feature_axis(x.shape, first)
             is_sequence = "lengths" in named and x.ndim == 2  # of numbers
             found[name] = x, None if is_sequence else axis
     return found

@@ -44,20 +44,40 @@ from sknet.nn.layers._spatial import *  # noqa: F403
 
 _LATE = _Names(
     {
+        "sknet.nn._networks": (
+            "AUGMENTATIONS",
+            "NETWORKS",
+            "ConvNet",
+            "RecurrentNet",
+            "ResNet",
+            "TemporalConvNet",
+            "TransformerNet",
+        ),
         "sknet.nn._sequences": ("pad_sequences",),
         "sknet.nn._summary": ("Summary", "SummaryRow", "summary"),
         "sknet.nn._torch": ("from_torch", "to_torch"),
+        "sknet.nn.layers._augment": ("RandomErasing", "RandomFlip", "RandomShift"),
     }
 )
 __all__ = sorted({*_LATE, *(name for name in globals() if not name.startswith("_"))} - {"layers"})
 
 if _typing.TYPE_CHECKING:
+    from sknet.nn._networks import AUGMENTATIONS as AUGMENTATIONS
+    from sknet.nn._networks import NETWORKS as NETWORKS
+    from sknet.nn._networks import ConvNet as ConvNet
+    from sknet.nn._networks import RecurrentNet as RecurrentNet
+    from sknet.nn._networks import ResNet as ResNet
+    from sknet.nn._networks import TemporalConvNet as TemporalConvNet
+    from sknet.nn._networks import TransformerNet as TransformerNet
     from sknet.nn._sequences import pad_sequences as pad_sequences
     from sknet.nn._summary import Summary as Summary
     from sknet.nn._summary import SummaryRow as SummaryRow
     from sknet.nn._summary import summary as summary
     from sknet.nn._torch import from_torch as from_torch
     from sknet.nn._torch import to_torch as to_torch
+    from sknet.nn.layers._augment import RandomErasing as RandomErasing
+    from sknet.nn.layers._augment import RandomFlip as RandomFlip
+    from sknet.nn.layers._augment import RandomShift as RandomShift
 else:
     __getattr__ = _LATE.into(globals(), _module_getattr("sknet.nn", __all__))
 

@@ -125,6 +125,10 @@ ROWS = {
     "Dropout": (lambda: nn.Dropout(0.4), (4,)),
     "Dropout1d": (lambda: nn.Dropout1d(0.4), (3, 2)),
     "Dropout2d": (lambda: nn.Dropout2d(0.4), (3, 2, 2)),
+    "RandomShift": (lambda: nn.RandomShift(2), (2, 4, 3)),
+    "RandomShift constant": (lambda: nn.RandomShift(1, mode="constant"), (1, 3, 3)),
+    "RandomFlip": (lambda: nn.RandomFlip(0.3, axis=-2), (1, 3, 2)),
+    "RandomErasing": (lambda: nn.RandomErasing(2), (2, 5, 3)),
     "AlphaDropout": (lambda: nn.AlphaDropout(0.4), (4,)),
     "BatchNorm": (lambda: nn.BatchNorm(4), (4,)),
     "BatchNorm mean": (lambda: nn.BatchNorm(4, momentum=None), (4,)),
@@ -196,7 +200,7 @@ def call(layer, x, training=True, values=None):
 
 
 def test_every_layer_has_a_row():
-    public = [value for value in vars(nn).values() if isinstance(value, type)]
+    public = [value for value in (getattr(nn, name) for name in nn.__all__) if isinstance(value, type)]
     layers = {kind for kind in public if kind.__module__.startswith("sknet.nn.layers.")}
     layers = {
         kind for kind in layers if issubclass(kind, nn.Module) and kind.forward is not nn.Module.forward

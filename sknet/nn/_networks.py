@@ -1,0 +1,537 @@
+"""Networks by name, sized by their data: images, sequences of numbers, and sequences of ids."""
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+from sknet import ops
+from sknet._fields import ABSENT, Named
+from sknet._params import Interval, StrOptions, resolve
+from sknet.core import Tensor, as_tensor
+from sknet.exceptions import ShapeError
+from sknet.nn._lazy import ModuleFactory
+from sknet.nn._module import Module, check_arguments
+from sknet.nn.layers._activation import ReLU
+from sknet.nn.layers._attention import TransformerEncoder
+from sknet.nn.layers._augment import RandomErasing, RandomFlip, RandomShift
+from sknet.nn.layers._container import Residual, Sequential
+from sknet.nn.layers._conv import Conv1d, Conv2d
+from sknet.nn.layers._dropout import Dropout
+from sknet.nn.layers._embedding import Embedding, PositionalEncoding
+from sknet.nn.layers._linear import Linear
+from sknet.nn.layers._norm import BatchNorm, LayerNorm
+from sknet.nn.layers._recurrent import GRU, LSTM, RNN
+from sknet.nn.layers._spatial import AdaptiveAvgPool2d, Flatten, MaxPool2d
+
+__all__ = [
+    "AUGMENTATIONS",
+    "NETWORKS",
+    "ConvNet",
+    "RecurrentNet",
+    "ResNet",
+    "TemporalConvNet",
+    "TransformerNet",
+]
+
+AUGMENTATIONS: Mapping[str, Callable[[], Module]] = {
+    "shift": RandomShift,
+    "flip": RandomFlip,
+    "crop": lambda: RandomShift(4, mode="constant"),
+    "cutout": RandomErasing,
+}
+MOST_CHANNELS = 4  # of images whose channels are last: colors, and transparency
+LEAST_SIZE = 6  # of images that a stage halves
+CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN}
+
+COUNT = [Interval(Integral, 1, None, closed="left")]
+RATE = [Interval(Real, 0, 1, closed="left")]
+OF_SEQUENCES = {"n_outputs": COUNT, "n_ids": [*COUNT, None], "dropout": RATE}
+
+
+def _arguments(constraints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of arguments that a network does not store."""
+    return {name: [ABSENT] for name in constraints if name != "n_ids"}
+
+
+Augment = str | Module | Sequence[str | Module]
+
+
+# -- images ----------------------------------------------------------------------------------------
+
+
+def _layout(shape: Any, name: str) -> tuple[str, int, tuple[int, ...]]:
+    """Return where the channels of images are, how many they are, and the height and width."""
+    is_one = isinstance(shape, tuple)
+    if is_one and len(shape) == 2:
+        return "none", 1, shape
+    if is_one and len(shape) == 3:
+        if shape[0] > MOST_CHANNELS >= shape[2]:
+            return "last", shape[2], shape[:2]
+        return "first", shape[0], shape[1:]
+    got = f"X of shape {('n', *shape)}".replace("'", "") if is_one else f"inputs by the names {list(shape)}"
+    raise ShapeError(
+        f"{name} is for images, X of shape (n, height, width), (n, channels, height, width) or "
+        f"(n, height, width, channels), got {got}: rows of pixels become images by "
+        "X.reshape(-1, height, width)"
+    )
+
+
+def _augmentations(augment: Augment, caller: str) -> list[Module]:
+    """Return random changes of images, given by their names or as modules."""
+    each = [augment] if isinstance(augment, (str, Module)) else augment
+    return [resolve(one, AUGMENTATIONS, Module, parameter="augment", caller=caller) for one in each]
+
+
+def _unit(n_in: int, n_out: int, stride: int = 1) -> list[Module]:
+    """Return a convolution with a norm and its activation."""
+    return [Conv2d(n_in, n_out, 3, stride=stride, padding=1, bias=False), BatchNorm(n_out), ReLU()]
+
+
+class _ImageNet(Module):
+    """Base of networks for images: augmentation, stages of layers, and a linear layer."""
+
+    most_means: ClassVar[int]  # along each side, of the maps that a linear layer reads
+
+    _parameter_constraints = {"n_outputs": COUNT, "channels": COUNT, "depth": COUNT, "dropout": RATE}
+    _stored_fields = {
+        **_arguments(_parameter_constraints),
+        "layout": StrOptions({"first", "last", "none"}),
+        "augment": Named("Sequential"),
+        "body": Named("Sequential"),
+        "head": Named("Sequential"),
+    }
+
+    def __init__(
+        self,
+        input_shape: Any,
+        n_outputs: int,
+        channels: int = 32,
+        depth: int = 1,
+        dropout: float = 0.2,
+        augment: Augment = (),
+    ) -> None:
+        name = type(self).__name__
+        check_arguments(self, n_outputs=n_outputs, channels=channels, depth=depth, dropout=dropout)
+        self.layout, width, sides = _layout(input_shape, name)
+        self.augment = Sequential(*_augmentations(augment, name))
+        body = _unit(width, channels)
+        width = channels
+        while min(sides) >= LEAST_SIZE and width < 4 * channels:
+            body += self._stage(width, 2 * width, depth)
+            width, sides = 2 * width, tuple(side // 2 for side in sides)
+        self.body = Sequential(*body)
+        means = tuple(min(side, self.most_means) for side in sides)
+        last = Linear(width * means[0] * means[1], n_outputs)
+        self.head = Sequential(AdaptiveAvgPool2d(means), Flatten(), Dropout(dropout), last)
+
+    def _stage(self, n_in: int, n_out: int, depth: int) -> list[Module]:
+        """Return layers that halve both sides of an image."""
+        raise NotImplementedError
+
+    def forward(self, x: Any) -> Any:
+        x = as_tensor(x)
+        if self.layout != "first":
+            x = ops.expand_dims(x, 1) if self.layout == "none" else ops.moveaxis(x, -1, 1)
+        return self.head(self.body(self.augment(x)))
+
+
+class ConvNet(_ImageNet):
+    """Convolutional network for images, sized by them: ``NetClassifier("conv")``.
+
+    Parameters
+    ----------
+    input_shape : tuple of int
+        Shape of an image: (height, width), (channels, height, width), or (height, width, channels) with at
+        most four channels. Estimators supply it.
+    n_outputs : int
+        Number of outputs. Estimators supply it.
+    channels : int, default=32
+        Channels of the first stage; each of the next ones has twice as many, at half the size.
+    depth : int, default=1
+        Convolutions of each stage.
+    dropout : float, default=0.2
+        Probability of dropout before the outputs.
+    augment : str, Module, or sequence of those, default=()
+        Random changes of images in training: "shift" (by up to 2 pixels), "crop" (by up to 4, zeros around),
+        "flip" (left to right), "cutout" (a square of 8 pixels is covered), or layers such as `RandomShift`.
+
+    Notes
+    -----
+    A convolution of 3 x 3 with batch norm and ReLU; two stages of a maximum of 2 x 2 and `depth`
+    convolutions, fewer where images are small; a linear layer, which of large images reads means of 7 x 7
+    parts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.ConvNet((28, 28), 10, channels=8)(np.ones((5, 28, 28), np.float32)).shape
+    (5, 10)
+    """
+
+    most_means = 7
+
+    def _stage(self, n_in: int, n_out: int, depth: int) -> list[Module]:
+        more = [layer for _ in range(depth - 1) for layer in _unit(n_out, n_out)]
+        return [MaxPool2d(2), *_unit(n_in, n_out), *more]
+
+
+class ResNet(_ImageNet):
+    """Residual network for images, sized by them: ``NetClassifier("resnet")``.
+
+    Parameters
+    ----------
+    input_shape : tuple of int
+        Shape of an image, as for `ConvNet`. Estimators supply it.
+    n_outputs : int
+        Number of outputs. Estimators supply it.
+    channels : int, default=32
+        Channels of the first stage; each of the next ones has twice as many, at half the size.
+    depth : int, default=1
+        Residual blocks of each stage, of two convolutions each.
+    dropout : float, default=0.2
+        Probability of dropout before the outputs.
+    augment : str, Module, or sequence of those, default=()
+        Random changes of images in training, as for `ConvNet`.
+
+    Notes
+    -----
+    K. He et al., "Deep residual learning for image recognition", CVPR 2016, section 4.2, with projections
+    where a stage begins; a linear layer of the mean of each channel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.ResNet((3, 32, 32), 10, channels=8)(np.ones((5, 3, 32, 32), np.float32)).shape
+    (5, 10)
+    """
+
+    most_means = 1
+
+    def _stage(self, n_in: int, n_out: int, depth: int) -> list[Module]:
+        layers: list[Module] = []
+        for number in range(depth):
+            stride, width = (1, n_out) if number else (2, n_in)
+            learned = [*_unit(width, n_out, stride), *_unit(n_out, n_out)[:-1]]
+            shortcut = None
+            if stride > 1:
+                shortcut = Sequential(Conv2d(width, n_out, 1, stride=stride, bias=False), BatchNorm(n_out))
+            layers += [Residual(Sequential(*learned), shortcut), ReLU()]
+        return layers
+
+
+# -- sequences -------------------------------------------------------------------------------------
+
+
+class _SequenceNet(Module):
+    """Base of networks for sequences: steps as vectors, of numbers by a linear layer, of ids by an embedding.
+
+    Ids above those of the fit, and the id `n_ids` itself, have the vector zero.
+    """
+
+    _stored_fields = {
+        "n_ids": [*COUNT, None],
+        "is_flat": [bool],
+        "vectors": [Named("Embedding"), Named("Linear")],
+        "head": Named("Sequential"),
+    }
+
+    def _make(self, input_shape: Any, n_ids: int | None, width: int) -> None:
+        """Set what reads the steps, from the shape of a sequence."""
+        if not isinstance(input_shape, tuple):
+            others = sorted(set(input_shape) - {"lengths"})
+            if len(others) != 1:
+                raise ShapeError(f"{type(self).__name__} reads one sequence, and X has the inputs {others}")
+            input_shape = input_shape[others[0]]
+        if len(input_shape) not in (1, 2):
+            got = f"X of shape {('n', *input_shape)}".replace("'", "")
+            raise ShapeError(
+                f"{type(self).__name__} is for sequences, X of shape (n, steps) or (n, steps, features), "
+                f"got {got}"
+            )
+        self.n_ids, self.is_flat = n_ids, len(input_shape) == 1
+        if n_ids is not None:
+            self.vectors: Module = Embedding(n_ids + 1, width, padding_idx=n_ids)
+        else:
+            self.vectors = Linear(1 if self.is_flat else int(input_shape[1]), width)
+
+    def _steps(self, x: Any) -> Any:
+        """Return sequences as (n, steps, width)."""
+        x = as_tensor(x)
+        if self.n_ids is not None:
+            return self.vectors(ops.minimum(x, self.n_ids))
+        return self.vectors(ops.expand_dims(x, -1) if self.is_flat else x)
+
+
+def _mean_of_steps(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the mean over the steps of (n, steps, features) that are no padding."""
+    if mask is None:
+        return ops.mean(x, axis=1)
+    weight = ops.expand_dims(mask, -1).astype(x.dtype)
+    return ops.sum(x * weight, axis=1) / ops.sum(weight, axis=1)
+
+
+def _mask(x: Any, lengths: Any) -> Tensor | None:
+    """Return which steps of sequences are no padding; None where all are."""
+    if lengths is None:
+        return None
+    steps = ops.arange(x.shape[1], device=x.device)
+    return ops.expand_dims(steps, 0) < ops.expand_dims(as_tensor(lengths), -1)
+
+
+class RecurrentNet(_SequenceNet):
+    """Recurrent network for sequences, sized by them: ``NetClassifier("lstm")`` or ``"gru"``.
+
+    Parameters
+    ----------
+    input_shape : tuple of int
+        Shape of a sequence: (steps,) or (steps, features). Estimators supply it.
+    n_outputs : int
+        Number of outputs. Estimators supply it.
+    n_ids : int or None, default=None
+        One more than the largest id, where sequences are of ids; None for numbers. Estimators supply it: X of
+        integers and shape (n, steps) has ids.
+    cell : {"lstm", "gru", "rnn"}, default="lstm"
+        Kind of the cell.
+    hidden_size : int, default=64
+        Size of the hidden state, and of the vectors of steps.
+    num_layers : int, default=1
+        Number of layers.
+    bidirectional : bool, default=True
+        Run over each sequence in both directions.
+    dropout : float, default=0.2
+        Probability of dropout before the outputs and between layers.
+
+    Notes
+    -----
+    The outputs follow from the hidden state at the end, of `lengths` where they are given. Ids that the fit
+    has not seen, above its largest, count nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.RecurrentNet((20, 3), 2, hidden_size=8)(np.ones((5, 20, 3), np.float32)).shape
+    (5, 2)
+    """
+
+    _parameter_constraints = {
+        **OF_SEQUENCES,
+        "cell": [StrOptions(set(CELLS))],
+        "hidden_size": COUNT,
+        "num_layers": COUNT,
+        "bidirectional": ["boolean"],
+    }
+    _stored_fields = {
+        **_arguments(_parameter_constraints),
+        "recurrent": [Named(kind.__name__) for kind in (LSTM, GRU, RNN)],
+    }
+
+    def __init__(
+        self,
+        input_shape: Any,
+        n_outputs: int,
+        n_ids: int | None = None,
+        cell: str = "lstm",
+        hidden_size: int = 64,
+        num_layers: int = 1,
+        bidirectional: bool = True,
+        dropout: float = 0.2,
+    ) -> None:
+        check_arguments(
+            self,
+            n_outputs=n_outputs,
+            n_ids=n_ids,
+            cell=cell,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            bidirectional=bidirectional,
+            dropout=dropout,
+        )
+        self._make(input_shape, n_ids, hidden_size)
+        self.recurrent = CELLS[cell](
+            hidden_size,
+            hidden_size,
+            num_layers,
+            dropout=dropout if num_layers > 1 else 0.0,
+            bidirectional=bidirectional,
+            returns="last",
+        )
+        self.head = Sequential(Dropout(dropout), Linear((1 + bidirectional) * hidden_size, n_outputs))
+
+    def forward(self, x: Any, lengths: Any = None) -> Any:
+        return self.head(self.recurrent(self._steps(x), lengths=lengths))
+
+
+class TransformerNet(_SequenceNet):
+    """Transformer encoder for sequences, sized by them: ``NetClassifier("transformer")``.
+
+    Parameters
+    ----------
+    input_shape : tuple of int
+        Shape of a sequence: (steps,) or (steps, features). Estimators supply it.
+    n_outputs : int
+        Number of outputs. Estimators supply it.
+    n_ids : int or None, default=None
+        One more than the largest id, as for `RecurrentNet`. Estimators supply it.
+    embed_dim : int, default=64
+        Size of the vectors of steps.
+    num_layers : int, default=2
+        Number of layers.
+    num_heads : int, default=4
+        Heads of the attention; they divide `embed_dim`.
+    dropout : float, default=0.1
+        Probability of dropout in the layers and before the outputs.
+
+    Notes
+    -----
+    Positions are encoded by waves, and the outputs follow from the mean over the steps that are no padding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.TransformerNet((20,), 2, n_ids=100, embed_dim=8)(np.ones((5, 20), int)).shape
+    (5, 2)
+    """
+
+    _parameter_constraints = {
+        **OF_SEQUENCES,
+        "embed_dim": COUNT,
+        "num_layers": COUNT,
+        "num_heads": COUNT,
+    }
+    _stored_fields = {
+        **_arguments(_parameter_constraints),
+        "positions": Named("PositionalEncoding"),
+        "encoder": Named("TransformerEncoder"),
+    }
+
+    def __init__(
+        self,
+        input_shape: Any,
+        n_outputs: int,
+        n_ids: int | None = None,
+        embed_dim: int = 64,
+        num_layers: int = 2,
+        num_heads: int = 4,
+        dropout: float = 0.1,
+    ) -> None:
+        check_arguments(
+            self,
+            n_outputs=n_outputs,
+            n_ids=n_ids,
+            embed_dim=embed_dim,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            dropout=dropout,
+        )
+        self._make(input_shape, n_ids, embed_dim)
+        self.positions = PositionalEncoding(dropout=dropout)
+        self.encoder = TransformerEncoder(num_layers, embed_dim, num_heads, dropout=dropout)
+        self.head = Sequential(Dropout(dropout), Linear(embed_dim, n_outputs))
+
+    def forward(self, x: Any, lengths: Any = None) -> Any:
+        found = self.positions(self._steps(x))
+        mask = _mask(found, lengths)
+        return self.head(_mean_of_steps(self.encoder(found, key_mask=mask), mask))
+
+
+class TemporalConvNet(_SequenceNet):
+    """Network of dilated convolutions for sequences, sized by them: ``NetClassifier("tcn")``.
+
+    Parameters
+    ----------
+    input_shape : tuple of int
+        Shape of a sequence: (steps,) or (steps, features). Estimators supply it.
+    n_outputs : int
+        Number of outputs. Estimators supply it.
+    n_ids : int or None, default=None
+        One more than the largest id, as for `RecurrentNet`. Estimators supply it.
+    channels : int, default=64
+        Size of the vectors of steps.
+    num_layers : int, default=4
+        Residual convolutions, each of which looks twice as far as the one before.
+    kernel_size : int, default=3
+        Steps that a convolution reads.
+    dropout : float, default=0.1
+        Probability of dropout in the layers and before the outputs.
+
+    Notes
+    -----
+    S. Bai et al., "An empirical evaluation of generic convolutional and recurrent networks for sequence
+    modeling", arXiv:1803.01271, with centered convolutions and layer norm; the outputs follow from the mean
+    over the steps that are no padding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.TemporalConvNet((20, 3), 2, channels=8)(np.ones((5, 20, 3), np.float32)).shape
+    (5, 2)
+    """
+
+    _parameter_constraints = {
+        **OF_SEQUENCES,
+        "channels": COUNT,
+        "num_layers": COUNT,
+        "kernel_size": COUNT,
+    }
+    _stored_fields = {
+        **_arguments(_parameter_constraints),
+        "norms": Named("Sequential"),
+        "convolutions": Named("Sequential"),
+        "activation": Named("Sequential"),
+    }
+
+    def __init__(
+        self,
+        input_shape: Any,
+        n_outputs: int,
+        n_ids: int | None = None,
+        channels: int = 64,
+        num_layers: int = 4,
+        kernel_size: int = 3,
+        dropout: float = 0.1,
+    ) -> None:
+        check_arguments(
+            self,
+            n_outputs=n_outputs,
+            n_ids=n_ids,
+            channels=channels,
+            num_layers=num_layers,
+            kernel_size=kernel_size,
+            dropout=dropout,
+        )
+        self._make(input_shape, n_ids, channels)
+        self.norms = Sequential(*[LayerNorm(channels) for _ in range(num_layers)])
+        self.convolutions = Sequential(
+            *[
+                Conv1d(channels, channels, kernel_size, padding="same", dilation=2**number)
+                for number in range(num_layers)
+            ]
+        )
+        self.activation = Sequential(ReLU(), Dropout(dropout))
+        self.head = Sequential(Dropout(dropout), Linear(channels, n_outputs))
+
+    def forward(self, x: Any, lengths: Any = None) -> Any:
+        found = self._steps(x)
+        mask = _mask(found, lengths)
+        for norm, convolution in zip(self.norms, self.convolutions, strict=True):
+            inner = norm(found)
+            if mask is not None:  # what is padding is zero, as beyond the ends
+                inner = inner * ops.expand_dims(mask, -1).astype(inner.dtype)
+            changed = convolution(ops.moveaxis(inner, -1, 1))
+            found = found + self.activation(ops.moveaxis(changed, 1, -1))
+        return self.head(_mean_of_steps(found, mask))
+
+
+NETWORKS: Mapping[str, ModuleFactory] = {
+    "conv": ModuleFactory(ConvNet),
+    "resnet": ModuleFactory(ResNet),
+    "lstm": ModuleFactory(RecurrentNet, cell="lstm"),
+    "gru": ModuleFactory(RecurrentNet, cell="gru"),
+    "tcn": ModuleFactory(TemporalConvNet),
+    "transformer": ModuleFactory(TransformerNet),
+}
