@@ -62,6 +62,7 @@ PARTS = {
         "tests/test_installed.py",
         "tests/test_neural_network.py",
         "tests/test_notebooks.py",
+        "tests/test_without_compiler.py",
     ),
 }
 

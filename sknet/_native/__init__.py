@@ -14,8 +14,8 @@ class Core(Protocol):
     def steps(self, turns: int, count: int, /) -> int:
         """Carry out the instructions of turns; return the number of steps before the first that fails."""
 
-    def row(self, x: Any, turn: int, code: int, holds: bool, /) -> int:
-        """Carry out the instructions of a turn for the only row of an array; return 1, or 0 if it fails."""
+    def unchecked(self, x: Any, turn: int, code: int, holds: bool, /) -> int:
+        """Carry out the instructions of a turn for rows of an array; return 1, or 0 if it fails."""
 
     def rows(self, table: int, count: int, chosen: int, places: int, out: int, room: int, /) -> int:
         """Encode rows of a table."""

@@ -1,0 +1,74 @@
+"""An installation without a compiler: it succeeds, says that there is no native code, and computes alike."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import sknet
+from tests.project import ROOT, project_files
+
+# As `requires` of pyproject.toml, which is not fetched here.
+pytest.importorskip("setuptools", minversion="77", reason="packages are built by setuptools")
+
+BUILT_FROM = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.cfg", "setup.py")
+PROGRAM = """
+import sys
+
+import numpy as np
+import sknet
+
+sknet.show_versions()
+rng = np.random.default_rng(0)
+X = rng.normal(size=(300, 8))
+clf = sknet.MLPClassifier((16,), max_iter=40, lr=0.02, random_state=0).fit(X, X[:, 0] > 0)
+frozen = clf.freeze()
+for rows in [X[:1], X[:5]] * 3:
+    np.testing.assert_array_equal(frozen.predict_proba(rows), clf.predict_proba(rows))
+print("score", clf.score(X, X[:, 0] > 0))
+try:
+    with sknet.config_context(native="always"):
+        clf.fit(X, X[:, 0] > 0)
+except RuntimeError as error:
+    print("always:", error)
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """Install the project where no compiler can be found; return what a program prints that uses it."""
+    folder = tmp_path_factory.mktemp("without_compiler")
+    source, site = folder / "source", folder / "site"
+    for path in project_files():
+        name = path.relative_to(ROOT)
+        if name.parts[0] == "sknet" or str(name) in BUILT_FROM:
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, source / name)
+    settings = {name: value for name, value in os.environ.items() if not name.startswith("SKNET_")}
+    settings |= {"CC": "/bin/false", "PATH": "", "PYTHONPATH": str(site), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps"]
+    subprocess.run([*command, "--target", site, source], env=settings, check=True)
+    program = [sys.executable, "-c", PROGRAM]
+    return subprocess.run(
+        program, cwd=folder, env=settings, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
+def line(printed, start):
+    [found] = [each for each in printed if each.startswith(start)]
+    return found
+
+
+def test_versions_tell_that_there_is_no_native_code(printed):
+    assert "not built" in line(printed, "native code:")
+    assert line(printed, "sknet:") == f"sknet: {sknet.__version__}"
+
+
+def test_fits_run_on_numpys_plan(printed):
+    assert float(line(printed, "score").split()[1]) > 0.9
+
+
+def test_what_needs_native_code_tells_how_to_get_it(printed):
+    assert "built by an installation from source where there is a C compiler" in line(printed, "always:")
