@@ -114,55 +114,22 @@ GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
 CONVERTED = tuple((a, b) for a in GIVEN for b in ("float32", "float64") if a != b)
 
 
-class Kind(IntEnum):
-    """The first field; the others follow, in this order. `b` is the number of the step in a run."""
-
-    LOOP = 0
-    BLAS = 1
-    SPREAD = 2
-    COPY = 3
-    CONVERT = 4
-    MASK = 5
-    REPLACE = 6
-    FILL = 7
-    PUT = 8
-    ADD_ROWS = 9
-    ADD_MULTIPLE = 10
-    BOUNDS = 11
-    TABLE = 12
-    HOST = 13
-    FINITE = 14
-    COUNTER = 15
-    NOTHING = 16
-    ADD_ROW_RELU = 17
-    MASK_POSITIVE = 18
-    UNIFORM = 19
-    CHAIN = 20
-    MOMENTS = 21
-    SQUARES = 22
-    QUOTIENTS = 23
-    STANDARDIZE = 24
+# The first field; the others follow, in this order. `b` is the number of the step in a run.
+Kind = IntEnum(
+    "Kind",
+    "LOOP BLAS SPREAD COPY CONVERT MASK REPLACE FILL PUT ADD_ROWS ADD_MULTIPLE BOUNDS TABLE HOST "
+    "FINITE COUNTER NOTHING ADD_ROW_RELU MASK_POSITIVE UNIFORM CHAIN MOMENTS SQUARES QUOTIENTS "
+    "STANDARDIZE",
+    start=0,
+)
 
 
-class Spread(IntEnum):
-    """Operations of a matrix and a row or column that is broadcast to it."""
-
-    ADD_ROW = 0
-    SUBTRACT_COLUMN = 1
-    MULTIPLY_COLUMN = 2
-    DIVIDE_COLUMN = 3
+# Operations of a matrix and a row or column that is broadcast to it.
+Spread = IntEnum("Spread", "ADD_ROW SUBTRACT_COLUMN MULTIPLY_COLUMN DIVIDE_COLUMN", start=0)
 
 
-class Meaning(IntEnum):
-    """Loops that may be fused with a neighbouring instruction."""
-
-    OTHER = 0
-    RELU = 1
-    IS_POSITIVE = 2
-    SQUARE = 3
-    ROOT = 4
-    SUM = 5
-    QUOTIENT = 6
+# Loops that may be fused with a neighbouring instruction.
+Meaning = IntEnum("Meaning", "OTHER RELU IS_POSITIVE SQUARE ROOT SUM QUOTIENT", start=0)
 
 
 class Tape:
@@ -194,45 +161,22 @@ class Tape:
 # -- passes over arrays: fields that `sknet/_native/native.h` describes ------------------------------
 
 
-class Work(IntEnum):
-    """Kinds of passes over arrays."""
-
-    CONVOLVED = 0
-    WEIGHT = 1
-    ERFC = 2
-    LSTM_FORWARD = 3
-    LSTM_BACKWARD = 4
-    NORM = 5
-    NORM_GRADIENT = 6
-    LSTM_STEPS = 7
-    BY_TILES = 8
-    SUMS_OF_PRODUCTS = 9
-    SCALED_ROWS = 10
-    SERVE = 11
-    LEAD = 12
-    LSTM_BACK_STEPS = 13
+# Kinds of passes over arrays.
+Work = IntEnum(
+    "Work",
+    "CONVOLVED WEIGHT ERFC LSTM_FORWARD LSTM_BACKWARD NORM NORM_GRADIENT LSTM_STEPS BY_TILES "
+    "SUMS_OF_PRODUCTS SCALED_ROWS SERVE LEAD LSTM_BACK_STEPS",
+    start=0,
+)
 
 
-class Tile(IntEnum):
-    """Images and their tiles."""
-
-    X = 0
-    X_SAMPLE = 1
-    X_CHANNEL = 2
-    X_ROW = 3
-    X_COLUMN = 4
-    TILES = 5
-    STEP = 6
-    ROOM = 7
-    BIAS = 8
-    SAMPLES = 9
-    CHANNELS = 10
-    ROWS = 11
-    COLUMNS = 12
-    TOP = 13
-    LEFT = 14
-    TILE_ROWS = 15
-    TILE_COLUMNS = 16
+# Images and their tiles.
+Tile = IntEnum(
+    "Tile",
+    "X X_SAMPLE X_CHANNEL X_ROW X_COLUMN TILES STEP ROOM BIAS SAMPLES CHANNELS ROWS COLUMNS TOP "
+    "LEFT TILE_ROWS TILE_COLUMNS",
+    start=0,
+)
 
 
 class Product(IntEnum):
@@ -268,37 +212,17 @@ class Job(IntEnum):
 # -- their indices among the chosen rows and in the table, of their outputs, and of memory for a row's numbers
 
 
-class Field(IntEnum):
-    """Fields that describe a table and its encoding: numbers, and addresses of arrays."""
-
-    NUMBERS = 0
-    STRIDE = 1
-    N_NUMBERS = 2
-    CENTERS = 3
-    N_VALUES = 4
-    KEPT = 5
-    MIDDLES = 6
-    SCALES = 7
-    IS_PHASE = 8
-    N_BINS = 9
-    BIN_NUMBERS = 10
-    LOW = 11
-    INVERSE = 12
-    SMALLEST = 13
-    LARGEST = 14
-    N_FLAGS = 15
-    FLAGS = 16
-    N_COLUMNS = 17
-    COLUMNS = 18
-    WIDTH = 19
+# Fields that describe a table and its encoding: numbers, and addresses of arrays.
+Field = IntEnum(
+    "Field",
+    "NUMBERS STRIDE N_NUMBERS CENTERS N_VALUES KEPT MIDDLES SCALES IS_PHASE N_BINS BIN_NUMBERS LOW "
+    "INVERSE SMALLEST LARGEST N_FLAGS FLAGS N_COLUMNS COLUMNS WIDTH",
+    start=0,
+)
 
 
-class Codes(IntEnum):
-    """Source of the codes of a column of levels."""
-
-    OF_TABLE = 0
-    OF_CHOSEN = 1
-    OF_NUMBER = 2
+# Source of the codes of a column of levels.
+Codes = IntEnum("Codes", "OF_TABLE OF_CHOSEN OF_NUMBER", start=0)
 
 
 # -- layouts of arrays --------------------------------------------------------------------------
