@@ -45,6 +45,7 @@ from tests.optim.helpers import with_eps
 
 __all__ = ["PROGRAMS", "Kernel", "gathered"]
 
+SHARED = 200_000  # bytes of shared memory of a block of threads
 DEVICE = Device(fake.FakeBackend.kind)
 Programs = Iterator[tuple[str, Callable[[], object]]]
 
@@ -61,7 +62,7 @@ class Kernel(NamedTuple):
         return HEAD.sub(rf"\g<1>{name}(", self.text, count=1)
 
 
-HEAD = re.compile(r'(extern "C" __global__ void )(\w+)\(')
+HEAD = re.compile(r'(extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?)(\w+)\(')
 VARIABLE = re.compile(r"\b[a-z]\d+(?=\b|_row\b|_s\d\b)")
 
 
@@ -274,6 +275,27 @@ def _stack_of(models: list[Model], X: Any, y: Any) -> Stack:
     return Stack(StackPlan(members))
 
 
+def of_blocks_in_one_launch() -> Programs:
+    """Blocks of steps of small networks, and of several of them, as one kernel each."""
+
+    def block(layers: Callable[[], nn.Module], X: Any, y: Any, n_fits: int, **settings: Any) -> Any:
+        with fake.sharing(SHARED):
+            models = [Model(layers(), random_state=i, device=DEVICE, **settings) for i in range(n_fits)]
+            if n_fits > 1:
+                return _stack_of(models, X, y)._whole_block(8, None)
+            batches = Batches(X, y, None, 8, models[0].dtype, DEVICE)
+            models[0].materialize(batches.X)
+            return DeviceSteps(models[0], batches, True)._whole_block(8, None)
+
+    for dtype in FLOATS:
+        X, y = data(dtype=dtype)
+        for name, optimizer in {"gelu": SGD(1e-3, 0.9), "dropout": Adam(), "batch norm": Adam()}.items():
+            settings = {"loss": "log_loss", "optimizer": optimizer, "alpha": 1e-3, "dtype": dtype}
+            for n_fits in (1, 3):
+                title = f"a block of {n_fits} fits of the network {name} in {dtype}"
+                yield title, partial(block, NETWORKS[name], X, y, n_fits, **settings)
+
+
 def of_scores() -> Programs:
     """What counts right labels."""
     for dtype in FLOATS:
@@ -288,7 +310,7 @@ def of_scores() -> Programs:
 PROGRAMS = {
     "ops": of_ops, "records": of_records, "layers": of_layers, "losses": of_losses,
     "optimizers": of_optimizers, "sizes": of_sizes, "reductions": of_reductions, "graphs": of_graphs,
-    "blocks": of_blocks, "stacks": of_stacks, "scores": of_scores,
+    "blocks": of_blocks, "persistent": of_blocks_in_one_launch, "stacks": of_stacks, "scores": of_scores,
 }  # fmt: skip
 
 
