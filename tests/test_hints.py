@@ -1,6 +1,7 @@
 """Errors for names from other libraries, and for misspelt ones, suggest the right name."""
 
 import inspect
+import pickle
 import re
 
 import pytest
@@ -342,12 +343,14 @@ def test_methods_of_other_libraries(made, name, hint):
         x.qqq  # noqa: B018
 
 
-def test_a_model_is_not_compiled_by_a_call():
+def test_a_model_is_not_compiled_by_a_call(tmp_path):
     model = sknet.Model(nn.Linear(1, 2), loss="log_loss")
     with pytest.raises(TypeError, match="give loss and optimizer when it is made, as in Model"):
         model.compile(optimizer="adam", loss="mse", metrics=["accuracy"])
     assert model.compile == "auto"
-    assert type(vars(model)["compile"]) is str  # what files and pickles hold
+    sknet.save(model, tmp_path / "model")
+    for copy in (model.copy(), pickle.loads(pickle.dumps(model)), sknet.load(tmp_path / "model")):
+        assert copy.compile == "auto"
     with pytest.raises(ValueError, match="'compile' parameter of Model must be True, False or 'auto'"):
         model.compile = "never"
 
