@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sknet import Model, nn
+from sknet import MLPClassifier, Model, nn
+from sknet.callbacks import Callback, Checkpoint
 from sknet.device import to_host
 from sknet.engine import Batches, _device_runner, _persistent, _runners, fit_many
 from sknet.engine._device_runner import DeviceSteps
@@ -39,6 +40,18 @@ def launches(monkeypatch):
     monkeypatch.setattr(_persistent.Persistent, "__call__", counted)
     with fake.sharing(SHARED):
         yield made
+
+
+class Stop(Callback):
+    """Stop a fit after some epochs."""
+
+    pauses = True
+
+    def __init__(self, n_epochs):
+        self.n_epochs = n_epochs
+
+    def on_epoch_end(self, fit):
+        return "stop" if fit.epoch == self.n_epochs else None
 
 
 CASES = {
@@ -163,6 +176,49 @@ def test_a_failing_step_changes_nothing(batch, fake_device, launches, monkeypatc
     ):
         for name, array in expected.items():
             np.testing.assert_allclose(to_host(found[name]), to_host(array), rtol=1e-9, atol=1e-11)
+
+
+# -- whole fits -------------------------------------------------------------------------------
+
+
+def estimator_on(device, **params):
+    settings = {"batch_size": SIZE, "max_iter": 9, "lr": 1e-2, "dropout": 0.2, "dtype": "float64"}
+    return MLPClassifier((10,), random_state=0, device=str(device), **(settings | params))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 2, "monitor": "loss"},
+        {"early_stopping": True, "validation_fraction": 0.3, "scoring": "neg_log_loss", "max_iter": 5},
+        {"early_stopping": False, "n_iter_no_change": 2, "tol": 0.05, "max_iter": 30},
+    ],
+    ids=["stopped by held-out rows", "scored", "stopped by the loss"],
+)
+def test_fits_end_as_on_the_host(params, fake_device, launches):
+    X, y = data(dtype="float64")
+    expected = estimator_on("cpu", **params).fit(X, y)
+    found = estimator_on(fake_device, **params).fit(X, y)
+    assert launches
+    assert found.n_iter_ == expected.n_iter_
+    for name in expected.history_.keys() - {"time"}:
+        column = expected.history_[name]
+        np.testing.assert_allclose(found.history_[name], column, rtol=1e-8, atol=1e-10, err_msg=name)
+    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), rtol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_fit_that_was_stopped_resumes_to_the_bits_of_another(fake_device, launches, tmp_path):
+    X, y = data(dtype="float64")
+    whole = estimator_on(fake_device).fit(X, y)
+    stopped = estimator_on(fake_device, callbacks=[Checkpoint(tmp_path), Stop(4)]).fit(X, y)
+    assert stopped.n_iter_ == 4
+    resumed = estimator_on(fake_device).fit(X, y, resume_from=tmp_path)
+    assert launches
+    assert resumed.history_["loss"] == whole.history_["loss"]
+    for mine, theirs in zip(resumed.coefs_, whole.coefs_, strict=True):
+        np.testing.assert_array_equal(to_host(mine), to_host(theirs))
 
 
 # -- many networks ----------------------------------------------------------------------------
