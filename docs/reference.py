@@ -21,7 +21,6 @@ AREAS = ROOT / "docs/api/index.md"
 # A table is a dict, which has no docstring of its own; nor has a number.
 TABLES = {
     "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy and C.",
-    "sknet.compile.passes.BLOCK": "Elements of a block of a long chain, which stay in the cache.",
     "sknet.core.PRIMITIVES": "Every primitive by its name.",
     "sknet.losses.LOSSES": "The losses that have a name, by scikit-learn's names.",
     "sknet.nn.ACTIVATIONS": "The activation layers that have a name, scikit-learn's names among them.",

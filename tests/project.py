@@ -12,8 +12,11 @@ from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-# Subpackages whose public names are exported by their package.
-ROOMS = tuple(f"sknet.compile.{name}" for name in ("cuda", "native", "numpy", "python"))
+# Packages that other packages use, and users do not.
+ROOMS = tuple(
+    f"sknet.compile.{name}" for name in ("cuda", "executors", "native", "numpy", "passes", "python")
+)
+ROOMS += ("sknet.device", "sknet.persistence")
 
 
 def module_name(path: Path) -> str:
@@ -71,14 +74,15 @@ def public_objects() -> dict[str, object]:
 
 @cache
 def shared_objects() -> dict[str, object]:
-    """Map names to public objects, and to those that a package imports from a private module of another."""
+    """Map names to public objects, and to those that a package imports from inside another."""
     found = {id(value): (name, value) for name, value in public_objects().items()}
     for path in source_files("sknet"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.ImportFrom) or not node.module:
                 continue
             package = ".".join(node.module.split(".")[:2])
-            is_private = node.module.startswith("sknet.") and "._" in node.module.removeprefix("sknet._")
+            is_private = "._" in node.module.removeprefix("sknet._") or node.module.startswith(ROOMS)
+            is_private = is_private and node.module.startswith("sknet.")
             if is_private and not module_name(path).startswith(package):
                 for alias in node.names:
                     value = getattr(importlib.import_module(node.module), alias.name)

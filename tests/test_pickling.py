@@ -96,6 +96,7 @@ WAYS = {
 @cache
 def classes():
     found = {name: value for name, value in shared_objects().items() if isinstance(value, type)}
+    found |= {f"{c.__module__}.{c.__name__}": c for c in SPECIAL if c not in found.values()}
     return {name: cls for name, cls in found.items() if not (inspect.isabstract(cls) or is_protocol(cls))}
 
 

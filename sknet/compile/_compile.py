@@ -459,7 +459,7 @@ def compile(
     -------
     Compiled
         Functions of the same structure share plan and source, which are cached. On a device, its products of
-        float32 arrays have the precision of this call (`sknet.device.products_in`), wherever it runs.
+        float32 arrays have the precision of this call, wherever it runs.
 
     Raises
     ------

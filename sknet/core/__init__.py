@@ -19,10 +19,12 @@ from sknet.core._param_kinds import normalize_axes, normalize_axis
 from sknet.core._primitive import PRIMITIVES, SCALAR_FUNCTIONS, Primitive, ScalarFunction
 from sknet.core._tape import Shaped, TracedArray, note_write, user_line
 from sknet.core._tensor import Tensor, as_operand, as_tensor, bind, leaf_node
+from sknet.device import Device
 
 __all__ = [
     "PRIMITIVES",
     "SCALAR_FUNCTIONS",
+    "Device",
     "HookHandle",
     "Methods",
     "Primitive",

@@ -41,6 +41,7 @@ class Device:
 
     Examples
     --------
+    >>> from sknet.core import Device
     >>> Device.parse("cuda:1")
     Device(kind='cuda', index=1)
     >>> str(Device("cpu"))
@@ -52,23 +53,7 @@ class Device:
 
     @classmethod
     def parse(cls, spec: "str | Device") -> "Device":
-        """Read ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"meta"``; a Device passes through.
-
-        Parameters
-        ----------
-        spec : str or Device
-            The text, or a Device.
-
-        Returns
-        -------
-        Device
-            The device, which may not exist on this machine.
-
-        Raises
-        ------
-        DeviceError
-            If the text is not the name of a device.
-        """
+        """Read a spec, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"meta"``; a Device passes through."""
         if isinstance(spec, cls):
             return spec
         if isinstance(spec, str) and spec == "cpu":
@@ -88,15 +73,7 @@ Function = Callable[..., Any]
 
 
 class LinearAlgebra(Protocol):
-    """Equations and decompositions: ``linalg`` of an array namespace.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import backend
-    >>> backend("cpu").xp.linalg.det(np.diag([2.0, 3.0]))
-    np.float64(6.0)
-    """
+    """Equations and decompositions: ``linalg`` of an array namespace."""
 
     cholesky: Function
     det: Function
@@ -118,16 +95,6 @@ class Namespace(Protocol):
     ``in_threads(work, count, rooms)`` calls ``work(i, room)`` for each i below count, on the host several at
     a time, each with one of the rooms. ``small_products`` returns up to how many multiplications a product
     takes no copies of its factors.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import namespace
-    >>> xp, x = namespace(np.zeros(2)), np.zeros((2, 2))
-    >>> xp.add_rows_at(x, np.array([0, 0]), np.ones((2, 2)))
-    >>> x
-    array([[2., 2.],
-           [0., 0.]])
     """
 
     linalg: LinearAlgebra
@@ -205,18 +172,6 @@ class Transfers:
     ----------
     from_host : callable
         Returns a host array as one of the device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import Device, backend
-    >>> transfers, there = backend("cpu").transfers(Device("cpu")), np.zeros(3)
-    >>> here = transfers.memory(there.nbytes).view(there.dtype)
-    >>> here[:] = 1.0
-    >>> done = transfers.send([here], [there], after=transfers.mark())
-    >>> transfers.follow(done)
-    >>> there
-    array([1., 1., 1.])
     """
 
     def __reduce__(self) -> NoReturn:
@@ -226,18 +181,7 @@ class Transfers:
         self._from_host = from_host
 
     def memory(self, nbytes: int) -> np.ndarray:
-        """Return memory of the host to copy from, page-locked if the device's driver permits.
-
-        Parameters
-        ----------
-        nbytes : int
-            Its size.
-
-        Returns
-        -------
-        ndarray of shape (nbytes,), dtype=uint8
-            Arbitrary bytes.
-        """
+        """Return memory of the host to copy from, page-locked if the device's driver permits."""
         return np.empty(nbytes, np.uint8)
 
     def mark(self) -> Any:
@@ -245,21 +189,7 @@ class Transfers:
         return None
 
     def send(self, sources: Sequence[np.ndarray], targets: Sequence[Any], after: Any) -> Any:
-        """Begin to copy host arrays to C-contiguous arrays of the device.
-
-        Parameters
-        ----------
-        sources, targets : sequence of array
-            Of the same shapes and dtypes. The host must not write to the sources before it has waited for the
-            mark that is returned.
-        after : mark
-            Of the work that still uses the targets.
-
-        Returns
-        -------
-        mark
-            After the copies.
-        """
+        """Begin to copy host arrays to C-contiguous arrays of the device."""
         for source, target in zip(sources, targets, strict=True):
             target[...] = self._from_host(source)
 
@@ -324,13 +254,6 @@ class Backend(ABC):
     row ``rows[i]`` of a contiguous matrix; and ``check_indices(indices, length)``, which raises an
     IndexError for integers that are negative or too large, on devices where that needs no synchronisation;
     and what computes on the host may use: native code, and threads, see `Namespace`.
-
-    Examples
-    --------
-    >>> from sknet.device import backend
-    >>> host = backend("cpu")
-    >>> host.kind, host.array_type.__name__, host.xp.exp(0.0)
-    ('cpu', 'ndarray', np.float64(1.0))
     """
 
     kind: str
@@ -358,13 +281,7 @@ class Backend(ABC):
         return Device(self.kind)
 
     def check(self, device: Device) -> None:
-        """Raise DeviceError if `device` does not exist here; by default, there is one of each kind.
-
-        Raises
-        ------
-        DeviceError
-            If it does not.
-        """
+        """Raise DeviceError if `device` does not exist here; by default, there is one of each kind."""
         if device.index:
             raise DeviceError(
                 f"device '{self.kind}:{device.index}' requested, but there is only one '{self.kind}' device"
@@ -376,13 +293,7 @@ class Backend(ABC):
 
     @contextmanager
     def asking(self, device: Device, what: Callable[[], str] | None = None) -> Iterator[None]:
-        """Make errors of memory on `device` say ``what()`` asked for how much, and what to lower.
-
-        Raises
-        ------
-        DeviceMemoryError
-            If no memory is left.
-        """
+        """Make errors of memory on `device` say ``what()`` asked for how much, and what to lower."""
         try:
             yield
         except self.memory_errors as error:
@@ -425,13 +336,7 @@ class Backend(ABC):
         return self.asking(device, lambda: f"an array of shape {tuple(shape)} takes {nbytes:,} bytes")
 
     def free_memory(self, device: Device) -> int:
-        """Return how many bytes of memory are free on `device`.
-
-        Raises
-        ------
-        DeviceError
-            If the device does not report it.
-        """
+        """Return how many bytes of memory are free on `device`."""
         raise DeviceError(f"device '{device}' does not report how much memory is free")
 
     def identity(self, device: Device) -> str | None:
@@ -460,11 +365,6 @@ class Backend(ABC):
         whose addresses it is given; it is launched on the current stream. Products and sums are
         rounded one by one (no fused multiply-add), so that kernels give the bits of single calls. Blocks
         have so many bytes of `shared` memory, the array that a kernel declares as ``extern __shared__``.
-
-        Raises
-        ------
-        DeviceError
-            If the device has no kernels.
         """
         raise DeviceError(f"device '{device}' cannot compile kernels")
 
@@ -494,11 +394,6 @@ class Backend(ABC):
         """Return what repeats, as one graph on the current stream, all that `work` issues on `device`.
 
         `work` is called once, and nothing is computed then. It must have run before, and ask for no memory.
-
-        Raises
-        ------
-        DeviceError
-            If it cannot be captured; says why.
         """
         raise DeviceError(f"device '{device}' has no graphs")
 
@@ -517,21 +412,7 @@ _loaders: dict[str, Any] = {}
 
 
 def register(kind: str, loader: Any) -> None:
-    """Register a kind of device; `loader()` returns its backend on first use.
-
-    Parameters
-    ----------
-    kind : str
-        The name before the colon in ``"cuda:1"``.
-    loader : callable
-        Returns the `Backend`. Imports of optional packages belong inside it. If it has an attribute
-        ``package``, arrays whose class is defined in that package make the backend load.
-
-    Examples
-    --------
-    >>> from sknet.device import register
-    >>> register("tpu", lambda: TpuBackend())  # doctest: +SKIP
-    """
+    """Register a kind of device; `loader()` returns its backend on first use."""
     _loaders[kind] = loader
     former = _backends.pop(kind, None)
     for array_type in [t for t, owner in _by_type.items() if owner is former]:
@@ -547,33 +428,7 @@ def _out_of_memory(device: Device, error: DeviceMemoryError, free: int) -> str:
 
 
 def backend(kind: str) -> Backend:
-    """Return the backend of a kind of device, loading it if necessary.
-
-    Parameters
-    ----------
-    kind : str
-        ``"cpu"``, ``"cuda"``, ``"meta"`` or another registered kind.
-
-    Returns
-    -------
-    Backend
-        The one object for this kind.
-
-    Raises
-    ------
-    DeviceError
-        If the kind is unknown, or its package is not installed.
-
-    Examples
-    --------
-    >>> from sknet.device import backend
-    >>> backend("cpu").kind
-    'cpu'
-    >>> backend("gpu")
-    Traceback (most recent call last):
-        ...
-    sknet.exceptions.DeviceError: unknown device 'gpu': expected one of ['cpu', 'cuda', ...]: use 'cuda'.
-    """
+    """Return the backend of a kind of device, loading it if necessary."""
     if kind not in _backends:
         if kind not in _loaders:
             hint = suggestion(kind, _loaders, dict.fromkeys(("gpu", "nvidia", "GPU", "CUDA"), "use 'cuda'"))
@@ -584,33 +439,7 @@ def backend(kind: str) -> Backend:
 
 
 def available(spec: "str | Device") -> Device:
-    """Return the device that `spec` names, after checking that it exists here.
-
-    Parameters
-    ----------
-    spec : str or Device
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...
-
-    Returns
-    -------
-    Device
-        The device.
-
-    Raises
-    ------
-    DeviceError
-        If there is no such device on this machine.
-
-    Examples
-    --------
-    >>> from sknet.device import available
-    >>> available("cpu")
-    Device(kind='cpu', index=0)
-    >>> available("cpu:1")
-    Traceback (most recent call last):
-        ...
-    sknet.exceptions.DeviceError: device 'cpu:1' requested, but there is only one 'cpu' device
-    """
+    """Return the device that `spec` names, after checking that it exists here."""
     device = Device.parse(spec)
     backend(device.kind).check(device)
     return device
@@ -630,34 +459,7 @@ def _load_owner(array: Any) -> "Backend | None":
 
 
 def backend_of(array: Any) -> Backend:
-    """Return the backend that owns `array`.
-
-    Parameters
-    ----------
-    array : array
-        An array of any registered device, dense or sparse.
-
-    Returns
-    -------
-    Backend
-        Its backend.
-
-    Raises
-    ------
-    TypeError
-        If the object is not an array of a known device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import backend_of
-    >>> backend_of(np.ones(2)).kind
-    'cpu'
-    >>> backend_of([1.0, 1.0])
-    Traceback (most recent call last):
-        ...
-    TypeError: expected an array of a known device ['cpu', 'cuda', ...], got list
-    """
+    """Return the backend that owns `array`."""
     found = _by_type.get(type(array)) or _load_owner(array)
     if found is None:
         raise TypeError(f"expected an array of a known device {sorted(_loaders)}, got {type(array).__name__}")
@@ -665,143 +467,27 @@ def backend_of(array: Any) -> Backend:
 
 
 def is_array(obj: Any) -> bool:
-    """Tell whether `obj` is an array of a known device.
-
-    Parameters
-    ----------
-    obj : object
-        Anything.
-
-    Returns
-    -------
-    bool
-        False for lists and numbers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import is_array
-    >>> is_array(np.ones(2)), is_array([1.0, 1.0])
-    (True, False)
-    """
+    """Tell whether `obj` is an array of a known device."""
     return type(obj) in _by_type or _load_owner(obj) is not None
 
 
 def device_of(array: Any) -> Device:
-    """Return the device on which `array` lives.
-
-    Parameters
-    ----------
-    array : array
-        Of any registered device, dense or sparse.
-
-    Returns
-    -------
-    Device
-        Kind and index.
-
-    Raises
-    ------
-    TypeError
-        If the object is not an array of a known device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import device_of
-    >>> device_of(np.ones(2))
-    Device(kind='cpu', index=0)
-    """
+    """Return the device on which `array` lives."""
     return backend_of(array).device_of(array)
 
 
 def namespace(array: Any) -> Namespace:
-    """Return the array namespace (``numpy``, ``cupy``, ...) that computes with `array`.
-
-    Parameters
-    ----------
-    array : array
-        Of any registered device, dense or sparse.
-
-    Returns
-    -------
-    Namespace
-        The ``xp`` of the array's backend.
-
-    Raises
-    ------
-    TypeError
-        If the object is not an array of a known device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import namespace
-    >>> namespace(np.ones(2)).exp(0.0)
-    np.float64(1.0)
-    """
+    """Return the array namespace (``numpy``, ``cupy``, ...) that computes with `array`."""
     return backend_of(array).xp
 
 
 def to_host(array: Any) -> Any:
-    """Return `array` as a NumPy array, without a copy if it already is one.
-
-    Parameters
-    ----------
-    array : array
-        An array of any device.
-
-    Returns
-    -------
-    ndarray
-        Its values on the host.
-
-    Raises
-    ------
-    TypeError
-        If the object is not an array of a known device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import to_host
-    >>> x = np.ones(2)
-    >>> to_host(x) is x
-    True
-    """
+    """Return `array` as a NumPy array, without a copy if it already is one."""
     return array if type(array) is np.ndarray else backend_of(array).to_host(array)
 
 
 def to_device(array: Any, device: Device) -> Any:
-    """Return `array` on `device`, without a copy if it is there already.
-
-    Parameters
-    ----------
-    array : array
-        An array of any device.
-    device : Device
-        The target device.
-
-    Returns
-    -------
-    array
-        The same values on that device.
-
-    Raises
-    ------
-    DeviceError
-        If the kind of device is unknown.
-    TypeError
-        If the object is not an array of a known device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import Device, to_device
-    >>> x = np.ones(2)
-    >>> to_device(x, Device("cpu")) is x
-    True
-    """
+    """Return `array` on `device`, without a copy if it is there already."""
     if (type(array) is np.ndarray and device.kind == "cpu") or device_of(array) == device:
         return array
     return backend(device.kind).from_host(to_host(array), device)
@@ -821,11 +507,6 @@ class MetaArray:
         Its shape.
     dtype : dtype
         Its dtype.
-
-    Examples
-    --------
-    >>> MetaArray((2, 3), "float32").nbytes
-    24
     """
 
     __slots__ = ("device", "dtype", "shape")
@@ -907,35 +588,7 @@ Owner = TypeVar("Owner", bound=Any)
 
 
 def active(device: Device, precision: str | None = None) -> AbstractContextManager[Any]:
-    """Make a device current, so that it is the GPU that computes.
-
-    Parameters
-    ----------
-    device : Device
-        The device.
-    precision : str, default=None
-        Of products of float32 arrays on a GPU, see `products_in`; None leaves it as it is. The host has none.
-
-    Returns
-    -------
-    context manager
-        For a ``with`` block; on the host it does nothing.
-
-    Raises
-    ------
-    DeviceError
-        If the kind of device is unknown.
-    DeviceMemoryError
-        In the block, if the device has no memory left; it says what to lower.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import Device, active
-    >>> with active(Device("cpu")):
-    ...     print(np.ones(2))
-    [1. 1.]
-    """
+    """Make a device current, so that it is the GPU that computes."""
     owner = backend(device.kind)
     return owner.activate(device) if len(owner.memory_errors) == 1 else _computing(owner, device, precision)
 
@@ -949,30 +602,7 @@ def _computing(owner: Backend, device: Device, precision: str | None) -> Iterato
 
 
 def on_device(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate[Owner, P], R]:
-    """Let a method run with its object's `device` current, and products in its `precision`, if it has one.
-
-    Parameters
-    ----------
-    method : callable
-        A method of a class whose objects have a `device`.
-
-    Returns
-    -------
-    callable
-        The method, with the same arguments and result.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import Device, on_device
-    >>> class Ones:
-    ...     device = Device("cpu")
-    ...     @on_device
-    ...     def make(self, n):
-    ...         return np.ones(n)
-    >>> Ones().make(2)
-    array([1., 1.])
-    """
+    """Let a method run with its object's `device` current, and products in its `precision`, if it has one."""
 
     @wraps(method)
     def placed(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -46,29 +46,6 @@ class Feed:
         The two chunks in each of the arrays, on the device.
     nbytes : int
         Bytes of `arrays`.
-
-    Raises
-    ------
-    DeviceError
-        If the kind of device is unknown.
-    DeviceMemoryError
-        If two chunks do not fit into the device's memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import Device, Feed
-    >>> X = np.arange(10.0).reshape(5, 2)
-    >>> def write(start, stop, arrays):
-    ...     arrays[0][...] = X[start:stop]
-    >>> feed = Feed(Device("cpu"), [((2,), X.dtype)], 5, 2, write)
-    >>> for row in (0, 2, 4):
-    ...     place = feed.place_of(row)
-    ...     print(feed.arrays[0][place])
-    ...     feed.look_ahead()
-    [0. 1.]
-    [4. 5.]
-    [8. 9.]
     """
 
     most_bytes = 32 << 20
@@ -178,17 +155,6 @@ class Issued:
     ----------
     refusal : str or None
         Why there is no graph; None before it is tried.
-
-    Examples
-    --------
-    >>> from sknet.device import Device, Issued
-    >>> work = Issued(lambda: print("launched"), Device("cpu"))
-    >>> for _ in range(2):
-    ...     work()
-    launched
-    launched
-    >>> work.refusal
-    "device 'cpu' has no graphs"
     """
 
     def __reduce__(self) -> NoReturn:

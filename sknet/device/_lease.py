@@ -36,29 +36,6 @@ def leased(device: Device, poll: Callable[[], None]) -> AbstractContextManager[N
     concurrent.futures are, wait for each other, and only those of the same parent. Threads of a process
     share its lease. A process that has the lease of another device does not wait for this one: two that do
     might wait for each other.
-
-    Parameters
-    ----------
-    device : Device
-        The device.
-    poll : callable
-        Called while this waits; raises an error to end that.
-
-    Returns
-    -------
-    context manager
-        Without a value.
-
-    Warns
-    -----
-    UserWarning
-        Once, if the system has no lock for it; then there is no lease.
-
-    Examples
-    --------
-    >>> from sknet.device import Device, leased
-    >>> with leased(Device("cpu"), lambda: None):  # of which there is no lease
-    ...     pass
     """
     lease = _lease_of(device)
     return nullcontext() if lease is None else _held(lease, poll)

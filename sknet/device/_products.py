@@ -55,13 +55,6 @@ class Ending(NamedTuple):
         Added to the product, `factor` times; contiguous. Only without parts, or with ``"sums of y"``.
     factor : float
         As above.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import Ending
-    >>> Ending(("bias",), np.zeros(3)).parts
-    ('bias',)
     """
 
     parts: tuple[str, ...] = ()
@@ -84,13 +77,6 @@ class Form(NamedTuple):
         How many products.
     x, y, out : Matrices
         Their forms; `out` is in rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import form_of
-    >>> print(form_of(np.ones((2, 3, 4)), np.ones((4, 5)), np.ones((2, 3, 5))))
-    (6, 4) @ (4, 5) of float64
     """
 
     dtype: str
@@ -113,30 +99,7 @@ class Form(NamedTuple):
 
 
 def form_of(x: Any, y: Any, out: Any) -> Form | None:
-    """Return the form of a product into an array.
-
-    Parameters
-    ----------
-    x, y, out : array
-        As for ``matmul(x, y, out=out)``.
-
-    Returns
-    -------
-    Form or None
-        None if the product needs copies, other dtypes than one, or no elements are added.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x, y, out = np.ones((3, 4)), np.ones((5, 4)), np.ones((3, 5))
-    >>> form = form_of(x, y.T, out)
-    >>> print(form)
-    (3, 4) @ (4, 5) of float64
-    >>> form.y
-    Matrices(rows=4, columns=5, in_rows=False, stride=4, batch_stride=0)
-    >>> form_of(x[:, ::2], y.T[::2], out) is None
-    True
-    """
+    """Return the form of a product into an array."""
     if not (x.dtype == y.dtype == out.dtype and x.size and y.size):
         return None
     lifted = [

@@ -18,24 +18,6 @@ def stream_key(random_state: np.random.RandomState) -> Key:
 
     The state decides initial weights and permutations in scikit-learn's order, so in-step draws
     must not consume from it; a copy is drawn from instead.
-
-    Parameters
-    ----------
-    random_state : RandomState
-        The generator, which is not advanced.
-
-    Returns
-    -------
-    tuple of two int
-        128 bits of key.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.device import stream_key
-    >>> random_state = np.random.RandomState(0)
-    >>> stream_key(random_state) == stream_key(random_state)
-    True
     """
     low, high = twin_of(random_state).randint(0, 2**63, size=2, dtype=np.int64)
     return int(low), int(high)
@@ -53,31 +35,6 @@ def philox_uniform(
 
     Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with
     the counter (block, 0, site, step): a resumed or repeated step draws the same numbers.
-
-    Parameters
-    ----------
-    key : tuple of two int
-        The stream.
-    step, site : int
-        The step of the fit, and an index of the layer or operation that draws.
-    shape : tuple of int
-        Shape of the result.
-    dtype : dtype
-        float32 or float64.
-    out : ndarray of shape `shape`, default=None
-        Receives the numbers, a contiguous array of the dtype; None makes a new one.
-
-    Returns
-    -------
-    ndarray of shape `shape`
-        On the host.
-
-    Examples
-    --------
-    >>> a = philox_uniform((1, 2), 0, 0, (3,), "float32")
-    >>> b = philox_uniform((1, 2), 0, 0, (3,), "float32")
-    >>> bool((a == b).all())
-    True
     """
     bits = np.random.Philox(key=np.array(key, np.uint64), counter=np.array([0, 0, site, step], np.uint64))
     kind: Any = np.dtype(dtype)

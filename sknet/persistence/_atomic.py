@@ -29,31 +29,6 @@ def write_atomically(path: Path, chunks: Iterable[Any]) -> None:
 
     At any moment, `path` is either the former file or the new one, which has its permissions and, as far as
     the system allows it, its owner. What killed processes have left of such writes is removed.
-
-    Parameters
-    ----------
-    path : Path
-        The file; replaced if it exists. Links are followed; what is no regular file, such as a pipe, is
-        written to directly.
-    chunks : iterable of bytes-like
-        The contents.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the folder does not exist.
-    OSError
-        If the file is a link to itself, or cannot be written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from sknet.persistence import write_atomically
-    >>> path = Path(tempfile.mkdtemp()) / "notes"
-    >>> write_atomically(path, [b"epoch ", b"1"])
-    >>> path.read_text()
-    'epoch 1'
     """
     path = _followed(path)
     if not path.parent.is_dir():
@@ -80,31 +55,7 @@ def write_atomically(path: Path, chunks: Iterable[Any]) -> None:
 
 
 def keep_as(path: Path, other: Path) -> None:
-    """Make `other` a copy of `path`, without a moment in which either is missing.
-
-    Parameters
-    ----------
-    path : Path
-        An existing file, which is kept.
-    other : Path
-        Another name; replaced if it exists. Links are followed.
-
-    Raises
-    ------
-    OSError
-        If one is a link to itself.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from sknet.persistence import keep_as
-    >>> last = Path(tempfile.mkdtemp()) / "last"
-    >>> _ = last.write_text("epoch 1")
-    >>> keep_as(last, last.with_name("previous"))
-    >>> last.with_name("previous").read_text()
-    'epoch 1'
-    """
+    """Make `other` a copy of `path`, without a moment in which either is missing."""
     path, other = _followed(path), _followed(other)
     temporary = _temporary(other)
     try:
@@ -119,29 +70,7 @@ def keep_as(path: Path, other: Path) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove the temporary files of processes on this machine that were killed.
-
-    Parameters
-    ----------
-    path : Path
-        The file that they would have become. Links are followed.
-
-    Raises
-    ------
-    OSError
-        If it is a link to itself.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from sknet.persistence import remove_leftovers
-    >>> path = Path(tempfile.mkdtemp()) / "last"
-    >>> _ = path.write_text("epoch 1")
-    >>> remove_leftovers(path)
-    >>> path.exists()
-    True
-    """
+    """Remove the temporary files of processes on this machine that were killed."""
     path = _followed(path)
     found, prefix = [], f".{path.name}."
     with suppress(OSError), os.scandir(path.parent) as entries:

@@ -206,29 +206,7 @@ def _read_header(path: Path, file: BinaryIO, size: int) -> tuple[dict[str, Any],
 
 
 def needed(text: "str | bytes") -> int:
-    """Return how many bytes JSON text takes at most when it is parsed, which can be many times its own.
-
-    Parameters
-    ----------
-    text : str or bytes
-        The text; other characters than those of ASCII are to be escaped.
-
-    Returns
-    -------
-    int
-        The number of bytes.
-
-    Raises
-    ------
-    ValueError
-        If it has others: one of them can make all that are in memory four times as wide.
-
-    Examples
-    --------
-    >>> from sknet.persistence import needed
-    >>> needed('[1, 2]')
-    224
-    """
+    """Return how many bytes JSON text takes at most when it is parsed, which can be many times its own."""
     if not text.isascii():
         raise ValueError("its text is not ASCII")
     text = text if isinstance(text, bytes) else text.encode()

@@ -18,27 +18,7 @@ CLASS, VALUES = "class", "sha256"
 
 
 def describe(value: Any) -> Any:
-    """Return the description of a parameter, for a document.
-
-    Parameters
-    ----------
-    value : object
-        Numbers, texts, lists and dicts describe themselves. Objects with `get_params`, modules and other
-        objects are described by class and contents, functions by name, arrays by shape, dtype and a hash
-        of their bytes.
-
-    Returns
-    -------
-    tree
-        Equal for equal values. The value cannot be restored from it.
-
-    Examples
-    --------
-    >>> from sknet.optim import SGD
-    >>> from sknet.persistence import describe
-    >>> describe(SGD(lr=0.1))
-    {'class': 'sknet.optim._sgd.SGD', 'params': {'lr': 0.1, 'momentum': 0.0, 'nesterov': False}}
-    """
+    """Return the description of a parameter, for a document."""
     return _described(value, ())
 
 
@@ -118,25 +98,7 @@ DESCRIBED: tuple[tuple[Any, Callable[[Any, tuple[int, ...]], Any]], ...] = (
 
 
 def digest(array: Any) -> dict[str, Any]:
-    """Return a digest of data: shape, dtype and a hash of all bytes.
-
-    Parameters
-    ----------
-    array : array, sparse matrix or ComputedRows
-        The data, on any device.
-
-    Returns
-    -------
-    dict
-        ``shape``, ``dtype`` and ``sha256``; for a sparse matrix also ``format``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.persistence import digest
-    >>> digest(np.eye(2)) == digest(np.eye(2, order="F")), digest(np.eye(2)) == digest(-np.eye(2))
-    (True, False)
-    """
+    """Return a digest of data: shape, dtype and a hash of all bytes."""
     found: dict[str, Any] = {"shape": list(array.shape), "dtype": str(array.dtype)}
     parts = [array]
     if hasattr(array, "format"):  # sparse
@@ -164,27 +126,7 @@ def _feed(seen: Any, array: Any) -> None:
 
 
 def differences(before: Any, now: Any, place: str = "") -> list[str]:
-    """Return the differences of two descriptions, in words that name the parts.
-
-    Parameters
-    ----------
-    before, now : tree
-        Results of `describe`, then and now.
-    place : str, default=""
-        The path of the compared part.
-
-    Returns
-    -------
-    list of str
-        Empty if they are equal.
-
-    Examples
-    --------
-    >>> from sknet.optim import SGD
-    >>> from sknet.persistence import describe, differences
-    >>> differences(describe({"optimizer": SGD(lr=0.1)}), describe({"optimizer": SGD(lr=0.2)}))
-    ['optimizer__lr was 0.1 and is 0.2']
-    """
+    """Return the differences of two descriptions, in words that name the parts."""
     if before == now or (before != before and now != now):
         return []
     if not (isinstance(before, dict) and isinstance(now, dict)):

@@ -43,39 +43,10 @@ def write(
 
     The file is written under another name, flushed to disk and renamed, so it is never incomplete, even
     if the process or the machine stops. It has the safetensors format: arrays, and JSON text. It contains
-    no pickle, and reading it executes no code.
-
-    Parameters
-    ----------
-    path : str or PathLike
-        The file; replaced if it exists.
-    tree : nested dicts (with str as keys), lists and tuples
-        Leaves are None, bool, int, float, str and NumPy arrays; NumPy scalars become Python's, tuples lists.
-    kind : str
-        The kind of document, such as ``"checkpoint"``; `read` checks it.
-    compress : bool, default=False
-        Whether the JSON text is compressed, arrays of less than 16 KiB are joined, and others have numbers as
-        names, for files that are hardly larger than their arrays; a text that is much larger than the arrays
-        is not. Otherwise the text is readable, and an array has the name of its place in the tree.
-    spent : int, default=0
-        Bytes of memory that what is made of the document takes, besides it and a copy of each array. Zeros
-        follow if the file would not be half as large as all memory that reading it takes, but for 16 MiB.
-
-    Raises
-    ------
-    TypeError
-        If a document cannot hold a value; names its path.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np
-    >>> from sknet.persistence import read, write
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write(Path(folder, "a"), {"weight": np.eye(2), "steps": [1, 2]}, "example")
-    ...     read(Path(folder, "a"), "example")
-    {'weight': array([[1., 0.], [0., 1.]]), 'steps': [1, 2]}
+    no pickle, and reading it executes no code. `compress` is for files that are hardly larger than their
+    arrays: the JSON text is compressed, and arrays of less than 16 KiB are joined. `spent` are the bytes of
+    memory that the value made of the document takes; zeros follow if the file would not be half as large as
+    all memory that reading it takes, but for 16 MiB.
     """
     contents = _contents(tree, kind, JoinedArrays() if compress else NamedArrays())
     if compress and not compressible(contents, spent):
@@ -90,37 +61,7 @@ def _contents(tree: Any, kind: str, arrays: "JoinedArrays | NamedArrays") -> Con
 
 
 def read(path: "str | PathLike[str]", kind: str) -> Any:
-    """Read a document that `write` has written.
-
-    Parameters
-    ----------
-    path : str or PathLike
-        The file.
-    kind : str
-        The expected kind.
-
-    Returns
-    -------
-    tree
-        The document, with new arrays.
-
-    Raises
-    ------
-    LoadError
-        If the file is damaged (every byte is checked), was not written by `write`, or is of another kind.
-    OSError
-        If it cannot be opened.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from sknet.persistence import read, write
-    >>> path = Path(tempfile.mkdtemp()) / "notes"
-    >>> write(path, {"epochs": 3}, "notes")
-    >>> read(path, "notes")
-    {'epochs': 3}
-    """
+    """Read a document that `write` has written."""
     found, tree = read_any(path)
     if found != kind:
         raise LoadError(f"{path} is an sknet file of kind {found!r}, not {kind!r}")
@@ -128,76 +69,13 @@ def read(path: "str | PathLike[str]", kind: str) -> Any:
 
 
 def read_any(path: "str | PathLike[str]") -> tuple[str, Any]:
-    """Read a document of any kind.
-
-    Parameters
-    ----------
-    path : str or PathLike
-        The file.
-
-    Returns
-    -------
-    kind : str
-        Its kind.
-    tree
-        The document, with new arrays.
-
-    Raises
-    ------
-    LoadError
-        If the file is damaged (every byte is checked), or was not written by `write`.
-    OSError
-        If it cannot be opened.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from sknet.persistence import read_any, write
-    >>> path = Path(tempfile.mkdtemp()) / "notes"
-    >>> write(path, {"epochs": 3}, "notes")
-    >>> read_any(path)
-    ('notes', {'epochs': 3})
-    """
+    """Read a document of any kind."""
     kind, tree, _ = read_within(path)
     return kind, tree
 
 
 def read_within(path: "str | PathLike[str]") -> tuple[str, Any, int]:
-    """Read a document of any kind, and return how much memory what is made of it may take.
-
-    Parameters
-    ----------
-    path : str or PathLike
-        The file.
-
-    Returns
-    -------
-    kind : str
-        Its kind.
-    tree
-        The document, with new arrays.
-    spare : int
-        Bytes, besides the document and a copy of each array.
-
-    Raises
-    ------
-    LoadError
-        If the file is damaged (every byte is checked), or was not written by `write`.
-    OSError
-        If it cannot be opened.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from sknet.persistence import read_within, write
-    >>> path = Path(tempfile.mkdtemp()) / "notes"
-    >>> write(path, {"epochs": 3}, "notes")
-    >>> kind, tree, spare = read_within(path)
-    >>> kind, tree, spare > 2**23
-    ('notes', {'epochs': 3}, True)
-    """
+    """Read a document of any kind, and return how much memory what is made of it may take."""
     file = Path(path)
     contents = read_file(file)
     tree = parse_json(file, contents.text)

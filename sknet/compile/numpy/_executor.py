@@ -37,19 +37,6 @@ class NumpyProgram:
     ----------
     source : str
         The calls as Python source, to be read.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile import compile
-    >>> print(compile(lambda x, y: 2 * x + y, (np.ones(3), np.ones(3)), exact=True).source)
-    # slots: v0: float64[3], v1: float64[3]
-    # arena: 64 bytes, of which 64 are needed at one time
-    <BLANKLINE>
-    def step():
-        multiply(c0, v0, v2)                              # float64[3]
-        add(v2, v1, v3)                                   # float64[3]
-    <BLANKLINE>
     """
 
     def __reduce__(self) -> NoReturn:
@@ -119,24 +106,7 @@ class NumpyProgram:
         slots: Sequence[np.ndarray],
         sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
     ) -> tuple[list[Call], dict[Variable, np.ndarray]]:
-        """Return the calls of the step on this memory, and the array of every variable.
-
-        Parameters
-        ----------
-        memory : ndarray of uint8
-            As `Plan.arrays` needs it.
-        slots : sequence of ndarray
-            One for each input.
-        sparse : mapping of SparseSlot to SparseSlot
-            Maps the graph's slots for sparse matrices to those to be read instead.
-
-        Returns
-        -------
-        calls : list of Call
-            In order; they read the slots and write the outputs.
-        arrays : dict of Variable to ndarray
-            Where to find the outputs.
-        """
+        """Return the calls of the step on this memory, and the array of every variable."""
         arrays = self.plan.arrays(memory, slots)
         return list(self._writer.bound(self._values(memory, arrays, sparse))), arrays
 

@@ -51,12 +51,6 @@ class Kernels(NamedTuple):
     has_operands : callable
         ``has_operands(equation, made, reduction)`` tells whether a map, computed in the kernel of a
         reduction, has its operands at hand if they are among the values that were computed there, ``made``.
-
-    Examples
-    --------
-    >>> from sknet.compile.passes import Kernels
-    >>> Kernels(lambda equation: True).is_reduction(None)
-    False
     """
 
     is_map: Callable[[Equation], bool]
@@ -68,32 +62,7 @@ class Kernels(NamedTuple):
 
 
 def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
-    """Group the equations of a graph: elementwise chains over large arrays become one group each.
-
-    Parameters
-    ----------
-    graph : Graph
-        Any graph.
-    block : int, default=BLOCK
-        Elements of a block.
-    cache : int, default=CACHE
-        Bytes that the arrays of a chain must have together for them to be divided into blocks.
-
-    Returns
-    -------
-    list of Group
-        Every equation once, in an order in which each uses only what was computed before.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.passes import fuse
-    >>> graph = capture(lambda x: ops.tanh(ops.exp(x) + 1), np.zeros((1024, 1024)))
-    >>> [[equation.primitive.name for equation in group.equations] for group in fuse(graph)]
-    [['exp', 'add', 'tanh']]
-    """
+    """Group the equations of a graph: elementwise chains over large arrays become one group each."""
     return [_finished(equations, block, cache) for equations in _chains(graph, block)]
 
 
@@ -103,38 +72,7 @@ def fuse_maps(
     most: int = MOST,
     finishes: Mapping[Equation, tuple[Finish, Sequence[Equation]]] = NO_FINISHES,
 ) -> list[Group]:
-    """Group the equations of a graph for a device: as few kernels as possible.
-
-    Parameters
-    ----------
-    graph : Graph
-        Any graph.
-    kernels : Kernels
-        Tells what kernels can be generated.
-    most : int, default=MOST
-        Equations of one kernel.
-    finishes : mapping of Equation to (Finish, sequence of Equation), default={}
-        Products with what is computed in their launches; a group each.
-
-    Returns
-    -------
-    list of Group
-        Every equation once, in an order in which each uses only what was computed before. A map
-        joins the last group of its output's shape, unless it needs something computed later; a reduction
-        joins the group of the map that it reduces, and so do maps of its totals. If that takes place within
-        short rows, all maps that use the totals, and those of one element per row, join the group.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.passes import Kernels, fuse_maps
-    >>> graph = capture(lambda x: ops.sum(ops.exp(x) + 1), np.zeros(4))
-    >>> groups = fuse_maps(graph, Kernels(lambda equation: equation.primitive.expression is not None))
-    >>> [[equation.primitive.name for equation in group.equations] for group in groups]
-    [['exp', 'add'], ['sum']]
-    """
+    """Group the equations of a graph for a device: as few kernels as possible."""
     found = _Groups(kernels, most)
     taken = {e for _, equations in finishes.values() for e in equations}
     for equation in graph.equations:
@@ -304,37 +242,7 @@ MOST_BYTES = 1 << 22  # bytes that a total keeps in memory while it waits, at mo
 def join_totals(
     graph: Graph, groups: Sequence[Group], is_of_blocks: Callable[[Equation], bool]
 ) -> list[Group]:
-    """Join groups that have totals of different arrays, as parts of one group.
-
-    Parameters
-    ----------
-    graph : Graph
-        Any graph.
-    groups : list of Group
-        Its equations, in order.
-    is_of_blocks : callable
-        Tells whether a kernel can compute a reduction besides others of other arrays.
-
-    Returns
-    -------
-    list of Group
-        Every equation once, in order. A group goes to the next one that can be joined with it: a kernel
-        computes all totals first, and then the maps of them all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.passes import Kernels, fuse_maps, join_totals
-    >>> graph = capture(lambda x, y: ops.sum_squares(x) + ops.sum_squares(y), np.zeros(4), np.zeros(9))
-    >>> def is_total(equation):
-    ...     return equation.primitive.name == "sum_squares"
-    >>> is_map = lambda equation: equation.primitive.expression is not None
-    >>> groups = fuse_maps(graph, Kernels(is_map, is_total))
-    >>> len(groups), len(join_totals(graph, groups, is_total))
-    (2, 1)
-    """
+    """Join groups that have totals of different arrays, as parts of one group."""
     found = _Waiting({*graph.inputs, *graph.constants})
     for group in groups:
         found.take(group, bool(group.reductions) and all(map(is_of_blocks, group.reductions)))

@@ -13,29 +13,7 @@ RULES = Rules(ALL_RULES, SIGNS)  # of all passes
 
 
 def optimize(graph: Graph, *, exact: bool = False) -> Graph:
-    """Return a graph that computes the same with fewer equations and passes over memory.
-
-    Parameters
-    ----------
-    graph : Graph
-        As captured.
-    exact : bool, default=False
-        Keep every bit of the results (except the sign of a zero); otherwise rounding may change.
-
-    Returns
-    -------
-    Graph
-        Verified, with the same inputs and as many outputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile import capture
-    >>> print(optimize(capture(lambda x, y: y - (-x * 1.0 - 0.0), np.ones(3), np.ones(3))))
-    graph(v0: float64[3], v1: float64[3]):
-      v2: float64[3] = add v1 v0
-      return v2
-    """
+    """Return a graph that computes the same with fewer equations and passes over memory."""
     rules = EXACT_RULES if exact else ALL_RULES
     graph = _without_dead_code(rewrite(_without_dead_code(graph), rules, exact))
     if exact or SIGNS.apply_to(graph):  # an exact walk may have kept views that the next one merges

@@ -189,32 +189,7 @@ class Rewriter:
 
 
 def rewrite(graph: Graph, rules: Rules, exact: bool = False) -> Graph:
-    """Return the graph after one walk with some rules; common subexpressions are merged.
-
-    Parameters
-    ----------
-    graph : Graph
-        Any graph.
-    rules : Rules
-        What is applied.
-    exact : bool, default=False
-        As for `optimize`.
-
-    Returns
-    -------
-    Graph
-        With the same inputs and as many outputs; not verified.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.passes import RULES, rewrite
-    >>> graph = capture(lambda x: ops.exp(x) + ops.exp(x), np.zeros(2))
-    >>> len(graph.equations), len(rewrite(graph, RULES).equations)
-    (3, 2)
-    """
+    """Return the graph after one walk with some rules; common subexpressions are merged."""
     return Rewriter(graph, rules, exact).run(graph)
 
 

@@ -23,32 +23,7 @@ LONGEST = 4096  # bits of an integer in decimal digits, which Python limits
 
 
 def literal(value: Any, array: Callable[[np.ndarray[Any, Any]], str] | None = None) -> str:
-    """Return the Python expression of plain data.
-
-    Parameters
-    ----------
-    value : object
-        None, a bool, int, float, str, bytes, NumPy number or dtype, or a tuple, list, dict, set or slice of
-        these; none of a derived class.
-    array : callable, default=None
-        Returns the expression of an array, which is refused without it.
-
-    Returns
-    -------
-    str
-        It evaluates to an equal value where NumPy is ``np``.
-
-    Raises
-    ------
-    CaptureError
-        If it is, or holds, anything else.
-
-    Examples
-    --------
-    >>> from sknet.compile.python import literal
-    >>> print(literal(("it's", -0.5, float("inf"), {1: None})))
-    ("it's", -0.5, np.inf, {1: None})
-    """
+    """Return the Python expression of plain data."""
     kind = type(value)
     if kind is np.ndarray and array is not None:
         return array(value)
@@ -113,46 +88,12 @@ WRITERS: Mapping[type, Callable[[Any, Write], str]] = {
 
 
 def docstring(text: str) -> str:
-    r"""Return a text as it may stand between the three quotes of a docstring.
-
-    Parameters
-    ----------
-    text : str
-        Any.
-
-    Returns
-    -------
-    str
-        In one line.
-
-    Examples
-    --------
-    >>> from sknet.compile.python import docstring
-    >>> print(docstring('a "quoted"\nline'))
-    a \"quoted\"\nline
-    """
+    r"""Return a text as it may stand between the three quotes of a docstring."""
     return _visible(text.replace("\\", r"\\").replace('"', r"\""))
 
 
 def comment(text: str) -> str:
-    """Return a text as it may stand in a comment: in one line, without invisible characters.
-
-    Parameters
-    ----------
-    text : str
-        Any.
-
-    Returns
-    -------
-    str
-        In one line.
-
-    Examples
-    --------
-    >>> from sknet.compile.python import comment
-    >>> comment("two" + chr(10) + "lines")
-    'two lines'
-    """
+    """Return a text as it may stand in a comment: in one line, without invisible characters."""
     return _visible(" ".join(text.split()))
 
 
@@ -292,23 +233,7 @@ class FileNames:
 
 
 def names_in(text: str) -> set[str]:
-    """Return the names of all that a Python file defines or uses.
-
-    Parameters
-    ----------
-    text : str
-        The file.
-
-    Returns
-    -------
-    set of str
-        Names of variables, arguments, functions, classes and modules, not of attributes.
-
-    Examples
-    --------
-    >>> sorted(names_in("import math" + chr(10) + "def half(x): return math.floor(x / two)"))
-    ['half', 'math', 'two', 'x']
-    """
+    """Return the names of all that a Python file defines or uses."""
     found = set()
     for node in ast.walk(ast.parse(text)):
         match node:

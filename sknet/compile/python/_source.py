@@ -83,23 +83,11 @@ class PythonSource:
         return self._local[name]
 
     def value(self, value: Any) -> str:
-        """Return an expression for a value that functions use: data, or a function or class of sknet's own.
-
-        Raises
-        ------
-        CaptureError
-            If there is none.
-        """
+        """Return an expression for a value that functions use: data, or sknet's function or class."""
         return self._functions.value(value)
 
     def data(self, value: Any) -> str:
-        """Return the expression of a value as `literal` does; large arrays are stored.
-
-        Raises
-        ------
-        CaptureError
-            If it is, or holds, anything but numbers, texts and arrays.
-        """
+        """Return the expression of a value as `literal` does; large arrays are stored."""
         return literal(value, self._unnamed)
 
     def function(
@@ -112,33 +100,7 @@ class PythonSource:
         layers: Mapping[str, str] | None = None,
         result: Callable[[list[str]], str] = ", ".join,
     ) -> str:
-        """Return the source of a function that computes a graph, for any number of rows.
-
-        Parameters
-        ----------
-        name, doc : str
-            Name and docstring of the function.
-        captured : callable
-            Returns the graph for a number of rows; its inputs are the constants, then the arguments.
-        constants : sequence of str
-            Names of stored arrays.
-        arguments : sequence of str
-            Names of the arguments, arrays of rows.
-        layers : mapping of str to str, default=None
-            Comments of lines that read a constant, by its name.
-        result : callable, default=", ".join
-            From the names of the graph's outputs to the function's return expression.
-
-        Returns
-        -------
-        str
-            Its definition.
-
-        Raises
-        ------
-        CaptureError
-            If an operation cannot be written, or depends on the number of rows.
-        """
+        """Return the source of a function that computes a graph, for any number of rows."""
         for each in (name, *arguments):
             self._names.take(each)
         rows = _optimized(captured)
@@ -176,13 +138,7 @@ class PythonSource:
         return list(self._arrays.values())
 
     def operation(self, equation: Equation, operands: list[str], params: Mapping[str, Any]) -> str:
-        """Return an expression for an equation with `operands` and `params`, by its primitive's record.
-
-        Raises
-        ------
-        CaptureError
-            If it cannot be written, with the reason.
-        """
+        """Return an expression for an equation with `operands` and `params`, by its primitive's record."""
         name = equation.primitive.name
         try:
             if name in NOT_WRITTEN:
