@@ -1,5 +1,6 @@
 """Encodings of the numbers and the categories of a table, and the targets that they are fitted to."""
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -59,6 +60,20 @@ class Target:
     def take(self, rows: Any) -> "Target":
         """Return the targets of some rows."""
         return Target(self.is_classification, self.y[rows], self.numbers[rows], self.names)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @cached_property
+    def split_by(self) -> np.ndarray:
+        """Numbers of shape (n_numbers, n_samples) whose squared error is the impurity of a tree's leaf."""
+        if not self.is_classification:
+            return np.ascontiguousarray((self.numbers - self.numbers.mean(axis=0)).T)
+        codes = self.y.reshape(len(self.y), -1).T
+        # The indicators of two classes have the same squared error.
+        first = int(codes.max() < 2)
+        of_columns = [each == np.arange(first, each.max() + 1)[:, np.newaxis] for each in codes]
+        return np.concatenate(of_columns).astype(np.float64)
 
 
 def target_of(y: Any, target_type: str) -> Target:
@@ -139,24 +154,59 @@ def has_several(values: np.ndarray, count: int) -> bool:
     return len(np.unique(values[:1000])) >= count or len(np.unique(values)) >= count
 
 
-def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray:
-    """Return the thresholds of a tree that sees only this number."""
-    from sklearn import config_context
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+# Values of a column's range that are closer are not split, as in the trees of scikit-learn.
+LEAST_GAP = np.float32(1e-7)
+# A smaller share of all squared errors is rounding.
+LEAST_GAIN = 1e-20
 
-    kind = DecisionTreeClassifier if target.is_classification else DecisionTreeRegressor
-    least = max(8, len(values) // 200)
-    tree = kind(max_leaf_nodes=n_leaves, min_samples_leaf=least, random_state=0)
-    # Trees compute in float32, in which large numbers overflow and close ones are equal.
+
+def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray:
+    """Return the thresholds of a tree that sees only this number: those of scikit-learn's, in less time."""
     low, high = values.min(), values.max()
-    share = ((values - low) / (high - low)).astype(np.float32)[:, np.newaxis]
-    # The checks of scikit-learn take longer than most trees.
-    with config_context(skip_parameter_validation=True):
-        fitted = tree.fit(share, np.ascontiguousarray(target.y), check_input=False).tree_
-    inner = fitted.threshold[fitted.feature >= 0]
-    found: np.ndarray = low + inner * (high - low)
-    inside: np.ndarray = found[(found > low) & (found < high)]
+    # Trees compute in float32, in which large numbers overflow and close ones are equal.
+    share = ((values - low) / (high - low)).astype(np.float32)
+    order = np.argsort(share, kind="stable")
+    share = share[order]
+    starts = np.concatenate([[0], np.flatnonzero(share[1:] > share[:-1] + LEAST_GAP) + 1])
+    sums = np.zeros((len(target.split_by), len(starts) + 1))
+    np.cumsum(np.add.reduceat(target.split_by[:, order], starts, axis=1), axis=1, out=sums[:, 1:])
+    counts = np.append(starts, len(values)).astype(np.float64)
+    found = starts[_splits(sums, counts, max(8, len(values) // 200), n_leaves)]
+    inner = low + (share[found - 1].astype(np.float64) + share[found]) / 2 * (high - low)
+    inside: np.ndarray = inner[(inner > low) & (inner < high)]
     return inside
+
+
+def _splits(sums: np.ndarray, counts: np.ndarray, least: int, n_leaves: int) -> list[int]:
+    """Return where a tree splits sorted values, the best of all leaves first, given cumulative numbers."""
+    leaves: list[tuple[float, int, int, int]] = []
+    least_gain = LEAST_GAIN * float((np.diff(sums) ** 2).sum())
+
+    def add(start: int, stop: int) -> None:
+        first = int(counts.searchsorted(counts[start] + least))
+        last = int(counts.searchsorted(counts[stop] - least, side="right"))
+        if first >= last:
+            return
+        size = counts[stop] - counts[start]
+        left = counts[first:last] - counts[start]
+        off = sums[:, first:last] - sums[:, start, np.newaxis]
+        off -= ((sums[:, stop] - sums[:, start]) / size)[:, np.newaxis] * left
+        off *= off
+        # The squared error of the leaf's means, less that of the means of its two parts.
+        gains = off[0] if len(off) == 1 else off.sum(axis=0)
+        gains *= size / (left * (size - left))
+        best = int(gains.argmax())
+        if gains[best] > least_gain:
+            heapq.heappush(leaves, (-float(gains[best]), start, first + best, stop))
+
+    found: list[int] = []
+    add(0, len(counts) - 1)
+    while leaves and len(found) < n_leaves - 1:
+        _, start, middle, stop = heapq.heappop(leaves)
+        found.append(middle)
+        add(start, middle)
+        add(middle, stop)
+    return found
 
 
 # Bins that are computed at a time, so that temporaries stay in the cache.
@@ -255,7 +305,9 @@ def fit_number(
         return NumberColumn(name, 0.0, 1.0, is_phase=True)
     first, center, third = np.quantile(seen, QUARTILES) if quartiles is None else quartiles
     scale = third - first or (seen.max() - seen.min()) / 2
-    edges = edges_of(seen, None if target is None else target.take(usable), piecewise, n_bins)
+    if target is not None and not usable.all():
+        target = target.take(usable)
+    edges = edges_of(seen, target, piecewise, n_bins)
     return NumberColumn(name, float(center), float(scale), edges)
 
 
