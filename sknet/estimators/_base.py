@@ -381,6 +381,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
     _inputs: Inputs | Encoded | None = None
     _has_importances = True
     _input_scaling: InputScaling | None = None
+    _allows_nan = False
     _stopping: "dict[str, Any] | None"
     _compared: "Compared | None"
     _frozen: tuple[str, ...] = ()
@@ -396,7 +397,8 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             "_sample",
         ):  # the first two: of an ensemble, and of a slim copy
             self.__dict__.pop(name, None)
-        if self._has_importances and (sample := sample_of(fit.X)) is not None:
+        sample = sample_of(fit.X) if self._has_importances else None
+        if sample is not None and not np.isnan(sample).any():  # no path leads to a missing number
             self._sample = (sample,)
         self.model_, self.history_, self.callbacks_ = fit.model, history, fit.callbacks
         self._stopping = fit.stopping.state()

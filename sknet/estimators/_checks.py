@@ -26,7 +26,15 @@ from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.engine._checks import check_range
 from sknet.engine._inputs import first_input
 from sknet.estimators._fit import FitArguments
-from sknet.estimators._inputs import RAGGED, Sequences, as_host, is_on_device, note_namespace, on_host
+from sknet.estimators._inputs import (
+    RAGGED,
+    Sequences,
+    as_host,
+    is_on_device,
+    may_be_missing,
+    note_namespace,
+    on_host,
+)
 from sknet.estimators._targets import counted_labels
 
 __all__ = [
@@ -55,9 +63,17 @@ def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool
     X = _with_dtype(X)
     if is_on_device(X):
         return _check_device_array(estimator, X, dtypes, reset)
+    finite = kind_of_finite(estimator, reset)
     with naming_columns(estimator, X):
-        X = validate_data(estimator, X, accept_sparse=["csr", "csc"], dtype=dtypes, reset=reset)
+        X = validate_data(
+            estimator, X, accept_sparse=["csr", "csc"], dtype=dtypes, reset=reset, ensure_all_finite=finite
+        )
     return _rows(X)
+
+
+def kind_of_finite(estimator: Any, reset: bool) -> "bool | str":
+    """Return which numbers inputs may hold, as scikit-learn says it: finite ones, or also NaN."""
+    return "allow-nan" if may_be_missing(estimator, reset) else True
 
 
 def _with_dtype(X: Any) -> Any:
@@ -150,6 +166,7 @@ def check_X_y(  # noqa: N802
             y_numeric=numeric,
             dtype=dtypes,
             reset=reset,
+            ensure_all_finite=kind_of_finite(estimator, reset),
         )
     return _rows(X), _columns(y, warns=not is_reconstructed)
 
@@ -235,7 +252,8 @@ def _check_device_array(estimator: BaseEstimator, X: Any, dtypes: list[type], re
             X = X.astype(dtypes[0])
         values = X.data if backend_of(X).is_sparse(X) else X
         xp = namespace(values)
-        is_finite = xp.all(xp.isfinite(values)).item()
+        allowed = may_be_missing(estimator, reset)
+        is_finite = xp.all(xp.isfinite(values) | xp.isnan(values) if allowed else xp.isfinite(values)).item()
     if not is_finite:
         raise ValueError(
             f"Input X contains NaN or infinity; {name} does not accept missing values: impute or drop them "

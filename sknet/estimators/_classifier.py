@@ -20,7 +20,7 @@ from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._checks import ignored_label, lengths_of, step_weights, without_ignored
 from sknet.estimators._fit import Fit, FitArguments, Recipe
 from sknet.estimators._heads import gives_probabilities, probability_head
-from sknet.estimators._inputs import as_host, follows_namespace, on_host
+from sknet.estimators._inputs import as_host, follows_namespace, may_be_missing, on_host
 from sknet.estimators._targets import (
     ClassEncoder,
     ClassTargets,
@@ -307,6 +307,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             self._temperature,
             names=names,
             scaling=self._input_scaling,
+            allows_nan=may_be_missing(self),
         )
 
     @property

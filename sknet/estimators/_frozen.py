@@ -61,9 +61,11 @@ class Frozen:
         "_module",
         "_names",
         "_scaling",
+        "_allows_nan",
     )
     _names: "tuple[str, ...] | None"
     _scaling: InputScaling | None = None
+    _allows_nan = False
     _stored_fields = {
         "_loss": Loss,
         "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
@@ -73,6 +75,7 @@ class Frozen:
         "_module": Named("Module"),
         "_names": [Each((tuple,), str), None],
         "_scaling": [Named("InputScaling"), None, ABSENT],
+        "_allows_nan": [bool, ABSENT],
     }
 
     def _check_stored(self) -> None:
@@ -94,8 +97,9 @@ class Frozen:
         *,
         names: Any = None,
         scaling: InputScaling | None = None,
+        allows_nan: bool = False,
     ) -> None:
-        self._dtype = model.dtype
+        self._dtype, self._allows_nan = model.dtype, allows_nan
         self._names, self._scaling = None if names is None else tuple(names), scaling
         self._loss: Any = model.loss_function  # which heads it has, depends on its class
         self._targets = targets
@@ -157,7 +161,7 @@ class Frozen:
         first = self._dtype if self._scaling is None else np.dtype(np.float64)
         if not isinstance(self._inputs, int):
             kinds: list[type] = [np.float32, np.float64]
-            X = self._inputs.read(None, X, kinds if self._scaling is None else kinds[::-1])
+            X = self._inputs.read(None, X, kinds if self._scaling is None else kinds[::-1], self._allows_nan)
             if isinstance(self._module, GraphModule) and isinstance(self._inputs, Inputs):
                 X = as_captured(self._module, X)
             return X
@@ -175,9 +179,14 @@ class Frozen:
         if not X.shape[0]:
             raise ValueError("expected at least one row, got none")
         values = X if type(X) is np.ndarray else X.data
-        if not math.isfinite(np.add.reduce(values, axis=None)) and not np.isfinite(values).all():
+        if not math.isfinite(np.add.reduce(values, axis=None)) and not self._may_hold(values):
             raise ValueError("Input X contains NaN or infinity: impute or drop such rows first")
         return X
+
+    def _may_hold(self, values: Any) -> bool:
+        """Tell whether numbers are finite, or NaN where the network takes it."""
+        finite = np.isfinite(values)
+        return bool((finite | np.isnan(values) if self._allows_nan else finite).all())
 
     def _opened(self, X: Any) -> Any:
         if hasattr(X, "tocsr"):
@@ -346,6 +355,8 @@ class FrozenClassifier(Frozen):
         Of the columns of X, if they have names.
     scaling : InputScaling or None, default=None
         Means and deviations by which X is standardized.
+    allows_nan : bool, default=False
+        Whether the network reads missing values, NaN.
 
     Examples
     --------
@@ -383,8 +394,9 @@ class FrozenClassifier(Frozen):
         *,
         names: Any = None,
         scaling: InputScaling | None = None,
+        allows_nan: bool = False,
     ) -> None:
-        super().__init__(model, targets, inputs, label, names=names, scaling=scaling)
+        super().__init__(model, targets, inputs, label, names=names, scaling=scaling, allows_nan=allows_nan)
         self._temperature = temperature
 
     @property
@@ -447,6 +459,8 @@ class FrozenTransformer(Frozen):
         Of the columns of X, if they have names.
     scaling : InputScaling or None, default=None
         Means and deviations by which X is standardized.
+    allows_nan : bool, default=False
+        Whether the network reads missing values, NaN.
 
     Examples
     --------
@@ -475,8 +489,9 @@ class FrozenTransformer(Frozen):
         *,
         names: Any = None,
         scaling: InputScaling | None = None,
+        allows_nan: bool = False,
     ) -> None:
-        super().__init__(model, targets, inputs, label, names=names, scaling=scaling)
+        super().__init__(model, targets, inputs, label, names=names, scaling=scaling, allows_nan=allows_nan)
         self._code = code
 
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
@@ -536,6 +551,8 @@ class FrozenRegressor(Frozen):
         Of the columns of X, if they have names.
     scaling : InputScaling or None, default=None
         Means and deviations by which X is standardized.
+    allows_nan : bool, default=False
+        Whether the network reads missing values, NaN.
 
     Examples
     --------

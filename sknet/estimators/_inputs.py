@@ -21,13 +21,13 @@ from sknet._fields import ABSENT, COUNT, Each, Items, Named
 from sknet._frames import as_array, is_collection, is_record, sequences_in
 from sknet._hints import suggestion
 from sknet._late import above
-from sknet.device import MetaArray, device_of, is_array, to_host
+from sknet.device import MetaArray, device_of, is_array, namespace, to_host
 from sknet.engine._checks import check_given
-from sknet.engine._inputs import arguments, each_input, first_input
+from sknet.engine._inputs import arguments, computed_dtype, each_input, first_input
 from sknet.exceptions import DeviceError, DtypeError
 from sknet.graphs import GraphModule
 from sknet.nn._lazy import materialize_for
-from sknet.nn._shape_pass import shadows, shape_pass
+from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
@@ -44,8 +44,11 @@ __all__ = [
     "check_table",
     "follows_namespace",
     "forward_of",
+    "has_missing",
     "is_by_name",
     "is_on_device",
+    "looks_for_missing",
+    "may_be_missing",
     "note_namespace",
     "numbers_as_array",
     "on_host",
@@ -211,6 +214,18 @@ def forward_of(module: Any) -> dict[str, bool] | None:
     return found
 
 
+def may_be_missing(estimator: Any, reset: bool = False) -> bool:
+    """Tell whether inputs may hold NaN: as a fit has found out, or an estimator says.
+
+    In a first fit, the network of a user's module is asked once it is built.
+    """
+    if estimator is None:
+        return False
+    if reset and getattr(estimator, "module", None) is not None:
+        return True
+    return estimator._allows_nan or bool(estimator.__sklearn_tags__().input_tags.allow_nan)
+
+
 def are_inputs(X: Any, forward: Forward | None) -> bool:
     """Tell whether X is anything else than the table that a perceptron takes."""
     return isinstance(X, Sequences) or is_by_name(X, forward) or _rank(X) > 2
@@ -227,8 +242,20 @@ def _is_named(X: Any) -> bool:
     return isinstance(X, dict) and not hasattr(X, "tocsr")  # some of which are dicts
 
 
-def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[type], *, reset: bool) -> Any:
+def read_inputs(
+    estimator: Any,
+    X: Any,
+    forward: Forward | None,
+    dtypes: list[type],
+    *,
+    reset: bool,
+    allows_nan: bool = False,
+) -> Any:
     """Return checked inputs, integers as they are."""
+
+    def allowed() -> bool:
+        return allows_nan or may_be_missing(estimator, reset)
+
     X, lengths = (X.X, X.lengths) if isinstance(X, Sequences) else (X, None)
     X = as_host(X)
     names = required_names(forward)
@@ -242,9 +269,9 @@ def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[ty
         X, lengths = _padded(_by_columns(X, forward or {}))
         X = X if lengths is None else with_checked_lengths(X, lengths, forward)
     if not _is_named(X):
-        return _array(X, "X", dtypes)
+        return _array(X, "X", dtypes, allowed)
     _check_names(X, forward)
-    found = {name: _array(x, name, dtypes) for name, x in X.items()}
+    found = {name: _array(x, name, dtypes, allowed) for name, x in X.items()}
     counts = {name: int(x.shape[0]) for name, x in found.items()}
     if len(set(counts.values())) > 1:
         raise ValueError(
@@ -296,12 +323,13 @@ RAGGED = (
 )
 
 
-def _array(x: Any, name: str, dtypes: list[type]) -> Any:
-    """Return an input of any rank as an array of finite numbers."""
+def _array(x: Any, name: str, dtypes: list[type], allows_nan: Callable[[], bool]) -> Any:
+    """Return an input of any rank as an array of finite numbers, or of these and NaN."""
     if hasattr(x, "tocsr"):
         from sklearn.utils.validation import check_array  # it takes long to load
 
-        return check_array(x, accept_sparse="csr", dtype=dtypes, input_name=name)
+        finite = "allow-nan" if allows_nan() else True
+        return check_array(x, accept_sparse="csr", dtype=dtypes, input_name=name, ensure_all_finite=finite)
     if is_array(x) and not isinstance(x, np.ndarray):
         return x
     try:
@@ -315,9 +343,39 @@ def _array(x: Any, name: str, dtypes: list[type]) -> Any:
     if x.dtype.kind == "f":
         if x.dtype not in dtypes:
             x = x.astype(dtypes[0])
-        if not np.isfinite(x).all():
+        if not np.isfinite(x).all() and (np.isinf(x).any() or not allows_nan()):
             raise ValueError(f"input {name!r} contains NaN or infinity: impute or drop such rows first")
     return x
+
+
+def has_missing(X: Any) -> bool:
+    """Tell whether real inputs hold NaN."""
+    for x in X.values() if isinstance(X, dict) else [X]:
+        values = x.data if hasattr(x, "tocsr") else x
+        if values.dtype.kind == "f" and bool(namespace(values).isnan(values).any()):
+            return True
+    return False
+
+
+LOOKS_FOR_NAN = frozenset({"isnan", "isfinite"})
+
+
+def looks_for_missing(network: nn.Module, X: Any, dtype: Any) -> bool:
+    """Tell whether a network says that it takes NaN, by its attribute, or asks where its inputs are NaN."""
+    said = getattr(network, "allow_nan", None)
+    if said is not None:
+        return bool(said)
+    found: list[str] = []
+
+    def seen(primitive: Any, operands: list[Any], result: Any) -> None:
+        found.append(primitive.name)
+
+    example = each_input(lambda x: MetaArray((ROWS, *x.shape[1:]), computed_dtype(x, dtype)), X)
+    try:
+        shape_pass(copy_for_shapes(network), shadows(arguments(example), dtype, seen), seen=seen)
+    except DeviceError:  # its code depends on values
+        return False
+    return not LOOKS_FOR_NAN.isdisjoint(found)
 
 
 def with_checked_lengths(
@@ -427,13 +485,13 @@ class Inputs:
             found["lengths"] += 1  # a mean over no steps is not defined
         return found
 
-    def read(self, estimator: Any, X: Any, dtypes: list[type]) -> Any:
+    def read(self, estimator: Any, X: Any, dtypes: list[type], allows_nan: bool = False) -> Any:
         """Return checked inputs like those of the fit; integers become real numbers where expected."""
         if type(X) is dict and isinstance(self.shapes, dict) and self._needs_no_conversion(X, dtypes):
             return X
         if isinstance(X, (list, tuple)) and isinstance(self.shapes, dict) and "lengths" in self.shapes:
             X = Sequences(*nn.pad_sequences(X))  # all of one length: else they have come with lengths
-        X = read_inputs(estimator, X, self.forward, dtypes, reset=False)
+        X = read_inputs(estimator, X, self.forward, dtypes, reset=False, allows_nan=allows_nan)
         shapes, integers = self.shapes, self.integers
         if isinstance(shapes, dict):
             X = X if isinstance(X, dict) or len(required_names(self.forward)) > 1 else {next(iter(shapes)): X}
@@ -580,7 +638,7 @@ class Encoded:
 
         return Encoded(FittedEncoder(self.encoder))
 
-    def read(self, estimator: Any, X: Any, dtypes: list[type]) -> Any:
+    def read(self, estimator: Any, X: Any, dtypes: list[type], allows_nan: bool = False) -> Any:
         """Return the rows of a table like that of the fit, encoded."""
         encoder = self.encoder
         return encoder.encode(encoder.read(check_table([X] if is_record(X) else X)))

@@ -73,6 +73,8 @@ class NetOptions(WithEncoder, NamedOptions):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        says = getattr(self.module, "allow_nan", False)
+        tags.input_tags.allow_nan = tags.input_tags.allow_nan or says is True or self._allows_nan
         if isinstance(self.module, nn.Module):  # its outputs are those of one kind of targets
             if tags.classifier_tags is not None:
                 tags.classifier_tags.multi_class = tags.classifier_tags.multi_label = False

@@ -27,6 +27,8 @@ from sknet.estimators._inputs import (
     are_inputs,
     as_host,
     check_one_input,
+    has_missing,
+    looks_for_missing,
     numbers_as_array,
     read_inputs,
 )
@@ -135,6 +137,7 @@ def _new_network(fit: Fit) -> nn.Module:
     architecture = recipe.architecture
     network = architecture.build(fit.X, _n_outputs(fit))
     estimator._inputs = estimator._input_scaling = None
+    estimator.__dict__.pop("_allows_nan", None)
     if architecture.is_foreign:
         inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
         if _has_an_output_for_each_class(fit, shape):
@@ -146,6 +149,7 @@ def _new_network(fit: Fit) -> nn.Module:
             row = fit.labels.shape[1:]
             if shape is not None and row == shape[1:] != shape[:-1]:
                 network, shape = nn.Sequential(network, nn.ChannelsLast()), (*row, shape[0])
+        estimator._allows_nan = _takes_missing(fit, network)
         fit.dtypes = inputs.dtypes(fit.X, fit.dtype)
         estimator._inputs = None if inputs.is_table else inputs
         targets, n_outputs = estimator._targets, _n_outputs(fit)
@@ -183,6 +187,21 @@ def _reads_columns(fit: Fit, shape: "tuple[int, ...] | None") -> bool:
     except Exception:  # whatever a loss raises for outputs of another shape
         return False
     return bool(values.shape == (len(y),))
+
+
+def _takes_missing(fit: Fit, network: nn.Module) -> bool:
+    """Tell whether a network reads NaN; raise a ValueError if there are some and it does not."""
+    if getattr(network, "allow_nan", False) or fit.estimator.__sklearn_tags__().input_tags.allow_nan:
+        return True
+    if not has_missing(fit.X):
+        return False
+    if looks_for_missing(network, fit.X, fit.dtype):
+        return True
+    raise ValueError(
+        f"Input X contains NaN, and {type(network).__name__} does not say that it takes missing values: let "
+        "it look for them, as by ops.isnan, or set its attribute allow_nan = True; or impute or drop such "
+        "rows first"
+    )
 
 
 def _n_outputs(fit: Fit) -> int:

@@ -89,7 +89,7 @@ def checked(given, expected):
             )
         if not len(x):
             raise ValueError(f"{{name}}: expected at least one row, got none")
-        if not np.isfinite(x).all():
+        if {wrong}:
             raise ValueError(f"{{name}} contains NaN or infinity: impute or drop such rows first")
         if dtype is None and x.dtype.kind == "f":
             raise ValueError(f"{{name}} must hold integers, got {{x.dtype}}: use .astype('int64')")
@@ -419,7 +419,8 @@ def _written(frozen: Any, chosen: list[Method], table: "Prepares | None", source
     before = "" if table is None else f"{table.write(file.source)}\n\n\n"
     methods = {method.name: file.method(method) for method in chosen}
     title = repr(frozen) if table is None else table.title
-    inputs = f"{before}{in_parts()}\n\n\n{CHECKED.format().strip()}"
+    wrong = "np.isinf(x).any()" if frozen._allows_nan else "not np.isfinite(x).all()"
+    inputs = f"{before}{in_parts()}\n\n\n{CHECKED.format(wrong=wrong).strip()}"
     inputs += file.standardized()
     return file_text(title, methods, file.texts, inputs, file.source, file.facts())
 

@@ -23,7 +23,7 @@ from sknet.estimators._heads import (
     gives_quantiles,
     interval_head,
 )
-from sknet.estimators._inputs import as_host, follows_namespace, on_host
+from sknet.estimators._inputs import as_host, follows_namespace, may_be_missing, on_host
 from sknet.estimators._targets import ArrayTargets, RealTargets
 
 if TYPE_CHECKING:
@@ -140,7 +140,13 @@ class BaseRegressor(RegressorMixin, BaseNet):
         from sknet.estimators._frozen import FrozenRegressor  # fits do without it
 
         return FrozenRegressor(
-            self.model_, self._targets, inputs, label, names=names, scaling=self._input_scaling
+            self.model_,
+            self._targets,
+            inputs,
+            label,
+            names=names,
+            scaling=self._input_scaling,
+            allows_nan=may_be_missing(self),
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -326,6 +326,23 @@ def _moments(columns: Any) -> tuple[Any, Any]:
     return first + mean, squares / max(total, SOME)
 
 
+def _moments_of_seen(columns: Callable[[], Iterator[tuple[Any, Any]]]) -> tuple[Any, Any]:
+    """Return mean and variance of what is there of columns with missing numbers, NaN."""
+    if not any(np.isnan(x).any() for x, _ in columns()):
+        return _moments(_Again(columns))  # type: ignore[no-any-return]
+    total, sums, squares = 0.0, 0.0, 0.0
+    counted = [
+        (np.nan_to_num(x), ~np.isnan(x) * (1.0 if weight is None else weight[:, np.newaxis]))
+        for x, weight in columns()
+    ]
+    for x, seen in counted:
+        total, sums = total + seen.sum(axis=0), sums + (seen * x).sum(axis=0)
+    mean = sums / np.maximum(total, SOME)
+    for x, seen in counted:
+        squares = squares + (seen * (x - mean) ** 2).sum(axis=0)
+    return mean, squares / np.maximum(total, SOME)
+
+
 def _sum(x: Any, weight: Any) -> Any:
     return x.sum(axis=0) if weight is None else weight @ x
 
@@ -338,12 +355,13 @@ def _of_extremes(columns: _Columns, which: Any, name: str) -> tuple[Any, Any]:
             yield change(to_host(x)[:, which]), None if weight is None else to_host(weight)
 
     largest = np.zeros(len(which))
-    for x, weight in chosen(np.abs):
-        largest = np.maximum(largest, (x if weight is None else x[weight > 0]).max(axis=0, initial=0.0))
+    for x, weight in chosen(lambda x: x):
+        counted = np.abs(x if weight is None else x[weight > 0])
+        largest = np.fmax(largest, np.fmax.reduce(counted, axis=0, initial=0.0))  # NaN is a missing number
     _, digits = np.frexp(largest)
     if (digits > MOST_DIGITS).any():
         raise ValueError(_too_large(name, int(which[np.argmax(digits)])))
-    mean, variance = _moments(_Again(lambda: chosen(lambda x: np.ldexp(x, -digits))))
+    mean, variance = _moments_of_seen(lambda: chosen(lambda x: np.ldexp(x, -digits)))
     return np.ldexp(mean, digits), np.ldexp(np.sqrt(variance), digits)
 
 

@@ -103,6 +103,7 @@ ESTIMATOR: Mapping[str, Any] = {
     "_lasting": LASTING,
     "_inputs": [Named("Inputs", "Encoded"), None],
     "_input_scaling": [Named("InputScaling"), None, ABSENT],
+    "_allows_nan": [bool, ABSENT],
     "_frozen": tuple[str, ...],
     "_batch": [Batch, ABSENT],
     "_sample": [Together(Arrays("f", "n_sampled_rows", "n_sampled_columns")), ABSENT],

@@ -216,6 +216,7 @@ def _check_input_units(X: Any, scaling: InputScaling) -> None:
     for name, units in scaling.inputs.items():
         with np.errstate(over="ignore"):
             z = units.deviations((X[name] if isinstance(X, dict) else X)[:SAMPLE])
+            z = np.where(np.isnan(z), 0.0, z)  # what is missing
             z = z if z.ndim == 2 else z.reshape(-1, 1)
             sizes = np.sqrt(np.mean(np.square(z), axis=0)) if len(z) else np.zeros(1)
         if not sizes.max() > MOST_DEVIATIONS:
