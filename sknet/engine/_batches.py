@@ -284,7 +284,7 @@ class Batches:
         return (slice(start, stop) if order is None else order[start:stop]), stop - start
 
     def in_a_row(self, order: Any, first: int, most: int) -> int:
-        """Return how many consecutive batches have the first one's length and a positive total weight.
+        """Return how many consecutive batches have the first one's length and a weight that is not zero.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class Batches:
             return steps
         rows = slice(first * self.size, first * self.size + steps * n_rows)
         weight = self._host_weight[rows if order is None else order[rows]]
-        without = np.flatnonzero(weight.reshape(steps, -1).sum(axis=1) == 0)
+        without = np.flatnonzero(~weight.reshape(steps, -1).any(axis=1))
         return int(without[0]) if len(without) else steps
 
     def take(self, chosen: Any) -> Batch:

@@ -31,6 +31,7 @@ __all__ = [
     "check_range",
     "check_ranges",
     "check_reached",
+    "check_signs",
     "check_targets",
     "check_weights",
     "last_layer",
@@ -218,11 +219,30 @@ def _message(name: str, low: float, high: float, what: str, dtype: Any, way: str
 
 
 def check_weights(weight: Tensor) -> None:
-    """Raise a ValueError if a weight is negative, or none is positive."""
-    if weight.size and _least(weight) < 0:
-        raise ValueError(f"sample_weight must not be negative, got {_least(weight):g}")
+    """Raise a ValueError if no weight is positive, or negative ones count more; warn of negative ones."""
     if not namespace(weight.data).any(weight.data).item():
         raise ValueError("sample_weight: at least one weight must be positive, got zeros only")
+    if weight.size and _least(weight) < 0:
+        check_signs(weight.numpy(), "sample_weight")
+
+
+def check_signs(weight: np.ndarray[Any, Any], name: str) -> None:
+    """Raise a ValueError if negative weights count more than positive ones; warn if there are some."""
+    least = float(weight.min(initial=0.0))
+    if not least < 0:
+        return
+    total = float(weight.sum(dtype=np.float64))
+    if total <= 0:
+        raise ValueError(
+            f"{name} must have a positive sum, got {total:g}, with weights down to {least:g}: negative "
+            "weights subtract rows from like ones that count more"
+        )
+    warn_caller(
+        f"{name} has {int((weight < 0).sum())} negative weights, and the loss falls without bound if rows "
+        "like these do not count more with positive ones. If you know that they do, silence this warning: "
+        'warnings.filterwarnings("ignore", message=".* negative weights")',
+        UserWarning,
+    )
 
 
 def _least(x: Tensor) -> float:

@@ -14,7 +14,7 @@ from sknet.callbacks._checkpoint import SavedFit, saved_fit
 from sknet.core import Tensor
 from sknet.device import is_array, to_host
 from sknet.engine._batches import Batches, take_rows
-from sknet.engine._checks import check_given
+from sknet.engine._checks import check_given, check_signs
 from sknet.engine._fit import History, Source
 from sknet.engine._inputs import each_input, n_rows
 from sknet.engine._lbfgs import minimize
@@ -226,9 +226,8 @@ def checked_rows(
                 f"{_called(of, first)} has {rows} rows, but {name} has shape {tuple(array.shape)}"
             )
     loss.check_target(to_host(_among(y, chosen)), name=f"y{of}")
-    least = None if weight is None else to_host(_among(weight, chosen)).min()
-    if least is not None and least < 0:
-        raise ValueError(f"sample_weight{of} must not be negative, got {least:g}")
+    if weight is not None:
+        check_signs(to_host(_among(weight, chosen)), f"sample_weight{of}")
     return (inputs if isinstance(X, dict) else inputs[None]), y, weight
 
 

@@ -559,8 +559,8 @@ class Model(ForeignAttributes):
         ShapeError
             If the targets or weights do not fit the output.
         ValueError
-            For class numbers that the output has no column for, and for weights that are negative or all
-            zero.
+            For class numbers that the output has no column for, and for weights whose sum is not
+            positive.
         GradientError
             If a parameter was unfrozen or added since the output was computed.
 
@@ -727,8 +727,8 @@ class Model(ForeignAttributes):
         ShapeError
             If shapes do not fit; nothing is then changed.
         ValueError
-            For class numbers that the network has no output for, and for weights that are negative or all
-            zero.
+            For class numbers that the network has no output for, and for weights whose sum is not
+            positive.
         CaptureError
             With ``compile=True``, if the step cannot be captured.
 

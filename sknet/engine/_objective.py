@@ -54,10 +54,10 @@ def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> M
         if weight is None:
             n = values.shape[0]
             return Mean(values.sum() / n, n, n)
-        total = weight.sum()
+        total = abs(weight).sum()  # a batch of negative weights must not turn the direction of its step
         return Mean((values * weight).sum() / total, total, total)
     if weight is not None:
-        values, counts = values * weight, counts * weight
+        values, counts = values * weight, counts * abs(weight)
     total = counts.sum()
     divisor = ops.where(ops.equal(total, 0), float(values.shape[0]), total)  # all targets may be ignored
     return Mean(values.sum() / divisor, total, divisor)

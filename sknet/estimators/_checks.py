@@ -23,7 +23,7 @@ from sknet._arrays import all_finite
 from sknet._constraints import shown
 from sknet._frames import Frame, is_frame, refuse_masked
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
-from sknet.engine._checks import check_range
+from sknet.engine._checks import check_range, check_signs
 from sknet.engine._inputs import first_input
 from sknet.estimators._fit import FitArguments
 from sknet.estimators._inputs import (
@@ -211,9 +211,10 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike, *, may_be_zeros:
     if may_be_zeros and not np.any(sample_weight):  # scikit-learn's check refuses them
         return check_weights(np.asarray(sample_weight) + 1.0, X, dtype) - 1
     check_range(sample_weight, dtype, "sample_weight")
-    weight = _check_sample_weight(sample_weight, rows, dtype=np.dtype(dtype), ensure_non_negative=True)
+    weight = _check_sample_weight(sample_weight, rows, dtype=np.dtype(dtype))
     if not (may_be_zeros or weight.any()):
         raise ValueError("sample_weight: at least one weight must be positive, got zeros only")
+    check_signs(weight, "sample_weight")
     return weight
 
 

@@ -225,6 +225,7 @@ def feature_axis(shape: tuple[int, ...], first: nn.Module | None) -> int | None:
 def units_of(x: Any, rows: Any, weight: Any, lengths: Any, axis: int | None, name: str) -> Units:
     """Return the units of an input from some of its rows, or all: steps that are padding count nothing."""
     if weight is not None:
+        weight = np.abs(weight)
         counted = np.flatnonzero(weight if rows is None else weight[rows])
         rows = counted if rows is None else np.asarray(rows)[counted]
     if ops.is_sparse(x):

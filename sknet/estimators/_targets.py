@@ -649,6 +649,7 @@ class RealTargets(Reconstructed):
     def standardize(self, y: Any, weight: Any, *, shifts: bool) -> Self:
         """Learn mean and scale from the rows of a training."""
         y = np.asarray(y, np.float64)
+        weight = None if weight is None else np.abs(weight)
         _, digits = np.frexp(np.abs(y).max(axis=0))
         with np.errstate(under="ignore"):  # what is too small to count, or in its own units denormal
             y = np.ldexp(y, -digits)  # no square overflows or vanishes, and no bit of others changes

@@ -290,7 +290,7 @@ STEPS = [
     ({}, step(X * np.inf, CLASSES), NonFiniteError, r"is not finite; nothing was updated\. Scale the inputs"),
     ({}, step(X, CLASSES, WEIGHT * np.nan), NonFiniteError, "the loss is nan"),
     ({}, step(X, CLASSES, 0 * WEIGHT), ValueError, "at least one weight must be positive, got zeros only"),
-    ({}, step(X, CLASSES, -WEIGHT), ValueError, r"sample_weight must not be negative, got -\d"),
+    ({}, step(X, CLASSES, -WEIGHT), ValueError, r"sample_weight must have a positive sum, got -\d"),
     ({}, step(X, CLASSES, WEIGHT[:5]), ShapeError, r"sample_weight must have shape \(12,\), got \(5,\)"),
     ({}, step(X, CLASSES, WEIGHT[:, None]), ShapeError, r"must have shape \(12,\), .* got \(12, 1\)"),
     ({}, step(X, CLASSES - 1), ValueError, r"y must be a class, an integer from 0, but y\[0\] is -1"),

@@ -62,7 +62,7 @@ DATA = [
     ("multiclass", (X[:1], Y[:1]), ONE_CLASS),
     ("regression", (X, Z, with_bad(ONES, np.nan)), "Input sample_weight contains NaN"),
     ("regression", (X, Z, with_bad(ONES, np.inf)), "Input sample_weight contains infinity"),
-    ("regression", (X, Z, with_bad(ONES, -1)), "Negative values in data passed to `sample_weight`"),
+    ("regression", (X, Z, with_bad(ONES, -1e6)), "sample_weight must have a positive sum, got -"),
     ("regression", (X, Z, 0 * ONES), "at least one (non-zero number|weight must be positive)"),
     ("regression", (X, Z, ONES[:9]), r"sample_weight.shape == \(9,\), expected \(230,\)"),
     ("regression", (X, Z, ONES[:, None]), "Sample weights must be 1D array or scalar"),
@@ -241,7 +241,7 @@ PARTIAL = [
     ("multiclass", {}, part(X[:, :3], Y), "X has 3 features"),
     ("multiclass", {}, part(X, Y + 1), "`y` has classes not in `self.classes_`"),
     ("multiclass", {}, part(X, Y, classes=[0, 1]), "is not the same as on last call to partial_fit"),
-    ("multiclass", {}, part(X, Y, -ONES), "Negative values in data passed to `sample_weight`"),
+    ("multiclass", {}, part(X, Y, -ONES), "sample_weight must have a positive sum, got -"),
     ("multilabel", {}, part(X, LABELS[:, :2]), "y must be an indicator of 5 labels a row"),
     ("multioutput", {}, part(X, Z), r"y must have 3 column\(s\) as in the fit before, got 1"),
     (

@@ -365,7 +365,7 @@ BAD_ROWS = {
     "other kind": ({"X_val": X_VAL, "y_val": Y_VAL + 0.5}, r"y_val"),
     "negative weight": (
         {"X_val": X_VAL, "y_val": Y_VAL, "sample_weight_val": -np.ones(70)},
-        "sample_weight_val: Negative values in data",
+        "sample_weight_val: sample_weight must have a positive sum",
     ),
     "no weight": (
         {"X_val": X_VAL, "y_val": Y_VAL, "sample_weight_val": np.zeros(70)},

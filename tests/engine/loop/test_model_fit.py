@@ -213,7 +213,7 @@ BAD = [
     ({"X": [[1.0], [1.0, 2.0]], "y": [0, 1]}, ShapeError, r"X must be rectangular"),
     ({"y": ["a"] * 103}, DtypeError, r"y must be numeric, got dtype <U1: encode classes as integers"),
     ({"y": CLASSES - 1}, ValueError, r"y must"),
-    ({"sample_weight": -WEIGHT}, ValueError, r"sample_weight must not be negative"),
+    ({"sample_weight": -WEIGHT}, ValueError, r"sample_weight must have a positive sum"),
     ({"sample_weight": 0 * WEIGHT}, ValueError, r"sample_weight: at least one weight must be positive"),
     ({"sample_weight": WEIGHT[1:]}, ShapeError, r"X has 103 rows, but sample_weight has shape \(102,\)"),
     ({"X_val": X, "y_val": CLASSES[1:]}, ShapeError, r"X_val has 103 rows, but y_val has shape \(102,\)"),
