@@ -149,6 +149,8 @@ class _ScikitLearnParameters(PerceptronLayers):
         Maximum number of function evaluations of "lbfgs".
     """
 
+    _targets_may_be_missing = False  # as in scikit-learn
+
     def _recipe(self) -> Recipe:
         return Recipe(
             architecture=Perceptron(layer_sizes(self.hidden_layer_sizes), self.activation),

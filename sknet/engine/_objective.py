@@ -44,7 +44,7 @@ class Mean(NamedTuple):
 def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> Mean:
     """Return the weighted mean loss."""
     if weight is not None and weight.ndim > 1:
-        return _by_position(loss, output, y, weight)
+        return (_by_position if weight.ndim < output.ndim else _by_target)(loss, output, y, weight)
     values, counts = loss.values(output, y), loss.counts(output, y)
     if not values.shape[0]:
         raise ShapeError("a batch must have at least one row, got none")
@@ -61,6 +61,18 @@ def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> M
     total = counts.sum()
     divisor = ops.where(ops.equal(total, 0), float(values.shape[0]), total)  # all targets may be ignored
     return Mean(values.sum() / divisor, total, divisor)
+
+
+def _by_target(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> Mean:
+    """Return the mean loss for weights of targets: a row counts as the mean of its targets."""
+    values = loss.of_targets(output, y)
+    if weight.shape != values.shape:
+        raise ShapeError(
+            f"sample_weight must have shape {values.shape[:1]}, or {values.shape} for weights of targets, "
+            f"got {weight.shape}"
+        )
+    total = abs(weight).sum() / values.shape[1]
+    return Mean((values * weight).sum() / total, total, total)
 
 
 def _by_position(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> Mean:

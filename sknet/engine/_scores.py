@@ -18,7 +18,16 @@ from sknet.device import device_of, namespace, to_device, to_host
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
-__all__ = ["Accuracy", "Gathered", "NamedScores", "RSquared", "Score", "check_scores", "may_wait"]
+__all__ = [
+    "Accuracy",
+    "Gathered",
+    "NamedScores",
+    "RSquared",
+    "Score",
+    "check_scores",
+    "may_wait",
+    "row_weights",
+]
 
 
 NARROW = 64  # up to this many classes, a loop over columns is faster than one over rows,
@@ -148,7 +157,8 @@ class Accuracy(Score):
             counts = (target != self._ignore_index).reshape(len(target), -1).all(axis=1)
             output, target = output[counts], target[counts]
             weight = None if weight is None else weight[counts]
-        right = self._is_right(output, target)
+        right = self._is_right(output, target, weight)
+        weight = row_weights(weight)
         self._right += float(np.count_nonzero(right) if weight is None else weight[right].sum())
         self._all += float(len(right) if weight is None else weight.sum())
 
@@ -179,10 +189,11 @@ class Accuracy(Score):
             found.append(score)
         return found
 
-    def _is_right(self, output: Any, target: Any) -> Any:
-        """Return a mask of the rows with all labels right."""
+    def _is_right(self, output: Any, target: Any, weight: Any = None) -> Any:
+        """Return a mask of the rows with all labels right that count."""
         if target.ndim == output.ndim:
             right = (output > self._threshold) == (target > 0.5)
+            right |= False if weight is None or weight.ndim < 2 else weight == 0
             return right[:, 0] if right.shape[1] == 1 else right.all(axis=1)
         return _is_largest(output, _class_numbers(target, output.shape[1]))
 
@@ -211,9 +222,11 @@ def _as_rows(output: Any, target: Any, weight: Any) -> tuple[Any, Any, Any]:
     positions = output.shape[:-1]
     if weight is not None and len(positions) > 1 and weight.shape == positions:  # one weight per position
         weight = to_host(weight).reshape(-1)
-    else:
+    elif weight is None or weight.shape != target.shape or len(positions) > 1:  # not one per label
         weight = _weights(weight, len(output), "Accuracy")
         weight = None if weight is None else np.repeat(weight, math.prod(positions[1:]))
+    else:
+        weight = to_host(weight)
     if output.ndim > 2:
         target = target.reshape((-1, *target.shape[output.ndim - 1 :]))
         output = output.reshape(-1, output.shape[-1])
@@ -226,6 +239,11 @@ def _weights(weight: Any, n_rows: int, who: str) -> Any:
     if weight is not None and weight.shape != (n_rows,):
         raise ShapeError(f"{who} got weights of shape {weight.shape}, expected one per row: {(n_rows,)}")
     return weight
+
+
+def row_weights(weight: Any) -> Any:
+    """Return weights of rows: of those of targets, labels or positions the mean of each row."""
+    return weight if weight is None or np.ndim(weight) < 2 else weight.reshape(len(weight), -1).mean(axis=1)
 
 
 def _class_numbers(target: Any, n_classes: int) -> Any:
@@ -258,8 +276,8 @@ class RSquared(Score):
     target : array of shape (n_samples,) or (n_samples, n_outputs)
         All targets that will be added: the total variance is computed from them up front, since
         subtracting accumulated sums of squares would lose precision.
-    weight : array of shape (n_samples,) or None
-        Weights of the targets.
+    weight : array of shape (n_samples,) or (n_samples, n_outputs), or None
+        Weights of rows, or of targets: those without any weight are not scored.
     loss : Loss
         The loss, whose inverse link turns outputs into predictions.
 
@@ -282,13 +300,19 @@ class RSquared(Score):
 
     may_wait = True
 
+    _counted: Any = None  # the columns of targets that are there, where some may be missing
+
     def __init__(self, target: Any, weight: Any, loss: Loss) -> None:
         self._predict = loss.predict
         target = _columns(to_host(target))
-        weight = _weights(weight, len(target), "RSquared")
-        mean = np.average(target, axis=0, weights=weight)
-        squares = (target - mean) ** 2
-        self._total = squares.sum(axis=0) if weight is None else weight.astype(np.float64) @ squares
+        weight = self._weights(weight, target)
+        if weight is None or weight.ndim == 1:
+            mean = np.average(target, axis=0, weights=weight)
+        else:
+            self._counted = weight.any(axis=0)
+            sums = np.where(self._counted, weight.sum(axis=0), 1.0)
+            mean = (weight * target).sum(axis=0) / sums
+        self._total = self._sum((target - mean) ** 2, weight)
         self._residual = np.zeros_like(self._total)
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
@@ -301,8 +325,19 @@ class RSquared(Score):
                 "broadcast: reshape the target."
             )
         residual = (columns[1] - columns[0]) ** 2
-        weight = _weights(weight, len(residual), "RSquared")
-        self._residual += residual.sum(axis=0) if weight is None else weight.astype(np.float64) @ residual
+        self._residual += self._sum(residual, self._weights(weight, residual))
+
+    @staticmethod
+    def _weights(weight: Any, target: Any) -> Any:
+        if weight is not None and weight.shape == target.shape:
+            return to_host(weight).astype(np.float64)  # one for each target
+        return _weights(weight, len(target), "RSquared")
+
+    @staticmethod
+    def _sum(squares: Any, weight: Any) -> Any:
+        if weight is None:
+            return squares.sum(axis=0)
+        return (weight * squares).sum(axis=0) if weight.ndim == 2 else weight.astype(np.float64) @ squares
 
     def result(self) -> float:
         if not np.isfinite(self._residual).all():
@@ -310,7 +345,8 @@ class RSquared(Score):
         constant = self._total == 0
         ratio = self._residual / np.where(constant, 1.0, self._total)
         # For a constant target, as in scikit-learn: 1 if it is predicted exactly, else 0.
-        return float(np.where(constant, self._residual == 0, 1.0 - ratio).mean())
+        found = np.where(constant, self._residual == 0, 1.0 - ratio)
+        return float(found.mean() if self._counted is None else found.mean(where=self._counted))
 
     def state(self) -> dict[str, Any]:
         return {"residual": self._residual.copy()}

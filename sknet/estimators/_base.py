@@ -305,9 +305,9 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs; a CuPy array is computed with on its GPU if `device` is "auto".
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; None weights all alike.
+            Targets; of several targets or labels a row, some may be missing, NaN.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets; None weights all alike.
         X_val : array-like or sparse matrix of shape (n_val, n_features), default=None
             Inputs to validate on, instead of rows held out of X. A Pipeline transforms them as it does X
             if it is told to: ``Pipeline(..., transform_input=["X_val"])``.
@@ -375,6 +375,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
     __metadata_request__fit = {"groups": False}
     _numeric_targets: bool
     _targets_of_any_rank = False
+    _targets_may_be_missing = True
     _holds_out_every_class: bool = False
     _targets: Any
     _architecture: Architecture

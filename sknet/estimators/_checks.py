@@ -1,5 +1,6 @@
 """Checks of X, y and sample weights."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Number
@@ -21,10 +22,12 @@ from sklearn.utils.validation import (
 from sknet import ops
 from sknet._arrays import all_finite
 from sknet._constraints import shown
-from sknet._frames import Frame, is_frame, refuse_masked
+from sknet._frames import Frame, as_array, is_frame, refuse_masked
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
+from sknet.engine import RSquared
 from sknet.engine._checks import check_range, check_signs
 from sknet.engine._inputs import first_input
+from sknet.engine._scores import row_weights
 from sknet.estimators._fit import FitArguments
 from sknet.estimators._inputs import (
     RAGGED,
@@ -36,16 +39,23 @@ from sknet.estimators._inputs import (
     on_host,
 )
 from sknet.estimators._targets import counted_labels
+from sknet.losses import SquaredError
 
 __all__ = [
     "INTEGERS",
+    "accuracy_of_seen",
     "check_X",
     "check_X_y",
     "check_weights",
     "check_y",
     "drawn_weights",
+    "filled",
     "ignored_label",
+    "is_missing",
     "lengths_of",
+    "of_seen",
+    "r2_of_seen",
+    "score_weights",
     "step_weights",
     "taken_rows",
     "without_ignored",
@@ -151,9 +161,10 @@ def check_X_y(  # noqa: N802
         return X, y
     X, y = _with_dtype(as_host(X)), as_host(y)
     _check_kind(y, "y", TARGETS)
+    y, missing = (y, None) if is_reconstructed else _split_missing(estimator, y)
     if is_on_device(X):
         X = _check_device_array(estimator, X, dtypes, reset)
-        return _rows(X), check_y(estimator, y, X.shape[0], numeric=numeric)
+        return _rows(X), with_missing(check_y(estimator, y, X.shape[0], numeric=numeric), missing)
     if y is not None and not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
         y = to_host(y)
     with naming_columns(estimator, X):
@@ -168,14 +179,14 @@ def check_X_y(  # noqa: N802
             reset=reset,
             ensure_all_finite=kind_of_finite(estimator, reset),
         )
-    return _rows(X), _columns(y, warns=not is_reconstructed)
+    return _rows(X), with_missing(_columns(y, warns=not is_reconstructed), missing)
 
 
 def check_y(
     estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool, any_rank: bool = False
 ) -> Any:
     """Return targets as ``check_X_y`` does, for inputs that were checked elsewhere."""
-    y = as_host(y)
+    y, missing = _split_missing(estimator, as_host(y))
     _check_kind(y, "y", TARGETS)
     if y is None:
         raise ValueError(
@@ -190,7 +201,60 @@ def check_y(
     stand_in = np.zeros((n_samples, 1))  # scikit-learn checks y against a number of rows
     with naming_columns(estimator, None):
         _, y = validate_data(_Anonymous(), stand_in, y, multi_output=True, y_numeric=numeric)
-    return _columns(y)
+    return with_missing(_columns(y), missing)
+
+
+def _split_missing(estimator: Any, y: Any) -> tuple[Any, Any]:
+    """Return targets with others for missing ones, and a mask of these: None if there are none of several."""
+    if y is None or not estimator._targets_may_be_missing or hasattr(y, "tocsr") or np.ndim(y) != 2:
+        return y, None
+    if is_array(y) and not isinstance(y, np.ndarray):
+        return y, None
+    try:
+        found = as_array(y)
+        numbers = found.astype(np.float64) if found.dtype.kind == "O" else found
+    except (TypeError, ValueError):  # labels that are no numbers
+        return y, None
+    missing = np.isnan(numbers) if numbers.dtype.kind == "f" and numbers.shape[1] > 1 else np.False_
+    if not missing.any():
+        return y, None
+    if missing.all():
+        raise ValueError(f"every target of y is missing, {numbers.shape} of NaN: there is nothing to learn")
+    return filled(numbers), missing
+
+
+def with_missing(y: Any, missing: Any) -> Any:
+    """Return checked targets with NaN where they are missing."""
+    return y if missing is None else np.where(missing, np.nan, y)
+
+
+def is_missing(y: Any) -> Any:
+    """Return a mask of missing targets; None if there are none."""
+    if not isinstance(y, np.ndarray) or y.dtype.kind != "f" or y.ndim != 2 or y.shape[1] == 1:
+        return None
+    missing = np.isnan(y)
+    return missing if missing.any() else None
+
+
+def filled(y: Any) -> Any:
+    """Return targets with a middle value of their column instead of NaN, which no loss can read."""
+    missing = is_missing(y)
+    if missing is None:
+        return y
+    y = y.copy()
+    for column, gone in zip(y.T, missing.T, strict=True):
+        known = np.sort(column[~gone])
+        column[gone] = known[len(known) // 2] if len(known) else 1.0
+    return y
+
+
+def of_seen(y: Any, weight: Any, dtype: Any) -> Any:
+    """Return weights that are 0 for missing targets, one for each target if some are missing."""
+    missing = is_missing(y)
+    if missing is None:
+        return weight
+    seen = (~missing).astype(dtype)
+    return seen if weight is None else seen * (weight if weight.ndim == 2 else weight[:, np.newaxis])
 
 
 def _columns(y: Any, warns: bool = True) -> Any:
@@ -200,8 +264,34 @@ def _columns(y: Any, warns: bool = True) -> Any:
     return column_or_1d(y, warn=warns) if y.ndim == 2 and y.shape[1] == 1 else y
 
 
-def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike, *, may_be_zeros: bool = False) -> Any:
-    """Return sample weights as a host array, or None."""
+def score_weights(y: Any, weight: Any) -> Any:
+    """Return a weight for each target to score; None if none is missing, and weights are of rows."""
+    if np.ndim(y) != 2 or hasattr(y, "tocsr"):
+        return None
+    y = as_array(y)
+    weight = None if weight is None else check_weights(weight, y, np.float64, y=y)
+    found = of_seen(y, weight, np.float64)
+    return found if np.ndim(found) == 2 else None
+
+
+def r2_of_seen(y: Any, predicted: Any, weight: Any) -> float:
+    """Return the mean over targets of R2, by weights of each target."""
+    y = filled(as_array(y)).astype(np.float64)
+    score = RSquared(y, weight, SquaredError())
+    score.add(predicted, y, weight)
+    return score.result()
+
+
+def accuracy_of_seen(y: Any, predicted: Any, weight: Any) -> float:
+    """Return the share of rows with all labels right that count, by weights of each label."""
+    right = ((as_array(y) == predicted) | (weight == 0)).all(axis=1)
+    return float(np.average(right, weights=row_weights(weight)))
+
+
+def check_weights(
+    sample_weight: Any, X: Any, dtype: DTypeLike, *, y: Any = None, may_be_zeros: bool = False
+) -> Any:
+    """Return sample weights as a host array, or None: one for each row, or each of several targets."""
     if sample_weight is None:
         return None
     sample_weight = as_host(sample_weight)
@@ -209,9 +299,14 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike, *, may_be_zeros:
         sample_weight = to_host(sample_weight)
     rows = np.empty((X.shape[0], 0))
     if may_be_zeros and not np.any(sample_weight):  # scikit-learn's check refuses them
-        return check_weights(np.asarray(sample_weight) + 1.0, X, dtype) - 1
+        return check_weights(np.asarray(sample_weight) + 1.0, X, dtype, y=y) - 1
     check_range(sample_weight, dtype, "sample_weight")
-    weight = _check_sample_weight(sample_weight, rows, dtype=np.dtype(dtype))
+    shape = np.shape(sample_weight)
+    if len(shape) == 2 and np.ndim(y) == 2 and shape == np.shape(y):
+        rows, sample_weight = np.empty((math.prod(shape), 0)), np.ravel(sample_weight)
+    else:
+        shape = (-1,)
+    weight = _check_sample_weight(sample_weight, rows, dtype=np.dtype(dtype)).reshape(shape)
     if not (may_be_zeros or weight.any()):
         raise ValueError("sample_weight: at least one weight must be positive, got zeros only")
     check_signs(weight, "sample_weight")
@@ -222,7 +317,10 @@ def drawn_weights(counts: Any, sample_weight: Any) -> Any:
     """Return sample weights multiplied by how often rows are drawn."""
     if counts is None:
         return sample_weight
-    return counts if sample_weight is None else counts * np.asarray(as_host(sample_weight))
+    if sample_weight is None:
+        return counts
+    weight = np.asarray(as_host(sample_weight))
+    return (counts if weight.ndim < 2 else counts[:, np.newaxis]) * weight
 
 
 class _Anonymous(BaseEstimator):

@@ -17,7 +17,15 @@ from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen
 from sknet.estimators._attributions import chosen_classes
 from sknet.estimators._base import BaseNet, goes_in_steps
-from sknet.estimators._checks import ignored_label, lengths_of, step_weights, without_ignored
+from sknet.estimators._checks import (
+    accuracy_of_seen,
+    ignored_label,
+    is_missing,
+    lengths_of,
+    score_weights,
+    step_weights,
+    without_ignored,
+)
 from sknet.estimators._fit import Fit, FitArguments, Recipe
 from sknet.estimators._heads import gives_probabilities, probability_head
 from sknet.estimators._inputs import as_host, follows_namespace, may_be_missing, on_host
@@ -45,6 +53,8 @@ MOST = float(np.finfo(np.float64).max)  # an int may be larger than any float of
 def class_weighted(class_weight: Any, targets: ClassEncoder, y: Any, weight: Any, like: Any = None) -> Any:
     """Return the weights of rows multiplied by those of their classes."""
     of_class = _of_classes(class_weight, targets, y, y if like is None else like)
+    if weight is not None and weight.ndim == 2:
+        of_class = of_class[:, np.newaxis]
     found = of_class if weight is None else (weight * of_class).astype(weight.dtype)
     if not found.any():
         raise ValueError("class_weight: at least one sample must have a positive weight, got zeros only")
@@ -59,6 +69,8 @@ def _of_classes(class_weight: Any, targets: ClassEncoder, y: Any, like: Any) -> 
             "class_weight='balanced' counts labels of rows, and the loss ignores some positions: pass the "
             "weights of the classes as a dict"
         )
+    if is_missing(y) is not None or is_missing(like) is not None:
+        return _of_seen_labels(class_weight, y, like)
     if isinstance(class_weight, str) and like is not y:
         both = np.concatenate([like, y])
         return compute_sample_weight(class_weight, both, indices=np.arange(len(like)))[len(like) :]
@@ -73,6 +85,22 @@ def _of_classes(class_weight: Any, targets: ClassEncoder, y: Any, like: Any) -> 
     weights = np.array(label_weights(class_weight, targets.classes), dtype=np.float64)
     # A label that is ignored is no class, and its weight counts nothing.
     return weights.take(np.searchsorted(targets.classes, y), mode="clip")
+
+
+def _of_seen_labels(class_weight: Any, y: Any, like: Any) -> Any:
+    """Return the product of the weights of the labels of each row that are there."""
+    if isinstance(class_weight, dict):
+        raise ValueError("class_weight of several labels must be a list with a dict for each, or 'balanced'")
+    found = np.ones(len(y))
+    for k, (column, known) in enumerate(zip(y.T, like.T, strict=True)):
+        seen, known = ~np.isnan(column), known[~np.isnan(known)]
+        if isinstance(class_weight, str):
+            both = np.concatenate([known, column[seen]])
+            weight = compute_sample_weight(class_weight, both, indices=np.arange(len(known)))[len(known) :]
+        else:
+            weight = compute_sample_weight(class_weight[k], column[seen])
+        found[seen] *= weight
+    return found
 
 
 def _check_class_weight(class_weight: Any) -> None:
@@ -261,8 +289,9 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Weights of samples, or of labels: a row counts as the mean of its labels. Missing labels, NaN,
+            weigh nothing.
 
         Returns
         -------
@@ -270,6 +299,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             The accuracy.
         """
         y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
+        if (seen := score_weights(y, weight)) is not None:
+            return accuracy_of_seen(y, predicted, seen)
         counted = counted_labels(y, ignored_label(self))
         if not counted.all():
             return _accuracy_of(counted, np.asarray(y) == predicted, lengths_of(X), weight)

@@ -8,7 +8,7 @@ from numpy.random import RandomState
 from sklearn.base import clone
 
 from sknet._random import RandomSnapshot, check_random_state
-from sknet.estimators._checks import check_y
+from sknet.estimators._checks import check_y, filled
 from sknet.estimators._fit import Fit
 from sknet.estimators._inputs import check_one_input, check_table, note_namespace
 from sknet.estimators._network import reconstructed
@@ -34,7 +34,7 @@ def encode_rows(fit: Fit) -> Any:
     fit.random_state = random_state = _random_state(fit)
     fit.began = RandomSnapshot(random_state)
     fit.split = _split(fit, table, labels, random_state)
-    target = None if labels is None else _target(labels, encoder.target_type)
+    target = None if labels is None else _target(filled(labels), encoder.target_type)
     own = encoder.random_state
     draws = random_state if own is None else check_random_state(own)
     fit.encoder, fit.X = _encoded(estimator, encoder, schema, table, target, fit.split[0], draws)

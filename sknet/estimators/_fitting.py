@@ -18,7 +18,7 @@ from sknet.engine import Model
 from sknet.engine._inputs import first_input, n_rows
 from sknet.engine._lbfgs import minimize
 from sknet.engine._loop import Outcome
-from sknet.estimators._checks import check_weights, drawn_weights
+from sknet.estimators._checks import check_weights, drawn_weights, filled
 from sknet.estimators._fit import (
     Compared,
     DataSet,
@@ -129,13 +129,13 @@ def _check_rows(fit: Fit) -> None:
     else:
         fit.X, y = checked_inputs(fit, given.X, given.y)
     rows, dtype = first_input(fit.X), fit.dtype
-    fit.labels, fit.undrawn_weight = y, check_weights(given.sample_weight, rows, dtype)
+    fit.labels, fit.undrawn_weight = y, check_weights(given.sample_weight, rows, dtype, y=y)
     drawn = drawn_weights(fit_extras(estimator).counts, given.sample_weight)
-    fit.sample_weight = check_weights(drawn, rows, dtype)
+    fit.sample_weight = check_weights(drawn, rows, dtype, y=y)
     if not fit.continuing:
-        estimator._targets = estimator._new_targets(recipe, y, fit.classes)
+        estimator._targets = estimator._new_targets(recipe, filled(y), fit.classes)
     elif not fit.incremental:
-        estimator._check_continued(y)
+        estimator._check_continued(filled(y))
     encode_targets(fit)
 
 
@@ -143,7 +143,9 @@ def read_part(estimator: Any, recipe: Recipe, given: FitArguments, dtype: Any, d
     """Return a part of the rows of a fit, checked and encoded as the fit has learned to."""
     fit = Fit(estimator, recipe, incremental=False, continuing=True, given=given, dtypes=dtypes)
     fit.X, fit.labels = checked_inputs(fit, given.X, given.y)
-    fit.sample_weight = check_weights(given.sample_weight, first_input(fit.X), dtype, may_be_zeros=True)
+    fit.sample_weight = check_weights(
+        given.sample_weight, first_input(fit.X), dtype, y=fit.labels, may_be_zeros=True
+    )
     encode_targets(fit)
     if estimator._input_scaling is not None:
         fit.X = estimator._input_scaling.scaled(fit.X, dtype)

@@ -15,6 +15,7 @@ from sknet.core import Tensor, no_grad
 from sknet.engine._network import Head
 from sknet.estimators._inputs import Sequences, forward_of, is_on_device, with_checked_lengths
 from sknet.estimators._targets import ClassEncoder, tempered
+from sknet.losses._base import mean_loss_of
 
 __all__ = [
     "DECODER",
@@ -159,8 +160,8 @@ def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
 
     def log_loss(logarithm: float) -> float:
         with no_grad(), np.errstate(under="ignore"):  # with low temperatures, what is certain has no loss
-            values = likelihood.values(loss.tempered(Tensor(outputs), math.exp(logarithm)), Tensor(y))
-            return float(np.average(values.data, weights=weight))
+            tempered = loss.tempered(Tensor(outputs), math.exp(logarithm))
+            return mean_loss_of(likelihood, tempered, Tensor(y), weight)
 
     # The loss is convex in the reciprocal of the temperature, so it has no second minimum.
     bound = math.log(LARGEST)

@@ -19,7 +19,7 @@ from sknet.engine._checks import last_layer
 from sknet.engine._inputs import any_sparse, each_input, first_input, n_rows
 from sknet.engine._network import predict_raw
 from sknet.engine._optimizer import minimises_alike
-from sknet.estimators._checks import INTEGERS, check_X, check_X_y, check_y, without_padding
+from sknet.estimators._checks import INTEGERS, check_X, check_X_y, check_y, filled, of_seen, without_padding
 from sknet.estimators._fit import EARLIER, Fit
 from sknet.estimators._inputs import (
     Encoded,
@@ -140,16 +140,16 @@ def _new_network(fit: Fit) -> nn.Module:
     estimator.__dict__.pop("_allows_nan", None)
     if architecture.is_foreign:
         inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
+        estimator._allows_nan = _takes_missing(fit, network)
         if _has_an_output_for_each_class(fit, shape):
             ignored = getattr(recipe.loss, "ignore_index", None)
-            estimator._targets = PositionTargets(fit.labels, fit.classes, ignored)
+            estimator._targets = PositionTargets(filled(fit.labels), fit.classes, ignored)
             encode_targets(fit)
             network = architecture.build(fit.X, _n_outputs(fit))
             inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
             row = fit.labels.shape[1:]
             if shape is not None and row == shape[1:] != shape[:-1]:
                 network, shape = nn.Sequential(network, nn.ChannelsLast()), (*row, shape[0])
-        estimator._allows_nan = _takes_missing(fit, network)
         fit.dtypes = inputs.dtypes(fit.X, fit.dtype)
         estimator._inputs = None if inputs.is_table else inputs
         targets, n_outputs = estimator._targets, _n_outputs(fit)
@@ -222,10 +222,16 @@ def _has_an_output_for_each_class(fit: Fit, shape: tuple[int, ...] | None) -> bo
 def encode_targets(fit: Fit) -> None:
     """Set the targets as the loss reads them, that loss, and the weights of rows."""
     targets, recipe = fit.estimator._targets, fit.recipe
-    fit.y = targets.encode(fit.labels)
+    fit.y = targets.encode(filled(fit.labels))
     fit.loss = targets.trained(recipe.loss)
     fit.loss.check_target(fit.y, n_outputs=targets.n_outputs)
-    weight = fit.estimator._weighted(recipe, fit.labels, fit.sample_weight, fit.incremental)
+    weight = of_seen(fit.labels, fit.sample_weight, fit.dtype)
+    weight = fit.estimator._weighted(recipe, fit.labels, weight, fit.incremental)
+    if weight is not None and weight.ndim == 2 and fit.loss.columns_per_target > 1:
+        raise ValueError(
+            f"{recipe.loss!r} reads {fit.loss.columns_per_target} columns of y as one target: none may be "
+            "missing, and weights are of rows"
+        )
     fit.row_weight = weight
     fit.weight = without_padding(targets, fit.X, fit.y, weight, fit.dtype)
 

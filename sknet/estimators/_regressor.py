@@ -14,7 +14,7 @@ from sknet.engine._layer_outputs import Chosen
 from sknet.engine._objective import mean_loss
 from sknet.estimators._attributions import chosen_predictions
 from sknet.estimators._base import BaseNet, goes_in_steps
-from sknet.estimators._checks import lengths_of, step_weights
+from sknet.estimators._checks import lengths_of, r2_of_seen, score_weights, step_weights
 from sknet.estimators._fit import FitArguments, Recipe
 from sknet.estimators._heads import (
     check_deviations,
@@ -97,8 +97,8 @@ class BaseRegressor(RegressorMixin, BaseNet):
             Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets. Missing targets, NaN, weigh nothing.
 
         Returns
         -------
@@ -113,6 +113,8 @@ class BaseRegressor(RegressorMixin, BaseNet):
         y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
         if np.ndim(y) > 2:
             y, predicted, weight = counted_values(np.asarray(y), predicted, lengths_of(X), weight)
+        if (seen := score_weights(y, weight)) is not None:
+            return r2_of_seen(y, predicted, seen)
         is_real = type(y) is np.ndarray and y.dtype.kind == "f" and y.size > 0
         if is_real and LARGE < (most := float(np.abs(y).max())) < np.inf:
             y, predicted = y / most, predicted / most  # of which the squares are finite

@@ -165,9 +165,9 @@ class SequenceFit(SequenceLayers):
             as in ``words__0``. Integers stay integers where the network needs them.
         y : array-like of shape (n_samples,), (n_samples, n_outputs) or (n_samples, ...)
             Targets: of pixels or steps, too, for a network that returns arrays of this shape, or logits
-            for it.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; None weights all alike.
+            for it. Of several targets or labels a row, some may be missing, NaN.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets; None weights all alike.
         lengths : array-like of shape (n_samples,), dtype=int, default=None
             Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
         X_val : like X, default=None

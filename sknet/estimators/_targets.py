@@ -19,6 +19,7 @@ from sknet.core import Tensor, as_tensor, no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, RSquared, Score
 from sknet.engine._network import Head
+from sknet.engine._scores import row_weights
 from sknet.estimators._scaling import Units
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
@@ -231,8 +232,12 @@ class Agreement(Score):
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         output, target = to_host(output), to_host(target)
         self._finite = self._finite and all_finite(output)
-        right = (self._decide(output) == target).reshape(len(target), -1).all(axis=1)
-        weight = np.ones(len(right)) if weight is None else to_host(weight)
+        right = self._decide(output) == target
+        weight = None if weight is None else to_host(weight)
+        if weight is not None and weight.shape == right.shape:
+            right |= weight == 0  # missing labels
+        right = right.reshape(len(target), -1).all(axis=1)
+        weight = np.ones(len(right)) if weight is None else row_weights(weight)
         self._right += float(weight[right].sum())
         self._all += float(weight.sum())
 
@@ -650,11 +655,15 @@ class RealTargets(Reconstructed):
         """Learn mean and scale from the rows of a training."""
         y = np.asarray(y, np.float64)
         weight = None if weight is None else np.abs(weight)
+        if weight is not None and weight.ndim == 2 and not weight.any(axis=0).all():
+            k = int(np.argmin(weight.any(axis=0)))
+            raise ValueError(f"column {k} of y has no target with a weight among the rows to train on")
         _, digits = np.frexp(np.abs(y).max(axis=0))
         with np.errstate(under="ignore"):  # what is too small to count, or in its own units denormal
             y = np.ldexp(y, -digits)  # no square overflows or vanishes, and no bit of others changes
             mean = np.average(y, axis=0, weights=weight)
-            scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight)) if shifts else mean
+            squares = (y - mean) ** 2
+            scale = np.sqrt(np.average(squares, axis=0, weights=weight)) if shifts else mean
             # A deviation that rounding alone can have made is none.
             tiny = len(y) * np.finfo(np.float64).eps * np.abs(mean) if shifts else 0.0
             mean, scale = np.ldexp(mean, digits), np.where(scale > tiny, np.ldexp(scale, digits), 1.0)

@@ -21,8 +21,9 @@ from sknet.engine._fit import Source
 from sknet.engine._inputs import first_input, row_shapes
 from sknet.engine._loop import Outcome, Validation
 from sknet.engine._network import chunk_rows, chunk_rows_of, predict_raw
+from sknet.engine._scores import row_weights
 from sknet.engine._train import train
-from sknet.estimators._checks import lengths_of, taken_rows
+from sknet.estimators._checks import is_missing, lengths_of, of_seen, taken_rows
 from sknet.estimators._fit import DataSet, Fit, FitArguments, fit_extras
 from sknet.estimators._heads import best_temperature
 from sknet.estimators._inputs import Sequences
@@ -116,10 +117,13 @@ def _check_units(fit: Fit, targets: Any, scaling: Any) -> None:
     if getattr(targets, "scale", None) is None:
         return
     y = np.asarray(fit.y, np.float64).reshape(len(fit.y), -1)
+    missing = is_missing(fit.labels)
+    columns = list(y.T) if missing is None else [x[~gone] for x, gone in zip(y.T, missing.T, strict=True)]
+    columns = [x for x in columns if len(x)]
     with np.errstate(over="ignore"):
-        sizes = np.sqrt(np.mean(np.square(y), axis=0))
-        spread = np.std(y, axis=0) if scaling.shifts else sizes
-    usual = np.median(np.abs(y), axis=0).max()  # whatever single ones are
+        sizes = np.array([np.sqrt(np.mean(np.square(x))) for x in columns])
+        spread = np.array([np.std(x) for x in columns]) if scaling.shifts else sizes
+    usual = max(np.median(np.abs(x)) for x in columns)  # whatever single ones are
     if usual > MOST_USUAL:
         raise ValueError(
             f"half of the targets are more than {usual:.3g} times as far from the mean as the deviation of "
@@ -127,7 +131,10 @@ def _check_units(fit: Fit, targets: Any, scaling: Any) -> None:
             "learned. Begin anew with rows whose targets are like these, or scale y by constants and set "
             "scale_target=False"
         )
-    found, varies = sizes.max(), spread[np.ptp(y, axis=0) > 0]  # parts of a stream may be constant
+    found, varies = (
+        sizes.max(),
+        spread[np.array([np.ptp(x) for x in columns]) > 0],
+    )  # parts of a stream may be constant
     if found > MOST_DEVIATIONS:
         told = f"are {found:.3g} times as large as"
     elif len(y) >= FEW and varies.size and varies.min() < LEAST_DEVIATION:
@@ -169,9 +176,9 @@ def input_scaling(fit: Fit, rows: Any) -> InputScaling | None:
     weight = fit.row_weight
     if extras.inputs is not None and extras.inputs.of_members:
         rows = rows if isinstance(recipe.validation_split, (tuple, list)) else None
-        weight = fit.estimator._weighted(recipe, fit.labels, fit.undrawn_weight, fit.incremental)
-    if weight is not None and weight.ndim > 1:  # of the classes of positions
-        weight = weight.reshape(len(weight), -1).mean(axis=1)
+        weight = of_seen(fit.labels, fit.undrawn_weight, fit.dtype)
+        weight = fit.estimator._weighted(recipe, fit.labels, weight, fit.incremental)
+    weight = row_weights(weight)
     lengths, n_steps = lengths_of(fit.X), first_input(fit.X).shape[1:2]
     found = {}
     for name, (x, axis) in features_of(fit).items():
@@ -266,13 +273,14 @@ def temperature_of(fit: Fit) -> Any:
         outputs = np.concatenate([to_host(predict_raw(model, part)) for part in parts]).astype(np.float64)
     y, weight = to_host(batches.y), None if batches.weight is None else to_host(batches.weight)
     loss: Any = fit.loss
-    if weight is not None and weight.ndim > 1:  # a weight for each position of a sequence
+    if weight is not None and 1 < weight.ndim < outputs.ndim:  # a weight for each position of a sequence
         outputs = outputs.reshape(-1, outputs.shape[-1])
         y, weight = y.reshape(-1), weight.reshape(-1)
     if not isinstance(loss, Columns):
         return best_temperature(loss, outputs, y, weight)
     each = enumerate(loss.parts(outputs))
-    return tuple(best_temperature(loss.loss, part, y[:, k], weight) for k, part in each)
+    of_column = [weight] * y.shape[1] if weight is None or weight.ndim == 1 else weight.T
+    return tuple(best_temperature(loss.loss, part, y[:, k], of_column[k]) for k, part in each)
 
 
 class StoppingInParts(EarlyStopping):

@@ -108,6 +108,7 @@ class BaseTransformer(Coding, NamedOptions):
     """Abstract base of the estimators that are transformers first."""
 
     _numeric_targets = _targets_of_any_rank = True
+    _targets_may_be_missing = False
     _has_importances = False
     target: str = "X"
 

@@ -17,8 +17,8 @@ from sknet.device import to_host
 from sknet.engine import Batches, Model, Score
 from sknet.engine._inputs import first_input
 from sknet.engine._network import Head, apply_head
-from sknet.engine._scores import Gathered
-from sknet.estimators._checks import check_weights, without_padding
+from sknet.engine._scores import Gathered, row_weights
+from sknet.estimators._checks import check_weights, filled, of_seen, without_padding
 from sknet.estimators._fit import DataSet, Fit, fit_extras, is_auto
 from sknet.estimators._inputs import Encoded
 from sknet.estimators._network import checked_inputs
@@ -121,7 +121,8 @@ def _undrawn(fit: Fit, whole: DataSet) -> DataSet:
     """Return all rows, with the weights that they have where they are held out."""
     if fit_extras(fit.estimator).counts is None:
         return whole
-    weight = fit.estimator._weighted(fit.recipe, fit.labels, fit.undrawn_weight, fit.incremental)
+    weight = of_seen(fit.labels, fit.undrawn_weight, fit.dtype)
+    weight = fit.estimator._weighted(fit.recipe, fit.labels, weight, fit.incremental)
     weight = without_padding(fit.estimator._targets, fit.X, fit.y, weight, fit.dtype)
     return whole._replace(sample_weight=fit.undrawn_weight, weight=weight)
 
@@ -163,14 +164,15 @@ def _given_rows(fit: Fit) -> DataSet:
     with naming("X_val and y_val do not fit X and y"):
         X, labels = checked_inputs(fit, given.X_val, given.y_val, reset=False)
     with naming("sample_weight_val"):
-        sample_weight = check_weights(given.sample_weight_val, first_input(X), fit.dtype)
+        sample_weight = check_weights(given.sample_weight_val, first_input(X), fit.dtype, y=labels)
     if len(labels) < FEWEST:
         raise ValueError(f"X_val has {len(labels)} row, and a validation needs at least {FEWEST}")
     _check_classes(targets, labels)
     with naming("y_val"):
-        y = targets.encode(labels)
+        y = targets.encode(filled(labels))
         fit.loss.check_target(y, name="y_val", n_outputs=targets.n_outputs)
-    weight = estimator._weighted(recipe, labels, sample_weight, fit.incremental, like=fit.labels)
+    weight = of_seen(labels, sample_weight, fit.dtype)
+    weight = estimator._weighted(recipe, labels, weight, fit.incremental, like=fit.labels)
     weight = without_padding(targets, X, y, weight, fit.dtype)
     scaling = estimator._input_scaling
     scaled = X if scaling is None else scaling.scaled(X, fit.model.dtype)
@@ -368,6 +370,7 @@ def new_score_of(fit: Fit, part: DataSet, batches: Batches) -> Callable[[], Scor
         inputs = part.chosen(part.read, rows) if needs_inputs else object()
         estimator = in_training(fit.estimator, fit.model, inputs, outputs)
         labels, weight = part.chosen(part.labels, rows), part.chosen(part.sample_weight, rows)
+        weight = row_weights(weight)
         with naming_classes(getattr(fit.estimator._targets, "classes", None), labels, what):
             found = evaluated(scorers, estimator, inputs, labels, weight, what)
             if np.isnan(found.get(decides, 0.0)):

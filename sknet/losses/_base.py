@@ -123,6 +123,38 @@ class Loss(ParameterObject, ABC):
             If target and output do not match; nothing is broadcast.
         """
 
+    def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of every target of every sample, for means in which targets have their own weights.
+
+        A loss of your own whose targets depend on each other overrides it.
+
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
+            As for `values`.
+        target : Tensor or array of shape (n_samples, n_targets)
+            As for `values`.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_targets)
+            Their sum over targets are the `values`.
+        """
+        z, y = as_tensor(output), as_tensor(target)
+        if (
+            z.ndim != 2
+            or y.ndim != 2
+            or z.shape[0] != y.shape[0]
+            or not y.shape[1]
+            or z.shape[1] % y.shape[1]
+        ):
+            raise shape_error(self, z.shape, y.shape, expected="(n_samples, n_targets)")
+        n, count = y.shape
+        # Columns of one target are n_targets apart.
+        blocks = ops.permute_dims(ops.reshape(z, (n, -1, count)), (0, 2, 1))
+        found = self.values(ops.reshape(blocks, (n * count, -1)), ops.reshape(y, (n * count, 1)))
+        return ops.reshape(found, (n, count))
+
     def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
         """Return how much each sample counts in a mean, where that depends on its target.
 
@@ -261,6 +293,14 @@ class Loss(ParameterObject, ABC):
             One value for each sample.
         """
         return terms if terms.ndim == 1 else ops.sum(terms, axis=tuple(range(1 - terms.ndim, 0)))
+
+
+def mean_loss_of(loss: Loss, output: Tensor, target: Tensor, weight: Any) -> float:
+    """Return the mean loss of samples, with weights of samples or of targets."""
+    if np.ndim(weight) < 2:
+        return float(np.average(loss.values(output, target).numpy(), weights=weight))
+    found = loss.of_targets(output, target).numpy()
+    return float(np.average(found, weights=weight)) * int(found.shape[1])
 
 
 def of_blocks(loss: Loss, z: Tensor, y: Tensor, count: int) -> tuple[list[Tensor], Tensor]:

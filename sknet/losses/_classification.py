@@ -237,6 +237,9 @@ class LogLoss(LogitLoss):
         counted = ops.not_equal(y, self.ignore_index)
         return ops.where(counted, self._of_two(z, ops.where(counted, y, 0.0)), 0.0)
 
+    def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
+        return self._label_terms(*self.pair(output, target))  # with weights of labels
+
     def _of_two(self, z: Tensor, y: Tensor) -> Tensor:
         """Return the weights of labels of a single output, whose classes are 0 and 1."""
         weights = numbers_for(self, "class_weight", self.class_weight, 2, z)
@@ -555,6 +558,11 @@ class KLDivergence(Loss):
     """
 
     tasks = ("regression",)
+
+    def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
+        raise ValueError(
+            "KLDivergence compares whole distributions: no target may be missing or weighted alone"
+        )
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z, y = as_tensor(output), as_tensor(target)

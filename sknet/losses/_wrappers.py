@@ -57,6 +57,9 @@ class Wrapping(Loss):
         """Columns of y that are one target."""
         return self.loss.columns_per_target
 
+    def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
+        return self.loss.of_targets(output, target)
+
     def for_task(self, task: str) -> Loss:
         super().for_task(task)
         return self
@@ -184,6 +187,13 @@ class _OfTargets(Wrapping):
             found = sum(columns[1:], columns[0])
         return found + float(np.log(self.scale).sum()) if scaling.adds_log else found
 
+    def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
+        scaling = self.loss.scaling
+        assert scaling is not None
+        found = ops.astype(self.loss.of_targets(output, target), np.float64)
+        found = found * row_of([s**scaling.power for s in self.scale], found)
+        return found + row_of(np.log(self.scale).tolist(), found) if scaling.adds_log else found
+
     def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
         return self.loss.counts(output, target)
 
@@ -212,8 +222,14 @@ class Columns(Wrapping):
                 f"Columns got targets of dtype {y.dtype}; they must be integers, the numbers of classes. "
                 "Cast them with astype."
             )
-        each = [self.loss.values(part, y[:, k]) for k, part in enumerate(self.parts(z))]
+        each = self._each(z, y)
         return sum(each[1:], each[0])
+
+    def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
+        return ops.stack(self._each(as_tensor(output), as_tensor(target)), axis=1)
+
+    def _each(self, z: Tensor, y: Tensor) -> list[Tensor]:
+        return [self.loss.values(part, y[:, k]) for k, part in enumerate(self.parts(z))]
 
     def parts(self, output: Any) -> list[Any]:
         """Return the outputs of each column's classes."""
@@ -274,6 +290,9 @@ class Averaged(Wrapping):
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         return _mean(self._each(lambda loss, z: loss.values(z, target), output))
+
+    def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
+        return _mean(self._each(lambda loss, z: loss.of_targets(z, target), output))
 
     def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
         return self.loss.counts(self.parts(output)[0], target)

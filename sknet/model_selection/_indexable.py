@@ -50,10 +50,10 @@ class IndexableDict(dict[str, Any]):
 
 
 def indexable(X: Any) -> Any:
-    """Return inputs whose rows scikit-learn can take: a dict of arrays as an `IndexableDict`.
+    """Return inputs whose rows scikit-learn can take: a dict of arrays as one that has rows.
 
-    The searches and cross-validation of this package do so on their own. Other functions, such as
-    `sklearn.model_selection.cross_val_score` or `learning_curve`, take what this function returns.
+    The searches and cross-validation of this package do so on their own. Functions of scikit-learn, such as
+    ``cross_val_score`` or ``learning_curve``, take what this function returns.
 
     Parameters
     ----------

@@ -33,9 +33,10 @@ from sknet.engine import History
 from sknet.engine._layer_outputs import output_shapes
 from sknet.engine._model_copies import slim_model
 from sknet.engine._scheduler import grouped, run_in_threads
+from sknet.engine._scores import row_weights
 from sknet.estimators import EstimatorSummary, LayerRow
 from sknet.estimators._attributions import check_steps
-from sknet.estimators._checks import check_weights, check_y
+from sknet.estimators._checks import check_weights, check_y, filled, of_seen
 from sknet.estimators._computation import Computation, outputs_of
 from sknet.estimators._options import check_loss_of_logits
 from sknet.estimators._scoring import check_scoring, evaluated
@@ -135,6 +136,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
 
     __metadata_request__fit = {"groups": False}  # as of networks
     _numeric_targets: bool
+    _targets_may_be_missing = True
     _of_networks = "members_"
     columns: Any
     scoring: Any
@@ -196,6 +198,11 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
         """Set out-of-fold predictions and score."""
 
+    def _weights(self, y: Any, sample_weight: Any, table: Table) -> Any:
+        """Return the weights of rows, or of targets if some are missing, or None."""
+        weight = check_weights(sample_weight, table.numbers, np.float32, y=y)
+        return self._weighted(y, of_seen(y, weight, np.float32))
+
     def _weighted(self, y: Any, weight: Any) -> Any:
         """Return sample weights multiplied by those of the classes."""
         return weight
@@ -221,9 +228,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         X : frame, array-like or sparse matrix of shape (n_samples, n_features)
             A raw table: a frame of pandas, polars or any library with the dataframe interchange protocol.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; None for equal weights.
+            Targets; of several targets or labels a row, some may be missing, NaN.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets; None for equal weights.
         X_val, y_val : frame or array-like, and array-like, default=None
             Rows that are held out instead of folds of X: all members are trained on all rows of X, and
             `oof_prediction_` and `oof_score_` are those of these rows.
@@ -273,8 +280,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         y = check_y(self, y, table.n_rows, numeric=self._numeric_targets)
         loss = check_loss_of_logits(self.loss, type(self).__name__)
         refuse_ignored(loss, f"by {type(self).__name__}")
-        self._targets = targets = self._new_targets(y, loss)
-        weight = self._weighted(y, check_weights(sample_weight, table.numbers, np.float32))
+        self._targets = targets = self._new_targets(filled(y), loss)
+        weight = self._weights(y, sample_weight, table)
+        y = filled(y)
         task = self._task(schema, table, y, weight, loss)
         if validation is None:
             stratify = y if targets.task in ("binary", "multiclass", "ordinal") and y.ndim == 1 else None
@@ -302,11 +310,16 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         """Return a task and targets with validation rows behind those of the training, and their fold."""
         table = task.schema.read(self, X_val)
         y_val = check_y(self, y_val, table.n_rows, numeric=self._numeric_targets)
-        weight = self._weighted(y_val, check_weights(weight_val, table.numbers, np.float32))
+        weight = self._weights(y_val, weight_val, table)
+        y_val = filled(y_val)
         encoded = self._targets.encode(y_val)
         task.loss.check_target(encoded, n_outputs=self._targets.n_outputs)
-        pairs = (task.weight, len(y)), (weight, len(y_val))
-        weights = [np.ones(n, np.float32) if x is None else x for x, n in pairs]
+        weights = [
+            np.ones(len(each), np.float32) if x is None else x
+            for x, each in ((task.weight, y), (weight, y_val))
+        ]
+        if {x.ndim for x in weights} == {1, 2}:
+            weights = [np.broadcast_to(x.reshape(len(x), -1), (len(x), y.shape[1])) for x in weights]
         joined = replace(
             task,
             table=task.table.joined(table),
@@ -479,7 +492,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         self._take_oof(y, found, rows, weight)
         self.oof_prediction_ = self.oof_prediction_[first:]
         if self.scoring is not None:
-            self.oof_score_ = self._scored(found, X, rows - first, y[rows], weight)
+            is_of_targets = weight is not None and weight.ndim == 2
+            known = np.where(weight == 0, np.nan, y[rows]) if is_of_targets else y[rows]
+            self.oof_score_ = self._scored(found, X, rows - first, known, row_weights(weight))
 
     def _scored(self, outputs: np.ndarray, X: Any, rows: np.ndarray, y: Any, weight: Any) -> float:
         """Return what `scoring` says of the outputs for held-out rows."""

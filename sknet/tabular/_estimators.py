@@ -9,7 +9,7 @@ from sknet._fields import Arrays, Each, Together
 from sknet._params import described_by
 from sknet._validation import StrOptions
 from sknet.estimators._attributions import chosen_classes, chosen_predictions
-from sknet.estimators._checks import check_weights
+from sknet.estimators._checks import accuracy_of_seen, check_weights, r2_of_seen, score_weights
 from sknet.estimators._classifier import class_weighted
 from sknet.estimators._heads import probability_head
 from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets, kind_of_labels
@@ -184,6 +184,8 @@ def _accuracy(found: Any, y: Any, weight: Any) -> float:
     y = y[:, 0] if found.ndim == 1 and y.ndim == 2 and y.shape[1] == 1 else y
     if y.shape != found.shape:
         raise ValueError(f"y has the shape {y.shape}, expected that of the predictions, {found.shape}")
+    if (seen := score_weights(y, weight)) is not None:
+        return accuracy_of_seen(y, found, seen)
     weight, right = check_weights(weight, found, np.float64), found == y
     return float(np.average(right.reshape(len(right), -1).all(axis=1), weights=weight))
 
@@ -299,7 +301,31 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         # It is the same in all units, of which one has no squares that overflow.
         _, digits = np.frexp(np.abs(y).max())
         known, found = (np.ldexp(np.asarray(each, np.float64), -digits) for each in (y[rows], found))
+        if weight is not None and weight.ndim == 2:
+            self.oof_score_ = r2_of_seen(known, found, weight.astype(np.float64))
+            return
         self.oof_score_ = float(r2_score(known, found, sample_weight=weight)) if several else np.nan
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R2, the share of the targets' variance that is explained.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets; those that are missing, NaN, are not scored.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets.
+
+        Returns
+        -------
+        float
+            At most 1, the mean over outputs.
+        """
+        if (seen := score_weights(y, sample_weight)) is not None:
+            return r2_of_seen(y, self.predict(X), seen)
+        return float(super().score(X, y, sample_weight))
 
     def freeze(self) -> "FrozenTabularRegressor":
         """Return a predictor without any training state: smaller, picklable, fast for single rows.

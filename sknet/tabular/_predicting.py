@@ -25,6 +25,7 @@ from sknet.estimators._heads import (
 )
 from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets
 from sknet.losses import Loss
+from sknet.losses._base import mean_loss_of
 from sknet.preprocessing._plan import OneRow
 from sknet.preprocessing._schema import Table
 from sknet.tabular._training import Member, encoded_rows
@@ -229,8 +230,7 @@ def _temperature(loss: Any, output: np.ndarray, y: np.ndarray, weight: np.ndarra
 def badness(output: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: Loss) -> float:
     """Return the mean loss of outputs."""
     with no_grad(), np.errstate(under="ignore"):  # what is certain has no loss
-        values = loss.values(Tensor(output.astype(np.float64)), Tensor(y)).numpy()
-        return float(np.average(values, weights=weight))
+        return mean_loss_of(loss, Tensor(output.astype(np.float64)), Tensor(y), weight)
 
 
 # Rows that all members predict together, so that no more of their outputs are in memory.
