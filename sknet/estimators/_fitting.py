@@ -32,11 +32,13 @@ from sknet.estimators._fit import (
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._scoring import HELD_OUT, LOSS
 from sknet.estimators._training import (
+    CONFORMAL,
     FitSource,
     SecondTraining,
     StoppingInParts,
     Trainer,
     check_calibration,
+    conformity_of,
     input_scaling,
     standardize,
     standardize_inputs,
@@ -186,6 +188,7 @@ def _fit_in_steps(fit: Fit, trainer: Trainer) -> None:
         _check_finite_parameters(fit.model)
     fit.estimator._batch = fit.batches.like()
     fit.estimator._take(fit)
+    _conform(fit)
     is_inner = bool(fit_extras(fit.estimator).callbacks)
     ended_at_limit = not (fit.incremental or outcome.stopped_by or outcome.interrupted or is_inner)
     if ended_at_limit and not (recipe.strict and is_nearly_flat(fit.history["loss"])):
@@ -199,6 +202,17 @@ def is_nearly_flat(losses: Sequence[float]) -> bool:
         return False
     whole = losses[0] - losses[-1]
     return whole > 0 and losses[-1 - n_last] - losses[-1] <= SMALL_SHARE * whole
+
+
+def _conform(fit: Fit) -> None:
+    """Let the held-out rows decide how large intervals and sets are."""
+    targets = fit.estimator._targets
+    if fit.recipe.calibrate == CONFORMAL:
+        rows = FitSource(fit).validation()
+        assert rows is not None
+        targets.conformity = conformity_of(fit.estimator, rows)
+    elif targets.conformity is not None:
+        targets.conformity = None
 
 
 def not_converged(max_iter: int, *, advises: bool = True) -> str:

@@ -20,10 +20,12 @@ from sknet.estimators._heads import (
     DECODER,
     check_deviations,
     checked_codes,
+    conformal_sets,
     gives_deviations,
     gives_intervals,
     gives_probabilities,
     gives_quantiles,
+    gives_sets,
     has_decoder,
     interval_head,
     probability_head,
@@ -436,6 +438,11 @@ class FrozenClassifier(Frozen):
             found = self._predicted(with_lengths(X, lengths), name, head)
         return self._targets.per_column(found)
 
+    @available_if(gives_sets)
+    def predict_set(self, X: Any, coverage: float = 0.9, *, lengths: Any = None) -> Any:
+        """Return sets of classes, as the estimator's method of this name does for X and its `lengths`."""
+        return conformal_sets(self._targets, self.predict_proba(X, lengths=lengths), coverage)
+
 
 class FrozenTransformer(Frozen):
     """A transformer that only transforms: small, picklable, and with no state of a training.
@@ -594,7 +601,7 @@ class FrozenRegressor(Frozen):
     @available_if(gives_intervals)
     def predict_interval(self, X: Any, coverage: float = 0.8, *, lengths: Any = None) -> Any:
         """Return bounds of targets, as the estimator's method of this name does for X and its `lengths`."""
-        return self._of_targets(X, lengths, "interval", interval_head(self._loss, coverage))
+        return self._of_targets(X, lengths, "interval", interval_head(self._loss, coverage, self._targets))
 
     def _of_targets(self, X: Any, lengths: Any, name: str, head: Head) -> Any:
         return self._targets.decode(self._predicted(with_lengths(X, lengths), name, head))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet import nn
+from sknet import nn, ops
 from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad
@@ -16,16 +16,20 @@ from sknet.engine._network import Head
 from sknet.estimators._inputs import Sequences, forward_of, is_on_device, with_checked_lengths
 from sknet.estimators._targets import ClassEncoder, tempered
 from sknet.losses._base import mean_loss_of
+from sknet.losses._wrappers import row_of
 
 __all__ = [
     "DECODER",
+    "Bounds",
     "best_temperature",
     "check_deviations",
     "checked_codes",
+    "conformal_sets",
     "gives_deviations",
     "gives_intervals",
     "gives_probabilities",
     "gives_quantiles",
+    "gives_sets",
     "has_decoder",
     "interval_head",
     "probability_head",
@@ -57,10 +61,26 @@ def gives_quantiles(regressor: Any) -> bool:
 
 def gives_intervals(regressor: Any) -> bool:
     """Return whether a regressor predicts intervals; for ``available_if``."""
-    advice = "loss=Quantile([0.1, 0.5, 0.9]) or loss='gaussian_nll'"
+    if _is_conformal(regressor):
+        return True
+    advice = "loss=Quantile([0.1, 0.5, 0.9]), loss='gaussian_nll' or calibrate='conformal'"
     # Bounds are two numbers: a loss with one output for a target has no interval.
     several = regressor._loss.outputs_per_target > 1
     return _learns(regressor, "predict_interval", "intervals", advice, where=several)
+
+
+def gives_sets(classifier: Any) -> bool:
+    """Return whether a classifier predicts sets of classes; for ``available_if``."""
+    if not _is_conformal(classifier):
+        raise AttributeError(f"{type(classifier).__name__} predicts sets with calibrate='conformal' alone")
+    return True
+
+
+def _is_conformal(predictor: Any) -> bool:
+    """Tell whether held-out rows decide the size of intervals or sets, or shall do so."""
+    conformity = getattr(getattr(predictor, "_targets", None), "conformity", None)
+    asked = getattr(predictor, "calibrate", None)
+    return conformity is not None or (isinstance(asked, str) and asked == "conformal")
 
 
 def _learns(regressor: Any, method: str, what: str, advice: str, *, where: bool = True) -> bool:
@@ -76,7 +96,7 @@ def check_deviations(loss: Any) -> None:
     if not hasattr(loss, "predict_std"):
         raise ValueError(
             f"return_std=True needs a loss that learns standard deviations, got {shown(loss)}: use "
-            "loss='gaussian_nll'"
+            "loss='gaussian_nll', or an ensemble, n_members=5"
         )
 
 
@@ -96,11 +116,65 @@ def probability_head(loss: Any, targets: ClassEncoder, temperature: Any, name: s
     return targets.probable(tempered(getattr(loss, name), loss, temperature), loss)
 
 
-def interval_head(loss: Any, coverage: Any) -> Head:
-    """Return the head that makes bounds of outputs, of shape (n_samples, 2, n_targets)."""
+@dataclass(frozen=True)
+class Bounds:
+    """Predictions between the bounds that the loss has learned, or between those at a distance of 1.
+
+    With `times`, conformal bounds: the distances are multiplied by one number for each target.
+    """
+
+    loss: Any
+    times: tuple[float, ...] | None = None
+
+    def __call__(self, output: Tensor) -> Tensor:
+        loss, center = self.loss, self.loss.predict(output)
+        if hasattr(loss, "predict_quantiles"):
+            low, high = (loss.predict_quantiles(output)[:, k] for k in (0, -1))
+        elif loss.outputs_per_target > 1 and hasattr(loss, "predict_interval"):
+            low, high = (loss.predict_interval(output, WIDTH)[:, k] for k in (0, 1))
+        else:
+            low, high = center - 1.0, center + 1.0
+        if self.times is None:
+            return ops.stack([low, center, high], axis=-2)
+        times = row_of(self.times, center)
+        return ops.stack([center - times * (center - low), center + times * (high - center)], axis=-2)
+
+
+WIDTH = 0.8  # coverage of the intervals of a loss that are stretched
+
+
+def conformal_quantile(conformity: Any, coverage: Any) -> Any:
+    """Return the bound that the deviation of another row exceeds with at most the rest of the probability."""
+    n = len(conformity)
+    rank = math.ceil((n + 1) * _checked_coverage(coverage))
+    if rank > n:
+        least = math.ceil(float(coverage) / (1.0 - float(coverage)))
+        raise ValueError(
+            f"coverage={float(coverage):g} needs at least {least} rows to calibrate on, and there were {n}: "
+            "hold out more rows, or ask for less"
+        )
+    return conformity[rank - 1]
+
+
+def conformal_sets(targets: Any, probable: Any, coverage: Any) -> Any:
+    """Return which classes are in the set of each row: those probable enough, and the likeliest one."""
+    found = 1.0 - probable <= conformal_quantile(targets.conformity, coverage)
+    found[np.arange(len(found)), probable.argmax(axis=1)] = True
+    return found
+
+
+def _checked_coverage(coverage: Any) -> float:
     if not isinstance(coverage, Real) or not 0 < float(coverage) < 1:
         raise ValueError(f"coverage must be a number between 0 and 1, got {shown(coverage)}")
-    return _Interval(loss.predict_interval, float(coverage))
+    return float(coverage)
+
+
+def interval_head(loss: Any, coverage: Any, targets: Any = None) -> Head:
+    """Return the head that makes bounds of outputs, of shape (n_samples, 2, n_targets)."""
+    coverage = _checked_coverage(coverage)
+    if getattr(targets, "conformity", None) is not None:
+        return Bounds(loss, tuple(conformal_quantile(targets.conformity, coverage).tolist()))
+    return _Interval(loss.predict_interval, coverage)
 
 
 DECODER = "decoder"

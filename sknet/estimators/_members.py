@@ -22,6 +22,7 @@ from sknet.engine._layer_outputs import detached
 from sknet.estimators._architecture import Joined, Members
 from sknet.estimators._fit import FitArguments, SharedInputs, attach_fit_extras
 from sknet.estimators._fitting import is_nearly_flat, not_converged
+from sknet.estimators._training import CONFORMAL, conformity_of
 from sknet.losses._wrappers import Averaged
 
 __all__ = ["MEMBERS", "are_several", "fit_members", "may_stack"]
@@ -45,7 +46,7 @@ def are_several(estimator: Any) -> bool:
 def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from: Any) -> None:
     """Fit the members of an ensemble, each as an estimator of its own, and join them."""
     validate_parameters(estimator)
-    _refuse(estimator, callbacks, resume_from)
+    _refuse(estimator, given, callbacks, resume_from)
     random_state = check_random_state(estimator.random_state)
     seeds = random_state.randint(SEEDS, size=estimator.n_members).tolist()
     counts = _counts(estimator, given, random_state)
@@ -71,6 +72,8 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
         may_stack=[may_stack(member, given.X) for member in members],
     )
     _join(estimator, members)
+    if getattr(estimator, "calibrate", None) == CONFORMAL:
+        estimator._targets.conformity = conformity_of(estimator, given.validation_rows)
     falling = [each for each in members if not is_nearly_flat(each.loss_curve_)]
     if not estimator._is_full_batch() and any(each.n_iter_ == each.max_iter for each in falling):
         warn_caller(not_converged(estimator.max_iter), ConvergenceWarning)
@@ -88,16 +91,18 @@ def may_stack(estimator: Any, X: Any) -> bool:
     )
 
 
-def _refuse(estimator: Any, callbacks: Any, resume_from: Any) -> None:
+def _refuse(estimator: Any, given: FitArguments, callbacks: Any, resume_from: Any) -> None:
     """Raise a ValueError for what ensembles cannot do."""
     name = f"{type(estimator).__name__}(n_members={estimator.n_members})"
-    given = [*(estimator.callbacks or ()), *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
+    called = [*(estimator.callbacks or ()), *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
     has_encoder = estimator.encoder is not None
+    is_apart = getattr(estimator, "calibrate", None) == CONFORMAL and given.X_val is None
     reasons = {
+        "calibrate='conformal' needs rows that no member is trained on, X_val and y_val": is_apart,
         "warm_start=True continues a fit, and each fit of an ensemble begins anew": estimator.warm_start,
         "resume_from= continues a fit, and each fit of an ensemble begins anew": resume_from is not None,
         "encoder= is fitted with one network; put the TableEncoder before it, in a Pipeline": has_encoder,
-        **{f"{type(each).__name__} {each.of_one_fit}": each.of_one_fit is not None for each in given},
+        **{f"{type(each).__name__} {each.of_one_fit}": each.of_one_fit is not None for each in called},
     }
     for reason, is_given in reasons.items():
         if is_given:

@@ -19,6 +19,7 @@ from sknet.estimators._members import MEMBERS
 from sknet.estimators._options import (
     CALIBRATE,
     CLASS_WEIGHT,
+    CONFORMAL,
     CONSTRAINTS,
     ENCODER,
     SCALE_TARGET,
@@ -357,7 +358,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | ENCODER | SCALE_TARGET | PERCEPTRON | MEMBERS
+    _parameter_constraints = CONSTRAINTS | ENCODER | SCALE_TARGET | CONFORMAL | PERCEPTRON | MEMBERS
 
     def __init__(
         self,
@@ -375,6 +376,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         shuffle: bool = True,
         scale_inputs: bool = True,
         scale_target: bool | str = "auto",
+        calibrate: str | None = None,
         early_stopping: bool | str = "auto",
         validation_fraction: float = 0.1,
         validation_split: Any = None,
@@ -404,6 +406,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         self.max_iter = max_iter
         self.shuffle, self.scale_inputs = shuffle, scale_inputs
         self.scale_target = scale_target
+        self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split
         self.scoring, self.monitor = scoring, monitor

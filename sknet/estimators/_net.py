@@ -12,6 +12,7 @@ from sknet.estimators._members import MEMBERS
 from sknet.estimators._options import (
     CALIBRATE,
     CLASS_WEIGHT,
+    CONFORMAL,
     CONSTRAINTS,
     ENCODER,
     SCALE_TARGET,
@@ -224,7 +225,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | SCALE_TARGET | MODULE | MEMBERS
+    _parameter_constraints = CONSTRAINTS | SCALE_TARGET | CONFORMAL | MODULE | MEMBERS
 
     def __init__(
         self,
@@ -240,6 +241,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
         shuffle: bool = True,
         scale_inputs: bool = True,
         scale_target: bool | str = "auto",
+        calibrate: str | None = None,
         early_stopping: bool | str = "auto",
         validation_fraction: float = 0.1,
         validation_split: Any = None,
@@ -267,6 +269,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
         self.max_iter = max_iter
         self.shuffle, self.scale_inputs = shuffle, scale_inputs
         self.scale_target = scale_target
+        self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split
         self.scoring, self.monitor = scoring, monitor

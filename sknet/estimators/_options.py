@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CALIBRATE",
     "CLASS_WEIGHT",
+    "CONFORMAL",
     "CONSTRAINTS",
     "ENCODER",
     "SCALE_TARGET",
@@ -89,7 +90,8 @@ class WithEncoder:
 
 
 SCALE_TARGET: dict[str, Any] = {"scale_target": ["boolean", StrOptions({"auto"})]}
-CALIBRATE: dict[str, Any] = {"calibrate": [StrOptions({"temperature"}), None]}
+CALIBRATE: dict[str, Any] = {"calibrate": [StrOptions({"temperature", "conformal"}), None]}
+CONFORMAL: dict[str, Any] = {"calibrate": [StrOptions({"conformal"}), None]}
 CLASS_WEIGHT: dict[str, Any] = {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
 CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # the names are better told by the functions that look them up
@@ -228,9 +230,11 @@ class NamedOptions(BaseNet):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights. Classes that a dict does not
         name weigh 1; "balanced" gives all classes the same total weight.
-    calibrate : {"temperature"} or None, default=None
-        Divide the outputs by the temperature for which the log loss of the held-out rows is smallest, before
-        they become probabilities; `predict` stays as it is. Needs rows to validate on.
+    calibrate : {"temperature", "conformal"} or None, default=None
+        "temperature" divides the outputs by the temperature for which the log loss of the held-out rows is
+        smallest, before they become probabilities; `predict` stays as it is. "conformal" lets these rows
+        decide how large sets and intervals are, `predict_set` of classifiers and `predict_interval` of
+        regressors. Needs rows to validate on.
     early_stopping : bool or "auto", default="auto"
         Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
         weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of

@@ -182,8 +182,8 @@ def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[Method]:
         yield Method("predict_quantiles", "Return every quantile.", decoded(loss.predict_quantiles))
     if hasattr(frozen, "predict_interval"):
         wanted = COVERAGE if coverage is None else coverage
-        head = interval_head(loss, wanted)
         try:
+            head = interval_head(loss, wanted, targets)
             head(Tensor(np.zeros((1, loss.outputs_per_target * targets.n_outputs))))
         except ValueError:
             if coverage is None:

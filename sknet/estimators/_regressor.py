@@ -219,5 +219,5 @@ class UncertainRegressor(BaseRegressor):
     def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
         """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
         check_is_fitted(self)
-        head = interval_head(self.model_.loss_function, coverage)
+        head = interval_head(self.model_.loss_function, coverage, self._targets)
         return self._targets.decode(self._predicted(X, "interval", head))

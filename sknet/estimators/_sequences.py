@@ -12,6 +12,7 @@ from sknet.estimators._heads import (
     gives_intervals,
     gives_probabilities,
     gives_quantiles,
+    gives_sets,
     has_decoder,
 )
 from sknet.estimators._inputs import follows_namespace, with_lengths
@@ -270,6 +271,12 @@ class SequenceClassifier(SequenceFit, Decisions):
     def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows."""
         return super().predict_log_proba(with_lengths(X, lengths))
+
+    @available_if(gives_sets)
+    @follows_namespace
+    def predict_set(self, X: Any, coverage: float = 0.9, *, lengths: Any = None) -> Any:
+        """Predict sets of classes, of which a share has the true one among them."""
+        return super().predict_set(with_lengths(X, lengths), coverage)
 
     @follows_namespace
     def decision_function(self, X: Any, *, lengths: Any = None) -> Any:

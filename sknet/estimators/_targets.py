@@ -36,6 +36,7 @@ __all__ = [
     "check_columns",
     "counted_labels",
     "label_weights",
+    "numbers_of",
     "refuse_ignored",
     "tempered",
 ]
@@ -151,6 +152,10 @@ def counted_labels(y: Any, ignored: Any) -> Any:
 class ClassEncoder(ABC):
     """Abstract base: labels as numbers for a loss and labels and probabilities from a network's output."""
 
+    conformity: Any = None
+    _stored_fields: ClassVar[dict[str, Any]] = {
+        "conformity": [Arrays("f", "n_calibrated"), None, ABSENT],
+    }
     task: str
     classes: Any
     n_outputs: int
@@ -627,7 +632,9 @@ class RealTargets(Reconstructed):
     mean: Any = None
     scale: Any = None
     n_columns: int | None = None
+    conformity: Any = None
     _stored_fields = UNITS | {
+        "conformity": [Arrays("f", "n_calibrated", "n_outputs"), None, ABSENT],
         "n_outputs": POSITIVE,
         "n_columns": [POSITIVE, None, ABSENT],
         "dtype": [StrOptions({"float16", "float32", "float64"}), ABSENT],

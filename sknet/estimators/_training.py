@@ -25,20 +25,23 @@ from sknet.engine._scores import row_weights
 from sknet.engine._train import train
 from sknet.estimators._checks import is_missing, lengths_of, of_seen, taken_rows
 from sknet.estimators._fit import DataSet, Fit, FitArguments, fit_extras
-from sknet.estimators._heads import best_temperature
-from sknet.estimators._inputs import Sequences
+from sknet.estimators._heads import Bounds, best_temperature
+from sknet.estimators._inputs import Sequences, on_host
 from sknet.estimators._scaling import InputScaling, Units, feature_axis, units_of
 from sknet.estimators._scoring import LOSS, check_scoring
+from sknet.estimators._targets import numbers_of
 from sknet.estimators._validation import data_sets, monitored, new_score_of, split_rows
 from sknet.exceptions import LoadError
 from sknet.losses._wrappers import Columns
 
 __all__ = [
+    "CONFORMAL",
     "FitSource",
     "SecondTraining",
     "StoppingInParts",
     "Trainer",
     "check_calibration",
+    "conformity_of",
     "features_of",
     "input_scaling",
     "standardize",
@@ -250,7 +253,9 @@ def check_calibration(fit: Fit) -> None:
     if fit.recipe.calibrate is None:
         return
     asked, loss = f"calibrate={fit.recipe.calibrate!r}", fit.recipe.loss
-    if not (loss.has_probabilities and hasattr(loss, "tempered")):
+    if fit.recipe.calibrate == CONFORMAL:
+        _check_conformal(fit)
+    elif not (loss.has_probabilities and hasattr(loss, "tempered")):
         raise ValueError(
             f"{asked} needs a loss with probabilities from logits, got {shown(loss)}: use 'log_loss', or set "
             "calibrate=None"
@@ -263,9 +268,48 @@ def check_calibration(fit: Fit) -> None:
         )
 
 
+CONFORMAL = "conformal"
+
+
+def _check_conformal(fit: Fit) -> None:
+    """Raise a ValueError for a fit without conformal predictions."""
+    targets = fit.estimator._targets
+    are_numbers = targets.task == "regression" and np.ndim(fit.labels) < 3 and targets.are_predicted
+    has_a_label = targets.task in ("binary", "multiclass", "ordinal") and np.ndim(fit.labels) == 1
+    if not (are_numbers or has_a_label):
+        raise ValueError(
+            "calibrate='conformal' needs one label a row, or numbers that are predicted as they are; got y "
+            f"of shape {np.shape(fit.labels)} for {shown(fit.recipe.loss)}: set calibrate=None"
+        )
+    if not (are_numbers or fit.recipe.loss.has_probabilities):
+        raise ValueError(f"calibrate='conformal' needs probabilities, and {shown(fit.recipe.loss)} has none")
+    if fit.recipe.refit_on_all:
+        raise ValueError("calibrate='conformal' needs rows that are not trained on: set refit_on_all=False")
+
+
+def conformity_of(estimator: Any, rows: Rows) -> np.ndarray:
+    """Return by how much held-out targets differ from their predictions, sorted."""
+    X, y, weight = rows
+    if weight is not None:
+        counted = np.flatnonzero(np.asarray(on_host(weight)))
+        X, y = taken_rows(X, counted), taken_rows(y, counted)
+    targets, y = estimator._targets, np.asarray(on_host(y))
+    if targets.task != "regression":
+        probable = np.asarray(on_host(estimator.predict_proba(X)), np.float64)
+        return np.sort(1.0 - probable[np.arange(len(y)), numbers_of(y.reshape(-1), targets.classes)])
+    parts = on_host(estimator._predicted(X, "bounds", Bounds(estimator.model_.loss_function)))
+    low, center, high = np.moveaxis(np.asarray(parts, np.float64), 1, 0)
+    y = y.reshape(center.shape).astype(np.float64)
+    there = ~np.isnan(y).any(axis=1)
+    y, low, center, high = (each[there] for each in (y, low, center, high))
+    with np.errstate(divide="ignore", invalid="ignore"):  # where bounds are the prediction
+        found = np.fmax((center - y) / (center - low), (y - center) / (high - center))
+    return np.sort(np.nan_to_num(found, nan=0.0, posinf=np.inf), axis=0)
+
+
 def temperature_of(fit: Fit) -> Any:
     """Return the temperature for which the log loss of the held-out rows is smallest."""
-    if fit.recipe.calibrate is None or fit.validation is None:
+    if fit.recipe.calibrate in (None, CONFORMAL) or fit.validation is None:
         return None
     model, batches = fit.model, fit.validation.batches
     with active(model.device, model.precision):

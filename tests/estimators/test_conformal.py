@@ -1,0 +1,154 @@
+"""Split-conformal intervals and sets: coverage on other rows, and quantiles of residuals written out."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+
+from sknet import MLPClassifier, MLPRegressor, NetClassifier, NetRegressor, load, nn, save
+from sknet.losses import Quantile
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3000, 3))
+NOISE = 0.1 + np.abs(X[:, 1])
+Y = X[:, 0] + NOISE * RNG.standard_t(3, size=3000)
+LABELS = np.array(["a", "b", "c"])[np.digitize(X[:, 0] + 0.7 * RNG.normal(size=3000), [-0.5, 0.5])]
+FITTED, HELD_OUT = slice(0, 600), slice(600, 1000)
+OTHERS = slice(1000, 3000)
+SPLIT = np.arange(600), np.arange(600, 1000)
+FEW = {"calibrate": "conformal", "validation_split": SPLIT, "early_stopping": False, "random_state": 0}
+
+
+def regressor(**params):
+    return MLPRegressor((8,), lr=0.01, **{"max_iter": 15} | FEW | params).fit(X[:1000], Y[:1000])
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.95])
+@pytest.mark.parametrize("loss", ["squared_error", "gaussian_nll", Quantile([0.2, 0.5, 0.8])], ids=str)
+def test_intervals_cover_other_rows(loss, coverage):
+    low, high = np.moveaxis(regressor(loss=loss).predict_interval(X[OTHERS], coverage), 1, 0)
+    found = np.mean((low <= Y[OTHERS]) & (Y[OTHERS] <= high))
+    # Four deviations of a share of 400 rows that calibrate, and of 2000 that are tested.
+    assert abs(found - coverage) < 4 * math.sqrt(coverage * (1 - coverage) * (1 / 400 + 1 / 2000))
+
+
+def test_intervals_are_quantiles_of_residuals():
+    reg = regressor()
+    residuals = np.sort(np.abs(Y[HELD_OUT] - reg.predict(X[HELD_OUT])))
+    half = residuals[math.ceil(401 * 0.9) - 1]
+    low, high = np.moveaxis(reg.predict_interval(X[:5], 0.9), 1, 0)
+    np.testing.assert_allclose([reg.predict(X[:5]) - low, high - reg.predict(X[:5])], half, rtol=1e-5)
+
+
+def test_intervals_are_as_wide_as_the_noise():
+    low, high = np.moveaxis(regressor(loss="gaussian_nll", max_iter=60).predict_interval(X[OTHERS]), 1, 0)
+    assert np.corrcoef(high - low, NOISE[OTHERS])[0, 1] > 0.8
+
+
+@pytest.mark.parametrize("coverage", [0.6, 0.9])
+def test_sets_cover_other_rows(coverage):
+    clf = MLPClassifier((8,), lr=0.01, max_iter=15, **FEW).fit(X[:1000], LABELS[:1000])
+    sets = clf.predict_set(X[OTHERS], coverage)
+    assert sets.dtype == bool
+    assert sets.any(axis=1).all()
+    places = np.searchsorted(clf.classes_, LABELS[OTHERS])
+    found = np.mean(sets[np.arange(len(sets)), places])
+    least = coverage - 4 * math.sqrt(coverage * (1 - coverage) * (1 / 400 + 1 / 2000))
+    assert found > least  # with the likeliest class in each set it may be larger
+    proba = clf.predict_proba(X[HELD_OUT])
+    scores = np.sort(1 - proba[np.arange(400), np.searchsorted(clf.classes_, LABELS[HELD_OUT])])
+    wanted = 1 - clf.predict_proba(X[OTHERS]) <= scores[math.ceil(401 * coverage) - 1]
+    assert (sets >= wanted).all()
+    assert ((sets & ~wanted).sum(axis=1) <= ~wanted.any(axis=1)).all()
+
+
+def test_copies_files_and_frozen_predictors(tmp_path):
+    reg = regressor()
+    clf = MLPClassifier((8,), max_iter=5, **FEW).fit(X[:1000], LABELS[:1000])
+    for name, fitted, method in (("reg", reg, "predict_interval"), ("clf", clf, "predict_set")):
+        expected = getattr(fitted, method)(X[:9])
+        save(fitted, tmp_path / name)
+        save(fitted.freeze(), tmp_path / f"{name}_frozen")
+        read = load(tmp_path / name), load(tmp_path / f"{name}_frozen"), pickle.loads(pickle.dumps(fitted))
+        for other in (fitted.slim(), fitted.freeze(), *read):
+            assert np.array_equal(getattr(other, method)(X[:9]), expected)
+    reg.freeze().to_python(tmp_path / "net.py")
+    names = {}
+    exec((tmp_path / "net.py").read_text(), names)
+    np.testing.assert_allclose(names["predict_interval"](X[:9]), reg.predict_interval(X[:9]), rtol=1e-5)
+
+
+def test_rows_given_to_validate_on():
+    one = MLPRegressor((8,), max_iter=5, calibrate="conformal", random_state=0)
+    several = MLPRegressor((8,), max_iter=5, n_members=3, calibrate="conformal", random_state=0)
+    for reg in (one, several):
+        reg.fit(X[FITTED], Y[FITTED], X_val=X[HELD_OUT], y_val=Y[HELD_OUT])
+        low, high = np.moveaxis(reg.predict_interval(X[OTHERS], 0.8), 1, 0)
+        assert abs(np.mean((low <= Y[OTHERS]) & (Y[OTHERS] <= high)) - 0.8) < 0.1
+        assert np.array_equal(reg.freeze().predict_interval(X[:5]), reg.predict_interval(X[:5]))
+    mean, std = several.predict(X[:5], return_std=True)
+    assert mean.shape == std.shape == (5,)
+    with pytest.raises(ValueError, match="needs rows that no member is trained on"):
+        several.fit(X[FITTED], Y[FITTED])
+
+
+def test_parts_weights_and_several_targets():
+    both, weight = np.c_[Y, 10 * Y], np.arange(3000) % 2
+    reg = MLPRegressor((8,), calibrate="conformal", random_state=0)
+    given = {"X_val": X[HELD_OUT], "y_val": both[HELD_OUT], "sample_weight_val": weight[HELD_OUT]}
+    for _ in range(3):
+        reg.partial_fit(X[FITTED], both[FITTED], **given)
+    half = np.diff(reg.predict_interval(X[:4], 0.9), axis=1)[:, 0] / 2
+    residuals = np.abs(both[HELD_OUT] - reg.predict(X[HELD_OUT]))[weight[HELD_OUT] == 1]
+    wanted = np.sort(residuals, axis=0)[math.ceil(201 * 0.9) - 1]
+    np.testing.assert_allclose(half, np.tile(wanted, (4, 1)), rtol=1e-4)
+
+
+def test_searches_and_networks():
+    rows = [RNG.normal(size=(n, 3)) for n in RNG.integers(1, 5, 60)]
+
+    class Last(nn.Module):
+        def __init__(self, n_outputs):
+            self.layer, self.head = nn.GRU(3, 4), nn.Linear(4, n_outputs)
+
+        def forward(self, x, lengths=None):
+            return self.head(self.layer(x, lengths=lengths)[1][-1])
+
+    params = {"max_iter": 2, "early_stopping": True, "validation_fraction": 0.5, "calibrate": "conformal"}
+    net = NetRegressor(Last, random_state=0, **params)
+    found = GridSearchCV(net, {"alpha": [0.0, 0.1]}, cv=2).fit(rows, np.arange(60.0))
+    assert found.best_estimator_.predict_interval(rows).shape == (60, 2)
+    clf = NetClassifier(Last, random_state=0, **params).fit(rows, np.arange(60) % 2)
+    assert clf.predict_set(rows, coverage=0.5).shape == (60, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "y", "message"),
+    [
+        (lambda: MLPRegressor((4,), calibrate="conformal"), Y, "needs rows to validate on"),
+        (
+            lambda: MLPRegressor((4,), refit_on_all=True, **FEW | {"early_stopping": True}),
+            Y,
+            "not trained on",
+        ),
+        (lambda: MLPClassifier((4,), loss="hinge", **FEW), LABELS, "has none"),
+        (lambda: MLPClassifier((4,), **FEW), np.c_[LABELS == "a", LABELS == "b"], "needs one label a row"),
+        (lambda: MLPRegressor((4,), loss="aft", **FEW), np.c_[1 + Y**2, Y > 0], "needs one label a row"),
+    ],
+)
+def test_fits_without_conformal_predictions(make, y, message):
+    with pytest.raises(ValueError, match=message):
+        make().fit(X[:1000], y[:1000])
+
+
+def test_predictions_that_need_more_rows():
+    with pytest.raises(
+        ValueError, match=r"coverage=0\.999 needs at least 999 rows to calibrate on, and there were 400"
+    ):
+        regressor().predict_interval(X[:5], 0.999)
+    plain = MLPClassifier((4,), max_iter=2, random_state=0).fit(X[:100], LABELS[:100])
+    with pytest.raises(AttributeError, match="predicts sets with calibrate='conformal' alone"):
+        plain.predict_set(X[:5])
