@@ -1,7 +1,7 @@
 """Write the figures of docs/benchmarks.md: ``python -m docs.make_benchmarks``.
 
-The page's tables, the lines about the machine and the README's row of a training step come from the files in
-``docs/measured``, which the scripts of ``examples/benchmarks`` write::
+The page's tables, the lines about the machine, and the README's picture and row of a training step come from
+the files in ``docs/measured``, which the scripts of ``examples/benchmarks`` write::
 
     python -m docs.make_benchmarks                              # writes the page from the files
     python -m docs.make_benchmarks --run --data DIR             # runs all scripts before, an hour
@@ -23,6 +23,7 @@ from tests.project import ROOT
 
 PAGE = ROOT / "docs/benchmarks.md"
 README = ROOT / "README.md"
+PICTURE = ROOT / "docs/_static/glance.svg"
 MEASURED = ROOT / "docs/measured"
 BLOCK = re.compile(r"(<!-- measured: (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 ROW = re.compile(r"^\| a training step, (.*?) \|.*$", re.MULTILINE)
@@ -48,6 +49,7 @@ RUNS = {
     "busy": Run("busy.py"),
     "halving": Run("halving.py"),
     "tables": Run("tables.py", needs_data=True),
+    "adult": Run("adult.py", needs_data=True),
     "large-tables": Run("large_tables.py"),
     "threads": Run("threads.py"),
     "validation": Run("validation.py"),
@@ -111,6 +113,55 @@ def readme() -> str:
     return ROW.sub(row, README.read_text())
 
 
+STEPS = "20-100-2, batch 32"  # the network whose steps the picture counts
+OURS, THEIRS = "#2f74b5", "#9aa3ad"
+HEAD = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 {height}"
+ font-family="system-ui, sans-serif" font-size="14">
+<rect width="880" height="{height}" rx="8" fill="#ffffff"/>"""
+
+
+def picture() -> str:
+    """Return the README's picture: raw Adult data beside HistGradientBoosting, and steps per second."""
+    known = tables()
+    adult, steps = known["adult", "scores"].rows, known["training-native", "steps"]
+    rates = dict(zip(steps.columns, steps.rows[STEPS], strict=True))
+    per_second = {name: 1e6 / float(rates[name] or 0) for name in ("sknet", "scikit-learn", "PyTorch")}
+    least = min(float(row[0] or 0) for row in adult.values()) - 0.01
+    lines = [HEAD.format(height=86 + 26 * len(adult))]
+    lines += [_text(20, 30, "Raw Adult data: area under the ROC curve", weight=600)]
+    lines += [_text(555, 30, "Training steps per second", weight=600)]
+    scale = 200 / (max(float(row[0] or 0) for row in adult.values()) - least)
+    for k, (name, (score, seconds)) in enumerate(adult.items()):
+        x = 220 + scale * (float(score or 0) - least)
+        lines += _row(k, 20, name, 220, x, f"{score:.3f} in {seconds:.1f} s", is_dot=True)
+    for k, (name, rate) in enumerate(per_second.items()):
+        width = 160 * rate / max(per_second.values())
+        lines += _row(k, 555, name, 650, 650 + width, f"{rate:,.0f}", is_dot=False)
+    y = 72 + 26 * len(adult)
+    lines += [_text(20, y, "Defaults, 10,000 rows; seconds of one core.", fill=THEIRS)]
+    lines += [_text(555, y, f"Perceptron {STEPS}, two cores.", fill=THEIRS), "</svg>\n"]
+    return "\n".join(lines)
+
+
+def _row(
+    number: int, x: float, name: str, start: float, end: float, told: str, *, is_dot: bool
+) -> Sequence[str]:
+    """Return a line of a chart: a name, a dot or a bar, and its figure."""
+    y, color = 58 + 26 * number, OURS if name.startswith("sknet") else THEIRS
+    mark = (
+        f'<path d="M{start} {y}H{end:.0f}" stroke="{color}" stroke-opacity=".3"/>'
+        f'<circle cx="{end:.0f}" cy="{y}" r="6" fill="{color}"/>'
+        if is_dot
+        else f'<rect x="{start}" y="{y - 8}" width="{max(1, end - start):.0f}" height="16" fill="{color}"/>'
+    )
+    return [_text(x, y + 5, name), mark, _text(end + 12, y + 5, told)]
+
+
+def _text(x: float, y: float, said: str, *, fill: str = "#24292f", weight: int = 400) -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" fill="{fill}" font-weight="{weight}">{said}</text>'
+
+
 def machines() -> list[str]:
     """Return a line for each machine with its versions: what was measured there, and when."""
     found: dict[str, list[tuple[str, date]]] = {}
@@ -149,6 +200,7 @@ def main() -> None:
         measure(arguments.run, arguments.data)
     PAGE.write_text(page())
     README.write_text(readme())
+    PICTURE.write_text(picture())
 
 
 if __name__ == "__main__":

@@ -59,6 +59,8 @@ def test_the_page_and_the_readme_show_the_files():
     assert make_benchmarks.page() == make_benchmarks.PAGE.read_text(), "run python -m docs.make_benchmarks"
     assert make_benchmarks.readme() == make_benchmarks.README.read_text()
     assert make_benchmarks.ROW.search(make_benchmarks.README.read_text())
+    assert make_benchmarks.picture() == make_benchmarks.PICTURE.read_text()
+    assert f"({make_benchmarks.PICTURE.relative_to(ROOT)})" in make_benchmarks.README.read_text()
 
 
 def test_every_table_and_plot_is_on_the_page():

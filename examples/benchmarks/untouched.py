@@ -5,8 +5,8 @@
 
 DIR is as for ``tables.py``; of its sets, the columns of numbers are taken as they are, without the rows in
 which one is missing. 10,000 rows are drawn for training, and up to 10,000 others are scored; of
-scikit-learn's small sets, a fifth of the rows is scored. Scores are accuracies and R2, seconds those of one
-core. "Tuned" is the better of six settings (penalty and learning rate) by cross-validation. With
+scikit-learn's small sets, a fifth of the rows is scored. Scores are accuracies and R2, seconds those of a
+processor. "Tuned" is the better of six settings (penalty and learning rate) by cross-validation. With
 ``--settings``, other settings of sknet's `MLPClassifier` and `MLPRegressor` are compared by their mean rank,
 as when defaults were chosen. It needs pandas and pyarrow: ``python -m pip install "scikit-neural[data]"``.
 """
@@ -60,7 +60,6 @@ Contender = Callable[[bool, int, int], Any]  # of a regression or not, a seed an
 COLUMNS = ("sknet MLP", "sknet Tabular", "MLP, raw", "MLP, scaled", "MLP, tuned", "HGB")
 SCORES = Table("raw numbers of", dict.fromkeys(COLUMNS, ".3f"))
 SECONDS = Table("seconds on", dict.fromkeys(COLUMNS, ".2f"))
-SETTINGS = Table("setting", {"mean rank": ".1f", "mean score": ".4f", "mean seconds": ".2f"})
 
 
 @cache
@@ -182,18 +181,20 @@ def measure(folder: Path, name: str, seed: int, contender: Contender) -> tuple[f
     warnings.simplefilter("ignore")
     X, y, X_test, y_test, is_numeric = parts(folder, name, seed)
     model = contender(is_numeric, seed, len(X))
-    started = time.perf_counter()
+    started = time.process_time()
     model.fit(X, y)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     score = r2_score if is_numeric else accuracy_score
     return float(score(y_test, model.predict(X_test))), seconds
 
 
-def add_ranks(results: np.ndarray, names: list[str]) -> None:
-    """Add the settings by their mean rank; `results` has axes (settings, sets, score or seconds)."""
+def ranked(results: np.ndarray, names: list[str]) -> Table:
+    """Return the settings by their mean rank; `results` has axes (settings, sets, score or seconds)."""
+    table = Table("setting", {"mean rank": ".1f", "mean score": ".4f", "mean seconds": ".2f"})
     ranks = rankdata(-results[:, :, 0].round(4), axis=0).mean(axis=1)
     for i in np.argsort(ranks):
-        SETTINGS.add(names[i], float(ranks[i]), *map(float, results[i].mean(axis=0)))
+        table.add(names[i], float(ranks[i]), *map(float, results[i].mean(axis=0)))
+    return table
 
 
 def main() -> None:
@@ -216,13 +217,13 @@ def main() -> None:
     shape = (len(contenders), len(arguments.sets), arguments.seeds, 2)
     means = np.array(found).reshape(shape).mean(axis=2)
     if known is OTHERS:
-        add_ranks(means, list(contenders))
-    else:
-        for table, values in ((SCORES, means[:, :, 0]), (SECONDS, means[:, :, 1])):
-            for name, of_set in zip(arguments.sets, values.T, strict=True):
-                table.add(name, *map(float, of_set))
-            table.add("mean", *map(float, values.mean(axis=1)))
-    write(arguments.json, {"scores": SCORES, "seconds": SECONDS, "settings": SETTINGS})
+        write(arguments.json, {"settings": ranked(means, list(contenders))})
+        return
+    for table, values in ((SCORES, means[:, :, 0]), (SECONDS, means[:, :, 1])):
+        for name, of_set in zip(arguments.sets, values.T, strict=True):
+            table.add(name, *map(float, of_set))
+        table.add("mean", *map(float, values.mean(axis=1)))
+    write(arguments.json, {"scores": SCORES, "seconds": SECONDS})
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ LEAST_VARIANCE = 1e-280  # below, squares of deviations have lost digits
 ROUNDING = 4 * float(np.finfo(np.float64).eps)  # a deviation that rounding alone can have made is none
 POSITIVE = Interval(Real, 0, None, closed="neither")
 SOME = 1e-300  # of weights, where all steps are padding
+FEWEST_ROWS = 10  # of a part of a stream that determines the unit of a column that was constant before
+FAR = 10.0  # from that constant: then fewer rows do
 ONE = "X"  # the name of the input of a network that has one
 LIMIT = (
     5.0  # deviations from the mean at which tables are clipped: few rows are further away (docs/ablation.md)
@@ -33,15 +35,20 @@ LIMIT = (
 class Units:
     """Mean and deviation of the features of an input, in shapes that broadcast against its rows.
 
-    What is further than `limit` deviations from the mean is as if at that distance.
+    What is further than `limit` deviations from the mean is as if at that distance. What was `constant` so
+    far gets its deviation from the first part of a stream in which it varies.
     """
 
     mean: np.ndarray
     scale: np.ndarray
     limit: float | None = None
-    _stored_fields: ClassVar[Mapping[str, Any]] = {"limit": [POSITIVE, None]}
+    constant: np.ndarray | None = None
+    _stored_fields: ClassVar[Mapping[str, Any]] = {"limit": [POSITIVE, None], "constant": [np.ndarray, None]}
 
     def _check_stored(self) -> None:
+        constant = self.constant
+        if constant is not None and (constant.dtype != bool or constant.shape != self.mean.shape):
+            raise ValueError("there must be a boolean for each mean that says whether its column is constant")
         for x in (self.mean, self.scale):
             if x.dtype != np.float64 or x.shape != self.mean.shape or not np.isfinite(x).all():
                 raise ValueError("means and deviations must be finite float64 arrays of one shape")
@@ -56,6 +63,24 @@ class Units:
             found = (to_host(x).astype(np.float64) - self.mean) / self.scale
         sizes: np.ndarray = np.abs(found)
         return sizes
+
+    def followed(self, x: Any, at_most: int) -> "Units":
+        """Return units for later rows of a table, in which columns may vary that were constant before."""
+        if self.constant is None:
+            return self
+        x = x[:at_most]
+        with np.errstate(over="ignore"):
+            found = self.deviations(x)
+        if ops.is_sparse(x):
+            largest = np.zeros(x.shape[1])
+            np.maximum.at(largest, to_host(x.indices), found)
+        else:
+            largest = found.max(axis=0)
+        least = ROUNDING * np.abs(self.mean) if x.shape[0] >= FEWEST_ROWS else FAR
+        begins = self.constant & (largest > least) & np.isfinite(largest)
+        constant = self.constant & ~begins
+        scale = np.where(begins, largest, self.scale)  # the mean stays: rows before are zero as they were
+        return replace(self, scale=scale, constant=constant if constant.any() else None)
 
     def _clip(self, z: Any) -> None:
         if self.limit is not None:
@@ -195,6 +220,13 @@ class InputScaling:
             for name, x in gradients.items()
         }
 
+    def followed(self, X: Any, at_most: int) -> "InputScaling":
+        """Return units for a later part of a stream, of which so many rows are read."""
+        if all(each.constant is None for each in self.inputs.values()):
+            return self
+        rows = X if isinstance(X, dict) else {ONE: X}
+        return InputScaling({name: each.followed(rows[name], at_most) for name, each in self.inputs.items()})
+
     def clipped(self) -> "InputScaling":
         """Return the same with a limit for the columns of tables."""
         return InputScaling(
@@ -244,9 +276,11 @@ def units_of_moments(mean: Any, variance: Any, ndim: int, axis: int | None, name
 
 
 def _units(mean: Any, scale: Any, ndim: int, axis: int | None) -> Units:
-    scale = np.where(scale > ROUNDING * np.abs(mean), scale, 1.0)
+    varies = scale > ROUNDING * np.abs(mean)
+    scale = np.where(varies, scale, 1.0)
     shape = () if axis is None else (-1, *[1] * (ndim - 1 - axis))
-    return Units(mean.reshape(shape), scale.reshape(shape))
+    constant = ~varies if shape == (-1,) and not varies.all() else None
+    return Units(mean.reshape(shape), scale.reshape(shape), constant=constant)
 
 
 def _too_large(name: str, column: int) -> str:
@@ -398,5 +432,5 @@ def _of_sparse(x: Any, rows: Any, weight: Any) -> tuple[Any, Any]:
     mean = added(each * data) / total
     squares = added(each * (data - mean[x.indices]) ** 2) + (total - added(each)) * mean**2
     scale = np.sqrt(np.maximum(squares / total, 0.0))
-    scale = np.where(scale > ROUNDING * np.abs(mean), np.ldexp(scale, digits), 1.0)
+    scale = np.where(scale > ROUNDING * np.abs(mean), np.ldexp(scale, digits), largest > 0)  # or none yet
     return np.zeros(n_columns), scale

@@ -165,6 +165,8 @@ def standardize_inputs(fit: Fit, learn: "Callable[[], InputScaling | None]") -> 
     scaling = estimator._input_scaling
     if scaling is None:
         return
+    if fit.continuing and fit.incremental:
+        scaling = estimator._input_scaling = scaling.followed(fit.X, SAMPLE)
     fit.unscaled, dtype = fit.X, fit.model.dtype
     fit.X = scaling.scaled(fit.X, dtype) if shared is None else shared.scaled(fit.unscaled, dtype, scaling)
     if fit.continuing:

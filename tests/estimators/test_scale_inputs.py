@@ -356,6 +356,30 @@ def test_the_first_part_of_a_stream_decides():
     np.testing.assert_allclose(clf.predict_proba(RAW), other.predict_proba(scaler.transform(RAW)), rtol=1e-9)
 
 
+@pytest.mark.parametrize("convert", [np.asarray, scipy.sparse.csr_matrix])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_a_column_that_begins_as_a_constant_gets_its_unit_where_it_varies(convert, unit, tmp_path):
+    """It has a mean of 0 here, and what the first rows are learned as does not change."""
+    rng = np.random.default_rng(0)
+    first, later = rng.normal(size=(50, 3)), rng.normal(size=(50, 3))
+    first[:, 1] = 0
+    unlike = np.array([1, unit, 1])
+    reg = sknet.MLPRegressor((4,), random_state=0).partial_fit(convert(first * unlike), first[:, 0])
+    before = reg.predict(convert(first * unlike))
+    sknet.save(reg, tmp_path / "reg")
+    loaded = sknet.load(tmp_path / "reg")
+    if unit <= 1:  # few rows do not tell, unless they are far away
+        assert reg.partial_fit(convert(later[:5] * unlike), later[:5, 0]).input_scale_[1] == 1.0
+    for each in (reg, loaded):
+        each.partial_fit(convert(later * unlike), later[:, 0])
+        np.testing.assert_allclose(each.input_scale_[1], unit * np.abs(later[:, 1]).max(), rtol=1e-12)
+        scale = each.input_scale_[1]
+        each.partial_fit(convert(3 * later * unlike), later[:, 0])
+        assert each.input_scale_[1] == scale
+    frozen = loaded.set_params(lr=1e-30).partial_fit(convert(first * unlike), first[:, 0]).freeze()
+    np.testing.assert_allclose(frozen.predict(convert(first * unlike)), before, atol=0.1)
+
+
 def test_other_units_in_a_stream():
     clf = first_part("binary", estimator_for("binary", scale_inputs=True), RAW, Y)
     before = outputs(clf, RAW)
