@@ -55,7 +55,7 @@ def is_collection(x: Any) -> bool:
 def sequences_in(X: Any) -> Any:
     """Return the rows of a list whose lengths differ, or of a column of lists; None for all else."""
     if isinstance(X, (list, tuple)):
-        rows = X
+        rows: Any = X
     elif type(X) is np.ndarray or type(X).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow"):
         if len(getattr(X, "columns", "1")) != 1:
             return None

@@ -1,9 +1,10 @@
 """Outputs of single layers, gradients with respect to inputs, and modules without their model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,17 +17,20 @@ from sknet.device import active, backend, device_of, namespace, to_device, to_ho
 from sknet.engine._fingerprint import Fingerprint
 from sknet.engine._inputs import arguments, computed_dtype, each_input
 from sknet.engine._model_type import ModelLike
-from sknet.engine._network import Head, Part, Pass, chunk_rows_of, predict_rows
+from sknet.engine._network import Head, Part, Pass, apply_head, chunk_rows_of, in_chunks, predict_rows
+from sknet.engine._objective import as_operands
 from sknet.engine._step import evaluate, on_one_row
 from sknet.exceptions import DeviceError, ShapeError
 from sknet.nn import Module, Scope, run
 from sknet.nn._layer_outputs import RECORDED, Call, Calls, run_to
+from sknet.nn._module import hold_statistics
 from sknet.nn._shape_pass import shadows, shape_pass
 
 __all__ = [
     "Chosen",
     "Layer",
     "detached",
+    "drawn_rows",
     "find_layer",
     "input_gradients",
     "integrated_gradients",
@@ -106,6 +110,23 @@ def _calls(module: Module, owner: Any, X: Any, dtype: Any, compute: Callable[[Pa
 def part_rows(model: ModelLike, X: Any, path: str, head: Head | None = None) -> Any:
     """Return the output of one module of a network for all rows of its own inputs."""
     return predict_rows(model, X, f"part {path}", head, Part(path))
+
+
+def drawn_rows(model: ModelLike, X: Any, head: Head | None, keys: Sequence[tuple[int, int]]) -> Any:
+    """Return a function of raw outputs for all rows and draws of dropout: (n_rows, n_draws, ...)."""
+    module = detached(model).train().to(device=model.device)
+    for each in module.modules():
+        if each._buffers:  # norms go on with their running statistics
+            hold_statistics(each, True)
+    at = count()
+
+    def compute(chunk: Any) -> Any:
+        inputs, step = arguments(as_operands(model, chunk)), next(at)
+        with no_grad():
+            draws = [apply_head(head, run(module, Scope({}, True, key, step), inputs).data) for key in keys]
+        return namespace(draws[0]).stack(draws, axis=1)
+
+    return in_chunks(compute, X, chunk_rows_of(model, X), model.dtype, model.device, model.precision)
 
 
 def layer_rows(model: ModelLike, X: Any, layer: int | str) -> Any:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from copy import deepcopy
 from inspect import signature
+from numbers import Integral
 from os import PathLike
 from typing import Any, Self, SupportsIndex, cast
 
@@ -14,6 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._constraints import shown
 from sknet._frames import is_collection
 from sknet._hints import ForeignAttributes
 from sknet._late import above
@@ -25,11 +27,13 @@ from sknet._params import (
     names_of,
     unknown_parameter,
 )
+from sknet._random import check_random_state
 from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
-from sknet.device import device_of, to_device
+from sknet.device import active, device_of, namespace, stream_key, to_device
 from sknet.engine import Batches, CompiledStep, History, Model, Score
 from sknet.engine._inputs import first_input
+from sknet.engine._layer_outputs import drawn_rows
 from sknet.engine._model_copies import slim_model
 from sknet.engine._network import Head, network_of, predict_rows, warn_of_overflow
 from sknet.estimators._architecture import Architecture
@@ -542,6 +546,23 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         fitted = self.__dict__
         is_table = self._inputs is None and "feature_names_in_" not in fitted
         return is_table and X.ndim == 2 and X.shape[1] == fitted.get("n_features_in_")
+
+    def _drawn(self, X: Any, head: Head | None, n_draws: int, random_state: Any) -> Any:
+        """Return predictions of shape (n_draws, n_samples, ...), with dropout as in training."""
+        is_count = isinstance(n_draws, Integral) and not isinstance(n_draws, bool)
+        if not is_count or n_draws < 1:
+            raise ValueError(f"n_draws must be a positive integer, got {shown(n_draws)}")
+        source = check_random_state(random_state)
+        keys = [stream_key(np.random.RandomState(source.randint(2**31))) for _ in range(n_draws)]
+        found = self._predicted(X, head, keys, by=drawn_rows)
+        with active(device_of(found)):
+            if n_draws > 1 and bool((found[:, :1] == found).all()):
+                raise ValueError(
+                    f"all {n_draws} draws of this {type(self).__name__} are the same: its network has no "
+                    "dropout. Fit one with dropout, or let the members of an ensemble differ, n_members=5 "
+                    "and predict(X, return_std=True)"
+                )
+            return namespace(found).moveaxis(found, 1, 0)
 
     def _link(self, name: str) -> Head | None:
         """Return a method of the fitted loss, applied to raw outputs; None before the fit."""

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
+from sknet._attributes import available_if
 from sknet._constraints import invalid, shown
 from sknet._params import InvalidParameterError, resolve
 from sknet._validation import Interval, Options, StrOptions
@@ -16,8 +18,10 @@ from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
 from sknet.estimators._fit import Recipe, is_auto, settings_of
+from sknet.estimators._heads import gives_probabilities, probability_head
 from sknet.estimators._inputs import Encoded, Inputs, follows_namespace
 from sknet.estimators._network import check_patterns
+from sknet.estimators._targets import ColumnTargets
 from sknet.losses import LOSSES, Loss, check_loss
 from sknet.optim import OPTIMIZERS, BaseOptimizer, check_optimizer
 
@@ -399,3 +403,41 @@ class Decisions(BaseClassifier):
         output = self._decided(X)
         with active(device_of(output)):
             return self._targets.decisions(output)
+
+    @available_if(gives_probabilities)
+    @follows_namespace
+    def predict_samples(self, X: Any, n_draws: int = 30, *, random_state: Any = None) -> Any:
+        """Predict several times with dropout as in training: Monte-Carlo dropout.
+
+        Norms go on with their running statistics. The spread of the draws tells how sure the network is.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        n_draws : int, default=30
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=None
+            Decides what is dropped.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_samples, ...)
+            Probabilities; means and deviations over the first axis summarize them.
+
+        Raises
+        ------
+        ValueError
+            If the network has no dropout.
+
+        Notes
+        -----
+        Y. Gal, Z. Ghahramani, "Dropout as a Bayesian approximation", ICML 2016.
+        """
+        check_is_fitted(self)
+        if isinstance(self._targets, ColumnTargets):
+            raise ValueError(
+                "predict_samples needs one label a row, and each column of y has its own classes"
+            )
+        head = probability_head(self.model_.loss_function, self._targets, self._temperature)
+        return self._drawn(X, head, n_draws, random_state)

@@ -202,6 +202,38 @@ class UncertainRegressor(BaseRegressor):
         found = self._predicted(X, name, self._link(link))
         return self._targets.decode(found)
 
+    @follows_namespace
+    def predict_samples(self, X: Any, n_draws: int = 30, *, random_state: Any = None) -> Any:
+        """Predict several times with dropout as in training: Monte-Carlo dropout.
+
+        Norms go on with their running statistics. The spread of the draws tells how sure the network is.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        n_draws : int, default=30
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=None
+            Decides what is dropped.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_samples, ...)
+            Predictions; means and deviations over the first axis summarize them.
+
+        Raises
+        ------
+        ValueError
+            If the network has no dropout.
+
+        Notes
+        -----
+        Y. Gal, Z. Ghahramani, "Dropout as a Bayesian approximation", ICML 2016.
+        """
+        check_is_fitted(self)
+        return self._targets.decode(self._drawn(X, self._link("predict"), n_draws, random_state))
+
     @available_if(gives_deviations)
     @follows_namespace
     def predict_std(self, X: Any) -> Any:

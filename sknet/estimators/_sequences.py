@@ -272,6 +272,14 @@ class SequenceClassifier(SequenceFit, Decisions):
         """Predict logarithms of probabilities, finite also where the probability underflows."""
         return super().predict_log_proba(with_lengths(X, lengths))
 
+    @available_if(gives_probabilities)
+    @follows_namespace
+    def predict_samples(
+        self, X: Any, n_draws: int = 30, *, lengths: Any = None, random_state: Any = None
+    ) -> Any:
+        """Predict several times with dropout as in training: Monte-Carlo dropout."""
+        return super().predict_samples(with_lengths(X, lengths), n_draws, random_state=random_state)
+
     @available_if(gives_sets)
     @follows_namespace
     def predict_set(self, X: Any, coverage: float = 0.9, *, lengths: Any = None) -> Any:
@@ -364,6 +372,13 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
             For `return_std` with another loss.
         """
         return super().predict(with_lengths(X, lengths), return_std)
+
+    @follows_namespace
+    def predict_samples(
+        self, X: Any, n_draws: int = 30, *, lengths: Any = None, random_state: Any = None
+    ) -> Any:
+        """Predict several times with dropout as in training: Monte-Carlo dropout."""
+        return super().predict_samples(with_lengths(X, lengths), n_draws, random_state=random_state)
 
     @available_if(gives_deviations)
     @follows_namespace
