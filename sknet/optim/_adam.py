@@ -9,7 +9,7 @@ from operator import mul
 import numpy as np
 
 from sknet import ops
-from sknet._params import Interval
+from sknet._params import Interval, described_by
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Named, Optimizer, Slots, moving_average
 from sknet.optim.schedules import Progress, Schedule
@@ -97,19 +97,12 @@ class Adam(Optimizer):
         return _adam_rule(self, gradient, slots, hyper)
 
 
+@described_by(Adam)
 class AdamW(Optimizer):
     r"""Adam with decoupled weight decay: the decay is not part of the gradient.
 
     Parameters
     ----------
-    lr : float, Schedule or callable, default=1e-3
-        Learning rate.
-    beta1 : float, default=0.9
-        Decay rate of the moving average of the gradient, in [0, 1).
-    beta2 : float, default=0.999
-        Decay rate of the moving average of the squared gradient, in [0, 1).
-    eps : float, default=1e-8
-        Added to the denominator for numerical stability.
     weight_decay : float, Schedule or callable, default=1e-2
         Weight decay coefficient: each update subtracts ``lr * weight_decay`` times the parameter.
 
@@ -267,6 +260,7 @@ class Adamax(Optimizer):
         return ops.scaled_quotient(hyper["step"], mu, largest + self.eps), (mu, largest)
 
 
+@described_by(Adam)
 class NAdam(Optimizer):
     r"""Adam with Nesterov momentum.
 
@@ -274,12 +268,6 @@ class NAdam(Optimizer):
     ----------
     lr : float, Schedule or callable, default=2e-3
         Learning rate.
-    beta1 : float, default=0.9
-        Decay rate of the moving average of the gradient, in [0, 1).
-    beta2 : float, default=0.999
-        Decay rate of the moving average of the squared gradient, in [0, 1).
-    eps : float, default=1e-8
-        Added to the denominator for numerical stability.
     momentum_decay : float, default=4e-3
         How fast the momentum rises from half of `beta1` to all of it; 0 leaves it at half.
 
@@ -362,19 +350,9 @@ def _products(beta1: float, decay: float, n: int) -> list[float]:
     return list(accumulate(momenta, mul))
 
 
+@described_by(Adam)
 class RAdam(Optimizer):
     r"""Adam that adapts the step only once the variance of the mean square is small enough.
-
-    Parameters
-    ----------
-    lr : float, Schedule or callable, default=1e-3
-        Learning rate.
-    beta1 : float, default=0.9
-        Decay rate of the moving average of the gradient, in [0, 1).
-    beta2 : float, default=0.999
-        Decay rate of the moving average of the squared gradient, in [0, 1).
-    eps : float, default=1e-8
-        Added to the denominator for numerical stability.
 
     Notes
     -----
@@ -434,6 +412,7 @@ class RAdam(Optimizer):
         )
 
 
+@described_by(Adam)
 class ScheduleFreeAdamW(Optimizer):
     r"""AdamW with averaging of the parameters instead of a learning-rate schedule.
 
@@ -443,10 +422,6 @@ class ScheduleFreeAdamW(Optimizer):
         Learning rate, usually several times `AdamW`'s. A schedule works, but is not needed.
     beta1 : float, default=0.9
         Where gradients are evaluated, between the fast parameters (0) and their average (1).
-    beta2 : float, default=0.999
-        Decay rate of the moving average of the squared gradient, in [0, 1).
-    eps : float, default=1e-8
-        Added to the denominator for numerical stability.
     weight_decay : float, Schedule or callable, default=0.0
         Weight decay coefficient: each update subtracts ``lr * weight_decay`` times the parameter.
     warmup : int, default=0

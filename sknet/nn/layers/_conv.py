@@ -8,7 +8,7 @@ from typing import Any
 
 from sknet._constraints import shown
 from sknet._fields import ABSENT, Named, Params
-from sknet._params import Interval, StrOptions
+from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
@@ -30,7 +30,38 @@ AXES = {1: "length", 2: "height, width"}
 
 
 class _Convolution(Module):
-    """Base of the convolutions: a weight with a kernel for every pair of channels, and a bias."""
+    """Base of the convolutions: a weight with a kernel for every pair of channels, and a bias.
+
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the output: filters.
+    kernel_size : int or tuple of int
+        Length of a kernel.
+    stride : int or tuple of int, default=1
+        Distance between neighbouring windows.
+    padding : int, tuple of int, "same" or "valid", default=0
+        How much is added before and after; "same" keeps the size, for a stride of 1.
+    dilation : int or tuple of int, default=1
+        Distance between the elements of a kernel.
+    groups : int, default=1
+        Number of groups into which the channels are divided, each convolved on its own;
+        `in_channels` gives a depthwise convolution.
+    bias : bool, default=True
+        Whether to add a bias.
+    padding_mode : {"zeros", "reflect", "replicate", "circular"}, default="zeros"
+        What is added before and after: zeros, the elements mirrored at the outermost one, the
+        outermost element, or the elements from the other end.
+    init : Initializer or str, default=None
+        Scheme of weight and bias, an object or its name; None is that of `init.version`,
+        `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+    output_padding : int or tuple of int, default=0
+        How much is added at the end, less than the larger of stride and dilation.
+    """
 
     weight: Any = Registered()
     bias: Any = Registered()
@@ -68,7 +99,7 @@ class _Convolution(Module):
     def _make(
         self, init: "Initializer | str | None", device: "str | Device | None", **arguments: Any
     ) -> None:
-        """Check and keep the arguments, and make the parameters."""
+        """Check and store the arguments of a constructor, which are its ``locals()``; make the parameters."""
         check_arguments(self, **arguments)
         bias = arguments.pop("bias")
         vars(self).update(arguments)
@@ -163,36 +194,9 @@ def _lengths(layer: Any, name: str) -> tuple[int, ...]:
     return tuple(int(each) for each in values)
 
 
+@described_by(_Convolution)
 class Conv1d(_Convolution):
     """Convolution of signals.
-
-    Parameters
-    ----------
-    in_channels : int
-        Channels of the input.
-    out_channels : int
-        Channels of the output: filters.
-    kernel_size : int or tuple of int
-        Length of a kernel.
-    stride : int or tuple of int, default=1
-        Distance between neighbouring windows.
-    padding : int, tuple of int, "same" or "valid", default=0
-        How much is added before and after; "same" keeps the size, for a stride of 1.
-    dilation : int or tuple of int, default=1
-        Distance between the elements of a kernel.
-    groups : int, default=1
-        Number of groups into which the channels are divided, each convolved on its own;
-        `in_channels` gives a depthwise convolution.
-    bias : bool, default=True
-        Whether to add a bias.
-    padding_mode : {"zeros", "reflect", "replicate", "circular"}, default="zeros"
-        What is added before and after: zeros, the elements mirrored at the outermost one, the
-        outermost element, or the elements from the other end.
-    init : Initializer or str, default=None
-        Scheme of weight and bias, an object or its name; None is that of `init.version`,
-        `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -238,51 +242,17 @@ class Conv1d(_Convolution):
         init: "Initializer | str | None" = None,
         device: "str | Device | None" = None,
     ) -> None:
-        self._make(
-            init,
-            device,
-            in_channels=in_channels,
-            out_channels=out_channels,
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            bias=bias,
-            padding_mode=padding_mode,
-        )
+        _Convolution._make(**locals())
 
 
+@described_by(_Convolution)
 class Conv2d(_Convolution):
     """Convolution of images.
 
     Parameters
     ----------
-    in_channels : int
-        Channels of the input.
-    out_channels : int
-        Channels of the output: filters.
     kernel_size : int or tuple of int
         Rows and columns of a kernel.
-    stride : int or tuple of int, default=1
-        Distance between neighbouring windows.
-    padding : int, tuple of int, "same" or "valid", default=0
-        How much is added before and after; "same" keeps the size, for a stride of 1.
-    dilation : int or tuple of int, default=1
-        Distance between the elements of a kernel.
-    groups : int, default=1
-        Number of groups into which the channels are divided, each convolved on its own;
-        `in_channels` gives a depthwise convolution.
-    bias : bool, default=True
-        Whether to add a bias.
-    padding_mode : {"zeros", "reflect", "replicate", "circular"}, default="zeros"
-        What is added before and after: zeros, the elements mirrored at the outermost one, the
-        outermost element, or the elements from the other end.
-    init : Initializer or str, default=None
-        Scheme of weight and bias, an object or its name; None is that of `init.version`,
-        `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -328,48 +298,25 @@ class Conv2d(_Convolution):
         init: "Initializer | str | None" = None,
         device: "str | Device | None" = None,
     ) -> None:
-        self._make(
-            init,
-            device,
-            in_channels=in_channels,
-            out_channels=out_channels,
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            bias=bias,
-            padding_mode=padding_mode,
-        )
+        _Convolution._make(**locals())
 
 
+@described_by(_Convolution)
 class ConvTranspose1d(_Convolution):
     """Transposed convolution of signals, the adjoint of a convolution.
 
     Parameters
     ----------
-    in_channels : int
-        Channels of the input.
     out_channels : int
         Channels of the output.
-    kernel_size : int or tuple of int
-        Length of a kernel.
     stride : int or tuple of int, default=1
         Distance in the output between neighbouring inputs.
     padding : int or tuple of int, default=0
         How much of the output is cropped at both ends.
-    output_padding : int or tuple of int, default=0
-        How much is added at the end, less than the larger of stride and dilation.
     groups : int, default=1
         Number of groups into which the channels are divided, each convolved on its own.
-    bias : bool, default=True
-        Whether to add a bias.
-    dilation : int or tuple of int, default=1
-        Distance between the elements of a kernel.
     init : Initializer or str, default=None
         Scheme of weight and bias, as for `Conv1d`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -410,31 +357,18 @@ class ConvTranspose1d(_Convolution):
         init: "Initializer | str | None" = None,
         device: "str | Device | None" = None,
     ) -> None:
-        self._make(
-            init,
-            device,
-            in_channels=in_channels,
-            out_channels=out_channels,
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            output_padding=output_padding,
-            groups=groups,
-            bias=bias,
-            dilation=dilation,
-        )
+        _Convolution._make(**locals())
 
     def _weight_shape(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
         return (self.in_channels, self.out_channels // self.groups, *kernel)
 
 
+@described_by(_Convolution)
 class ConvTranspose2d(_Convolution):
     """Transposed convolution of images, the adjoint of a convolution.
 
     Parameters
     ----------
-    in_channels : int
-        Channels of the input.
     out_channels : int
         Channels of the output.
     kernel_size : int or tuple of int
@@ -443,18 +377,10 @@ class ConvTranspose2d(_Convolution):
         Distance in the output between neighbouring inputs.
     padding : int or tuple of int, default=0
         How much of the output is cropped at both ends.
-    output_padding : int or tuple of int, default=0
-        How much is added at the end, less than the larger of stride and dilation.
     groups : int, default=1
         Number of groups into which the channels are divided, each convolved on its own.
-    bias : bool, default=True
-        Whether to add a bias.
-    dilation : int or tuple of int, default=1
-        Distance between the elements of a kernel.
     init : Initializer or str, default=None
         Scheme of weight and bias, as for `Conv2d`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -495,19 +421,7 @@ class ConvTranspose2d(_Convolution):
         init: "Initializer | str | None" = None,
         device: "str | Device | None" = None,
     ) -> None:
-        self._make(
-            init,
-            device,
-            in_channels=in_channels,
-            out_channels=out_channels,
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            output_padding=output_padding,
-            groups=groups,
-            bias=bias,
-            dilation=dilation,
-        )
+        _Convolution._make(**locals())
 
     def _weight_shape(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
         return (self.in_channels, self.out_channels // self.groups, *kernel)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 
 from sknet._fields import ABSENT, POSITIVE, Named
-from sknet._params import Interval, StrOptions
+from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
@@ -29,7 +29,23 @@ Scheme = Initializer | str | None
 
 
 class _Cell(Module, ABC):
-    """Base of the cells: their parameters, and one step as a sequence of one."""
+    """Base of the cells: their parameters, and one step as a sequence of one.
+
+    Parameters
+    ----------
+    input_size : int
+        Features of the input.
+    hidden_size : int
+        Features of the hidden state.
+    bias : bool, default=True
+        Whether to add a bias.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+    init : Initializer or str, default=None
+        Scheme of `weight_ih`, gate by gate; None is that of `init.version`, `GlorotUniform`.
+    recurrent_init : Initializer or str, default=None
+        Scheme of `weight_hh`, gate by gate; None is that of `init.version`, `Orthogonal`.
+    """
 
     weight_ih: Any = Registered()
     weight_hh: Any = Registered()
@@ -122,25 +138,18 @@ def draw_gates(
     return np.concatenate(parts, axis=1)
 
 
+@described_by(_Cell)
 class RNNCell(_Cell):
     """One step of a plain recurrent network (J. L. Elman, 1990).
 
     Parameters
     ----------
-    input_size : int
-        Features of the input.
-    hidden_size : int
-        Features of the hidden state.
-    bias : bool, default=True
-        Whether to add a bias.
     activation : {"tanh", "relu"}, default="tanh"
         Activation function.
     init : Initializer or str, default=None
         Scheme of `weight_ih`; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
         Scheme of `weight_hh`; None is that of `init.version`, `Orthogonal`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -194,23 +203,9 @@ class RNNCell(_Cell):
         )  # fmt: skip
 
 
+@described_by(_Cell)
 class LSTMCell(_Cell):
     """One step of a long short-term memory.
-
-    Parameters
-    ----------
-    input_size : int
-        Features of the input.
-    hidden_size : int
-        Features of the hidden state.
-    bias : bool, default=True
-        Whether to add a bias.
-    init : Initializer or str, default=None
-        Scheme of `weight_ih`, gate by gate; None is that of `init.version`, `GlorotUniform`.
-    recurrent_init : Initializer or str, default=None
-        Scheme of `weight_hh`, gate by gate; None is that of `init.version`, `Orthogonal`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -265,23 +260,9 @@ class LSTMCell(_Cell):
         )  # fmt: skip
 
 
+@described_by(_Cell)
 class GRUCell(_Cell):
     """One step of a gated recurrent unit.
-
-    Parameters
-    ----------
-    input_size : int
-        Features of the input.
-    hidden_size : int
-        Features of the hidden state.
-    bias : bool, default=True
-        Whether to add a bias.
-    init : Initializer or str, default=None
-        Scheme of `weight_ih`, gate by gate; None is that of `init.version`, `GlorotUniform`.
-    recurrent_init : Initializer or str, default=None
-        Scheme of `weight_hh`, gate by gate; None is that of `init.version`, `Orthogonal`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -334,7 +315,34 @@ class GRUCell(_Cell):
 
 
 class _Recurrent(Module, ABC):
-    """Base of the layers: cells in layers and directions, run over sequences."""
+    """Base of the layers: cells in layers and directions, run over sequences.
+
+    Parameters
+    ----------
+    input_size : int
+        Features of the input.
+    hidden_size : int
+        Features of the hidden state.
+    num_layers : int, default=1
+        Number of layers, each running over the outputs of the one before.
+    bias : bool, default=True
+        Whether to add a bias.
+    dropout : float, default=0.0
+        Dropout probability between layers.
+    bidirectional : bool, default=False
+        Run each layer in both directions, with weights for each, and join the outputs.
+    returns : {"all", "sequence", "last"}, default="all"
+        What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
+        state, for layers that expect no axis of steps.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+    init : Initializer or str, default=None
+        Scheme of the weights from the input, gate by gate; None is that of `init.version`,
+        `GlorotUniform`.
+    recurrent_init : Initializer or str, default=None
+        Scheme of the weights from the hidden state, gate by gate; None is that of
+        `init.version`, `Orthogonal`.
+    """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "num_layers": LENGTH,
@@ -439,34 +447,18 @@ def _parts(state: Any) -> tuple[Any, ...]:
     return tuple(state) if isinstance(state, (tuple, list)) else (state,)
 
 
+@described_by(_Recurrent)
 class RNN(_Recurrent):
     """Layers of a plain recurrent network over sequences.
 
     Parameters
     ----------
-    input_size : int
-        Features of the input.
-    hidden_size : int
-        Features of the hidden state.
-    num_layers : int, default=1
-        Number of layers, each running over the outputs of the one before.
-    bias : bool, default=True
-        Whether to add a bias.
-    dropout : float, default=0.0
-        Dropout probability between layers.
-    bidirectional : bool, default=False
-        Run each layer in both directions, with weights for each, and join the outputs.
-    returns : {"all", "sequence", "last"}, default="all"
-        What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
-        state, for layers that expect no axis of steps.
     activation : {"tanh", "relu"}, default="tanh"
         Activation function.
     init : Initializer or str, default=None
         Scheme of the weights from the input; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
         Scheme of the weights from the hidden state; None is that of `init.version`, `Orthogonal`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -526,34 +518,14 @@ class RNN(_Recurrent):
         self._build(cell, input_size, hidden_size, num_layers, dropout, bidirectional, returns)
 
 
+@described_by(_Recurrent)
 class LSTM(_Recurrent):
     """Layers of long short-term memory over sequences.
 
     Parameters
     ----------
-    input_size : int
-        Features of the input.
     hidden_size : int
         Features of the hidden state, and of the cell state.
-    num_layers : int, default=1
-        Number of layers, each running over the outputs of the one before.
-    bias : bool, default=True
-        Whether to add a bias.
-    dropout : float, default=0.0
-        Dropout probability between layers.
-    bidirectional : bool, default=False
-        Run each layer in both directions, with weights for each, and join the outputs.
-    returns : {"all", "sequence", "last"}, default="all"
-        What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
-        state, for layers that expect no axis of steps.
-    init : Initializer or str, default=None
-        Scheme of the weights from the input, gate by gate; None is that of `init.version`,
-        `GlorotUniform`.
-    recurrent_init : Initializer or str, default=None
-        Scheme of the weights from the hidden state, gate by gate; None is that of
-        `init.version`, `Orthogonal`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -612,34 +584,9 @@ class LSTM(_Recurrent):
         self._build(cell, input_size, hidden_size, num_layers, dropout, bidirectional, returns)
 
 
+@described_by(_Recurrent)
 class GRU(_Recurrent):
     """Layers of gated recurrent units over sequences.
-
-    Parameters
-    ----------
-    input_size : int
-        Features of the input.
-    hidden_size : int
-        Features of the hidden state.
-    num_layers : int, default=1
-        Number of layers, each running over the outputs of the one before.
-    bias : bool, default=True
-        Whether to add a bias.
-    dropout : float, default=0.0
-        Dropout probability between layers.
-    bidirectional : bool, default=False
-        Run each layer in both directions, with weights for each, and join the outputs.
-    returns : {"all", "sequence", "last"}, default="all"
-        What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
-        state, for layers that expect no axis of steps.
-    init : Initializer or str, default=None
-        Scheme of the weights from the input, gate by gate; None is that of `init.version`,
-        `GlorotUniform`.
-    recurrent_init : Initializer or str, default=None
-        Scheme of the weights from the hidden state, gate by gate; None is that of
-        `init.version`, `Orthogonal`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from sknet import ops
 from sknet._constraints import WHOLE, shown
 from sknet._fields import ABSENT, Either
-from sknet._params import Interval, StrOptions
+from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
 from sknet.nn._module import Module, check_arguments
@@ -178,7 +178,23 @@ STEPS = [Interval(Integral, 1, None, closed="left"), tuple]
 
 
 class _Pool(Module):
-    """Base of the pooling layers: a function of `sknet.ops`, and arguments for it."""
+    """Base of the pooling layers: a function of `sknet.ops`, and arguments for it.
+
+    Parameters
+    ----------
+    kernel_size : int or tuple of int
+        Size of a window.
+    stride : int or tuple of int, default=None
+        Distance between neighbouring windows; None is `kernel_size`.
+    padding : int or tuple of int, default=0
+        Padding at both ends, at most half a window; it is never the maximum.
+    dilation : int or tuple of int, default=1
+        Distance between the elements of a window.
+    ceil_mode : bool, default=False
+        Whether the last window may extend past the end, if it begins before it.
+    count_include_pad : bool, default=True
+        Whether the padding counts in the means.
+    """
 
     function: Callable[..., Tensor]
 
@@ -202,6 +218,7 @@ class _Pool(Module):
             raise ValueError(f"the arguments of {type(self).__name__} are {names}")
 
     def _keep(self, **arguments: Any) -> None:
+        """Check and store the arguments of a constructor, which are its ``locals()``."""
         check_arguments(self, **arguments)
         vars(self).update(arguments, _names=tuple(arguments))
 
@@ -209,21 +226,9 @@ class _Pool(Module):
         return type(self).function(x, **{name: vars(self)[name] for name in self._names})
 
 
+@described_by(_Pool)
 class MaxPool1d(_Pool):
     """Maximum of every window of signals, (n, channels, length).
-
-    Parameters
-    ----------
-    kernel_size : int or tuple of int
-        Size of a window.
-    stride : int or tuple of int, default=None
-        Distance between neighbouring windows; None is `kernel_size`.
-    padding : int or tuple of int, default=0
-        Padding at both ends, at most half a window; it is never the maximum.
-    dilation : int or tuple of int, default=1
-        Distance between the elements of a window.
-    ceil_mode : bool, default=False
-        Whether the last window may extend past the end, if it begins before it.
 
     Examples
     --------
@@ -243,26 +248,12 @@ class MaxPool1d(_Pool):
         dilation: Size = 1,
         ceil_mode: bool = False,
     ) -> None:
-        self._keep(
-            kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode
-        )
+        _Pool._keep(**locals())
 
 
+@described_by(_Pool)
 class MaxPool2d(_Pool):
     """Maximum of every window of images, (n, channels, height, width).
-
-    Parameters
-    ----------
-    kernel_size : int or tuple of int
-        Size of a window.
-    stride : int or tuple of int, default=None
-        Distance between neighbouring windows; None is `kernel_size`.
-    padding : int or tuple of int, default=0
-        Padding at both ends, at most half a window; it is never the maximum.
-    dilation : int or tuple of int, default=1
-        Distance between the elements of a window.
-    ceil_mode : bool, default=False
-        Whether the last window may extend past the end, if it begins before it.
 
     Examples
     --------
@@ -282,26 +273,17 @@ class MaxPool2d(_Pool):
         dilation: Size = 1,
         ceil_mode: bool = False,
     ) -> None:
-        self._keep(
-            kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode
-        )
+        _Pool._keep(**locals())
 
 
+@described_by(_Pool)
 class AvgPool1d(_Pool):
     """Mean of every window of signals, (n, channels, length).
 
     Parameters
     ----------
-    kernel_size : int or tuple of int
-        Size of a window.
-    stride : int or tuple of int, default=None
-        Distance between neighbouring windows; None is `kernel_size`.
     padding : int or tuple of int, default=0
         Zeros at both ends, at most half a window.
-    ceil_mode : bool, default=False
-        Whether the last window may extend past the end, if it begins before it.
-    count_include_pad : bool, default=True
-        Whether the padding counts in the means.
 
     Examples
     --------
@@ -321,30 +303,17 @@ class AvgPool1d(_Pool):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
-        self._keep(
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-        )
+        _Pool._keep(**locals())
 
 
+@described_by(_Pool)
 class AvgPool2d(_Pool):
     """Mean of every window of images, (n, channels, height, width).
 
     Parameters
     ----------
-    kernel_size : int or tuple of int
-        Size of a window.
-    stride : int or tuple of int, default=None
-        Distance between neighbouring windows; None is `kernel_size`.
     padding : int or tuple of int, default=0
         Zeros at both ends, at most half a window.
-    ceil_mode : bool, default=False
-        Whether the last window may extend past the end, if it begins before it.
-    count_include_pad : bool, default=True
-        Whether the padding counts in the means.
 
     Examples
     --------
@@ -364,13 +333,7 @@ class AvgPool2d(_Pool):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
-        self._keep(
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-        )
+        _Pool._keep(**locals())
 
 
 class AdaptiveAvgPool1d(_Pool):
@@ -392,7 +355,7 @@ class AdaptiveAvgPool1d(_Pool):
     function = staticmethod(ops.adaptive_avg_pool1d)
 
     def __init__(self, output_size: int | None) -> None:
-        self._keep(output_size=output_size)
+        _Pool._keep(**locals())
 
 
 class AdaptiveAvgPool2d(_Pool):
@@ -414,7 +377,7 @@ class AdaptiveAvgPool2d(_Pool):
     function = staticmethod(ops.adaptive_avg_pool2d)
 
     def __init__(self, output_size: int | tuple[int | None, ...] | None) -> None:
-        self._keep(output_size=output_size)
+        _Pool._keep(**locals())
 
 
 class AdaptiveMaxPool1d(_Pool):
@@ -436,7 +399,7 @@ class AdaptiveMaxPool1d(_Pool):
     function = staticmethod(ops.adaptive_max_pool1d)
 
     def __init__(self, output_size: int | None) -> None:
-        self._keep(output_size=output_size)
+        _Pool._keep(**locals())
 
 
 class AdaptiveMaxPool2d(_Pool):
@@ -458,7 +421,7 @@ class AdaptiveMaxPool2d(_Pool):
     function = staticmethod(ops.adaptive_max_pool2d)
 
     def __init__(self, output_size: int | tuple[int | None, ...] | None) -> None:
-        self._keep(output_size=output_size)
+        _Pool._keep(**locals())
 
 
 FACTOR = [Interval(Integral, 1, None, closed="left")]
