@@ -458,17 +458,28 @@ class Writer:
         """Return the name of a view of an array in another dtype."""
         return self.of(VIEW, "v", x, dtype)
 
-    def parts_of(self, joined: Equation) -> tuple[bool, list[tuple[Name, Variable]]]:
-        """Return whether zeros are among what is concatenated, and the part of the output for all others."""
-        output, start, found = joined.output, 0, []
-        axis = joined.params["axis"] % len(output.shape)
-        for x in joined.variables:
-            stop = start + x.shape[axis]
+    def copies(self, equation: Equation) -> Iterator[tuple[Name, Name | None]]:
+        """Yield parts of what an operation copies to, and what they are copies of; None for zeros."""
+        out, given, kind = self.name(equation.output), equation.variables, equation.primitive.name
+        if kind == "concat":
+            yield from self._joined(out, equation)
+        elif kind == "assemble":
+            for i, (start, x) in enumerate(zip(equation.params["starts"], given, strict=True)):
+                if not self.plan.is_in_place(equation, i):
+                    yield self.part(out, slice(start, start + x.size)), self.name(x)
+        else:  # a reshape is no view if its operand is not contiguous
+            target = self.reshaped(equation.output, given[0].shape) if kind == "reshape" else out
+            yield target, self.name(given[0])
+
+    def _joined(self, out: Name, equation: Equation) -> Iterator[tuple[Name, Name | None]]:
+        before, start = [slice(None)] * (equation.params["axis"] % equation.output.ndim), 0
+        if any(map(self._is_zeros, equation.variables)):  # all at once: a few columns in between take longer
+            yield out, None
+        for x in equation.variables:
+            stop = start + x.shape[len(before)]
             if not self._is_zeros(x):
-                before = [slice(None)] * axis
-                found.append((self.part(self.name(output), *before, slice(start, stop)), x))
+                yield self.part(out, *before, slice(start, stop)), self.name(x)
             start = stop
-        return len(found) < len(joined.variables), found
 
     def _is_zeros(self, x: Variable) -> bool:
         value = self.plan.graph.constants.get(x)

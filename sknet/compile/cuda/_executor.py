@@ -9,7 +9,6 @@ one strided call does not compute them; in exact programs, reductions). In exact
 (`_rules`) is called so too.
 """
 
-import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -304,15 +303,13 @@ def _operand(w: Writer, x: Operand) -> Any:
     return w.name(x) if type(x) is Variable else x
 
 
-@caller("copy", "broadcast_to", "permute_dims")
-def _copy(w: Writer, equation: Equation, owner: Backend) -> None:
-    assign(w, w.name(equation.output), w.name(equation.operands[0]))
-
-
-@caller("reshape")
-def _reshape(w: Writer, equation: Equation, owner: Backend) -> None:
-    [x] = equation.operands  # not contiguous, so this is a copy rather than a view
-    assign(w, w.reshaped(equation.output, x.shape), w.name(x))
+@caller("copy", "broadcast_to", "permute_dims", "reshape", "concat", "assemble")
+def _copies(w: Writer, equation: Equation, owner: Backend) -> None:
+    for target, source in w.copies(equation):
+        if source is None:
+            w.call(FILL, target, 0, label="fill")
+        else:
+            assign(w, target, source)
 
 
 @caller("where")
@@ -373,24 +370,6 @@ def _part(w: Writer, array: Name, index: Any) -> Name | None:
     if not is_basic(index):
         return None
     return w.part(array, w.partial(with_ellipsis(index), "index"))
-
-
-@caller("concat")
-def _concat(w: Writer, equation: Equation, owner: Backend) -> None:
-    has_zeros, parts = w.parts_of(equation)
-    if has_zeros:
-        w.call(FILL, w.name(equation.output), 0, label="fill")
-    for place, x in parts:
-        assign(w, place, w.name(x))
-
-
-@caller("assemble")
-def _assemble(w: Writer, equation: Equation, owner: Backend) -> None:
-    out = w.name(equation.output)
-    for i, (start, part) in enumerate(zip(equation.params["starts"], equation.operands, strict=True)):
-        if not w.plan.is_in_place(equation, i):
-            target = w.part(out, slice(start, start + math.prod(part.shape)))
-            assign(w, target, w.name(part))
 
 
 # -- operands of products in an order that one strided product of BLAS reads ------------------

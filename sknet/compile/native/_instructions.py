@@ -289,18 +289,17 @@ def looped(
     strides: list[list[int]],
     meaning: Meaning = Meaning.OTHER,
     in_parts: bool = False,
+    core: tuple[Sequence[int], Sequence[int]] = ((), ()),
 ) -> bool:
-    """Append an inner loop over the last of up to three axes, called for each position along the others."""
-    *outer, inner = lengths
-    if len(outer) > 2:
+    """Append an inner loop over the last of up to three axes and a `core`, called for each other position."""
+    if len(lengths) > 3:
         return False
-    outer = [*[1] * (2 - len(outer)), *outer]
-    steps = [[*[0] * (3 - len(each)), *each] for each in strides]
+    third, second, inner = [*[1] * (3 - len(lengths)), *lengths]
+    of_third, of_second, of_inner = zip(*([*[0] * (3 - len(each)), *each] for each in strides), strict=True)
+    sizes, steps = (inner, *core[0]), (*of_inner, *core[1])
     loop(
-        tape, function, [tape.address(x) for x in arrays],
-        (outer[1], [each[1] for each in steps]), [inner], [each[2] for each in steps],
-        (outer[0], [each[0] for each in steps]),
-    )  # fmt: skip
+        tape, function, list(map(tape.address, arrays)), (second, of_second), sizes, steps, (third, of_third)
+    )
     if len(lengths) == 1:
         tape.rows[-1][MEANING] = meaning
         tape.rows[-1][OPERANDS] = len(arrays) if in_parts else 0

@@ -243,17 +243,8 @@ def _multiplied(tape: Tape, a: Array, b: Array, out: Array) -> bool:
     if np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) != batch:
         return False
     lengths, strides = merged(batch, [_strides_over_batch(x, batch) for x in arrays])
-    if len(lengths) > 3:
-        return False
-    outer = [*[1] * (3 - len(lengths)), *lengths]
-    steps = [[*[0] * (3 - len(each)), *each] for each in strides]
-    core = [s for x in arrays for s in x.strides[-2:]]
-    loop(
-        tape, inner, [tape.address(x) for x in arrays], (outer[1], [each[1] for each in steps]),
-        [outer[2], a.shape[-2], a.shape[-1], b.shape[-1]], [*[each[2] for each in steps], *core],
-        (outer[0], [each[0] for each in steps]),
-    )  # fmt: skip
-    return True
+    core = (*a.shape[-2:], b.shape[-1]), [s for x in arrays for s in x.strides[-2:]]
+    return looped(tape, inner, arrays, lengths, strides, core=core)
 
 
 def _strides_over_batch(x: Array, batch: tuple[int, ...]) -> tuple[int, ...]:

@@ -217,16 +217,13 @@ def _astype(w: Writer, equation: Equation) -> None:
     w.call(np.copyto, w.name(equation.output), w.name(equation.operands[0]), "unsafe")
 
 
-@emitter("copy", "broadcast_to", "permute_dims")
-def _copy(w: Writer, equation: Equation) -> None:
-    w.call(np.copyto, w.name(equation.output), w.name(equation.operands[0]))
-
-
-@emitter("reshape")
-def _reshape(w: Writer, equation: Equation) -> None:
-    [x] = equation.operands  # not contiguous, so this is a copy rather than a view
-    out = w.reshaped(equation.output, x.shape)
-    w.call(np.copyto, out, w.name(x))
+@emitter("copy", "broadcast_to", "permute_dims", "reshape", "concat", "assemble")
+def _copies(w: Writer, equation: Equation) -> None:
+    for target, source in w.copies(equation):
+        if source is None:
+            w.call(np.ndarray.fill, target, 0)
+        else:
+            w.call(np.copyto, target, source)
 
 
 @emitter("where")
@@ -270,27 +267,6 @@ def _dropout_mask(w: Writer, equation: Equation) -> None:
 def fill_uniform(key: tuple[int, int], site: int, shape: tuple[int, ...], step: Any, out: np.ndarray) -> None:
     """Fill a float32 array with the draws of a step."""
     philox_uniform(key, step, site, shape, np.float32, out)
-
-
-# -- arrays from parts ------------------------------------------------------------------------
-
-
-@emitter("concat")
-def _concat(w: Writer, equation: Equation) -> None:
-    has_zeros, parts = w.parts_of(equation)
-    if has_zeros:  # all at once: a few columns in between take longer
-        w.call(np.ndarray.fill, w.name(equation.output), 0)
-    for place, x in parts:
-        w.call(np.copyto, place, w.name(x))
-
-
-@emitter("assemble")
-def _assemble(w: Writer, equation: Equation) -> None:
-    out = w.name(equation.output)
-    for i, (start, part) in enumerate(zip(equation.params["starts"], equation.operands, strict=True)):
-        if not w.plan.is_in_place(equation, i):
-            target = w.part(out, slice(start, start + math.prod(part.shape)))
-            w.call(np.copyto, target, w.name(part))
 
 
 # -- softmax and its kin, bit for bit like their forwards -------------------------------------
