@@ -354,7 +354,7 @@ class Network(_HoldsPrograms):
         return cls(module, layout, flat, dtype, is_fixed=True)
 
     def unchecked(
-        self, X: np.ndarray, name: str, head: Head | None = None, units: "Units | None" = None
+        self, X: np.ndarray, name: str, head: Head | None = None, *, units: "Units | None" = None
     ) -> Any:
         """Return the result for a table of numbers not checked yet, see `Predictor.unchecked`.
 

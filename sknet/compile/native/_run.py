@@ -329,7 +329,9 @@ class NativeStep:
         self._turns = np.array([[first, n_calls, 1, 0], [start, len(self._program), 1, 0]], np.int64)
         self._place, self._place_of_all = address_of(self._turns), address_of(self._turns[1])
         self._holds = nbytes < LONG
-        self._table, self._units, self._read = table, None, None
+        self._table = table
+        self._units: Units | None = None
+        self._read: tuple[Any, ...] = ()  # what instructions read of the units
         self._codes = {} if table is None else _codes(table.dtype)
         self._steps, self._unchecked = needed().steps, needed().unchecked
 
