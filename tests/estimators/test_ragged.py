@@ -237,7 +237,7 @@ def test_sequences_in_one_row_have_one_length():
     ("rows", "error", "message"),
     [
         ([[1, 2], ["a"]], ValueError, r"sequences\[1\] must be numbers"),
-        ([[1.0, np.nan], [1.0]], ValueError, "input 'x' contains NaN or infinity"),
+        ([[1.0, np.inf], [1.0]], ValueError, "input 'x' contains NaN or infinity"),
         (pd.Series([[1, 2], None, [1]]), ShapeError, r"sequences\[1\] must be numbers"),
     ],
 )
