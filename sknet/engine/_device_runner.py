@@ -45,7 +45,8 @@ from sknet.engine._programs import (
     is_made_of,
     made_of,
 )
-from sknet.engine._runners import Block, EagerSteps, Outputs, Steps
+from sknet.engine._runners import Block, EagerSteps, Outputs, Steps, steps_at_once
+from sknet.optim.schedules import Progress
 
 __all__ = [
     "BEGIN",
@@ -76,8 +77,9 @@ THREADS, MOST_BLOCKS, WARP = 256, 512, 32
 NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
 COPIED = {1: "char", 2: "short", 4: "int", 8: "long long"}  # in C, by bytes: elements are only moved
 
-# In `at` are the number of the next step, the first row of the order, and that of outputs. The block that is
-# ready last counts the step, when all have read which one it is.
+# In `at` are the numbers of the next step and of the first one on batches of its size; and the row of the
+# order, and that of outputs, where step 0 would begin. The block of threads that is ready last counts the
+# step, when all have read which one it is.
 BEGIN = """\
 extern "C" __global__ void begin({parameters})
 {{
@@ -86,7 +88,7 @@ extern "C" __global__ void begin({parameters})
     const {index} threads = ({index})gridDim.x * blockDim.x;
     for ({index} i = thread; i < {n_numbers}; i += threads)
         numbers[i] = table[step * {n_numbers} + i];
-{taken}    if (step > 0) {{
+{taken}    if (step > at[1]) {{
         const long long done = step - 1;
 {left}    }}
     __threadfence();
@@ -106,7 +108,7 @@ extern "C" __global__ void end({parameters})
 """
 TAKEN = """\
     for ({index} i = thread; i < {size}; i += threads)
-        to{n}[i] = from{n}[of{n}[at[1] + step * {n_rows} + i / {width}] * {stride}{element}];
+        to{n}[i] = from{n}[of{n}[at[2] + step * {n_rows} + i / {width}] * {stride}{element}];
 """
 REPORT = """\
 {indent}if (thread < 3)
@@ -114,7 +116,7 @@ REPORT = """\
 """
 OUTPUT = """\
 {indent}for ({index} i = thread; i < {size}; i += ({index})gridDim.x * blockDim.x)
-{indent}    outputs[(at[2] + done * {n_rows}) * {width} + i] = output[i];
+{indent}    outputs[(at[3] + done * {n_rows}) * {width} + i] = output[i];
 """
 
 
@@ -134,13 +136,22 @@ class Left(NamedTuple):
     outputs: Any
 
 
+class Part(NamedTuple):
+    """Consecutive steps on batches of one size: their first rows in the order, and among the outputs."""
+
+    n_rows: int
+    row: int
+    output: int
+    n_steps: int
+
+
 class Ring:
     """The inputs and reports of the steps of one block."""
 
     def __init__(self, device: Device, numbers: Any, most: int, reported: Any) -> None:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
         self.table = self._zeros((most, numbers.shape[0]), numbers.dtype)
-        self._at, self._ready = self._zeros((3,), np.int64), self._zeros((1,), np.uint32)
+        self._at, self._ready = self._zeros((4,), np.int64), self._zeros((1,), np.uint32)
         self.reports = self._zeros((most, 3), reported)
 
     def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -150,10 +161,10 @@ class Ring:
         """Send the numbers of the steps of a block."""
         self.table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
 
-    def start(self, table: np.ndarray, first_row: int, first_output: int) -> None:
-        """Begin a block."""
-        self.send(table)
-        self._at[...] = to_device(np.array([0, first_row, first_output], np.int64), self._device)
+    def start(self, step: int, part: Part) -> None:
+        """Begin a part of a block, whose first step has this number."""
+        rows = [first - step * part.n_rows for first in (part.row, part.output)]
+        self._at[...] = to_device(np.array([step, step, *rows], np.int64), self._device)
 
     def begin(self, n_rows: int, taken: Sequence[Taken], left: Left) -> Callable[[], None]:
         """Return what issues the beginning of a step on `n_rows` rows, and the end of the one before it."""
@@ -234,7 +245,9 @@ class DeviceRows:
         self._dtypes = batches.input_dtype
         self._X = each_input(self._resident, batches.X, self._dtypes)
         self._is_there = each_input(self._is_resident, self._X, self._dtypes)
-        shape, zeros = (batches.n_samples,), backend(batches.device.kind).zeros
+        is_resident = all(is_there for _, is_there in self._named(self._is_there))
+        self.most_epochs = max(1, min(MOST_EPOCHS, MOST_ROWS // batches.n_samples)) if is_resident else 1
+        shape, zeros = (self.most_epochs * batches.n_samples,), backend(batches.device.kind).zeros
         self.order_of_targets = zeros(shape, np.int64, batches.device)
         has_own = batches.chosen is not None
         self.order_of_X = zeros(shape, np.int64, batches.device) if has_own else self.order_of_targets
@@ -283,10 +296,19 @@ class DeviceRows:
             return
         (known, sent), self._ahead, self._order = self._ahead, ((), None), ()
         of_targets, of_X = sent if known is order else self._sent(order)
-        self.order_of_targets[...] = of_targets
-        if of_X is not None:
-            self.order_of_X[...] = of_X
+        self._place(of_targets, of_X)
         self._order = order
+
+    def start_several(self, orders: np.ndarray) -> None:
+        """Put the orders of several epochs on the device, one after the other."""
+        self._order = ()
+        self._place(*self._sent(orders.reshape(-1)))
+        self._order = orders
+
+    def _place(self, of_targets: Any, of_X: Any) -> None:
+        self.order_of_targets[: of_targets.size] = of_targets
+        if of_X is not None:
+            self.order_of_X[: of_X.size] = of_X
 
     def _sent(self, order: Any) -> tuple[Any, Any]:
         """Return an order on the device, and that of the inputs if they have their own."""
@@ -383,6 +405,9 @@ def _in_rows(x: Any) -> Any:
 
 
 MOST_STEPS = 1024  # per block
+LEAST_STEPS = 256  # for which a block has room, since it may have several epochs
+MOST_ROWS = 1 << 20  # of the orders of several epochs, and epochs of a block
+MOST_EPOCHS = 64
 SHARE_OF_OUTPUTS = 16  # outputs that wait to be scored take at most this part of the memory that is free
 
 
@@ -394,11 +419,12 @@ class DeviceSteps(Steps):
         self._optimizer = model.optimizer.in_steps()
         self._owner = backend(model.device.kind)
         self._programs: dict[int, Compiled] = {}
-        self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
+        self._issued: dict[tuple[int, int], tuple[Any, Issued, Callable[[], None]]] = {}
         self._phases: dict[int, tuple[Phases | None, Step]] = {}
-        self._whole: dict[tuple[int, bool], tuple[Any, Persistent]] = {}
+        self._whole: dict[tuple[int, int], tuple[Any, Persistent]] = {}
         self._per_step = 1.0  # seconds; so that the first block has one step
         self._next_order: Callable[[], Any] | None = None
+        self._outputs: Any = None  # of several epochs
         self._nbytes_of_chunks = 0
         with active(model.device, model.precision):
             with self._asking("the rows of the data"):
@@ -409,7 +435,7 @@ class DeviceSteps(Steps):
             with self._asking("a step"):
                 returns = self.program_for(min(batches.size, batches.n_samples)).returns
                 self._output = returns.output
-                self._most = min(MOST_STEPS, batches.n_batches)
+                self._most = min(MOST_STEPS, max(batches.n_batches, LEAST_STEPS))
                 self._ring = Ring(model.device, self._numbers, self._most, returns.report.dtype)
             self._bytes_of_outputs = self._owner.free_memory(model.device) // SHARE_OF_OUTPUTS
             self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
@@ -439,7 +465,7 @@ class DeviceSteps(Steps):
 
     def rows_of(self, order: Any, part: slice) -> Any:
         is_there = order is not None and self._rows.order is order
-        return self._rows.order_of_targets[part] if is_there else super().rows_of(order, part)
+        return self._rows.order_of_targets[: order.size][part] if is_there else super().rows_of(order, part)
 
     # -- memory -------------------------------------------------------------------------------
 
@@ -494,42 +520,93 @@ class DeviceSteps(Steps):
 
     def _issue(self, order: Any, first: int, n_rows: int, steps: int, outputs: Outputs | None) -> np.ndarray:
         """Issue some steps; return their reports as a host array. Where one cannot be issued, they end."""
-        model, start = self.model, first * self.batches.size
-        known = model.memory.untrained
+        self._rows.start(order, first * self.batches.size)
+        rows, place = (0, None) if outputs is None else (outputs.n_rows, outputs.memory)
+        part = Part(n_rows, first * self.batches.size, rows, steps)
+        numbers = self._optimizer.hyper_table(self.model.progress, steps)
+        return self._issue_parts(order, [part], numbers, place)
+
+    def _issue_parts(
+        self, order: Any, parts: Sequence[Part], numbers: np.ndarray, outputs: Any
+    ) -> np.ndarray:
+        """Issue steps on the order that is on the device, and return their reports."""
+        known = self.model.memory.untrained
         for name, array in self._buffers.items():
             array[...] = known[name]
-        self._counter[...] = model.progress.step
+        self._counter[...] = self.model.progress.step
         self._is_fine[...] = True
-        self._rows.start(order, start)
-        numbers = self._optimizer.hyper_table(model.progress, steps)
-        first_output = 0 if outputs is None else outputs.n_rows
-        place = None if outputs is None else outputs.memory
-        whole = self._whole_block(n_rows, place)
-        if whole is not None:
-            self._ring.send(numbers)
-            whole(steps, [start], first_output)
-        else:
-            self._ring.start(numbers, start, first_output)
-            steps = self._issue_each(order, start, n_rows, steps, place)
+        self._ring.send(numbers)
+        done = 0
+        for part in parts:
+            whole = self._whole_block(part.n_rows, outputs)
+            if whole is not None:
+                whole(part.n_steps, [part.row], part.output, done)
+                issued = part.n_steps
+            else:
+                self._ring.start(done, part)
+                issued = self._issue_each(order, part, outputs, must=not done)
+            done += issued
+            if issued < part.n_steps:
+                break
         with suppress(Exception):  # it is tried again by the block that needs these rows
             self._rows.look_ahead(None if self._next_order is None else self._next_order())
-        return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
+        return np.asarray(to_host(self._ring.reports[:done]), dtype=np.float64)
 
-    def _issue_each(self, order: Any, start: int, n_rows: int, steps: int, outputs: Any) -> int:
+    def _issue_each(self, order: Any, part: Part, outputs: Any, *, must: bool) -> int:
         """Issue steps one after the other; return how many there are, if one cannot be issued."""
-        slots = self.program_for(n_rows).slots
-        for i in range(steps):
+        slots, n_steps = self.program_for(part.n_rows).slots, part.n_steps
+        for i in range(n_steps):
             try:
-                self._rows.send(order, start + i * n_rows, n_rows, slots)
-                step, end = self._step_on(n_rows, outputs)
+                self._rows.send(order, part.row + i * part.n_rows, part.n_rows, slots)
+                step, end = self._step_on(part.n_rows, outputs)
                 step()
             except Exception:  # no memory is left, or rows cannot be read
-                if not i:
+                if must and not i:
                     raise
-                steps = i  # the error is raised by the next block, when the model knows of these steps
+                n_steps = i  # the error is raised by the next block, when the model knows of these steps
                 break
-        end()
-        return steps
+        if n_steps:
+            end()
+        return n_steps
+
+    # -- several epochs -----------------------------------------------------------------------
+
+    def epochs_at_once(self, most: int) -> int:
+        batches, model = self.batches, self.model
+        # Weights may be zero for whole batches; buffers change with every step, and schedules set them.
+        if most < 2 or batches.weight is not None or model.buffers:
+            return 1
+        steps = min(self._most, steps_at_once(self._per_step))
+        nbytes = batches.n_samples * math.prod(self._output.shape[1:]) * self._output.dtype.itemsize
+        limits = steps // batches.n_batches, self._bytes_of_outputs // nbytes, self._rows.most_epochs
+        found: int = max(1, min(most, *limits))
+        return found
+
+    def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
+        model, batches = self.model, self.batches
+        n_rows, shape, dtype = batches.n_samples, self._output.shape[1:], self._output.dtype
+        with active(model.device, model.precision):
+            if scored and (self._outputs is None or len(self._outputs) < orders.size):
+                with self._asking("outputs that wait for their score"):
+                    self._outputs = self._zeros((orders.size, *shape), dtype)
+            numbers = np.concatenate(
+                [self._optimizer.hyper_table(each, batches.n_batches) for each in progress]
+            )
+            parts = [
+                Part(size, row := epoch * n_rows + first * batches.size, row, steps)
+                for epoch in range(len(orders))
+                for first, size, steps in batches.alike
+            ]
+            if len(batches.alike) == 1:  # full batches alone go on from epoch to epoch
+                parts = [parts[0]._replace(n_steps=len(orders) * batches.n_batches)]
+            started = time.perf_counter()
+            with self._asking("a step"):
+                self._rows.start_several(orders)
+                reports = self._issue_parts(None, parts, numbers, self._outputs if scored else None)
+            self._per_step = (time.perf_counter() - started) / len(reports)
+            done = len(reports) if reports[:, 2].all() else int(np.argmin(reports[:, 2]))
+            losses = per_output(model, 1.0, self._output) * reports[:done, 0] + reports[:done, 1]
+            return losses, self._outputs[: orders.size].reshape((*orders.shape, *shape)) if scored else None
 
     def _whole_block(self, n_rows: int, outputs: Any) -> Persistent | None:
         """Return what makes all steps of a block in one launch; None if they are not suited."""
@@ -541,7 +618,7 @@ class DeviceSteps(Steps):
         found, step = self._phases[n_rows]
         if found is None:
             return None
-        key = n_rows, outputs is None
+        key = n_rows, _length(outputs)
         memory, whole = self._whole.get(key, (None, None))
         if whole is None or memory is not outputs:
             state = self._state
@@ -553,7 +630,7 @@ class DeviceSteps(Steps):
 
     def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:
         """Return the work of a step whose outputs go to an array, or to none; and what is left of a block."""
-        key = n_rows, outputs is None
+        key = n_rows, _length(outputs)
         memory, issued, end = self._issued.get(key, (None, None, None))
         if issued is None or end is None or memory is not outputs:
             launches, end = self._launches(n_rows, outputs)
@@ -581,6 +658,11 @@ class DeviceSteps(Steps):
     def refusals(self) -> list[str]:
         """Reasons for which steps are launched one by one rather than as graphs."""
         return [issued.refusal for _, issued, _ in self._issued.values() if issued.refusal is not None]
+
+
+def _length(outputs: Any) -> int:
+    """Return how many outputs an array holds, 0 for None: one of each length is in use."""
+    return 0 if outputs is None else len(outputs)
 
 
 def step_function(
@@ -687,19 +769,21 @@ class Counts(NamedTuple):
     outside: int
 
 
-def counted(outputs: Any, targets: Any, threshold: float) -> Counts | None:
-    """Count the rows that are right, on the device."""
+def counted(outputs: Any, targets: Any, threshold: float, n_parts: int = 1) -> list[Counts] | None:
+    """Count the rows that are right, on the device, in each of some parts of the same length."""
     arrays = outputs, targets
     if any(isinstance(array, np.ndarray) for array in arrays) or not _are_read(outputs, targets, threshold):
         return None
     device, (n_rows, columns) = device_of(outputs), outputs.shape
+    n_rows //= n_parts
     of_row = OF_CLASSES if targets.ndim == 1 else OF_LABELS
     kernel = kernel_of(of_row, outputs.dtype.name, targets.dtype.name, columns, threshold, device)
-    counts = to_device(np.array([n_rows, 0, 0, 0], np.uint32), device)
-    kernel(
-        (min(-(-n_rows // COUNT_THREADS), MOST_COUNT_BLOCKS),), (COUNT_THREADS,), (outputs, targets, counts)
-    )
-    return Counts(*to_host(counts)[1:].tolist())
+    counts = to_device(np.tile(np.array([n_rows, 0, 0, 0], np.uint32), (n_parts, 1)), device)
+    blocks = min(-(-n_rows // COUNT_THREADS), MOST_COUNT_BLOCKS)
+    for i in range(n_parts):
+        part = slice(i * n_rows, (i + 1) * n_rows)
+        kernel((blocks,), (COUNT_THREADS,), (outputs[part], targets[part], counts[i]))
+    return [Counts(*found) for found in to_host(counts)[:, 1:].tolist()]
 
 
 @lru_cache(maxsize=16)  # to load a kernel takes longer than to run it

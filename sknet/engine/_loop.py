@@ -68,7 +68,7 @@ class Sums:
     def add_several(self, blocks: Sequence[Block], outputs: Any) -> None:
         """Add the results of the first batches of an epoch, whose `outputs` are not in the buffer yet."""
         if blocks:
-            room = self._outputs.free(len(outputs), outputs.shape[1:], outputs.dtype)
+            room = self._outputs.free(len(outputs), outputs.shape[1:], outputs.dtype, namespace(outputs))
             room[: len(outputs)] = outputs
         for block in blocks:
             self.add(block)

@@ -73,6 +73,9 @@ class Step(NamedTuple):
     report: Variable
 
 
+OF_STEPS = {"table", "reports"}  # arrays with a row for each step of a block
+
+
 class Ring(Protocol):
     """The arrays of a block of steps: numbers of each step, and the reports that it leaves."""
 
@@ -108,12 +111,14 @@ class Persistent:
         self._arrays: dict[str, tuple[str, Any]] = {}  # by the names of parameters: their types, and arrays
         text = self._text(outputs)
         [self._kernel] = owner.kernels(text, ["steps"], device, found.nbytes)
-        self._given = tuple(array for _, array in self._arrays.values())
 
-    def __call__(self, steps: int, starts: Sequence[int], first_output: int) -> None:
-        """Issue some steps of all networks, whose next rows and outputs are the first of these."""
+    def __call__(self, steps: int, starts: Sequence[int], first_output: int, first_step: int = 0) -> None:
+        """Issue some steps of all networks, whose next rows, outputs and numbers are the first of these."""
         self._at[...] = to_device(np.array([steps, first_output, *starts], np.int64), self._device)
-        self._kernel((self._n_fits,), (THREADS,), self._given)
+        arrays = {name: array for name, (_, array) in self._arrays.items()}
+        for name in OF_STEPS & arrays.keys():
+            arrays[name] = arrays[name][first_step:]
+        self._kernel((self._n_fits,), (THREADS,), tuple(arrays.values()))
 
     # -- text ---------------------------------------------------------------------------------
 

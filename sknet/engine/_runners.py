@@ -20,6 +20,7 @@ from sknet.engine._model_type import ModelLike
 from sknet.engine._objective import per_output, reported
 from sknet.engine._optimizer import advance, check_finite_step, follow_schedules
 from sknet.engine._programs import GradientInputs, Programs
+from sknet.engine._scores import MOST_KEPT
 from sknet.engine._state import Gradient
 from sknet.engine._step import eager_step
 from sknet.exceptions import NonFiniteError
@@ -44,9 +45,6 @@ __all__ = [
     "steps_at_once",
     "threads_for",
 ]
-
-
-MOST_KEPT = 1 << 18  # the most numbers that are buffered
 
 
 class Outputs:

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -19,6 +20,7 @@ from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
 __all__ = [
+    "MOST_KEPT",
     "Accuracy",
     "Gathered",
     "NamedScores",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 
+MOST_KEPT = 1 << 18  # numbers of outputs that are buffered until they are added to a score
 NARROW = 64  # up to this many classes, a loop over columns is faster than one over rows,
 FEW = 250  # but not for so few rows: it is ten calls instead of two
 
@@ -167,9 +170,10 @@ class Accuracy(Score):
         from sknet.engine._device_runner import counted  # the host does without it
 
         is_plain = weight is None and self._ignore_index is None
-        found = counted(output, target, self._threshold) if is_plain else None
-        if found is None or found.outside:  # the host says which is wrong
+        counts = counted(output, target, self._threshold) if is_plain else None
+        if counts is None or counts[0].outside:  # the host says which is wrong
             return False
+        [found] = counts
         self._finite = self._finite and not found.infinite
         self._right += found.right
         self._all += len(output)
@@ -178,16 +182,29 @@ class Accuracy(Score):
     def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
         if self._ignore_index is not None or type(self) is not Accuracy:
             return None
-        output, target, _ = _as_rows(to_host(output), to_host(target), None)
-        right = self._is_right(output, target).reshape(n_epochs, -1)
-        if not all_finite(output):
+        counts = self._counts_of(n_epochs, output, target)
+        if counts is None:
             return None
+        n_rows = output.size // (output.shape[-1] if output.ndim > 1 else 1) // n_epochs
         found: list[Score] = []
-        for count in np.count_nonzero(right, axis=1).tolist():
+        for count in counts:
             score = Accuracy(self._threshold)
-            score._right, score._all = float(count), float(right.shape[1])
+            score._right, score._all = float(count), float(n_rows)
             found.append(score)
         return found
+
+    def _counts_of(self, n_epochs: int, output: Any, target: Any) -> list[int] | None:
+        """Return how many rows of each epoch are right; None if an output is not finite."""
+        if not isinstance(output, np.ndarray):
+            from sknet.engine._device_runner import counted  # the host does without it
+
+            on_device = counted(output, target, self._threshold, n_epochs)
+            if on_device is not None and not any(x.outside or x.infinite for x in on_device):
+                return [x.right for x in on_device]
+        output, target, _ = _as_rows(to_host(output), to_host(target), None)
+        right = self._is_right(output, target).reshape(n_epochs, -1)
+        counts: list[int] = np.count_nonzero(right, axis=1).tolist()
+        return counts if all_finite(output) else None
 
     def _is_right(self, output: Any, target: Any, weight: Any = None) -> Any:
         """Return a mask of the rows with all labels right that count."""
@@ -316,7 +333,22 @@ class RSquared(Score):
         self._residual = np.zeros_like(self._total)
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
+        self._add(to_host(self._predict(Tensor(output)).data), to_host(target), weight)
+
+    def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
+        n_rows = len(output) // n_epochs
+        if output.size // n_epochs > MOST_KEPT:  # an epoch is added in parts, whose sums have other bits
+            return None
         predicted, target = to_host(self._predict(Tensor(output)).data), to_host(target)
+        found: list[Score] = []
+        for start in range(0, len(output), n_rows):
+            score, part = copy(self), slice(start, start + n_rows)
+            score._residual = np.zeros_like(self._total)
+            score._add(predicted[part], target[part], None)
+            found.append(score)
+        return found
+
+    def _add(self, predicted: Any, target: Any, weight: Any) -> None:
         columns = [_columns(predicted), _columns(target)]
         if columns[0].shape != columns[1].shape or columns[1].shape[1:] != self._total.shape:
             raise ShapeError(

@@ -86,7 +86,7 @@ class StackRing:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
         self._n_fits, self._n_samples = numbers.shape[1], n_samples
         self.table = self._zeros((most, *numbers.shape), numbers.dtype)
-        self._at, self._ready = self._zeros((1,), np.int64), self._zeros((1,), np.uint32)
+        self._at, self._ready = self._zeros((2,), np.int64), self._zeros((1,), np.uint32)
         self._starts = self._zeros((self._n_fits,), np.int64)
         self.reports = self._zeros((most, self._n_fits, 3), reported)
 

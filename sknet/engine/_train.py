@@ -41,12 +41,12 @@ class Several(NamedTuple):
         """Number of epochs with all steps."""
         return len(self.losses) // self.batches.n_batches
 
-    def scores(self, empty: Score) -> list[Score] | None:
-        """Return the scores of all epochs; None if an epoch is not whole, or they must be added up."""
+    def scores(self, empty: Score, rows: Any) -> list[Score] | None:
+        """Return the scores of all epochs; None if one is not whole, or they must be added up."""
         n_epochs = len(self.orders)
         if self.outputs is None or self.n_whole < n_epochs:
             return None
-        y, _ = self.batches.take_targets(self.orders.reshape(-1))
+        y, _ = self.batches.take_targets(rows.reshape(-1))
         return empty.of_epochs(n_epochs, self.outputs.reshape((-1, *self.outputs.shape[2:])), y)
 
     def add_to(self, sums: Sums, number: int, is_scored: bool) -> Any:
@@ -139,7 +139,7 @@ class RowEpochs(Epochs):
         found = self._steps.run_epochs(orders, progress[:-1], self.sums.score.reads_outputs)
         model.memory.note_written("a fit")
         self._several = several = Several(batches, orders, *found)
-        self._scores = several.scores(self.sums.score)
+        self._scores = several.scores(self.sums.score, self._steps.rows_of(orders, slice(None)))
         if several.n_whole < n_epochs:  # the epochs after the next one have not begun
             order.now, drawn = before
             if drawn is not None:

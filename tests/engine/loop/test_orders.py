@@ -125,9 +125,9 @@ def test_an_order_is_sent_before_its_epoch(chosen, fake_device):
         for order, following in zip(orders, [orders[1], orders[0], None, None], strict=True):
             rows.start(order)
             rows.look_ahead(following)
-            np.testing.assert_array_equal(to_host(rows.order_of_targets), order)
+            np.testing.assert_array_equal(to_host(rows.order_of_targets)[:50], order)
             expected = order if chosen is None else chosen[order]
-            np.testing.assert_array_equal(to_host(rows.order_of_X), expected)
+            np.testing.assert_array_equal(to_host(rows.order_of_X)[:50], expected)
             assert rows.order is order
         rows.start(None)
-        np.testing.assert_array_equal(to_host(rows.order_of_targets), np.arange(50))
+        np.testing.assert_array_equal(to_host(rows.order_of_targets)[:50], np.arange(50))
