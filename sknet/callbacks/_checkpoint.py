@@ -365,7 +365,15 @@ LOOP = Fields.of(
 )
 UNITS = Items(
     str,
-    Fields.of("units", {"mean": np.ndarray, "scale": np.ndarray, "limit": [ABOVE_ZERO, None]}),
+    Fields.of(
+        "units",
+        {
+            "mean": np.ndarray,
+            "scale": np.ndarray,
+            "limit": [ABOVE_ZERO, None],
+            "constant": [np.ndarray, None],
+        },
+    ),
 )
 BEGAN = Fields.of(
     "began",
