@@ -723,7 +723,7 @@ class RealTargets(Reconstructed):
 class ArrayTargets(RealTargets):
     """Arrays of one shape a row: real numbers, 0/1 labels, or integers that a network gives logits for."""
 
-    are_predicted: ClassVar[bool] = False  # type: ignore[misc]
+    are_predicted: ClassVar[bool] = False
     _stored_fields = RealTargets._stored_fields | {
         "mean": [Arrays("f", "n_scales"), FINITE, ABSENT],
         "scale": [Arrays("f", "n_scales"), FINITE, ABSENT],
