@@ -13,7 +13,7 @@ from tests.devices import fake, kernels, texts
 # Steps of these allocate: their primitives take indices that are arrays, or work in arrays that no plan
 # knows of (`compile/cuda/_executor.py`). Everything else can be captured.
 ALLOCATING = (
-    "AdaptiveMaxPool", "AvgPool", "CTC", "CategoryEmbeddings", "Conv", "Embedding", "MaxPool",
+    "AdaptiveMaxPool", "AvgPool", "CTC", "CategoryEmbeddings", "Conv", "Cox", "Embedding", "MaxPool",
     "the network images", "the network sequences",
 )  # fmt: skip
 FAMILIES = ("layers", "losses", "optimizers", "sizes")
