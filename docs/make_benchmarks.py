@@ -50,6 +50,7 @@ RUNS = {
     "halving": Run("halving.py"),
     "tables": Run("tables.py", needs_data=True),
     "adult": Run("adult.py", needs_data=True),
+    "untouched": Run("untouched.py", needs_data=True),
     "large-tables": Run("large_tables.py"),
     "threads": Run("threads.py"),
     "validation": Run("validation.py"),
