@@ -31,10 +31,17 @@ from sknet.engine import Batches, Model, Score
 from sknet.engine._loop import Outcome, Validation
 from sknet.engine._remote import RemoteSteps, train_remotely
 from sknet.engine._step import show_rows
-from sknet.estimators._fit import DataSet, FitArguments
+from sknet.estimators._fit import DataSet, FitArguments, Recipe
 from sknet.estimators._fitting import fit_network, read_part
 from sknet.estimators._scaling import InputScaling, units_of_moments
-from sknet.estimators._training import Trainer, features_of, standardize_inputs
+from sknet.estimators._training import (
+    Divided,
+    FitSource,
+    Trainer,
+    features_of,
+    standardize,
+    standardize_inputs,
+)
 
 if TYPE_CHECKING:
     import distributed
@@ -247,26 +254,29 @@ class WorkersTrainer(Trainer):
         self._sync_every, self._places = sync_every, places
         self._plan: Plan
 
-    def take_rows(self, fit: Any) -> None:
-        model, recipe = fit.model, fit.recipe
-        self.measure(fit)
+    def take_rows(self, network: Any) -> Divided:
+        request, model = network.request, network.model
+        recipe, estimator = request.recipe, request.estimator
         seed = int(model.random_state.randint(SEEDS))
         fraction = recipe.validation_fraction if recipe.early_stopping else 0.0
-        standardize_inputs(fit, lambda: self._input_scaling(fit, seed, fraction))
-        moments = self._moments(fit, seed, fraction)
+        rows = standardize_inputs(network, lambda: self._input_scaling(network, seed, fraction))
+        loss, moments = network.loss, self._moments(estimator, seed, fraction)
         if moments[0] is not None:
-            self.standardize(fit, _two_rows(moments[0]))
-        standing = [_standing(fit, each) if fit.scoring.scorers is None else None for each in moments]
-        fit.training = DataSet(fit.X, fit.labels, None, fit.y, None, dtypes=fit.dtypes)
-        fit.batches = fit.training.batches(model, len(fit.y))
-        self._plan = self._planned(fit, seed, fraction, standing[0])
+            _, loss = standardize(network, rows._replace(y=_two_rows(moments[0]), weight=None))
+            rows = rows._replace(y=estimator._targets.encode(rows.labels))
+        is_own = network.scoring.scorers is None
+        standing = [_standing(estimator, each) if is_own else None for each in moments]
+        training = DataSet(rows.X, rows.labels, None, rows.y, dtypes=rows.dtypes)
+        self._plan = self._planned(network, seed, fraction, standing[0])
+        held_out = validation = None
         if recipe.early_stopping:
-            fit.held_out = _RemoteData(fit.X, fit.labels, None, fit.y, None, dtypes=fit.dtypes)
-            fit.validation = _Validation(self.cluster, fit.estimator, standing[1])
+            held_out = _RemoteData(*training)
+            validation = _Validation(self.cluster, estimator, standing[1])
+        return loss, training, held_out, training.batches(model, len(rows.y)), validation
 
-    def _moments(self, fit: Any, seed: int, fraction: float) -> list[Moments | None]:
+    def _moments(self, estimator: Any, seed: int, fraction: float) -> list[Moments | None]:
         """Return the moments of the targets of a regression: of rows that are trained on, and held out."""
-        if not fit.estimator._numeric_targets:
+        if not estimator._numeric_targets:
             return [None, None]
         client = self.cluster.client
         found = client.gather(
@@ -277,14 +287,14 @@ class WorkersTrainer(Trainer):
         )
         return [reduce(Moments.joined, each) for each in zip(*found, strict=True)]
 
-    def _input_scaling(self, fit: Any, seed: int, fraction: float) -> InputScaling | None:
+    def _input_scaling(self, network: Any, seed: int, fraction: float) -> InputScaling | None:
         """Return means and deviations of the inputs of the rows that are trained on."""
-        features = features_of(fit)
+        features = features_of(network)
         if not features:
             return None
         client, axes = self.cluster.client, {name: axis for name, (_, axis) in features.items()}
-        recipe = fit.recipe._replace(callbacks=(), class_weight=self._class_weight(fit))
-        read = partial(read_part, _bare(fit.estimator), recipe, dtype=np.dtype(np.float64), dtypes=fit.dtypes)
+        estimator, recipe = self._remote(network)
+        read = partial(read_part, estimator, recipe, dtype=np.dtype(np.float64), dtypes=network.rows.dtypes)
         of_parts = client.gather(
             [
                 client.submit(input_moments_of, part, number, place, seed, fraction, read, axes)
@@ -301,7 +311,7 @@ class WorkersTrainer(Trainer):
     def n_rows(self, given: FitArguments) -> int:
         return sum(self.cluster.sizes)
 
-    def _planned(self, fit: Any, seed: int, fraction: float, standing: Any) -> Plan:
+    def _planned(self, network: Any, seed: int, fraction: float, standing: Any) -> Plan:
         sizes = self.cluster.sizes
         held_out = [len(held_out_rows(n, fraction, seed=seed, partition=i)) for i, n in enumerate(sizes)]
         if fraction and sum(held_out) < FEWEST:
@@ -309,9 +319,8 @@ class WorkersTrainer(Trainer):
                 "The validation set is too small. Increase 'validation_fraction' or the size of your dataset."
             )
         n_rows = sum(sizes) - sum(held_out)
-        batch_size = self.batch_size(fit.recipe.batch_size, n_rows)
-        estimator = _bare(fit.estimator)
-        recipe = fit.recipe._replace(callbacks=(), class_weight=self._class_weight(fit))
+        estimator, recipe = self._remote(network)
+        batch_size = self.batch_size(recipe.batch_size, n_rows)
         return Plan(
             estimator,
             recipe,
@@ -321,15 +330,21 @@ class WorkersTrainer(Trainer):
             n_rows,
             fraction,
             self._sync_every,
-            fit.dtypes,
+            network.rows.dtypes,
             standing,
             self._places,
         )
 
-    def _class_weight(self, fit: Any) -> Any:
+    def _remote(self, network: Any) -> tuple[Any, Recipe]:
+        """Return the estimator and the recipe that workers read rows by."""
+        estimator, recipe = network.request.estimator, network.request.recipe
+        weight = self._class_weight(recipe.class_weight)
+        return _bare(estimator), recipe._replace(callbacks=(), class_weight=weight)
+
+    def _class_weight(self, class_weight: Any) -> Any:
         """Return the weights of classes as numbers: a partition does not know how often each occurs."""
-        if fit.recipe.class_weight != "balanced":
-            return fit.recipe.class_weight
+        if class_weight != "balanced":
+            return class_weight
         if self._facts[0].labels.ndim > 1:
             raise ValueError(
                 "class_weight='balanced' for several labels a row is not supported in a fit of Dask "
@@ -342,13 +357,14 @@ class WorkersTrainer(Trainer):
         n_rows = sum(counts.values())
         return {label: n_rows / (len(counts) * count) for label, count in counts.items()}
 
-    def train(self, fit: Any, callbacks: Sequence[Callback]) -> Outcome:
+    def train(self, training: Any, callbacks: Sequence[Callback]) -> Outcome:
         self._check_blocks(callbacks)
-        show_rows(fit.model, len(fit.y), fit.batches.inputs)
-        steps = WorkersSteps(fit.model, self.cluster, self._plan)
-        source = self.source(fit, self._given.rows)
+        model, rows, settings = training.network.model, training.training, training.request.settings
+        show_rows(model, rows.n_samples, training.batches.inputs)
+        steps = WorkersSteps(model, self.cluster, self._plan)
+        source, history = FitSource(training, self._given.rows), training.history
         return train_remotely(
-            fit.model, steps, fit.history, fit.settings, steps.new_score, fit.validation, callbacks, source
+            model, steps, history, settings, steps.new_score, training.validation, callbacks, source
         )
 
     def _check_blocks(self, callbacks: Sequence[Callback]) -> None:
@@ -408,11 +424,11 @@ def _two_rows(moments: Moments) -> Any:
     return np.stack([moments.mean - deviation, moments.mean + deviation])
 
 
-def _standing(fit: Any, moments: "Moments | None") -> Batches:
+def _standing(estimator: Any, moments: "Moments | None") -> Batches:
     """Return two rows whose targets vary as much as those of all."""
-    y, weight = np.zeros((2, fit.estimator._targets.n_outputs)), np.ones(2)
+    y, weight = np.zeros((2, estimator._targets.n_outputs)), np.ones(2)
     if moments is not None and moments.weight:
-        y = fit.estimator._targets.encode(_two_rows(moments))
+        y = estimator._targets.encode(_two_rows(moments))
         weight = np.full(2, moments.weight / 2)
     return Batches(np.zeros((2, 1)), y, weight, 2, np.dtype(np.float64), Device("cpu"))
 

@@ -141,7 +141,7 @@ def rollback_of(model: "Model") -> Callable[[], None]:
     memory, progress, hyper, precision = model.memory, model.progress, model._hyper, model.precision
     flat, slots = memory.packed(), memory.copied_slots()
     buffers = {name: array.copy() for name, array in memory.buffers.items()} if memory.has_buffers else {}
-    hold = held_of(model.module)
+    hold = held_of(model.module) if memory.has_buffers else None
     leaves, frozen, layout = memory.leaves, memory.frozen, memory.layout
 
     def restore() -> None:
@@ -149,7 +149,8 @@ def rollback_of(model: "Model") -> Callable[[], None]:
             for parameter in parameters.values():
                 if parameter.requires_grad != is_trained:
                     parameter.requires_grad = is_trained
-        hold()
+        if hold is not None:
+            hold()
         model.adopt(*hyper)
         model.precision = precision
         optimizer = OptimizerState(progress.step, slots)

@@ -39,7 +39,7 @@ from sknet.engine._network import Head, network_of, predict_rows, warn_of_overfl
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
-from sknet.estimators._fit import EARLIER, Compared, Fit, FitArguments, Recipe
+from sknet.estimators._fit import EARLIER, Compared, FitArguments, Fitted, Recipe
 from sknet.estimators._fitting import fit_network
 from sknet.estimators._inputs import Encoded, Inputs
 from sknet.estimators._layers import HiddenLayers
@@ -392,40 +392,43 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
     _frozen: tuple[str, ...] = ()
     best_loss_: float | None
 
-    def _take(self, fit: Fit) -> None:
+    def _take(self, fitted: Fitted) -> None:
         """Set all fitted attributes, after everything has succeeded."""
-        history = fit.history
+        training, model = fitted.training, fitted.model
+        request, history, compared = training.request, training.history, training.compared
+        attributes = vars(self)
         self._take_targets()
-        for name in (
-            "histories_",
-            "_is_slim",
-            "_sample",
-        ):  # the first two: of an ensemble, and of a slim copy
-            self.__dict__.pop(name, None)
-        sample = sample_of(fit.X) if self._has_importances else None
-        if sample is not None and not np.isnan(sample).any():  # no path leads to a missing number
-            self._sample = (sample,)
-        self.model_, self.history_, self.callbacks_ = fit.model, history, fit.callbacks
-        self._stopping = fit.stopping.state()
-        self.n_iter_ = fit.n_iter
-        self.t_ = fit.model.progress.samples
-        self.n_outputs_ = self._targets.n_outputs * fit.loss.outputs_per_target
-        self.out_activation_ = OUT_ACTIVATIONS.get(
-            (self._targets.task, type(fit.recipe.loss).__name__), "identity"
+        for name in ("histories_", "_is_slim"):  # of an ensemble, and of a slim copy
+            attributes.pop(name, None)
+        # Of a stream, the rows of the first part serve.
+        if not (request.incremental and request.continuing and "_sample" in attributes):
+            attributes.pop("_sample", None)
+            sample = sample_of(training.training.X) if self._has_importances else None
+            if sample is not None and not np.isnan(sample).any():  # no path leads to a missing number
+                attributes["_sample"] = (sample,)
+        curve, best, scores = history.get("loss", []), training.best_epoch, training.validation_scores
+        activation = OUT_ACTIVATIONS.get((self._targets.task, type(request.recipe.loss).__name__), "identity")
+        attributes.update(
+            model_=model,
+            history_=history,
+            callbacks_=request.callbacks,
+            _stopping=training.stopping.state(),
+            n_iter_=fitted.n_iter,
+            t_=model.progress.samples,
+            n_outputs_=self._targets.n_outputs * training.loss.outputs_per_target,
+            out_activation_=activation,
+            loss_curve_=curve,
+            loss_=curve[-1] if curve else math.nan,
+            best_loss_=training.stopping.best_ if compared is None else None,
+            monitor_=training.network.monitor,
+            stopped_early_=fitted.stopped_early,
+            refit_history_=fitted.refit_history,
+            # The weights of a second training are not those that were compared.
+            _compared=compared if fitted.refit_history is None else None,
+            best_epoch_=best,
+            validation_scores_=scores,
+            best_validation_score_=scores[best - 1] if scores and best else None,
         )
-        self.loss_curve_ = history.get("loss", [])
-        self.loss_ = self.loss_curve_[-1] if self.loss_curve_ else math.nan
-        self.best_loss_ = fit.stopping.best_ if fit.compared is None else None
-        self.monitor_, self.stopped_early_, self.refit_history_ = (
-            fit.monitor,
-            fit.stopped_early,
-            fit.refit_history,
-        )
-        # The weights of a second training are not those that were compared.
-        self._compared = fit.compared if fit.refit_history is None else None
-        best, curve = fit.best_epoch, fit.validation_scores
-        self.best_epoch_, self.validation_scores_ = best, curve
-        self.best_validation_score_ = curve[best - 1] if curve and best else None
 
     def slim(self) -> Self:
         """Return a copy that predicts the same and has nothing that only training needs.

@@ -26,7 +26,7 @@ from sknet.estimators._checks import (
     step_weights,
     without_ignored,
 )
-from sknet.estimators._fit import Fit, FitArguments, Recipe
+from sknet.estimators._fit import FitArguments, Fitted, Recipe
 from sknet.estimators._heads import conformal_sets, gives_probabilities, gives_sets, probability_head
 from sknet.estimators._inputs import as_host, follows_namespace, may_be_missing, on_host
 from sknet.estimators._targets import (
@@ -201,12 +201,12 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     def _take_targets(self) -> None:
         self.classes_ = self._targets.classes
 
-    def _take(self, fit: Fit) -> None:
+    def _take(self, fitted: Fitted) -> None:
         self.__dict__.pop("temperature_", None)
-        if fit.temperature is not None:
-            several = isinstance(fit.temperature, tuple)
-            self.temperature_ = np.array(fit.temperature) if several else fit.temperature
-        super()._take(fit)
+        if fitted.temperature is not None:
+            several = isinstance(fitted.temperature, tuple)
+            self.temperature_ = np.array(fitted.temperature) if several else fitted.temperature
+        super()._take(fitted)
 
     @available_if(goes_in_steps)
     def partial_fit(

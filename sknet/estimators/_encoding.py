@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from sknet._random import RandomSnapshot, check_random_state
 from sknet.estimators._checks import check_y, filled
-from sknet.estimators._fit import Fit
+from sknet.estimators._fit import EncodedTable, Request
 from sknet.estimators._inputs import check_one_input, check_table, note_namespace
 from sknet.estimators._network import reconstructed
 from sknet.estimators._validation import split_rows
@@ -21,70 +21,72 @@ from sknet.preprocessing._schema import Schema, Table
 __all__ = ["encode_rows"]
 
 
-def encode_rows(fit: Fit) -> Any:
-    """Hold rows out, fit the encoder on the others, and encode all of them."""
-    estimator, recipe, given = fit.estimator, fit.recipe, fit.given
+def encode_rows(request: Request) -> tuple[Any, Any, EncodedTable]:
+    """Hold rows out, fit the encoder on the others, and return all of them encoded, and targets."""
+    estimator, recipe, given = request.estimator, request.recipe, request.given
     check_one_input(recipe.architecture.forward)
     note_namespace(estimator, given.X)
-    encoder = _decided(fit)
+    encoder = _decided(request)
     X = check_table(given.X)
     schema, table = Schema.learn(estimator, X, encoder.categorical_features, encoder.columns)
     is_reconstructed = given.y is given.X
-    labels = None if is_reconstructed else _labels(fit, table.n_rows)
-    fit.random_state = random_state = _random_state(fit)
-    fit.began = RandomSnapshot(random_state)
-    fit.split = _split(fit, table, labels, random_state)
+    labels = None if is_reconstructed else _labels(request, table.n_rows)
+    random_state = _random_state(request)
+    began = RandomSnapshot(random_state)
+    split = _split(request, table, labels, random_state)
     target = None if labels is None else _target(filled(labels), encoder.target_type)
     own = encoder.random_state
     draws = random_state if own is None else check_random_state(own)
-    fit.encoder, fit.X = _encoded(estimator, encoder, schema, table, target, fit.split[0], draws)
-    return _dense(reconstructed(estimator, fit.X)) if is_reconstructed else labels
+    fitted, X = _encoded(estimator, encoder, schema, table, target, split[0], draws)
+    y = _dense(reconstructed(estimator, X)) if is_reconstructed else labels
+    return X, y, EncodedTable(fitted, split, random_state, began)
 
 
-def _decided(fit: Fit) -> TableEncoder:
+def _decided(request: Request) -> TableEncoder:
     """Return the encoder with what is known here: the kind of the targets, and the network's precision."""
-    encoder: TableEncoder = clone(fit.recipe.encoder)
+    encoder: TableEncoder = clone(request.recipe.encoder)
     if encoder.target_type == "auto":
-        encoder.target_type = "regression" if fit.estimator._numeric_targets else "classification"
+        encoder.target_type = "regression" if request.estimator._numeric_targets else "classification"
     # A frame has a dtype for each column, and is computed with in the smaller precision.
-    is_double = str(getattr(fit.given.X, "dtype", "")).endswith("float64")
+    is_double = str(getattr(request.given.X, "dtype", "")).endswith("float64")
     auto = "float64" if is_double else "float32"
-    encoder.dtype = auto if fit.recipe.dtype == "auto" else fit.recipe.array_dtype
+    encoder.dtype = auto if request.recipe.dtype == "auto" else request.recipe.array_dtype
     return encoder
 
 
-def _labels(fit: Fit, n_rows: int) -> Any:
-    estimator = fit.estimator
+def _labels(request: Request, n_rows: int) -> Any:
+    estimator = request.estimator
     return check_y(
         estimator,
-        fit.given.y,
+        request.given.y,
         n_rows,
         numeric=estimator._numeric_targets,
         any_rank=estimator._targets_of_any_rank,
     )
 
 
-def _random_state(fit: Fit) -> RandomState:
+def _random_state(request: Request) -> RandomState:
     """Return what draws the split, the encoder and the weights; as the fit began that is resumed."""
-    if fit.saved is None:
-        found: RandomState = check_random_state(fit.recipe.random_state)
+    seed, saved = request.recipe.random_state, request.saved
+    if saved is None:
+        found: RandomState = check_random_state(seed)
         return found
-    found = RandomState() if fit.recipe.random_state is None else check_random_state(fit.recipe.random_state)
-    found.set_state(fit.saved.state["began"]["random_state"])
+    found = RandomState() if seed is None else check_random_state(seed)
+    found.set_state(saved.state["began"]["random_state"])
     return found
 
 
-def _split(fit: Fit, table: Table, labels: Any, random_state: RandomState) -> tuple[Any, Any]:
+def _split(request: Request, table: Table, labels: Any, random_state: RandomState) -> tuple[Any, Any]:
     """Return the rows to train on and those held out; None where all are trained on."""
 
     def binary() -> Any:
         if labels is None:
             return None
-        targets = fit.estimator._new_targets(fit.recipe, labels, fit.classes)
+        targets = request.estimator._new_targets(request.recipe, labels, request.classes)
         return targets.encode(labels) if targets.task == "binary" else None
 
     y = table.numbers if labels is None else labels
-    return split_rows(fit, fit.given.X, y, binary, random_state)
+    return split_rows(request, request.given.X, y, binary, random_state)
 
 
 def _target(labels: np.ndarray, target_type: str) -> Target:

@@ -1,18 +1,20 @@
-"""Records of a fit: what it is asked for, its arguments, its rows, and what it has come to so far."""
+"""Records of a fit, each made from the one before: request, data, network, training and fitted."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from numbers import Integral
 from operator import attrgetter, is_
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from sknet._constraints import WHOLE, is_plain, shown
 from sknet._params import validate_parameters
+from sknet._random import RandomSnapshot
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.callbacks._callback import Rows
 from sknet.callbacks._checkpoint import SavedFit
@@ -35,16 +37,23 @@ if TYPE_CHECKING:
 __all__ = [
     "EARLIER",
     "Compared",
+    "Data",
     "DataSet",
-    "Fit",
+    "EncodedTable",
     "FitArguments",
+    "Fitted",
+    "Network",
     "Recipe",
+    "Request",
     "SharedInputs",
+    "Training",
     "attach_fit_extras",
     "fit_extras",
     "is_auto",
     "layer_sizes",
+    "note_part",
     "recipe_of",
+    "repeated_part",
     "settings_of",
 ]
 
@@ -199,8 +208,8 @@ class DataSet(NamedTuple):
     X: Any
     labels: Any
     sample_weight: Any
-    y: Any
-    weight: Any
+    y: Any = None
+    weight: Any = None
     rows: Any = None
     dtypes: Any = None
     unscaled: Any = None
@@ -257,64 +266,101 @@ class Compared:
         return self.since + 1 + int(values.argmax()) if np.isfinite(values).any() else None
 
 
-@dataclass(eq=False, repr=False)
-class Fit:
-    """One call of `fit` or `partial_fit`: what it was given, and what it has come to so far."""
+class Request(NamedTuple):
+    """One call of `fit` or `partial_fit`: an estimator, its parameters as a recipe, and the arguments."""
 
     estimator: Any
     recipe: Recipe
-    incremental: bool
-    continuing: bool
     given: FitArguments
-    X: Any = None
-    is_untyped: bool = False  # X, whose numbers were in lists
-    dtypes: Any = None
-    y: Any = None
-    weight: Any = None
-    labels: Any = None
+    incremental: bool = False
+    continuing: bool = False
     classes: Any = None
-    sample_weight: Any = None
-    undrawn_weight: Any = None
-    unscaled: Any = None
-    row_weight: Any = None
-    loss: Loss = field(init=False)
-    model: Model = field(init=False)
-    scoring: Scoring = DEFAULT_SCORING
-    monitor: str = LOSS
-    training: DataSet = field(init=False)
-    held_out: DataSet | None = None
-    batches: Batches = field(init=False)
-    validation: Validation | None = None
-    compared: Compared | None = None
-    history: History = field(default_factory=History)
-    callbacks: list[Callback] = field(default_factory=list)
+    callbacks: Sequence[Callback] = ()
     beside: Sequence[Callback] = ()
-    stopping: EarlyStopping = field(init=False)
-    stopped_early: bool = False
-    refit_history: History | None = None
-    temperature: Any = None
-    n_iter: int = 0
     saved: SavedFit | None = None
-    began: Any = None
-    start: Any = None
-    encoder: "TableEncoder | None" = None
-    split: tuple[Any, Any] = (None, None)
-    random_state: Any = None
+    repeats: bool = False  # whether the part of the stream before has asked for the same
 
     @property
-    def dtype(self) -> Any:
-        """Dtype of the arrays that it computes with."""
-        if self.recipe.dtype != "auto":
-            return self.recipe.array_dtype
-        inputs = self.X.values() if isinstance(self.X, dict) else [self.X]
-        real = [x.dtype for x in inputs if x.dtype.kind == "f" and not self.is_untyped]
-        return _joint_dtype(*real) if real else np.dtype(self.recipe.other_dtype)
+    def extras(self) -> "FitExtras":
+        """What a search or an ensemble has attached to the estimator."""
+        return fit_extras(self.estimator)
 
     @property
     def settings(self) -> Settings:
         """Settings of the loop."""
         settings = self.recipe.settings
         return _of_a_part(settings) if self.incremental else settings
+
+    @property
+    def _is_untyped(self) -> bool:
+        """True if a first fit reads numbers that are in lists."""
+        recipe, is_list = self.recipe, isinstance(self.given.X, (list, tuple))
+        is_table = recipe.encoder is None and (recipe.architecture.is_foreign or recipe.scale_inputs)
+        return is_list and is_table and not self.continuing
+
+    def dtype(self, X: Any) -> Any:
+        """Return the dtype of the arrays that a fit on these inputs computes with."""
+        if self.recipe.dtype != "auto":
+            return self.recipe.array_dtype
+        inputs = X.values() if isinstance(X, dict) else [X]
+        real = [x.dtype for x in inputs if x.dtype.kind == "f" and not (x.ndim == 2 and self._is_untyped)]
+        return _joint_dtype(*real) if real else np.dtype(self.recipe.other_dtype)
+
+
+class EncodedTable(NamedTuple):
+    """How a first fit has encoded a table: the fitted encoder, and the rows that it was not fitted on."""
+
+    encoder: "TableEncoder"
+    split: tuple[Any, Any]
+    random_state: Any
+    began: RandomSnapshot
+
+
+class Data(NamedTuple):
+    """Rows of a fit, checked, with targets as a loss reads them."""
+
+    request: Request
+    rows: DataSet
+    loss: Loss
+    undrawn_weight: Any = None
+    table: EncodedTable | None = None
+
+
+class Network(NamedTuple):
+    """The owner of the network of a fit, new or taken up, what it learns by, and what is measured."""
+
+    data: Data
+    model: Model
+    rows: DataSet
+    loss: Loss
+    scoring: Scoring = DEFAULT_SCORING
+    monitor: str = LOSS
+    began: RandomSnapshot | None = None
+
+    @property
+    def request(self) -> Request:
+        """The call that it is for."""
+        return self.data.request
+
+
+class Training(NamedTuple):
+    """Rows to train and to validate on, as the network reads them, and what ends the training."""
+
+    network: Network
+    loss: Loss
+    training: DataSet
+    held_out: DataSet | None
+    batches: Batches
+    validation: Validation | None
+    history: History
+    stopping: EarlyStopping
+    compared: Compared | None = None
+    start: Any = None
+
+    @property
+    def request(self) -> Request:
+        """The call that it is for."""
+        return self.network.request
 
     @property
     def best_epoch(self) -> int | None:
@@ -326,10 +372,21 @@ class Fit:
         """The column of the history that holds the score of the validation rows."""
         if self.validation is None:
             return None
-        scores = [name for name in self.scoring.directions if name != LOSS]
-        monitored = self.monitor.removeprefix(HELD_OUT)
+        scores = [name for name in self.network.scoring.directions if name != LOSS]
+        monitored = self.network.monitor.removeprefix(HELD_OUT)
         shown = [monitored] if monitored in scores else scores[:1]
         return self.history.get(HELD_OUT + shown[0], []) if shown else None
+
+
+class Fitted(NamedTuple):
+    """A training that has ended, with the model that it leaves."""
+
+    training: Training
+    model: Model
+    n_iter: int
+    stopped_early: bool = False
+    refit_history: History | None = None
+    temperature: Any = None
 
 
 @lru_cache(maxsize=8)
@@ -406,3 +463,37 @@ def fit_extras(estimator: Any) -> FitExtras:
     """Return the callbacks, saved fit and counts that are attached to an estimator."""
     found: FitExtras = estimator.__dict__.get("_fit_extras", NO_EXTRAS)
     return found
+
+
+# The last part of each stream by its model, if its parameters are plain and it had rows alone.
+_parts: "WeakKeyDictionary[Model, tuple[tuple[Any, ...], Any, Request]]" = WeakKeyDictionary()
+
+
+def note_part(request: Request) -> None:
+    """Remember a part of a stream, for the next one."""
+    estimator = request.estimator
+    values, recipe = _known.get(type(estimator), ((), None))
+    if recipe is None or request.repeats or not _are_rows_alone(request.given, estimator):
+        return
+    if request.callbacks or request.beside or not all(map(is_, values, _reader(type(estimator))(estimator))):
+        return
+    model = estimator.model_
+    blank = request._replace(estimator=None, given=None, classes=None, continuing=True, repeats=True)
+    _parts[model] = values, model._hyper, blank
+
+
+def repeated_part(estimator: Any, given: "FitArguments") -> "Request | None":
+    """Return the request of the part before with other rows; None if anything else differs."""
+    model = estimator.__dict__.get("model_")
+    values, hyper, blank = ((), None, None) if model is None else _parts.get(model, ((), None, None))
+    if blank is None or hyper is not model._hyper or not _are_rows_alone(given, estimator):
+        return None
+    if not all(map(is_, values, _reader(type(estimator))(estimator))):
+        return None
+    return blank._replace(estimator=estimator, given=given)
+
+
+def _are_rows_alone(given: "FitArguments", estimator: Any) -> bool:
+    return (
+        given.X_val is given.y_val is given.sample_weight_val is None and fit_extras(estimator) is NO_EXTRAS
+    )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -14,20 +14,26 @@ from sknet.callbacks import Callback, Checkpoint, EarlyStopping, PrintLog, Progr
 from sknet.callbacks._callback import check_callbacks, fresh_callbacks
 from sknet.callbacks._checkpoint import saved_fit
 from sknet.device import to_host
-from sknet.engine import Model
+from sknet.engine import History, Model
 from sknet.engine._inputs import first_input, n_rows
 from sknet.engine._lbfgs import minimize
 from sknet.engine._loop import Outcome
 from sknet.estimators._checks import check_weights, drawn_weights, filled
 from sknet.estimators._fit import (
     Compared,
+    Data,
     DataSet,
-    Fit,
     FitArguments,
+    Fitted,
+    Network,
     Recipe,
+    Request,
+    Training,
     fit_extras,
     is_auto,
+    note_part,
     recipe_of,
+    repeated_part,
 )
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._scoring import HELD_OUT, LOSS
@@ -44,11 +50,9 @@ from sknet.estimators._training import (
     standardize_inputs,
     temperature_of,
 )
-from sknet.estimators._validation import check_given, data_sets
+from sknet.estimators._validation import check_given, check_measured
 from sknet.exceptions import LoadError, NonFiniteError
-
-if TYPE_CHECKING:
-    pass
+from sknet.losses import Loss
 
 __all__ = ["fit_network", "is_nearly_flat", "not_converged", "read_part"]
 
@@ -74,26 +78,48 @@ def fit_network(
 ) -> None:
     """Fit an estimator; its fitted attributes are set at the end."""
     trainer = trainer or Trainer()
-    recipe = _decided(recipe_of(estimator), given, trainer, incremental, estimator._is_full_batch())
-    continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
-    fit = Fit(estimator, recipe, incremental, continuing, given, classes=classes)
-    check_given(fit)
-    asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
-    fit.callbacks = fresh_callbacks(asked, estimator.callbacks_ if continuing else ())
-    fit.beside = [*beside, *fit_extras(estimator).callbacks]
-    if incremental:
-        _refuse_checkpoints(fit)
-    else:
-        resumed = fit_extras(estimator).start if resume_from is None else resume_from
-        fit.saved = saved_fit(fit.callbacks, resumed)
-        if fit.saved is not None and fit.saved.state["began"] is None:
-            raise LoadError(f"{fit.saved.path} is of a fit of a Model, not of an estimator")
-    _check_rows(fit)
-    take_model(fit)
+    arguments = given, incremental, classes, callbacks, resume_from, beside
+    network = take_model(read_data(new_request(estimator, trainer, *arguments)))
     if estimator._is_full_batch():
-        _fit_full_batch(fit)
+        _fit_full_batch(network)
     else:
-        _fit_in_steps(fit, trainer)
+        _fit_in_steps(network, trainer)
+
+
+# -- request and data ------------------------------------------------------------------------------
+
+
+def new_request(
+    estimator: Any,
+    trainer: Trainer,
+    given: FitArguments,
+    incremental: bool,
+    classes: Any,
+    callbacks: Any,
+    resume_from: Any,
+    beside: Sequence[Callback],
+) -> Request:
+    """Return what a fit is asked for, once it is known to be without contradictions."""
+    if incremental and not (callbacks or beside):
+        known = repeated_part(estimator, given)
+        if known is not None:
+            return known
+    extras, caller = fit_extras(estimator), type(estimator).__name__
+    is_full_batch = estimator._is_full_batch()
+    recipe = _decided(recipe_of(estimator), given, trainer, incremental, is_full_batch)
+    continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
+    check_given(recipe, given, incremental, caller)
+    asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{caller}.fit")]
+    fresh = fresh_callbacks(asked, estimator.callbacks_ if continuing else ())
+    saved = None
+    if incremental:
+        _refuse_checkpoints(fresh, caller)
+    else:
+        saved = saved_fit(fresh, extras.start if resume_from is None else resume_from)
+        if saved is not None and saved.state["began"] is None:
+            raise LoadError(f"{saved.path} is of a fit of a Model, not of an estimator")
+    beside = [*beside, *extras.callbacks]
+    return Request(estimator, recipe, given, incremental, continuing, classes, fresh, beside, saved)
 
 
 MOST_WITHOUT = 10_000  # rows that are trained on without holding some out, as HistGradientBoosting does
@@ -110,89 +136,75 @@ def _decided(
     return recipe._replace(early_stopping=stops and not is_full_batch)
 
 
-def _refuse_checkpoints(fit: Fit) -> None:
+def _refuse_checkpoints(callbacks: Sequence[Callback], caller: str) -> None:
     """Raise a ValueError for what would save a fit in parts, of which it sees one."""
-    if any(isinstance(callback, Checkpoint) for callback in fit.callbacks):
-        name = type(fit.estimator).__name__
+    if any(isinstance(callback, Checkpoint) for callback in callbacks):
         raise ValueError(
-            f"{name}.partial_fit takes no Checkpoint, which saves a fit of rows that are there as a whole. "
+            f"{caller}.partial_fit takes no Checkpoint, which saves a fit of rows that are there as a whole. "
             "Save the estimator after each part instead, sknet.save(estimator, path): it keeps all that the "
             "next part goes on from. Or train on batches with Model.train, which takes a Checkpoint"
         )
 
 
-def _check_rows(fit: Fit) -> None:
-    """Check inputs, targets and weights, and encode the targets."""
-    estimator, recipe, given = fit.estimator, fit.recipe, fit.given
-    if recipe.encoder is not None and not fit.continuing:
+def read_data(request: Request) -> Data:
+    """Return the rows of a fit, with inputs, targets and weights checked and targets encoded."""
+    estimator, recipe, given, table = request.estimator, request.recipe, request.given, None
+    if recipe.encoder is not None and not request.continuing:
         from sknet.estimators._encoding import encode_rows  # it loads what reads tables
 
-        y = encode_rows(fit)
+        X, y, table = encode_rows(request)
     else:
-        fit.X, y = checked_inputs(fit, given.X, given.y)
-    rows, dtype = first_input(fit.X), fit.dtype
-    fit.labels, fit.undrawn_weight = y, check_weights(given.sample_weight, rows, dtype, y=y)
-    drawn = drawn_weights(fit_extras(estimator).counts, given.sample_weight)
-    fit.sample_weight = check_weights(drawn, rows, dtype, y=y)
-    if not fit.continuing:
-        estimator._targets = estimator._new_targets(recipe, filled(y), fit.classes)
-    elif not fit.incremental:
+        X, y = checked_inputs(request, given.X, given.y)
+    rows, dtype, counts = first_input(X), request.dtype(X), request.extras.counts
+    weight = undrawn = check_weights(given.sample_weight, rows, dtype, y=y)
+    if counts is not None:
+        weight = check_weights(drawn_weights(counts, given.sample_weight), rows, dtype, y=y)
+    if not request.continuing:
+        estimator._targets = estimator._new_targets(recipe, filled(y), request.classes)
+    elif not request.incremental:
         estimator._check_continued(filled(y))
-    encode_targets(fit)
+    return Data(request, *encode_targets(request, DataSet(X, y, weight)), undrawn, table)
 
 
 def read_part(estimator: Any, recipe: Recipe, given: FitArguments, dtype: Any, dtypes: Any = None) -> DataSet:
     """Return a part of the rows of a fit, checked and encoded as the fit has learned to."""
-    fit = Fit(estimator, recipe, incremental=False, continuing=True, given=given, dtypes=dtypes)
-    fit.X, fit.labels = checked_inputs(fit, given.X, given.y)
-    fit.sample_weight = check_weights(
-        given.sample_weight, first_input(fit.X), dtype, y=fit.labels, may_be_zeros=True
-    )
-    encode_targets(fit)
-    if estimator._input_scaling is not None:
-        fit.X = estimator._input_scaling.scaled(fit.X, dtype)
-    return DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
+    request = Request(estimator, recipe, given, continuing=True)
+    X, labels = checked_inputs(request, given.X, given.y)
+    weight = check_weights(given.sample_weight, first_input(X), dtype, y=labels, may_be_zeros=True)
+    rows, _ = encode_targets(request, DataSet(X, labels, weight, dtypes=dtypes))
+    scaling = estimator._input_scaling
+    return rows if scaling is None else rows._replace(X=scaling.scaled(rows.X, dtype))
 
 
 # -- in steps --------------------------------------------------------------------------------------
 
 
-def _fit_in_steps(fit: Fit, trainer: Trainer) -> None:
+def _fit_in_steps(network: Network, trainer: Trainer) -> None:
     """Train by an optimizer that goes step by step."""
-    recipe = fit.recipe
-    fit.model.materialize(fit.X)
-    if fit.began is None:  # without an encoder, nothing has been drawn yet but weights
-        if fit.saved is not None:
-            fit.model.random_state.set_state(fit.saved.state["began"]["random_state"])
-        if fit.callbacks or fit.beside:  # which may ask for the state of the fit
-            fit.began = RandomSnapshot(fit.model.random_state)
-    trainer.take_rows(fit)
-    fit.stopping = _new_stopping(fit)
-    if fit.continuing:
-        # `partial_fit` goes on in place, and is undone if it fails: copies take longer with every part.
-        fit.history = fit.estimator.history_ if fit.incremental else fit.estimator.history_.copy()
-    if _can_compare(fit) and fit.estimator._stopping is not None:  # None: `slim` has left it out
-        fit.stopping.load_state(fit.estimator._stopping)
-        if fit.incremental and fit.compared is not None and fit.estimator.stopped_early_:
-            return _warn_of_the_end(fit)
-    if fit.saved is not None and fit.compared is not None:
-        fit.compared = replace(fit.compared, since=fit.saved.state["began"]["since"])
-    second = SecondTraining(fit) if recipe.refit_on_all else None
-    outcome = _trained(fit, trainer, [] if second is None else [second.noted])
-    _check_finite_parameters(fit.model)
-    fit.temperature = temperature_of(fit)
-    fit.n_iter = outcome.n_iter
-    fit.stopped_early = fit.compared is not None and outcome.stopped_by is fit.stopping
+    request = network.request
+    training, has_ended = _prepared(network, trainer)
+    if has_ended:
+        return _warn_of_the_end(training)
+    second = SecondTraining(training) if request.recipe.refit_on_all else None
+    if second is not None:
+        training = training._replace(start=second.start)
+    outcome = _trained(training, trainer, [] if second is None else [second.noted])
+    _check_finite_parameters(network.model)
+    stopped = training.compared is not None and outcome.stopped_by is training.stopping
+    fitted = Fitted(training, network.model, outcome.n_iter, stopped, temperature=temperature_of(training))
     if second is not None and not outcome.interrupted:
-        second.run(fit, _shown(recipe))
-        _check_finite_parameters(fit.model)
-    fit.estimator._batch = fit.batches.like()
-    fit.estimator._take(fit)
-    _conform(fit)
-    is_inner = bool(fit_extras(fit.estimator).callbacks)
-    ended_at_limit = not (fit.incremental or outcome.stopped_by or outcome.interrupted or is_inner)
-    if ended_at_limit and not (recipe.strict and is_nearly_flat(fit.history["loss"])):
-        warn_caller(not_converged(fit.settings.max_iter, advises=recipe.strict), ConvergenceWarning)
+        fitted = second.run(fitted, _shown(request.recipe))
+        _check_finite_parameters(fitted.model)
+    estimator, is_strict = request.estimator, request.recipe.strict
+    estimator._batch = training.batches.like()
+    estimator._take(fitted)
+    _conform(training)
+    if request.incremental:
+        note_part(request)
+    is_inner = bool(request.extras.callbacks)
+    ended_at_limit = not (request.incremental or outcome.stopped_by or outcome.interrupted or is_inner)
+    if ended_at_limit and not (is_strict and is_nearly_flat(training.history["loss"])):
+        warn_caller(not_converged(request.settings.max_iter, advises=is_strict), ConvergenceWarning)
 
 
 def is_nearly_flat(losses: Sequence[float]) -> bool:
@@ -204,15 +216,43 @@ def is_nearly_flat(losses: Sequence[float]) -> bool:
     return whole > 0 and losses[-1 - n_last] - losses[-1] <= SMALL_SHARE * whole
 
 
-def _conform(fit: Fit) -> None:
+def _conform(training: Training) -> None:
     """Let the held-out rows decide how large intervals and sets are."""
-    targets = fit.estimator._targets
-    if fit.recipe.calibrate == CONFORMAL:
-        rows = FitSource(fit).validation()
+    estimator = training.request.estimator
+    targets = estimator._targets
+    if training.request.recipe.calibrate == CONFORMAL:
+        rows = FitSource(training).validation()
         assert rows is not None
-        targets.conformity = conformity_of(fit.estimator, rows)
+        targets.conformity = conformity_of(estimator, rows)
     elif targets.conformity is not None:
         targets.conformity = None
+
+
+def _prepared(network: Network, trainer: Trainer) -> tuple[Training, bool]:
+    """Return what is trained on and when it ends, and whether a training in parts has ended before."""
+    request = network.request
+    estimator, saved, continuing = request.estimator, request.saved, request.continuing
+    scoring, monitor = check_measured(request)
+    network.model.materialize(network.rows.X)
+    network = network._replace(scoring=scoring, monitor=monitor)
+    if network.began is None:  # without an encoder, nothing has been drawn yet but weights
+        if saved is not None:
+            network.model.random_state.set_state(saved.state["began"]["random_state"])
+        if request.callbacks or request.beside:  # which may ask for the state of the fit
+            network = network._replace(began=RandomSnapshot(network.model.random_state))
+    parts = trainer.take_rows(network)
+    # `partial_fit` goes on in place, and is undone if it fails: copies take longer with every part.
+    history = History() if not continuing else estimator.history_
+    history = history.copy() if continuing and not request.incremental else history
+    training = Training(network, *parts, history, _new_stopping(network, parts[0]))
+    compared, can_compare = _compared(training)
+    if can_compare and estimator._stopping is not None:  # None: `slim` has left it out
+        training.stopping.load_state(estimator._stopping)
+        if request.incremental and compared is not None and estimator.stopped_early_:
+            return training._replace(compared=compared), True
+    if saved is not None and compared is not None:
+        compared = replace(compared, since=saved.state["began"]["since"])
+    return training._replace(compared=compared), False
 
 
 def not_converged(max_iter: int, *, advises: bool = True) -> str:
@@ -228,14 +268,14 @@ def not_converged(max_iter: int, *, advises: bool = True) -> str:
     return said + advice if advises else said
 
 
-def _new_stopping(fit: Fit) -> EarlyStopping:
+def _new_stopping(network: Network, loss: Loss) -> EarlyStopping:
     """Return the estimator's own patience; best weights are those of held-out rows."""
-    recipe = fit.recipe
-    kind = StoppingInParts if fit.incremental and recipe.early_stopping else EarlyStopping
+    request, recipe, monitor = network.request, network.request.recipe, network.monitor
+    kind = StoppingInParts if request.incremental and recipe.early_stopping else EarlyStopping
     return kind(
-        fit.monitor,
+        monitor,
         patience=recipe.n_iter_no_change,
-        tol=recipe.tol * (fit.loss.unit if fit.monitor.removeprefix(HELD_OUT) == LOSS else 1.0),
+        tol=recipe.tol * (loss.unit if monitor.removeprefix(HELD_OUT) == LOSS else 1.0),
         restore_best=bool(recipe.early_stopping),
         verbose=_prints(recipe),
     )
@@ -252,39 +292,43 @@ def _shown(recipe: Recipe) -> list[Callback]:
     return [PrintLog(report=recipe.report)] if recipe.verbose else []
 
 
-def _can_compare(fit: Fit) -> bool:
-    """Tell whether this fit goes on comparing with what the fit before has found best."""
-    if fit.held_out is None or not fit.recipe.early_stopping:
-        return fit.continuing
-    higher_is_better = bool(fit.scoring.directions[fit.monitor.removeprefix(HELD_OUT)])
+def _compared(training: Training) -> tuple[Compared | None, bool]:
+    """Return which epochs are compared, and whether with what the fit before has found best."""
+    request, held_out, network = training.request, training.held_out, training.network
+    if held_out is None or not request.recipe.early_stopping:
+        return None, request.continuing
+    higher_is_better = bool(network.scoring.directions[network.monitor.removeprefix(HELD_OUT)])
     # scikit-learn's networks go on comparing with the best on other rows, and their trajectory is followed.
-    digests = fit.held_out.digests() if fit.recipe.strict else []
-    fit.compared = Compared(fit.monitor, higher_is_better, digests, fit.history.n_epochs)
-    before = getattr(fit.estimator, "_compared", None) if fit.continuing else None
-    if before is None or not before.is_like(fit.compared):
-        return False
-    fit.compared = before
-    return True
+    digests = held_out.digests() if request.recipe.strict else []
+    compared = Compared(network.monitor, higher_is_better, digests, training.history.n_epochs)
+    before = getattr(request.estimator, "_compared", None) if request.continuing else None
+    return (compared, False) if before is None or not before.is_like(compared) else (before, True)
 
 
-def _warn_of_the_end(fit: Fit) -> None:
+def _warn_of_the_end(training: Training) -> None:
     """Say that a training in parts has ended; nothing has been changed."""
+    name, last, best = (
+        type(training.request.estimator).__name__,
+        training.history.n_epochs,
+        training.best_epoch,
+    )
     warn_caller(
-        f"this {type(fit.estimator).__name__} has stopped early, after epoch {fit.history.n_epochs}, and has "
-        f"the weights of epoch {fit.best_epoch}: partial_fit leaves it as it is. Set early_stopping=False to "
-        "go on, or call fit to begin anew.",
+        f"this {name} has stopped early, after epoch {last}, and has the weights of epoch {best}: "
+        "partial_fit leaves it as it is. Set early_stopping=False to go on, or call fit to begin anew.",
         UserWarning,
     )
 
 
-def _trained(fit: Fit, trainer: Trainer, more: Sequence[Callback] = ()) -> Outcome:
+def _trained(training: Training, trainer: Trainer, more: Sequence[Callback] = ()) -> Outcome:
     """Run the loop."""
-    recipe = fit.recipe
+    request = training.request
     try:
-        callbacks = [*fit.callbacks, *fit.beside, *_shown(recipe), fit.stopping, *more]
-        return trainer.train(fit, callbacks)
+        shown = _shown(request.recipe)
+        return trainer.train(
+            training, [*request.callbacks, *request.beside, *shown, training.stopping, *more]
+        )
     except NonFiniteError as error:
-        if recipe.strict:
+        if request.recipe.strict:
             raise error from None
         raise NonFiniteError(f"{NOT_FINITE} ({error})", error.parameter) from None
 
@@ -303,10 +347,11 @@ def _check_finite_parameters(model: Model) -> None:
 # -- over the full batch ---------------------------------------------------------------------------
 
 
-def _fit_full_batch(fit: Fit) -> None:
+def _fit_full_batch(network: Network) -> None:
     """Minimize over all rows at once."""
-    recipe, settings, model = fit.recipe, fit.settings, fit.model
-    if fit.saved is not None:
+    request, model = network.request, network.model
+    recipe, estimator = request.recipe, request.estimator
+    if request.saved is not None:
         raise ValueError("a fit by L-BFGS cannot be resumed: use an optimizer that goes step by step")
     only_in_steps = {
         "early_stopping": recipe.early_stopping,
@@ -315,25 +360,25 @@ def _fit_full_batch(fit: Fit) -> None:
         "scoring": recipe.scoring,
     }
     asked = [f"{name}={value!r}" for name, value in only_in_steps.items() if value and recipe.strict]
-    if asked or fit.given.X_val is not None:
+    if asked or request.given.X_val is not None:
         raise ValueError(
             f"{(asked or ['X_val'])[0]} needs an optimizer that goes step by step, got LBFGS: use Adam()"
         )
-    standardize_inputs(fit, lambda: input_scaling(fit, None))
-    standardize(fit)
-    check_calibration(fit)
-    fit.training, _ = data_sets(fit, None, None)
-    fit.batches = fit.training.batches(model, n_rows(fit.X))
-    fit.stopping = _new_stopping(fit)  # not called: L-BFGS knows when it has converged
-    fit.n_iter, loss = minimize(
+    rows = standardize_inputs(network, lambda: input_scaling(network, None))
+    rows, loss = standardize(network, rows)
+    check_calibration(network, None)
+    batches, history = rows.batches(model, n_rows(rows.X)), History()
+    stopping = _new_stopping(network, loss)  # not called: L-BFGS knows when it has converged
+    training = Training(network, loss, rows, None, batches, None, history, stopping)
+    n_iter, least = minimize(
         model,
-        fit.batches,
-        settings.max_iter,
+        batches,
+        request.settings.max_iter,
         recipe.tol,
         _prints(recipe),
-        fit.history,
-        [*fit.callbacks, *fit.beside, *(_shown(recipe) if recipe.verbose == "bar" else [])],
-        FitSource(fit),
+        history,
+        [*request.callbacks, *request.beside, *(_shown(recipe) if recipe.verbose == "bar" else [])],
+        FitSource(training),
     )
-    fit.estimator._take(fit)
-    fit.estimator.loss_ = fit.estimator.best_loss_ = loss
+    estimator._take(Fitted(training, model, n_iter))
+    estimator.loss_ = estimator.best_loss_ = least

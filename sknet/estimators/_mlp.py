@@ -14,7 +14,7 @@ from sknet.device import to_host
 from sknet.engine import Model
 from sknet.estimators._architecture import Activation, Members, Perceptron, check_activation
 from sknet.estimators._base import BaseNet
-from sknet.estimators._fit import Fit, layer_sizes
+from sknet.estimators._fit import Fitted, layer_sizes
 from sknet.estimators._members import MEMBERS
 from sknet.estimators._options import (
     CALIBRATE,
@@ -128,8 +128,8 @@ class PerceptronLayers(BaseNet):
 
     _architecture: Perceptron
 
-    def _take(self, fit: Fit) -> None:
-        super()._take(fit)
+    def _take(self, fitted: Fitted) -> None:
+        super()._take(fitted)
         self.n_layers_ = len(self._architecture.linear_layers) + 1
 
     def _layer_shape(self, layer: int | str) -> tuple[int, ...]:

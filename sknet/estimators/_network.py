@@ -20,7 +20,7 @@ from sknet.engine._inputs import any_sparse, each_input, first_input, n_rows
 from sknet.engine._network import predict_raw
 from sknet.engine._optimizer import minimises_alike
 from sknet.estimators._checks import INTEGERS, check_X, check_X_y, check_y, filled, of_seen, without_padding
-from sknet.estimators._fit import EARLIER, Fit
+from sknet.estimators._fit import EARLIER, Data, DataSet, Network, Request
 from sknet.estimators._inputs import (
     Encoded,
     Inputs,
@@ -41,22 +41,23 @@ from sknet.estimators._targets import (
     check_columns,
 )
 from sknet.exceptions import ShapeError
+from sknet.losses import Loss
 from sknet.nn._module import hold_statistics, with_statistics
 
-__all__ = ["check_patterns", "checked_inputs", "encode_targets", "reconstructed", "take_model"]
+__all__ = ["check_patterns", "checked_inputs", "encode_targets", "reconstructed", "take_model", "weights_of"]
 
 
 ROWS = 5  # by which a loss is asked whether it takes outputs of a shape
 DOUBLE_FIRST: list[type] = [np.float64, np.float32]  # integers and objects become the first
 
 
-def checked_inputs(fit: Fit, X: Any, y: Any, *, reset: bool | None = None) -> tuple[Any, Any]:
+def checked_inputs(request: Request, X: Any, y: Any, *, reset: bool | None = None) -> tuple[Any, Any]:
     """Return checked inputs and targets: a table, or the inputs of a custom network."""
-    estimator, architecture = fit.estimator, fit.recipe.architecture
-    dtypes, numeric = fit.recipe.accepted_dtypes(), estimator._numeric_targets
-    reset = not fit.continuing if reset is None else reset
+    estimator, recipe, architecture = request.estimator, request.recipe, request.recipe.architecture
+    dtypes, numeric = recipe.accepted_dtypes(), estimator._numeric_targets
+    reset = not request.continuing if reset is None else reset
     is_reconstructed = y is X
-    if not reset and (estimator._input_scaling is not None or fit.recipe.scale_inputs):
+    if not reset and (estimator._input_scaling is not None or recipe.scale_inputs):
         dtypes = DOUBLE_FIRST
 
     def targets(X: Any) -> Any:
@@ -72,9 +73,8 @@ def checked_inputs(fit: Fit, X: Any, y: Any, *, reset: bool | None = None) -> tu
         return X, targets(X)
     check_one_input(architecture.forward)
     kept, given = dtypes, X
-    if reset and (architecture.is_foreign or fit.recipe.scale_inputs):
+    if reset and (architecture.is_foreign or recipe.scale_inputs):
         kept, X = [*dtypes, *INTEGERS], numbers_as_array(X)
-        fit.is_untyped = isinstance(given, (list, tuple))
     if not is_reconstructed and estimator._targets_of_any_rank and np.ndim(y) > 2:
         X = check_X(estimator, as_host(X), kept, reset=reset)
         y = targets(X)
@@ -98,104 +98,112 @@ def reconstructed(estimator: Any, X: Any) -> Any:
     return X[inputs[0]]
 
 
-def take_model(fit: Fit) -> None:
-    """Build a new model, or take up the fitted one."""
-    estimator, recipe = fit.estimator, fit.recipe
-    if fit.continuing:
-        _check_network(fit)
+def take_model(data: Data) -> Network:
+    """Return a new network, or the fitted one, with its owner."""
+    request = data.request
+    estimator, recipe, saved = request.estimator, request.recipe, request.saved
+    if request.repeats:
+        return Network(data, estimator.model_, data.rows, data.loss)
+    if request.continuing:
+        _check_network(request, data.loss)
         # partial_fit trains the model in place, and is undone if it fails; fit trains a copy, so that
         # a failure has no effect.
-        fit.model = estimator.model_ if fit.incremental else estimator.model_.copy()
-        estimator._frozen = freeze(fit.model.module, recipe.frozen, estimator._frozen)
+        model = estimator.model_ if request.incremental else estimator.model_.copy()
+        estimator._frozen = freeze(model.module, recipe.frozen, estimator._frozen)
         if recipe.dtype != "auto":
-            fit.model.precision = recipe.dtype
-        hyper = recipe.optimizer, fit.loss, recipe.alpha
-        if not (fit.incremental and minimises_alike(fit.model, *hyper)):
-            fit.model.adopt(*hyper)
-        return
+            model.precision = recipe.dtype
+        hyper = recipe.optimizer, data.loss, recipe.alpha
+        if not (request.incremental and minimises_alike(model, *hyper)):
+            model.adopt(*hyper)
+        return Network(data, model, data.rows, data.loss)
     estimator._architecture = recipe.architecture
     estimator._lasting = recipe.lasting_parameters()
-    random_state = recipe.random_state if fit.random_state is None else fit.random_state
-    fit.model = Model(
-        _new_network(fit),
-        loss=fit.loss,
+    table, dtype = data.table, request.dtype(data.rows.X)
+    random_state = recipe.random_state if table is None else table.random_state
+    network, rows, loss = _new_network(data, dtype)
+    model = Model(
+        network,
+        loss=loss,
         optimizer=recipe.optimizer,
         alpha=recipe.alpha,
-        dtype=fit.dtype if recipe.dtype == "auto" else recipe.dtype,
-        device=device_of(first_input(fit.X)) if recipe.device == "auto" else recipe.device,
+        dtype=dtype if recipe.dtype == "auto" else recipe.dtype,
+        device=device_of(first_input(rows.X)) if recipe.device == "auto" else recipe.device,
         # What a resumed fit draws is in its checkpoint: NumPy's global state is nothing to it.
-        random_state=RandomState() if fit.saved and random_state is None else random_state,
+        random_state=RandomState() if saved and random_state is None else random_state,
         copy=recipe.architecture.is_foreign,  # else it was built for this fit
     )
-    if recipe.architecture.is_foreign and any_sparse(fit.X):
-        check_sparse_inputs(fit.model.materialize(fit.X), fit.X, fit.dtypes)
+    if recipe.architecture.is_foreign and any_sparse(rows.X):
+        check_sparse_inputs(model.materialize(rows.X), rows.X, rows.dtypes)
+    return Network(data, model, rows, loss, began=None if table is None else table.began)
 
 
-def _new_network(fit: Fit) -> nn.Module:
-    """Return the network, which has as many outputs as the targets need."""
-    recipe, estimator = fit.recipe, fit.estimator
+def _new_network(data: Data, dtype: Any) -> tuple[nn.Module, DataSet, Loss]:
+    """Return the network, which has as many outputs as the targets need, and what it learns by."""
+    request, rows, loss = data.request, data.rows, data.loss
+    recipe, estimator, X = request.recipe, request.estimator, rows.X
     architecture = recipe.architecture
-    network = architecture.build(fit.X, _n_outputs(fit))
+    network = architecture.build(X, _n_outputs(estimator, loss))
     estimator._inputs = estimator._input_scaling = None
     estimator.__dict__.pop("_allows_nan", None)
     if architecture.is_foreign:
-        inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
-        estimator._allows_nan = _takes_missing(fit, network)
-        if _has_an_output_for_each_class(fit, shape):
+        inputs, shape = Inputs.of(network, X, dtype, architecture.forward)
+        estimator._allows_nan = _takes_missing(estimator, network, X, dtype)
+        if _has_an_output_for_each_class(estimator._targets, rows.labels, shape):
             ignored = getattr(recipe.loss, "ignore_index", None)
-            estimator._targets = PositionTargets(filled(fit.labels), fit.classes, ignored)
-            encode_targets(fit)
-            network = architecture.build(fit.X, _n_outputs(fit))
-            inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
-            row = fit.labels.shape[1:]
+            estimator._targets = PositionTargets(filled(rows.labels), request.classes, ignored)
+            rows, loss = encode_targets(request, rows)
+            network = architecture.build(X, _n_outputs(estimator, loss))
+            inputs, shape = Inputs.of(network, X, dtype, architecture.forward)
+            row = rows.labels.shape[1:]
             if shape is not None and row == shape[1:] != shape[:-1]:
                 network, shape = nn.Sequential(network, nn.ChannelsLast()), (*row, shape[0])
-        fit.dtypes = inputs.dtypes(fit.X, fit.dtype)
+        rows = rows._replace(dtypes=inputs.dtypes(X, dtype))
         estimator._inputs = None if inputs.is_table else inputs
-        targets, n_outputs = estimator._targets, _n_outputs(fit)
+        targets, n_outputs = estimator._targets, _n_outputs(estimator, loss)
         if isinstance(targets, ArrayTargets):
-            targets.meet(network, shape, fit.labels)
-            encode_targets(fit)
+            targets.meet(network, shape, rows.labels)
+            rows, loss = encode_targets(request, rows)
             shape = None
-        elif isinstance(targets, RealTargets) and _reads_columns(fit, shape):
+        elif isinstance(targets, RealTargets) and _reads_columns(
+            request, rows.y[:ROWS].astype(dtype), n_outputs, shape
+        ):
             targets.read_by_loss(shape[0] if shape else 1)
-            n_outputs = _n_outputs(fit)
+            n_outputs = _n_outputs(estimator, loss)
         if shape == () and n_outputs == 1:
             network = nn.Sequential(network, nn.Unflatten(0, (-1, 1)))  # targets and predictions have columns
-        needs = f"{targets.n_outputs} target(s) and {type(fit.loss).__name__}()"
+        needs = f"{targets.n_outputs} target(s) and {type(loss).__name__}()"
         check_outputs(network, shape, n_outputs, needs, is_class=targets.task != "regression")
     if isinstance(estimator._targets, ColumnTargets):
         check_columns(recipe.loss)
-    if fit.encoder is not None:
-        estimator._inputs = Encoded(fit.encoder)
+    if data.table is not None:
+        estimator._inputs = Encoded(data.table.encoder)
     estimator._frozen = freeze(network, recipe.frozen)
-    return network
+    return network, rows, loss
 
 
-def _reads_columns(fit: Fit, shape: "tuple[int, ...] | None") -> bool:
+def _reads_columns(request: Request, y: Any, n_outputs: int, shape: "tuple[int, ...] | None") -> bool:
     """Tell whether a user's loss takes other outputs than one for each column of y."""
-    loss = fit.recipe.loss
-    are_inputs = fit.given.y is fit.given.X
-    if are_inputs or shape is None or len(shape) > 1 or (shape or (1,)) == (_n_outputs(fit),):
+    loss = request.recipe.loss
+    are_inputs = request.given.y is request.given.X
+    if are_inputs or shape is None or len(shape) > 1 or (shape or (1,)) == (n_outputs,):
         return False
     if type(loss).__module__.startswith("sknet.") or loss.outputs_per_target > 1:  # which says so itself
         return False
     try:
-        y = fit.y[:ROWS].astype(fit.dtype)
         with no_grad(), np.errstate(all="ignore"):
-            values = loss.values(Tensor(np.zeros((len(y), *(shape or (1,))), fit.dtype)), Tensor(y))
+            values = loss.values(Tensor(np.zeros((len(y), *(shape or (1,))), y.dtype)), Tensor(y))
     except Exception:  # whatever a loss raises for outputs of another shape
         return False
     return bool(values.shape == (len(y),))
 
 
-def _takes_missing(fit: Fit, network: nn.Module) -> bool:
+def _takes_missing(estimator: Any, network: nn.Module, X: Any, dtype: Any) -> bool:
     """Tell whether a network reads NaN; raise a ValueError if there are some and it does not."""
-    if getattr(network, "allow_nan", False) or fit.estimator.__sklearn_tags__().input_tags.allow_nan:
+    if getattr(network, "allow_nan", False) or estimator.__sklearn_tags__().input_tags.allow_nan:
         return True
-    if not has_missing(fit.X):
+    if not has_missing(X):
         return False
-    if looks_for_missing(network, fit.X, fit.dtype):
+    if looks_for_missing(network, X, dtype):
         return True
     raise ValueError(
         f"Input X contains NaN, and {type(network).__name__} does not say that it takes missing values: let "
@@ -204,55 +212,61 @@ def _takes_missing(fit: Fit, network: nn.Module) -> bool:
     )
 
 
-def _n_outputs(fit: Fit) -> int:
-    n_outputs: int = fit.estimator._targets.n_outputs * fit.loss.outputs_per_target
+def _n_outputs(estimator: Any, loss: Loss) -> int:
+    n_outputs: int = estimator._targets.n_outputs * loss.outputs_per_target
     return n_outputs
 
 
-def _has_an_output_for_each_class(fit: Fit, shape: tuple[int, ...] | None) -> bool:
+def _has_an_output_for_each_class(targets: Any, labels: Any, shape: tuple[int, ...] | None) -> bool:
     """Tell whether a network has two outputs for two classes, or outputs for each position of a sequence."""
-    targets = fit.estimator._targets
     if shape is None or not isinstance(targets, ClassEncoder) or targets.task == "ordinal":
         return False
-    if fit.labels.ndim == 1:
+    if labels.ndim == 1:
         return targets.task == "binary" and shape == (2,)
-    return len(shape) > 1 and fit.labels.shape[1:] in (shape[:-1], shape[1:])
+    return len(shape) > 1 and labels.shape[1:] in (shape[:-1], shape[1:])
 
 
-def encode_targets(fit: Fit) -> None:
-    """Set the targets as the loss reads them, that loss, and the weights of rows."""
-    targets, recipe = fit.estimator._targets, fit.recipe
-    fit.y = targets.encode(filled(fit.labels))
-    fit.loss = targets.trained(recipe.loss)
-    fit.loss.check_target(fit.y, n_outputs=targets.n_outputs)
-    weight = of_seen(fit.labels, fit.sample_weight, fit.dtype)
-    weight = fit.estimator._weighted(recipe, fit.labels, weight, fit.incremental)
-    if weight is not None and weight.ndim == 2 and fit.loss.columns_per_target > 1:
+def weights_of(request: Request, X: Any, labels: Any, weight: Any, like: Any = None) -> Any:
+    """Return the weights of rows, or of targets, with those of their classes; 0 of what is missing."""
+    weight = of_seen(labels, weight, request.dtype(X))
+    return request.estimator._weighted(request.recipe, labels, weight, request.incremental, like)
+
+
+def encode_targets(request: Request, rows: DataSet) -> tuple[DataSet, Loss]:
+    """Return rows with targets and weights as the loss reads them, and that loss."""
+    estimator, recipe = request.estimator, request.recipe
+    targets = estimator._targets
+    y = targets.encode(filled(rows.labels))
+    loss = estimator.model_.loss_function if request.repeats else targets.trained(recipe.loss)
+    loss.check_target(y, n_outputs=targets.n_outputs)
+    weight = weights_of(request, rows.X, rows.labels, rows.sample_weight)
+    if weight is not None and weight.ndim == 2 and loss.columns_per_target > 1:
         raise ValueError(
-            f"{recipe.loss!r} reads {fit.loss.columns_per_target} columns of y as one target: none may be "
+            f"{recipe.loss!r} reads {loss.columns_per_target} columns of y as one target: none may be "
             "missing, and weights are of rows"
         )
-    fit.row_weight = weight
-    fit.weight = without_padding(targets, fit.X, fit.y, weight, fit.dtype)
+    weight = without_padding(targets, rows.X, y, weight, request.dtype(rows.X))
+    return rows._replace(y=y, weight=weight), loss
 
 
-def _check_network(fit: Fit) -> None:
+def _check_network(request: Request, loss: Loss) -> None:
     """Raise a ValueError if a continued fit asks for another network than the fitted one."""
-    n_outputs = fit.estimator._targets.n_outputs * fit.loss.outputs_per_target
-    if n_outputs != fit.estimator.n_outputs_:
+    estimator, recipe = request.estimator, request.recipe
+    n_outputs = _n_outputs(estimator, loss)
+    if n_outputs != estimator.n_outputs_:
         raise ValueError(
-            f"{fit.recipe.loss!r} needs {n_outputs} output(s), and the network that was fitted has "
-            f"{fit.estimator.n_outputs_}: a fit that continues cannot change it. Set warm_start=False and "
+            f"{recipe.loss!r} needs {n_outputs} output(s), and the network that was fitted has "
+            f"{estimator.n_outputs_}: a fit that continues cannot change it. Set warm_start=False and "
             "call fit for a new network."
         )
-    for name, value in fit.recipe.lasting_parameters().items():
-        before = fit.estimator._lasting.get(name, EARLIER.get(name))
+    for name, value in recipe.lasting_parameters().items():
+        before = estimator._lasting.get(name, EARLIER.get(name))
         if value is before:
             continue
         if name == "dtype" and arrays_in(value) == arrays_in(before):
             continue  # weights of one dtype can be trained with products of any precision
         if not same(value, before):
-            now = getattr(fit.estimator, name, None) if value is None else value
+            now = getattr(estimator, name, None) if value is None else value
             raise ValueError(
                 f"{name} was {before!r} when this network was fitted and is {now!r} now: a fit that "
                 "continues cannot change it. Set warm_start=False and call fit for a new network."

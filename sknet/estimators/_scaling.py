@@ -82,6 +82,13 @@ class Units:
         scale = np.where(begins, largest, self.scale)  # the mean stays: rows before are zero as they were
         return replace(self, scale=scale, constant=constant if constant.any() else None)
 
+    def are_near(self, x: Any, z: Any, limit: float) -> bool:
+        """Tell whether rows `x` that are `z` in these units are near their means, as far as `z` can tell."""
+        if type(x) is not np.ndarray or type(z) is not np.ndarray or not z.size:
+            return False
+        most = limit if self.limit is None else min(limit, self.limit)
+        return bool(-most < z.min() and z.max() < most)  # nothing is clipped, or NaN
+
     def _clip(self, z: Any) -> None:
         if self.limit is not None:
             xp = namespace(z)
@@ -92,6 +99,8 @@ class Units:
         """Return rows in these units; many of them, lazily or of a file, are computed when they are read."""
         if ops.is_sparse(x):
             return self._of_sparse(x, dtype)
+        if type(x) is np.ndarray and x.size <= AT_ONCE:
+            return self._at_once(x, np.dtype(dtype))
         if isinstance(x, np.ndarray):
             rows = ScaledRows(x, self, np.dtype(dtype))
             return rows if (is_lazy or _is_mapped(x)) and rows.nbytes > MOST_BYTES else rows[:]
@@ -107,6 +116,15 @@ class Units:
                 found = xp.empty(x.shape, dtype) if found is None else found
                 found[part] = z
             return found
+
+    def _at_once(self, x: np.ndarray, dtype: Any) -> np.ndarray:
+        """Return a few rows of the host in these units."""
+        with np.errstate(all="ignore"):  # what overflows, is said of predictions and losses
+            z = x.astype(np.float64)
+            z -= self.mean
+            z /= self.scale
+            self._clip(z)
+            return z.astype(dtype, order="C", copy=False)
 
     def _of_sparse(self, x: Any, dtype: Any) -> Any:
         if self.mean.any():
@@ -153,13 +171,9 @@ class ScaledRows(ComputedRows):
             self._write(self._x.take(rows[part], axis=0), out[part])
 
     def _write(self, x: np.ndarray, out: np.ndarray) -> None:
-        with np.errstate(all="ignore"):  # what overflows, is said of predictions and losses
+        with np.errstate(all="ignore"):
             for part in _parts(x.shape, AT_ONCE):
-                z = x[part].astype(np.float64)
-                z -= self._units.mean
-                z /= self._units.scale
-                self._units._clip(z)
-                out[part] = z
+                out[part] = self._units._at_once(x[part], np.float64)
 
 
 @dataclass(frozen=True, eq=False)

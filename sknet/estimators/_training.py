@@ -1,6 +1,5 @@
 """The training of a fit: scaled targets, updates, a second training on all rows, and calibration."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, FitView
 from sknet.callbacks._callback import Rows
 from sknet.device import active, device_of, namespace, to_host
-from sknet.engine import History, Model
+from sknet.engine import Batches, History, Model
 from sknet.engine._batches import ComputedRows, join_leftover
 from sknet.engine._checkpoint import load_model_state, model_state
 from sknet.engine._fit import Source
@@ -23,19 +22,28 @@ from sknet.engine._loop import Outcome, Validation
 from sknet.engine._network import chunk_rows, chunk_rows_of, predict_raw
 from sknet.engine._scores import row_weights
 from sknet.engine._train import train
-from sknet.estimators._checks import is_missing, lengths_of, of_seen, taken_rows
-from sknet.estimators._fit import DataSet, Fit, FitArguments, fit_extras
+from sknet.estimators._checks import is_missing, lengths_of, taken_rows
+from sknet.estimators._fit import (
+    DataSet,
+    FitArguments,
+    Fitted,
+    Network,
+    Request,
+    Training,
+)
 from sknet.estimators._heads import Bounds, best_temperature
 from sknet.estimators._inputs import Sequences, on_host
+from sknet.estimators._network import weights_of
 from sknet.estimators._scaling import InputScaling, Units, feature_axis, units_of
-from sknet.estimators._scoring import LOSS, check_scoring
 from sknet.estimators._targets import numbers_of
-from sknet.estimators._validation import data_sets, monitored, new_score_of, split_rows
+from sknet.estimators._validation import data_sets, new_score_of, split_rows
 from sknet.exceptions import LoadError
+from sknet.losses import Loss
 from sknet.losses._wrappers import Columns
 
 __all__ = [
     "CONFORMAL",
+    "Divided",
     "FitSource",
     "SecondTraining",
     "StoppingInParts",
@@ -56,37 +64,41 @@ LEAST_DEVIATION = 1 / 30  # of later targets: below, errors that matter to them 
 FEW = 10  # rows, whose deviation tells little
 
 
-def standardize(fit: Fit, rows: Any = None) -> None:
-    """Let a first fit with `scale_target` train on standardized targets; one that continues has them."""
-    recipe, targets = fit.recipe, fit.estimator._targets
-    if fit.continuing:
-        _check_units(fit, targets, recipe.loss.scaling)
-    if not recipe.scale_target or fit.continuing:
-        return
+def standardize(network: Network, rows: DataSet, training: Any = None) -> tuple[DataSet, Loss]:
+    """Return rows and loss of a first fit with `scale_target` for targets that are standardized.
+
+    `training` are the rows that they are standardized by; a fit that continues has standardized targets.
+    """
+    request = network.request
+    recipe, targets = request.recipe, request.estimator._targets
     scaling = recipe.loss.scaling
+    if request.continuing:
+        _check_units(rows, targets, scaling)
+    if not recipe.scale_target or request.continuing:
+        return rows, network.loss
     assert scaling is not None
-    if fit.incremental:
-        _check_first_part(fit.y, scaling.shifts)
-    y, weight = fit.y, fit.weight
-    if rows is not None:
-        y, weight = y[rows], None if weight is None else weight[rows]
+    if request.incremental:
+        _check_first_part(rows.y, scaling.shifts)
+    y, weight = rows.y, rows.weight
+    if training is not None:
+        y, weight = y[training], None if weight is None else weight[training]
     targets.standardize(y, weight, shifts=scaling.shifts)
-    begun = _begun_with(fit, "targets", {"y": Units(targets.mean, targets.scale)})["y"]
+    begun = _begun_with(request, "targets", {"y": Units(targets.mean, targets.scale)})["y"]
     targets.mean, targets.scale = begun.mean, begun.scale
     targets.check_reported(recipe.loss)
-    fit.y = targets.encode(fit.y)
-    fit.loss = targets.trained(recipe.loss)
-    fit.model.adopt(recipe.optimizer, fit.loss, recipe.alpha)
+    loss = targets.trained(recipe.loss)
+    network.model.adopt(recipe.optimizer, loss, recipe.alpha)
+    return rows._replace(y=targets.encode(rows.y)), loss
 
 
-def _begun_with(fit: Fit, what: str, learned: Mapping[str, Units]) -> Mapping[str, Units]:
+def _begun_with(request: Request, what: str, learned: Mapping[str, Units]) -> Mapping[str, Units]:
     """Return the units that a resumed fit has begun with, which an earlier fit may have learned.
 
     If they are of other features or of dense rows, the data are others, which is said when they are compared.
     """
-    if fit.saved is None:
+    if request.saved is None:
         return learned
-    path, state = fit.saved
+    path, state = request.saved
     found = {name: Units(**each) for name, each in state["began"].get(what, {}).items()}
     try:
         for each in found.values():
@@ -115,12 +127,12 @@ def _check_first_part(y: Any, shifts: bool) -> None:
         )
 
 
-def _check_units(fit: Fit, targets: Any, scaling: Any) -> None:
+def _check_units(rows: DataSet, targets: Any, scaling: Any) -> None:
     """Refuse targets very far from those that the first fit standardized by; warn of other units."""
     if getattr(targets, "scale", None) is None:
         return
-    y = np.asarray(fit.y, np.float64).reshape(len(fit.y), -1)
-    missing = is_missing(fit.labels)
+    y = np.asarray(rows.y, np.float64).reshape(len(rows.y), -1)
+    missing = is_missing(rows.labels)
     columns = list(y.T) if missing is None else [x[~gone] for x, gone in zip(y.T, missing.T, strict=True)]
     columns = [x for x in columns if len(x)]
     with np.errstate(over="ignore"):
@@ -152,54 +164,53 @@ def _check_units(fit: Fit, targets: Any, scaling: Any) -> None:
     )
 
 
-def standardize_inputs(fit: Fit, learn: "Callable[[], InputScaling | None]") -> None:
-    """Let the network read inputs that are standardized as a first fit learns it."""
-    estimator, shared = fit.estimator, fit_extras(fit.estimator).inputs
-    if not fit.continuing:
+def standardize_inputs(network: Network, learn: "Callable[[], InputScaling | None]") -> DataSet:
+    """Return the rows of a fit with inputs that are standardized as the first fit learns it."""
+    request, rows = network.request, network.rows
+    estimator, shared, is_own = request.estimator, request.extras.inputs, request.given.y is request.given.X
+    if not request.continuing:
         found = learn() if shared is None else shared.learned(learn)
-        is_clipped = not fit.incremental and fit.given.y is not fit.given.X
         if found is not None:
-            found = found.clipped() if is_clipped else found
-            found = InputScaling(_begun_with(fit, "inputs", found.inputs))
+            found = found.clipped() if not (request.incremental or is_own) else found
+            found = InputScaling(_begun_with(request, "inputs", found.inputs))
         estimator._input_scaling = found
     scaling = estimator._input_scaling
     if scaling is None:
-        return
-    if fit.continuing and fit.incremental:
-        scaling = estimator._input_scaling = scaling.followed(fit.X, SAMPLE)
-    fit.unscaled, dtype = fit.X, fit.model.dtype
-    fit.X = scaling.scaled(fit.X, dtype) if shared is None else shared.scaled(fit.unscaled, dtype, scaling)
-    if fit.continuing:
-        _check_input_units(fit.unscaled, scaling)
-    if fit.given.y is fit.given.X:
-        _reconstruct(fit, scaling)
+        return rows
+    X, dtype = rows.X, network.model.dtype
+    if request.continuing and request.incremental:
+        scaling = estimator._input_scaling = scaling.followed(X, SAMPLE)
+    scaled = scaling.scaled(X, dtype) if shared is None else shared.scaled(X, dtype, scaling)
+    if request.continuing:
+        _check_input_units(X, scaled, scaling)
+    rows = rows._replace(X=scaled, unscaled=X)
+    return _reconstructed(request, rows, scaling) if is_own else rows
 
 
-def input_scaling(fit: Fit, rows: Any) -> InputScaling | None:
+def input_scaling(network: Network, training: Any) -> InputScaling | None:
     """Return means and deviations of the rows that are trained on; members of an ensemble share them."""
-    recipe, extras = fit.recipe, fit_extras(fit.estimator)
-    weight = fit.row_weight
-    if extras.inputs is not None and extras.inputs.of_members:
-        rows = rows if isinstance(recipe.validation_split, (tuple, list)) else None
-        weight = of_seen(fit.labels, fit.undrawn_weight, fit.dtype)
-        weight = fit.estimator._weighted(recipe, fit.labels, weight, fit.incremental)
-    weight = row_weights(weight)
-    lengths, n_steps = lengths_of(fit.X), first_input(fit.X).shape[1:2]
+    request, rows = network.request, network.rows
+    recipe, shared, X, weight = request.recipe, request.extras.inputs, rows.X, rows.sample_weight
+    if shared is not None and shared.of_members:
+        training = training if isinstance(recipe.validation_split, (tuple, list)) else None
+        weight = network.data.undrawn_weight
+    weight = row_weights(weights_of(request, X, rows.labels, weight))
+    lengths, n_steps = lengths_of(X), first_input(X).shape[1:2]
     found = {}
-    for name, (x, axis) in features_of(fit).items():
+    for name, (x, axis) in features_of(network).items():
         steps = lengths if n_steps and x.shape[1:2] == n_steps else None
-        found[name] = units_of(x, rows, weight, steps, axis, name)
+        found[name] = units_of(x, training, weight, steps, axis, name)
     return InputScaling(found) if found else None
 
 
-def features_of(fit: Fit) -> dict[str, tuple[Any, int | None]]:
+def features_of(network: Network) -> dict[str, tuple[Any, int | None]]:
     """Return the inputs of a first fit that are to be standardized, with the axis of their features."""
-    recipe, inputs = fit.recipe, fit.estimator._inputs
-    if not recipe.scale_inputs or fit.encoder is not None or recipe.architecture.is_trained:
+    recipe, inputs, X = network.request.recipe, network.request.estimator._inputs, network.rows.X
+    if not recipe.scale_inputs or network.data.table is not None or recipe.architecture.is_trained:
         return {}
-    named = fit.X if isinstance(fit.X, dict) else {"X": fit.X}
-    whole = {} if inputs is None else inputs.integers if isinstance(fit.X, dict) else {"X": inputs.integers}
-    first = next((each for each in fit.model.module.modules() if each._parameters), None)
+    named = X if isinstance(X, dict) else {"X": X}
+    whole = {} if inputs is None else inputs.integers if isinstance(X, dict) else {"X": inputs.integers}
+    first = next((each for each in network.model.module.modules() if each._parameters), None)
     found = {}
     for name, x in named.items():
         if not whole.get(name):
@@ -209,25 +220,29 @@ def features_of(fit: Fit) -> dict[str, tuple[Any, int | None]]:
     return found
 
 
-def _reconstruct(fit: Fit, scaling: InputScaling) -> None:
-    """Let targets that are the inputs have the same units, where the loss allows it."""
-    targets, allowed = fit.estimator._targets, fit.recipe.loss.scaling
-    name = "X" if not isinstance(fit.X, dict) else next(name for name in fit.X if name != "lengths")
-    if not fit.continuing and name in scaling.inputs and targets.task == "regression":
+def _reconstructed(request: Request, rows: DataSet, scaling: InputScaling) -> DataSet:
+    """Return rows whose targets, which are the inputs, have the same units, where the loss allows it."""
+    targets, allowed, X = request.estimator._targets, request.recipe.loss.scaling, rows.X
+    name = "X" if not isinstance(X, dict) else next(name for name in X if name != "lengths")
+    if not request.continuing and name in scaling.inputs and targets.task == "regression":
         targets.units = scaling.inputs[name] if allowed is not None and allowed.shifts else None
-    if targets.units is not None:
-        x = fit.X[name] if isinstance(fit.X, dict) else fit.X
-        fit.y = targets.encode(fit.labels) if ops.is_sparse(x) else x
+    if targets.units is None:
+        return rows
+    x = X[name] if isinstance(X, dict) else X
+    return rows._replace(y=targets.encode(rows.labels) if ops.is_sparse(x) else x)
 
 
 SAMPLE = 4096  # rows whose units are checked
 
 
-def _check_input_units(X: Any, scaling: InputScaling) -> None:
+def _check_input_units(X: Any, scaled: Any, scaling: InputScaling) -> None:
     """Refuse inputs very far from those that the first fit standardized by; warn of other units."""
     for name, units in scaling.inputs.items():
+        x = X[name] if isinstance(X, dict) else X
+        if units.are_near(x, scaled[name] if isinstance(X, dict) else scaled, MOST_DEVIATIONS):
+            continue
         with np.errstate(over="ignore"):
-            z = units.deviations((X[name] if isinstance(X, dict) else X)[:SAMPLE])
+            z = units.deviations(x[:SAMPLE])
             z = np.where(np.isnan(z), 0.0, z)  # what is missing
             z = z if z.ndim == 2 else z.reshape(-1, 1)
             sizes = np.sqrt(np.mean(np.square(z), axis=0)) if len(z) else np.zeros(1)
@@ -250,19 +265,20 @@ def _check_input_units(X: Any, scaling: InputScaling) -> None:
         )
 
 
-def check_calibration(fit: Fit) -> None:
+def check_calibration(network: Network, validation: Validation | None) -> None:
     """Raise a ValueError if a fit cannot be calibrated as its estimator asks for."""
-    if fit.recipe.calibrate is None:
+    recipe = network.request.recipe
+    if recipe.calibrate is None:
         return
-    asked, loss = f"calibrate={fit.recipe.calibrate!r}", fit.recipe.loss
-    if fit.recipe.calibrate == CONFORMAL:
-        _check_conformal(fit)
+    asked, loss = f"calibrate={recipe.calibrate!r}", recipe.loss
+    if recipe.calibrate == CONFORMAL:
+        _check_conformal(network)
     elif not (loss.has_probabilities and hasattr(loss, "tempered")):
         raise ValueError(
             f"{asked} needs a loss with probabilities from logits, got {shown(loss)}: use 'log_loss', or set "
             "calibrate=None"
         )
-    if fit.validation is None:
+    if validation is None:
         raise ValueError(
             f"{asked} needs rows to validate on, and there are none: give X_val and y_val, set "
             "early_stopping=True or validation_split, with an optimizer that goes step by step; or set "
@@ -273,19 +289,20 @@ def check_calibration(fit: Fit) -> None:
 CONFORMAL = "conformal"
 
 
-def _check_conformal(fit: Fit) -> None:
+def _check_conformal(network: Network) -> None:
     """Raise a ValueError for a fit without conformal predictions."""
-    targets = fit.estimator._targets
-    are_numbers = targets.task == "regression" and np.ndim(fit.labels) < 3 and targets.are_predicted
-    has_a_label = targets.task in ("binary", "multiclass", "ordinal") and np.ndim(fit.labels) == 1
+    request, labels = network.request, network.rows.labels
+    targets, loss = request.estimator._targets, request.recipe.loss
+    are_numbers = targets.task == "regression" and np.ndim(labels) < 3 and targets.are_predicted
+    has_a_label = targets.task in ("binary", "multiclass", "ordinal") and np.ndim(labels) == 1
     if not (are_numbers or has_a_label):
         raise ValueError(
             "calibrate='conformal' needs one label a row, or numbers that are predicted as they are; got y "
-            f"of shape {np.shape(fit.labels)} for {shown(fit.recipe.loss)}: set calibrate=None"
+            f"of shape {np.shape(labels)} for {shown(loss)}: set calibrate=None"
         )
-    if not (are_numbers or fit.recipe.loss.has_probabilities):
-        raise ValueError(f"calibrate='conformal' needs probabilities, and {shown(fit.recipe.loss)} has none")
-    if fit.recipe.refit_on_all:
+    if not (are_numbers or loss.has_probabilities):
+        raise ValueError(f"calibrate='conformal' needs probabilities, and {shown(loss)} has none")
+    if request.recipe.refit_on_all:
         raise ValueError("calibrate='conformal' needs rows that are not trained on: set refit_on_all=False")
 
 
@@ -309,16 +326,16 @@ def conformity_of(estimator: Any, rows: Rows) -> np.ndarray:
     return np.sort(np.nan_to_num(found, nan=0.0, posinf=np.inf), axis=0)
 
 
-def temperature_of(fit: Fit) -> Any:
+def temperature_of(training: Training) -> Any:
     """Return the temperature for which the log loss of the held-out rows is smallest."""
-    if fit.recipe.calibrate in (None, CONFORMAL) or fit.validation is None:
+    if training.request.recipe.calibrate in (None, CONFORMAL) or training.validation is None:
         return None
-    model, batches = fit.model, fit.validation.batches
+    model, batches = training.network.model, training.validation.batches
     with active(model.device, model.precision):
         parts = [batches.take(chosen).X for chosen, _ in batches.parts(None)]
         outputs = np.concatenate([to_host(predict_raw(model, part)) for part in parts]).astype(np.float64)
     y, weight = to_host(batches.y), None if batches.weight is None else to_host(batches.weight)
-    loss: Any = fit.loss
+    loss: Any = training.loss
     if weight is not None and 1 < weight.ndim < outputs.ndim:  # a weight for each position of a sequence
         outputs = outputs.reshape(-1, outputs.shape[-1])
         y, weight = y.reshape(-1), weight.reshape(-1)
@@ -350,18 +367,19 @@ MAY_CHANGE = ("max_iter", "verbose", "warm_start", "callbacks")  # of a fit that
 class FitSource(Source):
     """Estimator and rows of a fit, or `rows`, all of which are trained on, as callbacks see them."""
 
-    def __init__(self, fit: Fit, rows: Rows | None = None) -> None:
-        self._fit, self._rows = fit, rows
-        self.monitor = fit.monitor
-        self.measured = fit.scoring.directions
-        self._since = None if fit.compared is None else fit.compared.since
+    def __init__(self, training: Training, rows: Rows | None = None) -> None:
+        self._training, self._rows, request = training, rows, training.request
+        self._request, network = request, training.network
+        self.monitor, self.measured = network.monitor, network.scoring.directions
 
     @property
     def began(self) -> dict[str, Any]:
-        fit, estimator = self._fit, self._fit.estimator
-        found = {"random_state": fit.began.state(), "since": self._since}
-        if fit.start is not None:
-            found["start"] = fit.start
+        training, estimator = self._training, self._request.estimator
+        compared, began = training.compared, training.network.began
+        assert began is not None  # as there is a callback that asks
+        found = {"random_state": began.state(), "since": None if compared is None else compared.since}
+        if training.start is not None:
+            found["start"] = training.start
         if estimator._input_scaling is not None:
             found["inputs"] = {name: vars(each) for name, each in estimator._input_scaling.inputs.items()}
         if getattr(estimator._targets, "scale", None) is not None:
@@ -369,30 +387,29 @@ class FitSource(Source):
         return found
 
     def parameters(self) -> dict[str, Any]:
-        estimator = self._fit.estimator
+        estimator = self._request.estimator
         params = estimator.get_params(deep=False)
         told = {name: value for name, value in params.items() if name not in MAY_CHANGE}
         classes = getattr(estimator._targets, "classes", None)
         return {"estimator": type(estimator), **told, "classes_": classes}
 
     def estimator(self, epoch: int) -> Any:
-        fit = copy.copy(self._fit)
-        fit.n_iter = epoch
-        snapshot = object.__new__(type(fit.estimator))
-        snapshot.__dict__.update(fit.estimator.__dict__)
-        snapshot._take(fit)
+        estimator = self._request.estimator
+        snapshot = object.__new__(type(estimator))
+        snapshot.__dict__.update(estimator.__dict__)
+        snapshot._take(Fitted(self._training, self._training.network.model, epoch))
         return snapshot
 
     def training(self) -> Rows:
         if self._rows is not None:
             return self._rows
-        given = self._fit.given.rows
-        if fit_extras(self._fit.estimator).counts is not None:
-            given = given._replace(sample_weight=self._fit.sample_weight)
-        return _rows_of(given, self._fit.training.rows)
+        given, training = self._request.given.rows, self._training.training
+        if self._request.extras.counts is not None:
+            given = given._replace(sample_weight=training.sample_weight)
+        return _rows_of(given, training.rows)
 
     def validation(self) -> Rows | None:
-        given, held_out = self._fit.given, self._fit.held_out
+        given, held_out = self._request.given, self._training.held_out
         if held_out is None or self._rows is not None:
             return None
         return _rows_of(given.rows if given.X_val is None else given.validation_rows, held_out.rows)
@@ -437,39 +454,38 @@ class Repeat(Callback):
 class SecondTraining:
     """Trains a model anew on all rows."""
 
-    def __init__(self, fit: Fit) -> None:
-        self._model, self.noted = fit.model.copy(), Reductions()
-        if fit.continuing:
-            fit.start = model_state(self._model)
-        if fit.saved is not None and "start" in fit.saved.state["began"]:
-            fit.start = fit.saved.state["began"]["start"]
-            load_model_state(self._model, fit.start, fit.saved.path)
+    def __init__(self, training: Training) -> None:
+        self._model, self.noted = training.network.model.copy(), Reductions()
+        request = training.request
+        self.start = model_state(self._model) if request.continuing else None
+        if request.saved is not None and "start" in request.saved.state["began"]:
+            self.start = request.saved.state["began"]["start"]
+            load_model_state(self._model, self.start, request.saved.path)
 
-    def run(self, fit: Fit, callbacks: Sequence[Callback]) -> None:
-        """Train for as many updates as were best, and let the fit have the result."""
-        rows, batches, history = _all_rows(fit), fit.batches, History()
+    def run(self, fitted: Fitted, callbacks: Sequence[Callback]) -> Fitted:
+        """Train for as many updates as were best, and return the result in the place of the first one."""
+        training, history = fitted.training, History()
+        rows, batches, request = _all_rows(training), training.batches, training.request
         everything = rows.batches(self._model, batches.size)
         join_leftover(self._model.materialize(everything.X), everything)
-        n_updates = fit.stopping.best_step_
-        settings = fit.settings._replace(
+        n_updates = training.stopping.best_step_
+        settings = request.settings._replace(
             max_iter=-(-n_updates // everything.n_batches),
             max_steps=n_updates,
-            planned_steps=fit.settings.max_iter * batches.n_batches,
+            planned_steps=request.settings.max_iter * batches.n_batches,
         )
-        trained = copy.copy(fit)
-        trained.model = self._model
-        score = new_score_of(trained, rows, everything)
+        score = new_score_of(training.network, self._model, rows, everything)
         shown = [*callbacks, Repeat(self.noted)]
         outcome = train(self._model, everything, history, settings, score, callbacks=shown)
-        if not outcome.interrupted:
-            fit.model, fit.refit_history = self._model, history
+        if outcome.interrupted:
+            return fitted
+        return fitted._replace(model=self._model, refit_history=history)
 
 
-def _all_rows(fit: Fit) -> DataSet:
+def _all_rows(training: Training) -> DataSet:
     """Return all rows of X, and those of X_val."""
-    X, held_out = fit.training._replace(rows=None), fit.held_out
-    scaled = fit.training.unscaled is not None
-    if held_out is None or fit.given.X_val is None:
+    X, held_out = training.training._replace(rows=None), training.held_out
+    if held_out is None or training.request.given.X_val is None:
         return X
     weights = (X.weight, held_out.weight), (X.sample_weight, held_out.sample_weight)
     return DataSet(
@@ -478,7 +494,7 @@ def _all_rows(fit: Fit) -> DataSet:
         _joined_weights(*weights[1], X.n_samples, held_out.n_samples),
         _joined(X.y, held_out.y),
         _joined_weights(*weights[0], X.n_samples, held_out.n_samples),
-        unscaled=_joined(X.unscaled, held_out.unscaled) if scaled else None,
+        unscaled=None if X.unscaled is None else _joined(X.unscaled, held_out.unscaled),
     )
 
 
@@ -506,35 +522,42 @@ def _joined_weights(first: Any, second: Any, n_first: int, n_second: int) -> Any
 DEFAULT_BATCH = 200
 
 
+Divided = tuple[Loss, DataSet, DataSet | None, Batches, Validation | None]  # as `Training` has them
+
+
 class Trainer:
     """Training on the rows of a fit: in this base class by this process, on those that were given."""
 
-    def take_rows(self, fit: Fit) -> None:
-        """Set the rows to train and to validate on, and what is measured there."""
-        model, recipe = fit.model, fit.recipe
-        self.measure(fit)
-        rows, held_out = fit.split if fit.encoder is not None else _split(fit)
-        standardize_inputs(fit, lambda: input_scaling(fit, rows))
-        standardize(fit, rows)
-        fit.training, fit.held_out = data_sets(fit, rows, held_out)
-        fit.batches = fit.training.batches(model, self.batch_size(recipe.batch_size, fit.training.n_samples))
-        if fit.held_out is not None:
-            kept = fit.held_out.batches(model, _rows_at_once(fit.held_out, model))
-            fit.validation = Validation(kept, new_score_of(fit, fit.held_out, kept))
-        check_calibration(fit)
+    def take_rows(self, network: Network) -> Divided:
+        """Return the loss, and the rows to train and to validate on, as the network reads them."""
+        request, model = network.request, network.model
+        table = network.data.table
+        rows, held_out_rows = _split(network) if table is None else table.split
+        whole = standardize_inputs(network, lambda: input_scaling(network, rows))
+        whole, loss = standardize(network, whole, rows)
+        training, held_out = data_sets(network, loss, whole, rows, held_out_rows)
+        size = self.batch_size(request.recipe.batch_size, training.n_samples)
+        batches, validation = training.batches(model, size), None
+        if held_out is not None:
+            kept = held_out.batches(model, _rows_at_once(held_out, model))
+            score = new_score_of(network, model, held_out, kept, is_training=False)
+            validation = Validation(kept, score)
+        check_calibration(network, validation)
+        return loss, training, held_out, batches, validation
 
-    def train(self, fit: Fit, callbacks: Sequence[Callback]) -> Outcome:
+    def train(self, training: Training, callbacks: Sequence[Callback]) -> Outcome:
         """Train the model in place."""
+        request, model = training.request, training.network.model
         return train(
-            fit.model,
-            fit.batches,
-            fit.history,
-            fit.settings,
-            new_score_of(fit, fit.training, fit.batches),
-            fit.validation,
+            model,
+            training.batches,
+            training.history,
+            request.settings,
+            new_score_of(training.network, model, training.training, training.batches),
+            training.validation,
             callbacks,
-            self.source(fit),
-            fit.saved,
+            FitSource(training),
+            request.saved,
         )
 
     def n_rows(self, given: FitArguments) -> int:
@@ -543,24 +566,6 @@ class Trainer:
         if not hasattr(X, "shape") and isinstance(X, dict):  # a sparse matrix can be a dict
             return int(_num_samples(first_input(X))) if X else 0
         return int(_num_samples(X))
-
-    def measure(self, fit: Fit) -> None:
-        """Set what is measured in each epoch, and which of it decides when to stop."""
-        scoring = fit.recipe.scoring
-        if scoring is None and not getattr(fit.estimator._targets, "are_predicted", True):
-            scoring = LOSS
-        fit.scoring = check_scoring(scoring, type(fit.estimator).__name__)
-        fit.monitor = monitored(fit)
-
-    def standardize(self, fit: Fit, y: Any) -> None:
-        """Let a first fit with `scale_target` train on targets standardized as others are."""
-        fit.y, fit.weight = y, None
-        standardize(fit)
-        fit.y = fit.estimator._targets.encode(fit.labels)
-
-    def source(self, fit: Fit, rows: Rows | None = None) -> Source:
-        """Return what callbacks see of the estimator and its rows."""
-        return FitSource(fit, rows)
 
     def batch_size(self, batch_size: int | str, n_samples: int) -> int:
         """Return how many rows a step has, at most all."""
@@ -575,11 +580,13 @@ class Trainer:
         return int(min(batch_size, n_samples))
 
 
-def _split(fit: Fit) -> tuple[Any, Any]:
-    def binary() -> Any:
-        return fit.y if fit.estimator._targets.task == "binary" else None
+def _split(network: Network) -> tuple[Any, Any]:
+    request, rows = network.request, network.rows
 
-    return split_rows(fit, first_input(fit.X), fit.labels, binary, fit.model.random_state)
+    def binary() -> Any:
+        return rows.y if request.estimator._targets.task == "binary" else None
+
+    return split_rows(request, first_input(rows.X), rows.labels, binary, network.model.random_state)
 
 
 def _rows_at_once(part: DataSet, model: Model) -> int:

@@ -18,20 +18,20 @@ from sknet.engine import Batches, Model, Score
 from sknet.engine._inputs import first_input
 from sknet.engine._network import Head, apply_head
 from sknet.engine._scores import Gathered, row_weights
-from sknet.estimators._checks import check_weights, filled, of_seen, without_padding
-from sknet.estimators._fit import DataSet, Fit, fit_extras, is_auto
+from sknet.estimators._checks import check_weights, filled, without_padding
+from sknet.estimators._fit import DataSet, FitArguments, Network, Recipe, Request, is_auto
 from sknet.estimators._inputs import Encoded
-from sknet.estimators._network import checked_inputs
-from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, evaluated
-from sknet.losses import SquaredError
+from sknet.estimators._network import checked_inputs, weights_of
+from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, Scoring, check_scoring, evaluated
+from sknet.losses import Loss, SquaredError
 
 __all__ = [
     "check_given",
+    "check_measured",
     "check_validation_split",
     "data_sets",
     "given_split",
     "held_out_fraction",
-    "monitored",
     "new_score_of",
     "split_rows",
 ]
@@ -44,9 +44,8 @@ FEWEST = 2  # rows of a validation: R2 of a single one is not defined
 # -- arguments -------------------------------------------------------------------------------------------
 
 
-def check_given(fit: Fit) -> None:
+def check_given(recipe: Recipe, given: FitArguments, incremental: bool, caller: str) -> None:
     """Raise a ValueError for arguments and parameters that contradict each other."""
-    given, recipe, caller = fit.given, fit.recipe, type(fit.estimator).__name__
     check_validation_split(recipe.validation_split, caller)
     for name, partner in (("X_val", "y_val"), ("y_val", "X_val"), ("sample_weight_val", "X_val")):
         if getattr(given, name) is not None and getattr(given, partner) is None:
@@ -57,17 +56,16 @@ def check_given(fit: Fit) -> None:
             "validation_split=None, or call fit without X_val"
         )
     if given.groups is not None:
-        _check_groups(fit)
+        _check_groups(recipe, given)
     if recipe.refit_on_all and not recipe.early_stopping:
         raise ValueError(
             "refit_on_all=True needs early_stopping=True, which finds out how many updates are best"
         )
-    if fit.incremental:
-        _check_part(fit)
+    if incremental:
+        _check_part(recipe, given)
 
 
-def _check_groups(fit: Fit) -> None:
-    given, recipe = fit.given, fit.recipe
+def _check_groups(recipe: Recipe, given: FitArguments) -> None:
     if given.X_val is not None:
         raise ValueError("groups decide nothing where X_val is given: leave them out")
     if recipe.validation_split is None and not recipe.early_stopping:
@@ -76,10 +74,9 @@ def _check_groups(fit: Fit) -> None:
         )
 
 
-def _check_part(fit: Fit) -> None:
+def _check_part(recipe: Recipe, given: FitArguments) -> None:
     """Raise a ValueError for what needs all rows at once, where a part is seen."""
-    recipe = fit.recipe
-    if recipe.early_stopping and fit.given.X_val is None:
+    if recipe.early_stopping and given.X_val is None:
         raise ValueError(
             "partial_fit does not support early_stopping=True without X_val and y_val: it sees a part of the "
             "rows, and what is held out of one part may be trained on with another. Give the same X_val and "
@@ -99,14 +96,14 @@ def _check_part(fit: Fit) -> None:
 # -- rows ------------------------------------------------------------------------------------------------
 
 
-def data_sets(fit: Fit, rows: Any, held_out_rows: Any) -> tuple[DataSet, DataSet | None]:
+def data_sets(
+    network: Network, loss: Loss, whole: DataSet, rows: Any, held_out_rows: Any
+) -> tuple[DataSet, DataSet | None]:
     """Return the rows to train on, and those to validate on, if there are any."""
-    whole = DataSet(
-        fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes, unscaled=fit.unscaled
-    )
     if rows is None:
-        return whole, None if fit.given.X_val is None else _given_rows(fit)
-    training, held_out = whole._replace(rows=rows), _undrawn(fit, whole)._replace(rows=held_out_rows)
+        return whole, None if network.request.given.X_val is None else _given_rows(network, loss)
+    training = whole._replace(rows=rows)
+    held_out = _undrawn(network, whole)._replace(rows=held_out_rows)
     for part, what in ((training, "the training rows"), (held_out, "the validation set")):
         weight = part.chosen(part.weight)
         if weight is not None and not weight.any():
@@ -117,22 +114,24 @@ def data_sets(fit: Fit, rows: Any, held_out_rows: Any) -> tuple[DataSet, DataSet
     return training, held_out
 
 
-def _undrawn(fit: Fit, whole: DataSet) -> DataSet:
+def _undrawn(network: Network, whole: DataSet) -> DataSet:
     """Return all rows, with the weights that they have where they are held out."""
-    if fit_extras(fit.estimator).counts is None:
+    request, undrawn = network.request, network.data.undrawn_weight
+    if request.extras.counts is None:
         return whole
-    weight = of_seen(fit.labels, fit.undrawn_weight, fit.dtype)
-    weight = fit.estimator._weighted(fit.recipe, fit.labels, weight, fit.incremental)
-    weight = without_padding(fit.estimator._targets, fit.X, fit.y, weight, fit.dtype)
-    return whole._replace(sample_weight=fit.undrawn_weight, weight=weight)
+    estimator, X = request.estimator, network.rows.X
+    weight = weights_of(request, X, whole.labels, undrawn)
+    weight = without_padding(estimator._targets, whole.X, whole.y, weight, request.dtype(X))
+    return whole._replace(sample_weight=undrawn, weight=weight)
 
 
 def split_rows(
-    fit: Fit, X: Any, y: Any, binary: Callable[[], Any], random_state: RandomState
+    request: Request, X: Any, y: Any, binary: Callable[[], Any], random_state: RandomState
 ) -> tuple[Any, Any]:
     """Return the numbers of the training and the held-out rows; None where all are trained on."""
-    recipe, groups = fit.recipe, fit.given.groups
-    if fit.given.X_val is not None or (recipe.validation_split is None and not recipe.early_stopping):
+    recipe, groups = request.recipe, request.given.groups
+    is_given = request.given.X_val is not None
+    if is_given or (recipe.validation_split is None and not recipe.early_stopping):
         return None, None
     if groups is not None:
         groups = np.asarray(groups)
@@ -146,8 +145,8 @@ def split_rows(
         # unless that leaves a class out.
         labels, fraction = binary(), recipe.validation_fraction
         stratify = None if labels is None else labels.astype(bool)
-        of_class = y if fit.estimator._holds_out_every_class and np.ndim(y) == 1 else None
-        if stratify is not None and is_auto(fit.estimator.early_stopping) and _has_a_single_row(stratify):
+        of_class = y if request.estimator._holds_out_every_class and np.ndim(y) == 1 else None
+        if stratify is not None and is_auto(request.estimator.early_stopping) and _has_a_single_row(stratify):
             stratify = None  # that row is trained on
         pair = held_out_fraction(
             len(y), fraction, random_state, stratify=stratify, groups=groups, labels=of_class
@@ -158,24 +157,25 @@ def split_rows(
     return pair
 
 
-def _given_rows(fit: Fit) -> DataSet:
+def _given_rows(network: Network, loss: Loss) -> DataSet:
     """Return the rows of X_val, checked as those of X are."""
-    estimator, recipe, given, targets = fit.estimator, fit.recipe, fit.given, fit.estimator._targets
+    request, trained = network.request, network.rows
+    estimator, given = request.estimator, request.given
+    targets, dtype = estimator._targets, request.dtype(trained.X)
     with naming("X_val and y_val do not fit X and y"):
-        X, labels = checked_inputs(fit, given.X_val, given.y_val, reset=False)
+        X, labels = checked_inputs(request, given.X_val, given.y_val, reset=False)
     with naming("sample_weight_val"):
-        sample_weight = check_weights(given.sample_weight_val, first_input(X), fit.dtype, y=labels)
+        sample_weight = check_weights(given.sample_weight_val, first_input(X), dtype, y=labels)
     if len(labels) < FEWEST:
         raise ValueError(f"X_val has {len(labels)} row, and a validation needs at least {FEWEST}")
     _check_classes(targets, labels)
     with naming("y_val"):
         y = targets.encode(filled(labels))
-        fit.loss.check_target(y, name="y_val", n_outputs=targets.n_outputs)
-    weight = of_seen(labels, sample_weight, fit.dtype)
-    weight = estimator._weighted(recipe, labels, weight, fit.incremental, like=fit.labels)
-    weight = without_padding(targets, X, y, weight, fit.dtype)
+        loss.check_target(y, name="y_val", n_outputs=targets.n_outputs)
+    weight = weights_of(request, trained.X, labels, sample_weight, like=trained.labels)
+    weight = without_padding(targets, X, y, weight, dtype)
     scaling = estimator._input_scaling
-    scaled = X if scaling is None else scaling.scaled(X, fit.model.dtype)
+    scaled = X if scaling is None else scaling.scaled(X, network.model.dtype)
     return DataSet(scaled, labels, sample_weight, y, weight, unscaled=None if scaling is None else X)
 
 
@@ -342,40 +342,44 @@ def _row_numbers(given: Any, n_samples: int, what: str) -> "np.ndarray[Any, Any]
 # -- scores ----------------------------------------------------------------------------------------------
 
 
-def monitored(fit: Fit) -> str:
-    """Return the column of the history that decides when to stop: by default the training loss."""
-    monitor, caller = fit.recipe.monitor, type(fit.estimator).__name__
-    if not fit.recipe.early_stopping:
+def check_measured(request: Request) -> tuple[Scoring, str]:
+    """Return what is measured, and the column of the history that decides when to stop: at first the loss."""
+    estimator, recipe, caller = request.estimator, request.recipe, type(request.estimator).__name__
+    is_scored = recipe.scoring is not None or getattr(estimator._targets, "are_predicted", True)
+    scoring, monitor = check_scoring(recipe.scoring if is_scored else LOSS, caller), recipe.monitor
+    if not recipe.early_stopping:
         if monitor is not None:
-            fit.scoring.check_monitor(monitor, caller)
-        return LOSS
-    if monitor is None and is_auto(fit.estimator.early_stopping) and not fit.scoring.decides:
+            scoring.check_monitor(monitor, caller)
+        return scoring, LOSS
+    if monitor is None and is_auto(estimator.early_stopping) and not scoring.decides:
         monitor = LOSS
     # A squared error is what R2 measures, on a scale that a tolerance can be given for. For any other loss,
     # R2 and accuracy get worse while it still improves.
-    default = SCORE if isinstance(fit.recipe.loss, SquaredError) else LOSS
-    return HELD_OUT + fit.scoring.monitored(monitor, default, caller)[0]
+    default = SCORE if isinstance(recipe.loss, SquaredError) else LOSS
+    return scoring, HELD_OUT + scoring.monitored(monitor, default, caller)[0]
 
 
-def new_score_of(fit: Fit, part: DataSet, batches: Batches) -> Callable[[], Score]:
+def new_score_of(
+    network: Network, model: Model, part: DataSet, batches: Batches, *, is_training: bool = True
+) -> Callable[[], Score]:
     """Return a function that creates empty scores for some rows."""
-    if fit.scoring.scorers is None:
-        return fit.estimator._score_of(batches, fit.model)  # type: ignore[no-any-return]
-    scorers, is_training = fit.scoring.scorers, part is not fit.held_out
+    own, scorers, monitor = network.request.estimator, network.scoring.scorers, network.monitor
+    if scorers is None:
+        return own._score_of(batches, model)  # type: ignore[no-any-return]
     what = "the training rows" if is_training else "the validation rows"
-    decides = "" if is_training else fit.monitor.removeprefix(HELD_OUT)
+    decides = "" if is_training else monitor.removeprefix(HELD_OUT)
     needs_inputs = any(scorer.looks_at_inputs for scorer in scorers)
 
     def compute(outputs: Any, rows: Any) -> dict[str, float]:
         inputs = part.chosen(part.read, rows) if needs_inputs else object()
-        estimator = in_training(fit.estimator, fit.model, inputs, outputs)
+        estimator = in_training(own, model, inputs, outputs)
         labels, weight = part.chosen(part.labels, rows), part.chosen(part.sample_weight, rows)
         weight = row_weights(weight)
-        with naming_classes(getattr(fit.estimator._targets, "classes", None), labels, what):
+        with naming_classes(getattr(own._targets, "classes", None), labels, what):
             found = evaluated(scorers, estimator, inputs, labels, weight, what)
             if np.isnan(found.get(decides, 0.0)):
                 raise ValueError(
-                    f"scoring {fit.monitor!r} decides when to stop, and is nan in an epoch whose "
+                    f"scoring {monitor!r} decides when to stop, and is nan in an epoch whose "
                     "predictions are finite: give a scorer that is defined for the validation rows"
                 )
         return found
