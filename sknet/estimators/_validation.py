@@ -258,7 +258,7 @@ def held_out_fraction(
 
 def _has_a_single_row(stratify: Any) -> bool:
     """Tell whether one of two classes has one row."""
-    return min(np.count_nonzero(stratify), np.count_nonzero(~stratify)) == 1
+    return bool(min(np.count_nonzero(stratify), np.count_nonzero(~stratify)) == 1)
 
 
 def _have_every_class(labels: Any, training: Any, held_out: Any) -> bool:
