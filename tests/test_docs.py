@@ -13,7 +13,10 @@ from tests.project import ROOT
 
 README = ROOT / "README.md"
 # Documents that show what their code prints.
-SHOWN = [README, *(ROOT / f"docs/guide/{name}.md" for name in ("recipes", "which_estimator"))]
+SHOWN = [
+    README,
+    *(ROOT / f"docs/{name}.md" for name in ("quickstart", "guide/recipes", "guide/which_estimator")),
+]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
