@@ -146,13 +146,25 @@ class Part(NamedTuple):
 
 
 class Ring:
-    """The inputs and reports of the steps of one block."""
+    """The inputs and reports of the steps of one block, of one fit."""
 
-    def __init__(self, device: Device, numbers: Any, most: int, reported: Any) -> None:
+    n_fits = 1
+    output = OUTPUT
+    report = REPORT
+
+    def __init__(
+        self,
+        device: Device,
+        numbers: Any,
+        most: int,
+        reported: Any,
+        of_step: tuple[int, ...] = (3,),
+        n_positions: int = 4,
+    ) -> None:
         self._device, self._owner, self._numbers = device, backend(device.kind), numbers
-        self.table = self._zeros((most, numbers.shape[0]), numbers.dtype)
-        self._at, self._ready = self._zeros((4,), np.int64), self._zeros((1,), np.uint32)
-        self.reports = self._zeros((most, 3), reported)
+        self.table = self._zeros((most, *numbers.shape), numbers.dtype)
+        self._at, self._ready = self._zeros((n_positions,), np.int64), self._zeros((1,), np.uint32)
+        self.reports = self._zeros((most, *of_step), reported)
 
     def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self._owner.zeros(shape, dtype, self._device)
@@ -168,20 +180,36 @@ class Ring:
 
     def begin(self, n_rows: int, taken: Sequence[Taken], left: Left) -> Callable[[], None]:
         """Return what issues the beginning of a step on `n_rows` rows, and the end of the one before it."""
-        arrays = {"at": self._at, "ready": self._ready, "numbers": self._numbers, "table": self.table}
-        sizes = [self._numbers.shape[0], 3]
+        arrays = {"at": self._at, "ready": self._ready} | self._places()
+        arrays |= {"numbers": self._numbers, "table": self.table}
+        sizes = [self._numbers.size, 3 * self.n_fits]
         for n, each in enumerate(taken):
             arrays |= {f"of{n}": each.order, f"from{n}": each.source, f"to{n}": each.slot}
             sizes.append(each.slot.size)
         index = index_type(max(*sizes, left.output.size))
-        texts = [_taken(n, each, index) for n, each in enumerate(taken)]
-        parts = {"taken": "".join(texts), "n_numbers": self._numbers.shape[0], "index": index}
+        texts = [self._taken(n, each, index) for n, each in enumerate(taken)]
+        parts = {"taken": "".join(texts), "n_numbers": self._numbers.size, "index": index}
         return self._kernel("begin", BEGIN, parts, n_rows, arrays, left, max(sizes))
+
+    def _places(self) -> dict[str, Any]:
+        """Return other arrays that the loops over rows read."""
+        return {}
+
+    def _taken(self, n: int, each: Taken, index: str) -> str:
+        """Return the loop that copies rows."""
+        source, n_rows = each.source, each.slot.shape[0]
+        strides = [stride // source.dtype.itemsize for stride in source.strides]
+        width = each.slot.size // n_rows
+        along = 1 if source.ndim != 2 else strides[1]
+        element = f" + i % {width}" if width > 1 else ""
+        element += f" * (long long){along}" if element and along != 1 else ""
+        counts = {"size": each.slot.size, "n_rows": n_rows, "width": width, "stride": strides[0]}
+        return TAKEN.format(n=n, index=index, element=element, **counts)
 
     def end(self, n_rows: int, left: Left) -> Callable[[], None]:
         """Return what issues the end of the last step of a block."""
         parts = {"index": index_type(left.output.size)}
-        return self._kernel("end", END, parts, n_rows, {"at": self._at}, left, 3)
+        return self._kernel("end", END, parts, n_rows, {"at": self._at}, left, 3 * self.n_fits)
 
     def _kernel(
         self,
@@ -194,14 +222,15 @@ class Ring:
         n: int,
     ) -> Callable[[], None]:
         """Return what launches a kernel for `n` elements or more, each with a thread, up to so many."""
-        indent = " " * (8 if name == "begin" else 4)
-        moved = REPORT.format(indent=indent)
+        moving = {"indent": " " * (8 if name == "begin" else 4), "index": parts["index"]}
+        moved = self.report.format(**moving, n_reports=3 * self.n_fits)
         arrays = arrays | {"report": left.report, "reports": self.reports}
         if left.outputs is not None:
-            n, size = max(n, left.output.size), left.output.size
-            counts = {"n_rows": n_rows, "width": size // n_rows, "size": size, "index": parts["index"]}
-            moved += OUTPUT.format(indent=indent, **counts)
+            size, of_fit = left.output.size, left.output.size // self.n_fits
+            counts = {"size": size, "of_fit": of_fit, "n_rows": n_rows, "width": of_fit // n_rows}
+            moved += self.output.format(**moving, **counts, room=left.outputs.size // self.n_fits)
             arrays |= {"output": left.output, "outputs": left.outputs}
+            n = max(n, size)
         parameters = ", ".join(f"{type_of(name, array)} *{name}" for name, array in arrays.items())
         source = text.format(parameters=parameters, left=moved, **parts)
         [kernel] = self._owner.kernels(source, [name], self._device)
@@ -220,18 +249,6 @@ def type_of(name: str, array: Any) -> str:
     kind = "unsigned int" if name == "ready" else COPIED[array.dtype.itemsize]
     is_read = name.startswith(("of", "from")) or name in ("table", "report", "output", "starts")
     return f"const {kind}" if is_read else kind
-
-
-def _taken(n: int, each: Taken, index: str) -> str:
-    """Return the loop that copies rows."""
-    source, n_rows = each.source, each.slot.shape[0]
-    strides = [stride // source.dtype.itemsize for stride in source.strides]
-    width = each.slot.size // n_rows
-    along = 1 if source.ndim != 2 else strides[1]
-    element = f" + i % {width}" if width > 1 else ""
-    element += f" * (long long){along}" if element and along != 1 else ""
-    counts = {"size": each.slot.size, "n_rows": n_rows, "width": width, "stride": strides[0]}
-    return TAKEN.format(n=n, index=index, element=element, **counts)
 
 
 SHARE_OF_ROWS = 16  # rows that are copied ahead take at most two of so many parts of the memory that is free

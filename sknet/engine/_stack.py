@@ -21,19 +21,13 @@ from sknet.core import Tensor
 from sknet.device import Device, active, backend, device_of, is_array, namespace, to_device, to_host
 from sknet.engine._batches import Batches, ComputedRows
 from sknet.engine._device_runner import (
-    BEGIN,
-    END,
-    MOST_BLOCKS,
     MOST_STEPS,
     SHARE_OF_OUTPUTS,
-    THREADS,
-    WARP,
     Issued,
     Left,
+    Ring,
     Taken,
-    index_type,
     step_function,
-    type_of,
 )
 from sknet.engine._fingerprint import Fingerprint, structure_of
 from sknet.engine._inputs import any_sparse, each_input
@@ -79,74 +73,29 @@ OUTPUT = """\
 """
 
 
-class StackRing:
-    """The inputs and reports of the steps of one block, of several fits; as `Ring` for one."""
+class StackRing(Ring):
+    """The inputs and reports of the steps of one block, of several fits."""
+
+    report, output = REPORT, OUTPUT
 
     def __init__(self, device: Device, numbers: Any, most: int, n_samples: int, reported: Any) -> None:
-        self._device, self._owner, self._numbers = device, backend(device.kind), numbers
-        self._n_fits, self._n_samples = numbers.shape[1], n_samples
-        self.table = self._zeros((most, *numbers.shape), numbers.dtype)
-        self._at, self._ready = self._zeros((2,), np.int64), self._zeros((1,), np.uint32)
-        self._starts = self._zeros((self._n_fits,), np.int64)
-        self.reports = self._zeros((most, self._n_fits, 3), reported)
+        super().__init__(device, numbers, most, reported, (numbers.shape[1], 3), n_positions=2)
+        self.n_fits, self._n_samples = numbers.shape[1], n_samples
+        self._starts = self._zeros((self.n_fits,), np.int64)
 
-    def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        return self._owner.zeros(shape, dtype, self._device)
-
-    def send(self, table: np.ndarray) -> None:
-        """Send the numbers of the steps of a block."""
-        self.table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
-
-    def start(self, table: np.ndarray, starts: np.ndarray) -> None:
-        """Begin a block."""
+    def start_fits(self, table: np.ndarray, starts: np.ndarray) -> None:
+        """Begin a block at these rows of the fits' orders."""
         self.send(table)
         self._at[...] = 0
         self._starts[...] = to_device(starts, self._device)
 
-    def begin(self, taken: Sequence[Taken], left: Left) -> Callable[[], None]:
-        """Return what issues the beginning of a step, and the end of the one before it."""
-        arrays = {"at": self._at, "ready": self._ready, "starts": self._starts}
-        arrays |= {"numbers": self._numbers, "table": self.table}
-        sizes = [self._numbers.size, self._n_fits * 3]
-        for n, each in enumerate(taken):
-            arrays |= {f"of{n}": each.order, f"from{n}": each.source, f"to{n}": each.slot}
-            sizes.append(each.slot.size)
-        index = index_type(max(*sizes, left.output.size))
-        texts = [self._taken(n, each, index) for n, each in enumerate(taken)]
-        parts = {"taken": "".join(texts), "n_numbers": self._numbers.size, "index": index}
-        return self._kernel("begin", BEGIN, parts, arrays, left, max(sizes))
+    def _places(self) -> dict[str, Any]:
+        return {"starts": self._starts}
 
     def _taken(self, n: int, each: Taken, index: str) -> str:
-        """Return the loop that copies rows."""
         size, n_rows = each.slot.size, each.slot.shape[1]
-        counts = {"size": size, "of_fit": size // self._n_fits, "width": size // (self._n_fits * n_rows)}
+        counts = {"size": size, "of_fit": size // self.n_fits, "width": size // (self.n_fits * n_rows)}
         return TAKEN.format(n=n, index=index, n_rows=n_rows, n_samples=self._n_samples, **counts)
-
-    def end(self, left: Left) -> Callable[[], None]:
-        """Return what issues the end of the last step of a block."""
-        parts = {"index": index_type(left.output.size)}
-        return self._kernel("end", END, parts, {"at": self._at}, left, 3 * self._n_fits)
-
-    def _kernel(
-        self, name: str, text: str, parts: dict[str, Any], arrays: dict[str, Any], left: Left, n: int
-    ) -> Callable[[], None]:
-        """Return what launches a kernel for `n` elements or more, each with a thread, up to so many."""
-        indent, index = " " * (8 if name == "begin" else 4), parts["index"]
-        moved = REPORT.format(indent=indent, index=index, n_reports=3 * self._n_fits)
-        arrays = arrays | {"report": left.report, "reports": self.reports}
-        if left.outputs is not None:
-            size, room = left.output.size, left.outputs.size // self._n_fits
-            counts = {"size": size, "of_fit": size // self._n_fits, "room": room}
-            moved += OUTPUT.format(indent=indent, index=index, **counts)
-            arrays |= {"output": left.output, "outputs": left.outputs}
-            n = max(n, size)
-        parameters = ", ".join(f"{type_of(name, array)} *{name}" for name, array in arrays.items())
-        source = text.format(parameters=parameters, left=moved, **parts)
-        [kernel] = self._owner.kernels(source, [name], self._device)
-        threads = min(THREADS, -(-n // WARP) * WARP)
-        blocks = min(-(-n // threads), MOST_BLOCKS)
-        given = tuple(arrays.values())
-        return lambda: kernel((blocks,), (threads,), given)
 
 
 SHARE_OF_INPUTS = 2  # inputs take at most this part of the free memory
@@ -717,7 +666,7 @@ class Stack:
         self._rows.start({i: fiber.asked.order for i, fiber in awake.items()})
         self._starts = starts
         if self._programs:
-            self._ring.start(table, starts)
+            self._ring.start_fits(table, starts)
         else:
             self._ring.send(table)
         self._take_buffers(awake)
@@ -773,7 +722,7 @@ class Stack:
         found: DeviceOutputs = program.result
         output, report = (_Plain(x, self._owner, self.device) for x in (found.output, found.report))
         left = Left(report.array, output.array, outputs)
-        begin = ring.begin(rows.taken(*program.slots[6:9]), left)
+        begin = ring.begin(n_rows, rows.taken(*program.slots[6:9]), left)
 
         def issue() -> None:
             begin()
@@ -781,7 +730,7 @@ class Stack:
             output.refresh()
             report.refresh()
 
-        return issue, ring.end(left)
+        return issue, ring.end(n_rows, left)
 
     # -- buffers ------------------------------------------------------------------------------
 

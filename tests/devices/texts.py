@@ -251,8 +251,8 @@ def of_stacks() -> Programs:
                 ring = StackRing(DEVICE, zeros((n, m), dtype, DEVICE), 4, 9, dtype)
                 taken = [Taken(order, source, slot), Taken(order, order[0], order[:, :n_rows].copy())]
                 for left in (Left(report, slot, None), Left(report, slot, outputs)):
-                    ring.begin(taken, left)
-                    ring.end(left)
+                    ring.begin(n_rows, taken, left)
+                    ring.end(n_rows, left)
                 return ring
 
             yield f"a block of steps of {n_fits} fits on {n_rows} rows in {dtype}", make
