@@ -4,7 +4,8 @@ An encoder is made of the targets of a first fit, and serves those that continue
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
@@ -36,6 +37,7 @@ __all__ = [
     "check_columns",
     "counted_labels",
     "label_weights",
+    "naming_labels",
     "numbers_of",
     "refuse_ignored",
     "tempered",
@@ -43,13 +45,35 @@ __all__ = [
 
 
 LABELS = Arrays("biufOUSMm", "n_classes")
+ONE_TYPE = "the labels of y must be of one type"
+
+
+@contextmanager
+def naming_labels(y: Any) -> Iterator[None]:
+    """Raise errors of targets whose labels are of several types, or missing, with these."""
+    try:
+        with np.errstate(invalid="ignore"):  # scikit-learn casts labels to integers
+            yield
+    except (TypeError, ValueError) as error:
+        labels = np.asarray(y) if hasattr(y, "dtype") else np.empty(0)
+        known: dict[str, Any] = {}
+        for label in labels.reshape(-1) if labels.dtype == object else ():
+            known.setdefault("missing" if label is None or label != label else type(label).__name__, label)
+        if len(known) < 2 or ONE_TYPE in str(error):
+            raise
+        found = ", ".join(f"{shown(label)} ({kind})" for kind, label in known.items())
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
+            f"{ONE_TYPE}, without missing ones, got {found}: convert them, as by y.astype(str), and leave "
+            f"rows without a label out. {error}"
+        ) from error
 
 
 def unique_labels(*y: Any) -> Any:
     """Return the labels of targets, sorted."""
     from sklearn.utils import multiclass
 
-    with np.errstate(invalid="ignore"):  # it casts labels to integers
+    with naming_labels(y[0]):
         return multiclass.unique_labels(*y)
 
 
@@ -57,7 +81,7 @@ def check_labels(y: Any) -> None:
     """Raise a ValueError if targets are no labels."""
     from sklearn.utils import multiclass
 
-    with np.errstate(invalid="ignore"):  # it casts labels to integers
+    with naming_labels(y):
         multiclass.check_classification_targets(y)
 
 
@@ -65,7 +89,7 @@ def kind_of_labels(y: Any) -> str:
     """Return what scikit-learn calls a kind of targets, such as "multiclass"."""
     from sklearn.utils import multiclass
 
-    with np.errstate(invalid="ignore"):  # it casts labels to integers
+    with naming_labels(y):
         return str(multiclass.type_of_target(y, input_name="y"))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from sklearn import model_selection
 
+from sknet.estimators._targets import naming_labels
 from sknet.model_selection._indexable import indexable
 from sknet.model_selection._parallel_fits import fits_networks, in_group_threads, is_stacked, stacked
 
@@ -168,5 +169,5 @@ def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: An
             # joblib asks a backend only if there are several jobs.
             return function(*data, **options | {"n_jobs": 2, "pre_dispatch": "all"})
     are_grouped = hasattr(estimator, "get_params") and fits_networks(estimator)
-    with in_group_threads(n_jobs) if are_grouped else nullcontext():
+    with in_group_threads(n_jobs) if are_grouped else nullcontext(), naming_labels(data[2]):
         return function(*data, **options)

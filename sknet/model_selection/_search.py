@@ -39,6 +39,7 @@ from sknet._params import (
 )
 from sknet._warnings import warn_caller
 from sknet.estimators._fit import SharedInputs
+from sknet.estimators._targets import kind_of_labels
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
 from sknet.model_selection._indexable import indexable
@@ -346,8 +347,11 @@ def _looked_up(known: Sequence[tuple[dict[str, Any], Any]], key: Any) -> Any:
 
 def check_splits(cv: Any, y: Any, search: Any) -> Any:
     """Return a splitter, after a check that what a user gives as `cv` can be split by."""
+    are_labels = is_classifier(search.estimator)
+    if are_labels and y is not None:
+        kind_of_labels(y)
     try:
-        found = check_cv(cv, y, classifier=is_classifier(search.estimator))
+        found = check_cv(cv, y, classifier=are_labels)
         found.get_n_splits  # noqa: B018  a text has a method `split`, too
         given = [] if cv is None or isinstance(cv, int) or hasattr(cv, "split") else found.split()
         is_right = all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in given)
