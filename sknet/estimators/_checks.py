@@ -204,9 +204,14 @@ def check_y(
     return with_missing(_columns(y), missing)
 
 
+def _rank(y: Any) -> int:
+    """Return the number of axes of targets, also of those that have no functions of NumPy."""
+    return int(np.ndim(np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "ndim") else y))
+
+
 def _split_missing(estimator: Any, y: Any) -> tuple[Any, Any]:
     """Return targets with others for missing ones, and a mask of these: None if there are none of several."""
-    if y is None or not estimator._targets_may_be_missing or hasattr(y, "tocsr") or np.ndim(y) != 2:
+    if y is None or not estimator._targets_may_be_missing or hasattr(y, "tocsr") or _rank(y) != 2:
         return y, None
     if is_array(y) and not isinstance(y, np.ndarray):
         return y, None
@@ -266,7 +271,7 @@ def _columns(y: Any, warns: bool = True) -> Any:
 
 def score_weights(y: Any, weight: Any) -> Any:
     """Return a weight for each target to score; None if none is missing, and weights are of rows."""
-    if np.ndim(y) != 2 or hasattr(y, "tocsr"):
+    if hasattr(y, "tocsr") or _rank(y) != 2:
         return None
     y = as_array(y)
     weight = None if weight is None else check_weights(weight, y, np.float64, y=y)
@@ -301,7 +306,7 @@ def check_weights(
     if may_be_zeros and not np.any(sample_weight):  # scikit-learn's check refuses them
         return check_weights(np.asarray(sample_weight) + 1.0, X, dtype, y=y) - 1
     check_range(sample_weight, dtype, "sample_weight")
-    shape = np.shape(sample_weight)
+    shape = np.asarray(sample_weight).shape
     if len(shape) == 2 and np.ndim(y) == 2 and shape == np.shape(y):
         rows, sample_weight = np.empty((math.prod(shape), 0)), np.ravel(sample_weight)
     else:
