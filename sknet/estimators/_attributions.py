@@ -42,9 +42,10 @@ class Attributions:
     def feature_importances_(self) -> np.ndarray:
         """Importances of the columns of X, which sum to 1: mean absolute contributions to outputs.
 
-        They are integrated gradients from the mean of up to 200 evenly spaced rows of the fit to each of
-        these rows, for the predicted class, or else for all outputs. With an encoder, contributions of all
-        that a column is encoded as are summed. There are none for inputs other than rows of real numbers, for
+        They are integrated gradients from the mean of up to 200 evenly spaced rows of the fit, of a stream
+        those of its first part, to each of these rows, for the predicted class, or else for all outputs. With
+        an encoder, contributions of all that a column is encoded as are summed. There are none for inputs
+        other than rows of real numbers, for
         more than 16,384 columns, and in a slim estimator.
         """
         check_is_fitted(self)

@@ -396,7 +396,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         """Set all fitted attributes, after everything has succeeded."""
         training, model = fitted.training, fitted.model
         request, history, compared = training.request, training.history, training.compared
-        attributes = vars(self)
+        attributes: dict[str, Any] = self.__dict__
         self._take_targets()
         for name in ("histories_", "_is_slim"):  # of an ensemble, and of a slim copy
             attributes.pop(name, None)

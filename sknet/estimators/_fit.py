@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from numbers import Integral
 from operator import attrgetter, is_
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -471,14 +471,16 @@ _parts: "WeakKeyDictionary[Model, tuple[tuple[Any, ...], Any, Request]]" = WeakK
 
 def note_part(request: Request) -> None:
     """Remember a part of a stream, for the next one."""
-    estimator = request.estimator
-    values, recipe = _known.get(type(estimator), ((), None))
+    estimator, kind = request.estimator, cast(Any, type(request.estimator))
+    values, recipe = _known.get(kind, ((), None))
     if recipe is None or request.repeats or not _are_rows_alone(request.given, estimator):
         return
-    if request.callbacks or request.beside or not all(map(is_, values, _reader(type(estimator))(estimator))):
+    if request.callbacks or request.beside or not all(map(is_, values, _reader(kind)(estimator))):
         return
     model = estimator.model_
-    blank = request._replace(estimator=None, given=None, classes=None, continuing=True, repeats=True)
+    blank = request._replace(
+        estimator=None, given=FitArguments(None, None), classes=None, continuing=True, repeats=True
+    )
     _parts[model] = values, model._hyper, blank
 
 
@@ -488,7 +490,8 @@ def repeated_part(estimator: Any, given: "FitArguments") -> "Request | None":
     values, hyper, blank = ((), None, None) if model is None else _parts.get(model, ((), None, None))
     if blank is None or hyper is not model._hyper or not _are_rows_alone(given, estimator):
         return None
-    if not all(map(is_, values, _reader(type(estimator))(estimator))):
+    kind: Any = type(estimator)
+    if not all(map(is_, values, _reader(kind)(estimator))):
         return None
     return blank._replace(estimator=estimator, given=given)
 

@@ -75,6 +75,19 @@ def test_shuffled_parts_continue_the_random_stream():
     assert parts.model_.random_state.get_state()[2] != state
 
 
+def test_a_parameter_that_is_set_between_two_parts_takes_effect():
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    one = sknet.MLPClassifier((4,), random_state=0).partial_fit(X, y, classes=[0, 1])
+    for _ in range(2):
+        one.partial_fit(X, y)
+    assert one.model_.alpha == 1e-4
+    one.set_params(alpha=0.5).partial_fit(X, y)
+    assert one.model_.alpha == 0.5
+    one.model_.adopt(one.model_.optimizer, one.model_.loss_function, 0.25)  # a user's own change is undone
+    one.partial_fit(X, y)
+    assert one.model_.alpha == 0.5
+
+
 def test_parts_after_a_fit_continue():
     X, y = TABLES["binary"]
     first = estimator_for("binary", shuffle=False, max_iter=2)
