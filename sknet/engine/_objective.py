@@ -44,7 +44,8 @@ class Mean(NamedTuple):
 def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> Mean:
     """Return the weighted mean loss."""
     if weight is not None and weight.ndim > 1:
-        return (_by_position if weight.ndim < output.ndim else _by_target)(loss, output, y, weight)
+        of_targets = weight.ndim == y.ndim == output.ndim
+        return (_by_target if of_targets else _by_position)(loss, output, y, weight)
     values, counts = loss.values(output, y), loss.counts(output, y)
     if not values.shape[0]:
         raise ShapeError("a batch must have at least one row, got none")
