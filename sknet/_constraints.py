@@ -18,12 +18,13 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from sknet.exceptions import InvalidParameterError
+
 __all__ = [
     "NUMBERS",
     "PLAIN",
     "WHOLE",
     "Interval",
-    "InvalidParameterError",
     "Options",
     "RealNotInt",
     "StrOptions",
@@ -45,10 +46,6 @@ WHOLE = 2**63  # integers are smaller
 MOST_VALID = 4096  # values that are known to be valid
 BOOLEANS = (bool, np.bool_)
 NUMBERS = (int, float, np.integer, np.floating)
-
-
-class InvalidParameterError(ValueError, TypeError):
-    """A parameter has a type or a value that it must not have."""
 
 
 class RealNotInt(Real):

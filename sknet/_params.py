@@ -17,7 +17,6 @@ import numpy as np
 
 from sknet._constraints import (
     Interval,
-    InvalidParameterError,
     Options,
     RealNotInt,
     StrOptions,
@@ -28,11 +27,11 @@ from sknet._constraints import (
     shown,
 )
 from sknet._hints import advice_for, argument_hint, hints, or_names, parameter_hint, suggestion, value_hint
+from sknet.exceptions import InvalidParameterError
 
 __all__ = [
     "Composite",
     "Interval",
-    "InvalidParameterError",
     "Options",
     "ParameterObject",
     "PlainNumbers",

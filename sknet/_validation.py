@@ -3,7 +3,7 @@
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 from sklearn.utils._param_validation import InvalidParameterError as _Theirs
 
-from sknet._constraints import InvalidParameterError
+from sknet.exceptions import InvalidParameterError
 
 __all__ = ["Interval", "InvalidEstimatorError", "Options", "RealNotInt", "StrOptions"]
 

@@ -11,6 +11,7 @@ __all__ = [
     "FitInterruptedWarning",
     "GradientError",
     "GraphError",
+    "InvalidParameterError",
     "LoadError",
     "NonFiniteError",
     "ShapeError",
@@ -135,6 +136,21 @@ class LoadError(ValueError):
     Traceback (most recent call last):
         ...
     sknet.exceptions.LoadError: ...notes.safetensors was not written by sknet, or its first bytes are damaged
+    """
+
+
+class InvalidParameterError(ValueError, TypeError):
+    """A parameter of a type or value that it must not have; estimators raise it as scikit-learn's, too.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.exceptions import InvalidParameterError
+    >>> try:
+    ...     nn.Dropout(2.0)
+    ... except InvalidParameterError as error:
+    ...     print(str(error)[:36])
+    The 'p' parameter of Dropout must be
     """
 
 

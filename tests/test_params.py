@@ -11,15 +11,8 @@ import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 
-from sknet._params import (
-    Composite,
-    Interval,
-    InvalidParameterError,
-    ParameterObject,
-    StrOptions,
-    resolve,
-    validate_parameters,
-)
+from sknet._params import Composite, Interval, ParameterObject, StrOptions, resolve, validate_parameters
+from sknet.exceptions import InvalidParameterError
 from tests.combinations import every
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 from sknet._constraints import shown
 from sknet._hints import suggestion, value_hint
-from sknet._params import InvalidParameterError, ParameterObject
+from sknet._params import ParameterObject
+from sknet.exceptions import InvalidParameterError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,10 +16,10 @@ from sknet import persistence
 from sknet._constraints import shown
 from sknet._fields import ABOVE_ZERO, ABSENT, COUNT, Arrays, Each, Fields, Items, Number
 from sknet._fields import shown as shown_field
-from sknet._params import Interval, InvalidParameterError, StrOptions
+from sknet._params import Interval, StrOptions
 from sknet._random import GENERATORS
 from sknet.callbacks._callback import Callback, FitView
-from sknet.exceptions import CallbackWarning, LoadError
+from sknet.exceptions import CallbackWarning, InvalidParameterError, LoadError
 
 KIND = "checkpoint"
 LAST, PREVIOUS, BEST = "last.safetensors", "previous.safetensors", "best.safetensors"

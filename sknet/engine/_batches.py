@@ -33,6 +33,7 @@ from sknet.nn._module import held_of, hold_statistics, is_held
 from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
 
 __all__ = [
+    "MOST_KEPT",
     "Batches",
     "ComputedRows",
     "Orders",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 
+MOST_KEPT = 1 << 18  # numbers of outputs that are buffered until they are added to a score
 WINDOW_BYTES = 1 << 20  # of rows that are computed together: they stay in the cache until they are read
 
 

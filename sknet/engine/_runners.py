@@ -13,14 +13,13 @@ import numpy as np
 from sknet._parallel import Pool, Threads, are_shared
 from sknet.compile import Compiled, native
 from sknet.device import namespace
-from sknet.engine._batches import Batches, ComputedRows, Window
+from sknet.engine._batches import MOST_KEPT, Batches, ComputedRows, Window
 from sknet.engine._fingerprint import Fingerprint
 from sknet.engine._inputs import Batch
 from sknet.engine._model_type import ModelLike
 from sknet.engine._objective import per_output, reported
 from sknet.engine._optimizer import advance, check_finite_step, follow_schedules
 from sknet.engine._programs import GradientInputs, Programs
-from sknet.engine._scores import MOST_KEPT
 from sknet.engine._state import Gradient
 from sknet.engine._step import eager_step
 from sknet.exceptions import NonFiniteError

@@ -16,11 +16,11 @@ from sknet._hints import suggestion
 from sknet.callbacks._scoring import direction_of
 from sknet.core import Tensor, no_grad
 from sknet.device import device_of, namespace, to_device, to_host
+from sknet.engine._batches import MOST_KEPT
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
 __all__ = [
-    "MOST_KEPT",
     "Accuracy",
     "Gathered",
     "NamedScores",
@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 
-MOST_KEPT = 1 << 18  # numbers of outputs that are buffered until they are added to a score
 NARROW = 64  # up to this many classes, a loop over columns is faster than one over rows,
 FEW = 250  # but not for so few rows: it is ten calls instead of two
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sknet._constraints import satisfies, shown
-from sknet._params import Interval, InvalidParameterError
+from sknet._params import Interval
 from sknet.device import active, device_of, is_array, to_host
 from sknet.engine import Model
 from sknet.engine._batches import ComputedRows
@@ -16,6 +16,7 @@ from sknet.engine._layer_outputs import Chosen, input_gradients, integrated_grad
 from sknet.engine._network import Head, Pass, predict_raw
 from sknet.estimators._inputs import follows_namespace, is_by_name, on_host
 from sknet.estimators._scaling import InputScaling
+from sknet.exceptions import InvalidParameterError
 from sknet.nn import run
 
 __all__ = ["Attributions", "check_steps", "chosen_classes", "chosen_predictions", "numbered", "sample_of"]

@@ -282,7 +282,7 @@ class Request(NamedTuple):
 
     @property
     def extras(self) -> "FitExtras":
-        """What a search or an ensemble has attached to the estimator."""
+        """Callbacks and state that a search or an ensemble has attached to the estimator."""
         return fit_extras(self.estimator)
 
     @property
@@ -308,7 +308,7 @@ class Request(NamedTuple):
 
 
 class EncodedTable(NamedTuple):
-    """How a first fit has encoded a table: the fitted encoder, and the rows that it was not fitted on."""
+    """The encoding of a table by a first fit: the fitted encoder, and the rows that it was not fitted on."""
 
     encoder: "TableEncoder"
     split: tuple[Any, Any]

@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_feature_names
 from sknet import nn, ops
 from sknet._constraints import shown
 from sknet._hints import suggestion
-from sknet._params import InvalidParameterError, same
+from sknet._params import same
 from sknet.core import Tensor, no_grad
 from sknet.device import active, arrays_in, device_of, to_device
 from sknet.engine import Model
@@ -40,7 +40,7 @@ from sknet.estimators._targets import (
     RealTargets,
     check_columns,
 )
-from sknet.exceptions import ShapeError
+from sknet.exceptions import InvalidParameterError, ShapeError
 from sknet.losses import Loss
 from sknet.nn._module import hold_statistics, with_statistics
 

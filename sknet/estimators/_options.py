@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet._attributes import available_if
 from sknet._constraints import invalid, shown
-from sknet._params import InvalidParameterError, resolve
+from sknet._params import resolve
 from sknet._validation import Interval, Options, StrOptions
 from sknet.callbacks._callback import check_callbacks
 from sknet.device import PRECISIONS, active, device_of
@@ -22,6 +22,7 @@ from sknet.estimators._heads import gives_probabilities, probability_head
 from sknet.estimators._inputs import Encoded, Inputs, follows_namespace
 from sknet.estimators._network import check_patterns
 from sknet.estimators._targets import ColumnTargets
+from sknet.exceptions import InvalidParameterError
 from sknet.losses import LOSSES, Loss, check_loss
 from sknet.optim import OPTIMIZERS, BaseOptimizer, check_optimizer
 

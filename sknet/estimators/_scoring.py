@@ -9,8 +9,8 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet._hints import suggestion
-from sknet._params import InvalidParameterError
 from sknet.callbacks._scoring import direction_of
+from sknet.exceptions import InvalidParameterError
 
 __all__ = ["DEFAULT_SCORING", "HELD_OUT", "LOSS", "SCORE", "Scoring", "check_scoring", "evaluated"]
 

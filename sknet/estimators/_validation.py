@@ -11,7 +11,6 @@ from numpy.random import RandomState
 from sklearn.utils.validation import check_consistent_length
 
 from sknet._constraints import shown
-from sknet._params import InvalidParameterError
 from sknet.callbacks._scoring import naming_classes
 from sknet.device import to_host
 from sknet.engine import Batches, Model, Score
@@ -23,6 +22,7 @@ from sknet.estimators._fit import DataSet, FitArguments, Network, Recipe, Reques
 from sknet.estimators._inputs import Encoded
 from sknet.estimators._network import checked_inputs, weights_of
 from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, Scoring, check_scoring, evaluated
+from sknet.exceptions import InvalidParameterError
 from sknet.losses import Loss, SquaredError
 
 __all__ = [

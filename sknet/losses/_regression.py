@@ -8,8 +8,9 @@ import numpy as np
 
 from sknet import ops
 from sknet._constraints import shown
-from sknet._params import Interval, InvalidParameterError
+from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
+from sknet.exceptions import InvalidParameterError
 from sknet.losses._base import Loss, Scaling, finite_numbers, of_blocks, reject
 
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from sknet import ops
 from sknet._fields import POSITIVE, Each
-from sknet._params import Interval, InvalidParameterError, StrOptions
+from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import to_device
-from sknet.exceptions import DtypeError
+from sknet.exceptions import DtypeError, InvalidParameterError
 from sknet.losses._base import Loss, Scaling, shape_error
 
 MOST = 2.0**100

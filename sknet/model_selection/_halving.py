@@ -14,8 +14,9 @@ from sklearn.model_selection._search_successive_halving import BaseSuccessiveHal
 from sklearn.utils import check_random_state
 
 from sknet._constraints import NUMBERS, shown
-from sknet._params import InvalidParameterError, described_by
+from sknet._params import described_by
 from sknet._validation import Interval
+from sknet.exceptions import InvalidParameterError
 from sknet.model_selection._evaluation import EPOCHS, epochs_of
 from sknet.model_selection._search import NoContext, Search
 

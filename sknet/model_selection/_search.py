@@ -29,18 +29,11 @@ from sklearn.utils.validation import _check_method_params
 from sknet._constraints import shown
 from sknet._fields import ABSENT, COUNT, NOT_NEGATIVE, POSITIVE, Arrays, Each, Fields, Items
 from sknet._fields import shown as shown_field
-from sknet._params import (
-    InvalidParameterError,
-    PlainNumbers,
-    described_by,
-    may_be_same,
-    same,
-    validate_parameters,
-)
+from sknet._params import PlainNumbers, described_by, may_be_same, same, validate_parameters
 from sknet._warnings import warn_caller
 from sknet.estimators._fit import SharedInputs
 from sknet.estimators._targets import kind_of_labels
-from sknet.exceptions import ContinuationWarning
+from sknet.exceptions import ContinuationWarning, InvalidParameterError
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
 from sknet.model_selection._indexable import indexable
 from sknet.model_selection._parallel_fits import Dispatch, TaskRunner, dispatch_of, rows_of_folds

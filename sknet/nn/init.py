@@ -18,8 +18,8 @@ import numpy as np
 from numpy.random import RandomState
 
 from sknet._constraints import shown
-from sknet._params import Interval, InvalidParameterError, resolve
-from sknet.exceptions import ShapeError
+from sknet._params import Interval, resolve
+from sknet.exceptions import InvalidParameterError, ShapeError
 from sknet.nn._initializer import Array, FromData, Initializer, Shape, from_data, takes_data
 
 __all__ = [

@@ -9,8 +9,9 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet._hints import suggestion
-from sknet._params import Composite, InvalidParameterError
+from sknet._params import Composite
 from sknet.core import Tensor
+from sknet.exceptions import InvalidParameterError
 from sknet.optim._base import Hyper, Hypers, Named, Optimizer, Shapes, Slots, Updated
 from sknet.optim._combinators import Combinator, Own, inside
 from sknet.optim.schedules import Progress, Schedule

@@ -18,14 +18,7 @@ from sknet import nn, ops
 from sknet._constraints import shown
 from sknet._hints import ForeignAttributes
 from sknet._parallel import blas_threads
-from sknet._params import (
-    InvalidParameterError,
-    PlainNumbers,
-    explained,
-    explained_call,
-    unknown_parameter,
-    validate_parameters,
-)
+from sknet._params import PlainNumbers, explained, explained_call, unknown_parameter, validate_parameters
 from sknet._random import check_random_state
 from sknet._validation import Interval, StrOptions
 from sknet.core import Tensor
@@ -42,6 +35,7 @@ from sknet.estimators._options import check_loss_of_logits
 from sknet.estimators._scoring import check_scoring, evaluated
 from sknet.estimators._summary import Summarized, summary_rows, with_values
 from sknet.estimators._targets import refuse_ignored
+from sknet.exceptions import InvalidParameterError
 from sknet.losses import LOSSES, Loss
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._encoder import fit_encoder

@@ -15,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sknet import MLPClassifier, NetClassifier, neural_network, nn
-from sknet._params import InvalidParameterError
 from sknet.callbacks import (
     Callback,
     EarlyStopping,
@@ -26,7 +25,7 @@ from sknet.callbacks import (
     TimeLimit,
 )
 from sknet.callbacks._callback import HOOKS, fresh_callbacks
-from sknet.exceptions import CallbackWarning, FitInterruptedWarning
+from sknet.exceptions import CallbackWarning, FitInterruptedWarning, InvalidParameterError
 from tests.callbacks.helpers import X, Y, classifier, fitted, unconverged
 
 

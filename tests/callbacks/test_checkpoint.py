@@ -9,10 +9,9 @@ import pytest
 from sklearn.base import clone
 
 from sknet import MLPClassifier, MLPRegressor
-from sknet._params import InvalidParameterError
 from sknet.callbacks import Callback, Checkpoint
 from sknet.callbacks._checkpoint import read_checkpoint
-from sknet.exceptions import CallbackWarning, LoadError
+from sknet.exceptions import CallbackWarning, InvalidParameterError, LoadError
 from sknet.optim import LBFGS, SGD
 from sknet.persistence import read, write
 

@@ -13,7 +13,6 @@ from sklearn.model_selection import GridSearchCV
 
 import sknet.callbacks
 from sknet import MLPClassifier
-from sknet._params import InvalidParameterError
 from sknet.callbacks import (
     Callback,
     Checkpoint,
@@ -29,6 +28,7 @@ from sknet.callbacks import (
     TimeLimit,
 )
 from sknet.compile.native import NativeRun
+from sknet.exceptions import InvalidParameterError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)).astype("float32")

@@ -9,14 +9,21 @@ import pytest
 import scipy.sparse
 
 from sknet import Model, nn, ops
-from sknet._params import InvalidParameterError
 from sknet.core import Tensor
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, History
 from sknet.engine._lbfgs import minimize
 from sknet.engine._objective import reported
 from sknet.engine._train import Settings, train
-from sknet.exceptions import DeviceError, DtypeError, GradientError, NonFiniteError, ShapeError, StateError
+from sknet.exceptions import (
+    DeviceError,
+    DtypeError,
+    GradientError,
+    InvalidParameterError,
+    NonFiniteError,
+    ShapeError,
+    StateError,
+)
 from sknet.losses import LogLoss, SquaredError
 from sknet.optim import LBFGS, SGD, Adam, ClipNorm, Optimizer
 from sknet.optim.schedules import (

@@ -12,7 +12,7 @@ from sklearn.metrics import mean_pinball_loss
 
 import sknet
 from sknet import nn
-from sknet._params import InvalidParameterError
+from sknet.exceptions import InvalidParameterError
 from sknet.losses import GaussianNLL, Quantile
 from tests.estimators.data import TABLES, WEIGHTS, estimator_for, quiet, same_bits
 

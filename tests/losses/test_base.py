@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import ops
-from sknet._params import InvalidParameterError
+from sknet.exceptions import InvalidParameterError
 from sknet.losses import LOSSES, AbsoluteError, Huber, LogLoss, Loss, Quantile, SquaredError, check_loss
 
 

@@ -7,8 +7,8 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import ShuffleSplit, cross_val_score
 
 from sknet import MLPClassifier
-from sknet._params import InvalidParameterError
 from sknet.callbacks import Callback
+from sknet.exceptions import InvalidParameterError
 from sknet.model_selection import HyperbandSearchCV
 from sknet.model_selection._halving import bracket_sizes
 

@@ -9,8 +9,7 @@ import pytest
 import scipy.sparse
 
 from sknet import Tensor, nn
-from sknet._params import InvalidParameterError
-from sknet.exceptions import ShapeError, StateError
+from sknet.exceptions import InvalidParameterError, ShapeError, StateError
 from sknet.nn.init import FromData, from_data
 from tests.combinations import every
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, nn
-from sknet._params import InvalidParameterError
-from sknet.exceptions import DeviceError, ShapeError, StateError
+from sknet.exceptions import DeviceError, InvalidParameterError, ShapeError, StateError
 
 # class -> (arguments, shape of an input, the ordinary layer's arguments)
 ROWS = {

@@ -9,7 +9,7 @@ import sknet.losses
 import sknet.optim
 from sknet import nn
 from sknet._hints import hints
-from sknet._params import InvalidParameterError
+from sknet.exceptions import InvalidParameterError
 from sknet.losses import LOSSES, check_loss
 
 NAMES, ATTRIBUTES = hints("sknet.nn"), hints("sknet.nn.Module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet._params import InvalidParameterError
+from sknet.exceptions import InvalidParameterError
 from sknet.optim import LBFGS, OPTIMIZERS, SGD, Adam, AdamW, Optimizer, RMSprop, check_optimizer
 from sknet.optim.schedules import Constant, Progress
 

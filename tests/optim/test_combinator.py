@@ -9,10 +9,9 @@ from sklearn.base import clone
 
 import sknet.optim
 from sknet import ops
-from sknet._params import InvalidParameterError
 from sknet._tree import leaves, map_leaves
 from sknet.core import Tensor
-from sknet.exceptions import StateError
+from sknet.exceptions import InvalidParameterError, StateError
 from sknet.optim import (
     EMA,
     LBFGS,

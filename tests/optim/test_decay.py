@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet._params import InvalidParameterError
+from sknet.exceptions import InvalidParameterError
 from sknet.optim import SGD, Adam, AdamW, ScheduleFreeAdamW, WeightDecay
 from sknet.optim.schedules import Cosine, Linear, Progress
 from tests.optim.helpers import follow, gradient_series

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sknet._params import InvalidParameterError
+from sknet.exceptions import InvalidParameterError
 from sknet.optim import EMA, SGD, Adam, AdamW, ClipNorm, Groups, RMSprop
 from sknet.optim.schedules import Progress
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sknet._params import InvalidParameterError
 from sknet.callbacks._stopping import Plateau
+from sknet.exceptions import InvalidParameterError
 from sknet.optim import SGD, Adam, schedules
 from sknet.optim.schedules import (
     Adaptive,

@@ -12,10 +12,10 @@ from numpy.random import RandomState
 from sknet import ops
 from sknet._constraints import WHOLE, shown
 from sknet._fields import ABSENT, POSITIVE, Buffers, Named, Params
-from sknet._params import Interval, InvalidParameterError, StrOptions, resolve
+from sknet._params import Interval, StrOptions, resolve
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_device
-from sknet.exceptions import DtypeError, ShapeError
+from sknet.exceptions import DtypeError, InvalidParameterError, ShapeError
 from sknet.nn._module import Module, check_arguments
 from sknet.nn._parameter import Parameter, zeros
 from sknet.nn._scope import Registered

@@ -7,7 +7,8 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeAlias
 
 from sknet._constraints import WHOLE, Taking, shown
-from sknet._params import Interval, InvalidParameterError, ParameterObject, StrOptions
+from sknet._params import Interval, ParameterObject, StrOptions
+from sknet.exceptions import InvalidParameterError
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 SHARE = Interval(Real, 0, None, closed="left")

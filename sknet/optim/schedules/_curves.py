@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 
 from sknet._constraints import constraint, satisfies, shown
-from sknet._params import Composite, Interval, InvalidParameterError, StrOptions
+from sknet._params import Composite, Interval, StrOptions
+from sknet.exceptions import InvalidParameterError
 from sknet.optim.schedules._base import (
     COUNT,
     POSITIVE,

@@ -7,9 +7,8 @@ import pytest
 from sklearn.base import clone
 
 from sknet import Model, NetClassifier, Tensor, nn
-from sknet._params import InvalidParameterError
 from sknet.engine._runners import CompiledSteps, EagerSteps
-from sknet.exceptions import StateError
+from sknet.exceptions import InvalidParameterError, StateError
 from sknet.nn import functional_call
 from sknet.optim import SGD
 from sknet.optim.schedules import Cosine, FlatThenCosine, Linear

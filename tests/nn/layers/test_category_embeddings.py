@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn, ops
-from sknet._params import InvalidParameterError
-from sknet.exceptions import DtypeError, ShapeError
+from sknet.exceptions import DtypeError, InvalidParameterError, ShapeError
 from sknet.optim import Adam
 
 RNG = np.random.default_rng(0)

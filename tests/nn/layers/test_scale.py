@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, nn, ops
-from sknet._params import InvalidParameterError
-from sknet.exceptions import ShapeError
+from sknet.exceptions import InvalidParameterError, ShapeError
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (2, 5, 3), (3,), (0, 3)])
