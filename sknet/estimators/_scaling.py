@@ -378,7 +378,7 @@ def _moments(columns: Any) -> tuple[Any, Any]:
 def _moments_of_seen(columns: Callable[[], Iterator[tuple[Any, Any]]]) -> tuple[Any, Any]:
     """Return mean and variance of what is there of columns with missing numbers, NaN."""
     if not any(np.isnan(x).any() for x, _ in columns()):
-        return _moments(_Again(columns))  # type: ignore[no-any-return]
+        return _moments(_Again(columns))
     total, sums, squares = 0.0, 0.0, 0.0
     counted = [
         (np.nan_to_num(x), ~np.isnan(x) * (1.0 if weight is None else weight[:, np.newaxis]))

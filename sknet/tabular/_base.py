@@ -487,8 +487,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         self.oof_prediction_ = self.oof_prediction_[first:]
         if self.scoring is not None:
             is_of_targets = weight is not None and weight.ndim == 2
-            known = np.where(weight == 0, np.nan, y[rows]) if is_of_targets else y[rows]
-            self.oof_score_ = self._scored(found, X, rows - first, known, row_weights(weight))
+            seen = np.where(weight == 0, np.nan, y[rows]) if is_of_targets else y[rows]
+            self.oof_score_ = self._scored(found, X, rows - first, seen, row_weights(weight))
 
     def _scored(self, outputs: np.ndarray, X: Any, rows: np.ndarray, y: Any, weight: Any) -> float:
         """Return what `scoring` says of the outputs for held-out rows."""
