@@ -550,7 +550,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         is_table = self._inputs is None and "feature_names_in_" not in fitted
         return is_table and X.ndim == 2 and X.shape[1] == fitted.get("n_features_in_")
 
-    def _drawn(self, X: Any, head: Head | None, n_draws: int, random_state: Any) -> Any:
+    def _drawn(self, X: Any, head: Head | None, n_draws: Any, random_state: Any) -> Any:
         """Return predictions of shape (n_draws, n_samples, ...), with dropout as in training."""
         if isinstance(n_draws, bool) or not isinstance(n_draws, Integral) or n_draws < 1:
             raise ValueError(f"n_draws must be a positive integer, got {shown(n_draws)}")
