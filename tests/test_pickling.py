@@ -37,11 +37,11 @@ from sknet.compile._symbolic import (
 )
 from sknet.compile._symbolic import Rows as CommonRows
 from sknet.compile.cuda._persistent import Phases
-from sknet.compile.executors import Call, NumpyProgram
+from sknet.compile.executors import Call
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
 from sknet.dask import WorkerExchange
-from sknet.device import Device, Feed, Form, Issued, MetaArray, Transfers, form_of
+from sknet.device import Device, Feed, Form, Issued, MetaArray, form_of
 from sknet.engine._inputs import Batch, SparseForm
 from sknet.engine._layer_outputs import Chosen, Layer, model_layer
 from sknet.engine._loop import Outcome, Validation
@@ -93,11 +93,19 @@ WAYS = {
 }
 
 
+# Parts of programs and of fits that run, which nothing stores.
+IN_PROCESS = ("sknet.compile.native.", "sknet.estimators._training.FitSource")
+
+
 @cache
 def classes():
     found = {name: value for name, value in shared_objects().items() if isinstance(value, type)}
     found |= {f"{c.__module__}.{c.__name__}": c for c in SPECIAL if c not in found.values()}
-    return {name: cls for name, cls in found.items() if not (inspect.isabstract(cls) or is_protocol(cls))}
+    return {
+        name: cls
+        for name, cls in found.items()
+        if not (inspect.isabstract(cls) or is_protocol(cls) or name.startswith(IN_PROCESS))
+    }
 
 
 # -- how they are created --------------------------------------------------------------------------------
@@ -109,6 +117,8 @@ Y = np.arange(6, dtype="float32").reshape(6, 1)
 ARGUMENTS = {
     **{"name": "Own", "tasks": ["regression"], "heads": {"predict": ops.exp}},
     "of_members": True,
+    "input_shape": (8, 8),
+    "n_outputs": 2,
     "lr": 0.1,
     "peak_lr": 0.2,
     "optimizer": optim.SGD(0.1, 0.9),
@@ -377,10 +387,8 @@ SPECIAL = {
 BOUND = {
     "sknet.callbacks.FitView": lambda: FitView(None),
     "sknet.compile.Compiled": lambda: compile(ops.tanh, (X,)),
-    "sknet.compile.executors.NumpyProgram": lambda: NumpyProgram(plan()),
     "sknet.device.Feed": lambda: Feed(Device("cpu"), [((), np.dtype("f8"))], 1, 1, print),
     "sknet.device.Issued": lambda: Issued(print, Device("cpu")),
-    "sknet.device.Transfers": lambda: Transfers(np.array),
     "sknet.core._tape.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
     "sknet.dask.WorkerExchange": lambda: WorkerExchange(communicator(), "a fit", 0, ["here"]),

@@ -554,7 +554,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         """Return predictions of shape (n_draws, n_samples, ...), with dropout as in training."""
         if isinstance(n_draws, bool) or not isinstance(n_draws, Integral) or int(n_draws) < 1:
             raise ValueError(f"n_draws must be a positive integer, got {shown(n_draws)}")
-        source = check_random_state(random_state)
+        n_draws, source = int(n_draws), check_random_state(random_state)
         keys = [stream_key(np.random.RandomState(source.randint(2**31))) for _ in range(n_draws)]
         found = self._predicted(X, head, keys, by=drawn_rows)
         with active(device_of(found)):
