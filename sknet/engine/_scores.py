@@ -225,6 +225,7 @@ class Accuracy(Score):
 
 def _as_rows(output: Any, target: Any, weight: Any) -> tuple[Any, Any, Any]:
     """Return output and labels of shape (n_rows, n_outputs), or class numbers (n_rows,), and weights."""
+    given = target.shape
     if output.ndim == 1 and target.ndim == 1:
         output, target = output.reshape(-1, 1), target.reshape(-1, 1)
     elif output.ndim > 1 and output.shape[-1] == 1 and target.shape == output.shape[:-1]:
@@ -238,7 +239,7 @@ def _as_rows(output: Any, target: Any, weight: Any) -> tuple[Any, Any, Any]:
     positions = output.shape[:-1]
     if weight is not None and len(positions) > 1 and weight.shape == positions:  # one weight per position
         weight = to_host(weight).reshape(-1)
-    elif weight is None or weight.shape != target.shape or len(positions) > 1:  # not one per label
+    elif weight is None or weight.shape != given or len(positions) > 1:  # not one per label
         weight = _weights(weight, len(output), "Accuracy")
         weight = None if weight is None else np.repeat(weight, math.prod(positions[1:]))
     else:
@@ -320,8 +321,7 @@ class RSquared(Score):
 
     def __init__(self, target: Any, weight: Any, loss: Loss) -> None:
         self._predict = loss.predict
-        target = _columns(to_host(target))
-        weight = self._weights(weight, target)
+        weight, target = self._weights(weight, target), _columns(to_host(target))
         if weight is None or weight.ndim == 1:
             mean = np.average(target, axis=0, weights=weight)
         else:
@@ -356,11 +356,11 @@ class RSquared(Score):
                 "broadcast: reshape the target."
             )
         residual = (columns[1] - columns[0]) ** 2
-        self._residual += self._sum(residual, self._weights(weight, residual))
+        self._residual += self._sum(residual, self._weights(weight, target))
 
     @staticmethod
     def _weights(weight: Any, target: Any) -> Any:
-        if weight is not None and weight.shape == target.shape:
+        if weight is not None and weight.ndim == 2 and weight.shape == target.shape:
             return to_host(weight).astype(np.float64)  # one for each target
         return _weights(weight, len(target), "RSquared")
 

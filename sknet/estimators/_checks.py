@@ -55,9 +55,11 @@ __all__ = [
     "lengths_of",
     "of_seen",
     "r2_of_seen",
+    "rank_of",
     "score_weights",
     "step_weights",
     "taken_rows",
+    "weighted_targets",
     "without_ignored",
     "without_padding",
 ]
@@ -194,7 +196,7 @@ def check_y(
         )
     if not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
         y = to_host(y)
-    if any_rank and np.ndim(y) > 2:
+    if any_rank and rank_of(y) > 2:
         y = check_array(y, dtype="numeric", allow_nd=True, input_name="y")
         check_consistent_length(y, range(n_samples))
         return y
@@ -204,14 +206,14 @@ def check_y(
     return with_missing(_columns(y), missing)
 
 
-def _rank(y: Any) -> int:
+def rank_of(y: Any) -> int:
     """Return the number of axes of targets, also of those that have no functions of NumPy."""
-    return int(np.ndim(np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "ndim") else y))
+    return int(y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim)
 
 
 def _split_missing(estimator: Any, y: Any) -> tuple[Any, Any]:
     """Return targets with others for missing ones, and a mask of these: None if there are none of several."""
-    if y is None or not estimator._targets_may_be_missing or hasattr(y, "tocsr") or _rank(y) != 2:
+    if y is None or not estimator._targets_may_be_missing or hasattr(y, "tocsr") or rank_of(y) != 2:
         return y, None
     if is_array(y) and not isinstance(y, np.ndarray):
         return y, None
@@ -271,7 +273,7 @@ def _columns(y: Any, warns: bool = True) -> Any:
 
 def score_weights(y: Any, weight: Any) -> Any:
     """Return a weight for each target to score; None if none is missing, and weights are of rows."""
-    if hasattr(y, "tocsr") or _rank(y) != 2:
+    if hasattr(y, "tocsr") or rank_of(y) != 2:
         return None
     y = as_array(y)
     weight = None if weight is None else check_weights(weight, y, np.float64, y=y)
@@ -316,6 +318,11 @@ def check_weights(
         raise ValueError("sample_weight: at least one weight must be positive, got zeros only")
     check_signs(weight, "sample_weight")
     return weight
+
+
+def weighted_targets(estimator: Any, y: Any) -> Any:
+    """Return targets if each of them may have a weight, and be missing; else None."""
+    return y if estimator._targets_may_be_missing else None
 
 
 def drawn_weights(counts: Any, sample_weight: Any) -> Any:

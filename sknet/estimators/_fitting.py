@@ -18,7 +18,7 @@ from sknet.engine import History, Model
 from sknet.engine._inputs import first_input, n_rows
 from sknet.engine._lbfgs import minimize
 from sknet.engine._loop import Outcome
-from sknet.estimators._checks import check_weights, drawn_weights, filled
+from sknet.estimators._checks import check_weights, drawn_weights, filled, weighted_targets
 from sknet.estimators._fit import (
     Compared,
     Data,
@@ -156,9 +156,10 @@ def read_data(request: Request) -> Data:
     else:
         X, y = checked_inputs(request, given.X, given.y)
     rows, dtype, counts = first_input(X), request.dtype(X), request.extras.counts
-    weight = undrawn = check_weights(given.sample_weight, rows, dtype, y=y)
+    weighted = weighted_targets(estimator, y)
+    weight = undrawn = check_weights(given.sample_weight, rows, dtype, y=weighted)
     if counts is not None:
-        weight = check_weights(drawn_weights(counts, given.sample_weight), rows, dtype, y=y)
+        weight = check_weights(drawn_weights(counts, given.sample_weight), rows, dtype, y=weighted)
     if not request.continuing:
         estimator._targets = estimator._new_targets(recipe, filled(y), request.classes)
     elif not request.incremental:
@@ -170,7 +171,8 @@ def read_part(estimator: Any, recipe: Recipe, given: FitArguments, dtype: Any, d
     """Return a part of the rows of a fit, checked and encoded as the fit has learned to."""
     request = Request(estimator, recipe, given, continuing=True)
     X, labels = checked_inputs(request, given.X, given.y)
-    weight = check_weights(given.sample_weight, first_input(X), dtype, y=labels, may_be_zeros=True)
+    weighted = weighted_targets(estimator, labels)
+    weight = check_weights(given.sample_weight, first_input(X), dtype, y=weighted, may_be_zeros=True)
     rows, _ = encode_targets(request, DataSet(X, labels, weight, dtypes=dtypes))
     scaling = estimator._input_scaling
     return rows if scaling is None else rows._replace(X=scaling.scaled(rows.X, dtype))

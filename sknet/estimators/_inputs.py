@@ -21,7 +21,7 @@ from sknet._fields import ABSENT, COUNT, Each, Items, Named
 from sknet._frames import as_array, is_collection, is_record, sequences_in
 from sknet._hints import suggestion
 from sknet._late import above
-from sknet.device import MetaArray, device_of, is_array, namespace, to_host
+from sknet.device import MetaArray, active, device_of, is_array, namespace, to_host
 from sknet.engine._checks import check_given
 from sknet.engine._inputs import arguments, computed_dtype, each_input, first_input
 from sknet.exceptions import DeviceError, DtypeError
@@ -352,8 +352,9 @@ def has_missing(X: Any) -> bool:
     """Tell whether real inputs hold NaN."""
     for x in X.values() if isinstance(X, dict) else [X]:
         values = x.data if hasattr(x, "tocsr") else x
-        if values.dtype.kind == "f" and bool(namespace(values).isnan(values).any()):
-            return True
+        with active(device_of(values)):
+            if values.dtype.kind == "f" and namespace(values).isnan(values).any().item():
+                return True
     return False
 
 
@@ -575,6 +576,11 @@ class Inputs:
                 return found(integers), None
             return found(kept), shape
         assert wrong is not None
+        if missing := [name for name, x in named.items() if has_missing(x)]:
+            raise ValueError(
+                f"Input {' and '.join(missing)} contains NaN, which is no integer: impute or drop such rows "
+                f"first. {wrong}"
+            ) from wrong
         raise wrong
 
 

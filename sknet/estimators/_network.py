@@ -19,7 +19,16 @@ from sknet.engine._checks import last_layer
 from sknet.engine._inputs import any_sparse, each_input, first_input, n_rows
 from sknet.engine._network import predict_raw
 from sknet.engine._optimizer import minimises_alike
-from sknet.estimators._checks import INTEGERS, check_X, check_X_y, check_y, filled, of_seen, without_padding
+from sknet.estimators._checks import (
+    INTEGERS,
+    check_X,
+    check_X_y,
+    check_y,
+    filled,
+    of_seen,
+    rank_of,
+    without_padding,
+)
 from sknet.estimators._fit import EARLIER, Data, DataSet, Network, Request
 from sknet.estimators._inputs import (
     Encoded,
@@ -75,7 +84,7 @@ def checked_inputs(request: Request, X: Any, y: Any, *, reset: bool | None = Non
     kept, given = dtypes, X
     if reset and (architecture.is_foreign or recipe.scale_inputs):
         kept, X = [*dtypes, *INTEGERS], numbers_as_array(X)
-    if not is_reconstructed and estimator._targets_of_any_rank and np.ndim(y) > 2:
+    if not is_reconstructed and estimator._targets_of_any_rank and rank_of(y) > 2:
         X = check_X(estimator, as_host(X), kept, reset=reset)
         y = targets(X)
     else:

@@ -17,7 +17,7 @@ from sknet.engine import Batches, Model, Score
 from sknet.engine._inputs import first_input
 from sknet.engine._network import Head, apply_head
 from sknet.engine._scores import Gathered, row_weights
-from sknet.estimators._checks import check_weights, filled, without_padding
+from sknet.estimators._checks import check_weights, filled, weighted_targets, without_padding
 from sknet.estimators._fit import DataSet, FitArguments, Network, Recipe, Request, is_auto
 from sknet.estimators._inputs import Encoded
 from sknet.estimators._network import checked_inputs, weights_of
@@ -165,7 +165,9 @@ def _given_rows(network: Network, loss: Loss) -> DataSet:
     with naming("X_val and y_val do not fit X and y"):
         X, labels = checked_inputs(request, given.X_val, given.y_val, reset=False)
     with naming("sample_weight_val"):
-        sample_weight = check_weights(given.sample_weight_val, first_input(X), dtype, y=labels)
+        sample_weight = check_weights(
+            given.sample_weight_val, first_input(X), dtype, y=weighted_targets(estimator, labels)
+        )
     if len(labels) < FEWEST:
         raise ValueError(f"X_val has {len(labels)} row, and a validation needs at least {FEWEST}")
     _check_classes(targets, labels)
