@@ -250,7 +250,7 @@ class _SequenceNet(Module):
                 f"{type(self).__name__} is for sequences, X of shape (n, steps) or (n, steps, features), "
                 f"got {got}"
             )
-        self.n_ids, self.is_flat = n_ids, len(input_shape) == 1
+        self.n_ids, self.is_flat = None if n_ids is None else int(n_ids), len(input_shape) == 1
         if n_ids is not None:
             self.vectors: Module = Embedding(n_ids + 1, width, padding_idx=n_ids)
         else:
