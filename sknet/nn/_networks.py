@@ -112,6 +112,7 @@ class _ImageNet(Module):
     ) -> None:
         name = type(self).__name__
         check_arguments(self, n_outputs=n_outputs, channels=channels, depth=depth, dropout=dropout)
+        channels, n_outputs = int(channels), int(n_outputs)  # NumPy's small integers overflow
         self.layout, width, sides = _layout(input_shape, name)
         self.augment = Sequential(*_augmentations(augment, name))
         body = _unit(width, channels)
@@ -349,6 +350,7 @@ class RecurrentNet(_SequenceNet):
             bidirectional=bidirectional,
             dropout=dropout,
         )
+        hidden_size = int(hidden_size)  # NumPy's small integers overflow
         self._make(input_shape, n_ids, hidden_size)
         self.recurrent = CELLS[cell](
             hidden_size,
