@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 LARGEST = 100.0  # with which nearly nothing is left of the outputs; the smallest is its reciprocal
+FLAT = 1e-9  # differences of log losses below which they are equal
 
 
 def gives_probabilities(classifier: Any) -> bool:
@@ -240,11 +241,13 @@ def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
     # The loss is convex in the reciprocal of the temperature, so it has no second minimum.
     bound = math.log(LARGEST)
     found = minimize_scalar(log_loss, bounds=(-bound, bound), method="bounded", options={"xatol": 1e-9})
-    if found.x < 1e-3 - bound:
+    lowest = log_loss(-bound)
+    # On a flat loss the search may end anywhere; a constant one says nothing.
+    if lowest <= found.fun + FLAT and lowest < log_loss(bound) - FLAT:
         warn_caller(
             f"the temperature is left at 1: the log loss of the {len(y)} held-out rows gets ever smaller "
             "with lower temperatures, since all are predicted right. Hold out more rows.",
             UserWarning,
         )
         return 1.0
-    return math.exp(found.x) if found.fun <= log_loss(0.0) else 1.0
+    return math.exp(found.x) if found.fun < log_loss(0.0) else 1.0

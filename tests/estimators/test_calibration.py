@@ -14,7 +14,8 @@ from sklearn.model_selection import train_test_split
 
 import sknet
 from sknet import nn
-from sknet.losses import Hinge, Ordinal
+from sknet.estimators._heads import best_temperature
+from sknet.losses import Hinge, LogLoss, Ordinal
 from tests.estimators.data import WEIGHTS, estimator_for, quiet
 
 N = 400
@@ -284,3 +285,20 @@ def test_rows_that_determine_no_temperature_warn():
             optimizer=sknet.optim.Adam(0.02),
         ).fit(X[:, :2], y)  # fmt: skip
     assert estimator.temperature_ == 1.0
+
+
+@pytest.mark.parametrize("margin", [0.1, 1.0, 10.0, 30.0, 100.0])
+def test_temperatures_of_separable_rows_do_not_depend_on_rounding(margin):
+    """The loss falls towards the lowest temperature, or is zero from some temperature on."""
+    rng = np.random.default_rng(3)
+    y = np.arange(40) % 2
+    logits = (2 * y - 1) * margin * (1 + rng.exponential(size=40))
+    for _ in range(5):
+        given = (logits * (1 + 1e-6 * rng.normal(size=40)))[:, np.newaxis]
+        with pytest.warns(UserWarning, match="left at 1"):
+            assert best_temperature(LogLoss(), given, y[:, np.newaxis].astype("float32"), None) == 1.0
+
+
+def test_equal_outputs_have_the_temperature_one():
+    y = (np.arange(40.0) % 2)[:, np.newaxis].astype("float32")
+    assert best_temperature(LogLoss(), np.zeros((40, 1)), y, None) == 1.0
