@@ -7,6 +7,7 @@
 #include "planes.inc.c"
 #include "gates.inc.c"
 #include "tiles.inc.c"
+#include "codes.inc.c"
 #undef T
 
 #define T double

@@ -49,7 +49,7 @@ enum { WIDTH = 32 }; /* numbers of an instruction */
 enum kind {
     LOOP, BLAS, SPREAD, COPY, CONVERT, MASK, REPLACE, FILL, PUT, ADD_ROWS, ADD_MULTIPLE, BOUNDS, TABLE, HOST,
     FINITE, COUNTER, NOTHING, ADD_ROW_RELU, MASK_POSITIVE, UNIFORM, CHAIN, MOMENTS, SQUARES, QUOTIENTS,
-    STANDARDIZE,
+    STANDARDIZE, CODED,
 };
 
 enum spread { ADD_ROW, SUBTRACT_COLUMN, MULTIPLY_COLUMN, DIVIDE_COLUMN };
@@ -70,11 +70,21 @@ struct units {
     double limit;
 };
 
+/* A product of rows that are given by codes and a matrix `given`, or of the transposed rows, if there is an `order`.
+ *
+ * codes: two numbers for each block of a row, the bin and the value. blocks: for each the number of its bins, and
+ * whether they are steps. width: columns of the matrix. most_bins: of a block. room: for tiles. order, values, ends:
+ * room to sort the rows by the bins of each block. */
+struct coded {
+    int64_t codes, rows, blocks, n_blocks, most_bins, given, out, width, room, order, values, ends;
+};
+
 /* -- rows of tables: see `Field` and `Codes` in sknet/compile/native/_instructions.py -------------- */
 
+/* step: elements of a number, 2 where rows are given by codes. steps: for each of `n_steps` how many bins it has. */
 struct table {
     int64_t numbers, stride, n_numbers, centers, n_values, kept, middles, scales, is_phase, n_bins, bin_numbers,
-        low, inverse, smallest, largest, n_flags, flags, n_columns, columns, width;
+        low, inverse, smallest, largest, n_flags, flags, n_columns, columns, width, step, n_steps, steps;
 };
 
 /* A column of levels: addresses of values, their number in a row, and three numbers of the codes. */

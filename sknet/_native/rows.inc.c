@@ -23,7 +23,7 @@ static void encode_values(const struct table *t, const double *filled, float *ou
         z = z < -huge ? -huge : z;
         z = z > huge ? huge : z;
         const double third = z / 3.0, clipped = z / sqrt(1.0 + third * third);
-        out[k] = (float)(is_phase[k] ? z : clipped);
+        out[k * t->step] = (float)(is_phase[k] ? z : clipped);
     }
 }
 
@@ -39,10 +39,28 @@ static void encode_bins(const struct table *t, const double *filled, float *out)
     }
 }
 
+/* Write for each number the last bin that it is beyond the lower edge of, or the first, and the value in that bin. */
+static void encode_steps(const struct table *t, const double *filled, float *out) {
+    const int64_t *number = at(t->bin_numbers), *steps = at(t->steps);
+    const double *low = at(t->low), *inverse = at(t->inverse), *smallest = at(t->smallest), *largest = at(t->largest);
+    for (int64_t k = 0, first = 0; k < t->n_steps; first += steps[k++], out += 2) {
+        const double x = filled[number[first]];
+        int64_t bin = 0;
+        for (int64_t j = 1; j < steps[k]; j++)
+            bin += x > low[first + j];
+        const int64_t j = first + bin;
+        double z = (x - low[j]) * inverse[j];
+        z = z < smallest[j] ? smallest[j] : z;
+        z = z > largest[j] ? largest[j] : z;
+        out[0] = (float)bin;
+        out[1] = (float)(z - 0.5);
+    }
+}
+
 static void encode_flags(const struct table *t, const double *numbers, float *out) {
     const int64_t *flags = at(t->flags);
     for (int64_t k = 0; k < t->n_flags; k++)
-        out[k] = numbers[flags[k]] != numbers[flags[k]];
+        out[k * t->step] = numbers[flags[k]] != numbers[flags[k]];
 }
 
 static void encode_levels(const struct table *t, const double *numbers, int64_t chosen, int64_t place, float *out) {
@@ -71,10 +89,17 @@ static int64_t rows(int64_t table, int64_t count, int64_t chosen, int64_t places
         INDEPENDENT
         for (int64_t k = 0; k < t->n_numbers; k++)
             filled[k] = numbers[k] != numbers[k] ? centers[k] : numbers[k];
-        encode_values(t, filled, out);
-        encode_bins(t, filled, out += t->n_values);
-        encode_flags(t, numbers, out += t->n_bins);
-        encode_levels(t, numbers, picked[i], place[i], out + t->n_flags);
+        if (t->step == 2) {
+            memset(out, 0, (size_t)t->width * sizeof *out);
+            encode_values(t, filled, out + 1);
+            encode_steps(t, filled, out += 2 * t->n_values);
+            encode_flags(t, numbers, (out += 2 * t->n_steps) + 1);
+        } else {
+            encode_values(t, filled, out);
+            encode_bins(t, filled, out += t->n_values);
+            encode_flags(t, numbers, out += t->n_bins);
+        }
+        encode_levels(t, numbers, picked[i], place[i], out + t->step * t->n_flags);
     }
     return count;
 }

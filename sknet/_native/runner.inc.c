@@ -94,6 +94,18 @@ static int standardize(const int64_t *one) {
     return 1;
 }
 
+static int coded(const int64_t *one) {
+    struct coded found;
+    memcpy(&found, one + 1, sizeof found);
+    if (!are_codes_float(&found))
+        return 0;
+    if (found.order)
+        coded_gradient_float(&found);
+    else
+        coded_product_float(&found);
+    return 1;
+}
+
 #include "chains.inc.c"
 
 /* Carry out one instruction in a step of a turn; return 0 if that ends the run. */
@@ -124,6 +136,7 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case SQUARES:
     case QUOTIENTS: update_part(one, 0, one[2]); return 1;
     case STANDARDIZE: return standardize(one);
+    case CODED: return coded(one);
     }
     return 0;
 }

@@ -226,6 +226,7 @@ NOT_EXPORTED: dict[str, str] = {
     "channel_norm": _TRAINING,
     "channel_norm_gradient": _GRADIENT,
     "cholesky": _NO_OPERATOR,
+    "coded_matmul": "codes of rows are read in training only",
     "conv_weight": _GRADIENT,
     "dropout_mask": "ONNX has other random numbers, and predictions draw none",
     "eigh": _NO_OPERATOR,

@@ -10,6 +10,7 @@ import numpy as np
 from sknet._attributes import cached_property
 from sknet._fields import COUNT, FINITE, NOT_NEGATIVE, Arrays, Items
 from sknet._late import scipy_sparse
+from sknet.ops._codes import Blocks
 from sknet.preprocessing._columns import HUGE
 from sknet.preprocessing._schema import MISSING, UNSEEN
 
@@ -499,6 +500,12 @@ class CategoryColumn:
     def is_one_hot(self) -> bool:
         """True if there is an output for each level that is kept."""
         return len(self.names) > 2 and bool(np.isin(self.values, (0.0, 1.0)).all())
+
+    @property
+    def blocks(self) -> Blocks:
+        """Columns of the outputs of which a row has a value in one, see `coded_matmul`."""
+        count = len(self.names)
+        return ((count, 0),) if self.is_one_hot else ((1, 0),) * count
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import numpy as np
 
 from sknet._native import needed
 from sknet.compile.native import Codes, Field
+from sknet.ops._codes import codes_of
 from sknet.preprocessing._encodings import Crossed
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import Table
@@ -15,11 +16,15 @@ __all__ = ["NativeRows"]
 
 
 class NativeRows:
-    """Encodes rows of a dense table to float32, with the bits of `Plan.dense`."""
+    """Encodes rows of a dense table to float32, with the bits of `Plan.dense`, or to `codes_of` these."""
 
-    def __init__(self, plan: Plan, table: Table, fitted: Mapping[int, Crossed]) -> None:
+    def __init__(
+        self, plan: Plan, table: Table, fitted: Mapping[int, Crossed], is_coded: bool = False
+    ) -> None:
         self._alive: list[np.ndarray] = []
-        self.width = plan.width
+        self._is_coded = is_coded
+        self.width = 2 * len(plan.blocks) if is_coded else plan.width
+        steps = np.array([count for count, is_steps in plan.blocks if is_steps and is_coded], np.int64)
         rows = np.ascontiguousarray(table.numbers, np.float64)
         numbers = plan.numbers
         kept, middles, scales = numbers.values
@@ -47,7 +52,10 @@ class NativeRows:
             Field.FLAGS: self._address(numbers.flags.astype(np.int64)),
             Field.N_COLUMNS: len(columns),
             Field.COLUMNS: self._address(np.array(columns, np.int64)),
-            Field.WIDTH: plan.width,
+            Field.WIDTH: self.width,
+            Field.STEP: 2 if is_coded else 1,
+            Field.N_STEPS: len(steps),
+            Field.STEPS: self._address(steps),
         }
         self._n_numbers = table.numbers.shape[1]
         self._fields = np.array([described[field] for field in Field], np.int64)
@@ -76,6 +84,10 @@ class NativeRows:
                 means = plan.value_means[i - len(plan.categories)]
                 known = np.ascontiguousarray(means.levels, np.float64)
                 source = [Codes.OF_NUMBER, self._address(known), len(known), means.number]
+            if self._is_coded:
+                values = codes_of(
+                    values, ((values.shape[1], 0),) if column.is_one_hot else ((1, 0),) * values.shape[1]
+                )
             given = np.ascontiguousarray(values, np.float32)
             found.append([int(source[0]), self._address(given), given.shape[1], *source[1:]])
         return found

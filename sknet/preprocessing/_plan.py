@@ -11,6 +11,7 @@ from sknet._attributes import cached_property
 from sknet._fields import ABSENT, COUNT, Arrays
 from sknet._frames import names_of
 from sknet._late import scipy_sparse
+from sknet.ops._codes import Blocks
 from sknet.preprocessing._columns import CATEGORY, HUGE
 from sknet.preprocessing._encodings import (
     FIRST,
@@ -155,6 +156,15 @@ class Plan:
         at = self.width - (ends[-1] if ends else 0)
         places = zip(self._columns, ends, strict=True)
         return tuple([(at + end - len(each.names), at + end) for each, end in places if each.is_one_hot])
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Columns of the outputs of which a row has a value in one, see `coded_matmul`."""
+        values, flags = len(self.numbers.values[0]), len(self.numbers.flags)
+        found = [(1, 0)] * values
+        found += [(len(x) - 1, 1) for column in self.numbers.columns for x in column.edges.values()]
+        found += [(1, 0)] * flags
+        return (*found, *(block for column in self._columns for block in column.blocks))
 
     def owners(self, schema: Schema) -> np.ndarray:
         """Return the index of the column of the table that each output comes from."""

@@ -22,6 +22,7 @@ from sknet._params import PlainNumbers, explained, explained_call, unknown_param
 from sknet._random import check_random_state
 from sknet._validation import Interval, StrOptions
 from sknet.core import Tensor
+from sknet.device import Device
 from sknet.engine import History
 from sknet.engine._layer_outputs import output_shapes
 from sknet.engine._model_copies import slim_model
@@ -46,7 +47,7 @@ from sknet.tabular._frozen import ENSEMBLE, FrozenTabular, Parts, check_ensemble
 from sknet.tabular._importances import attributions, permutation_importances
 from sknet.tabular._members import KINDS, Fold, Job, Members, Setting, Task, folds_of, setting_of
 from sknet.tabular._predicting import Blend, Mix, Predicts, blended, counted, mixed, spans_of
-from sknet.tabular._training import Member, Rows, Training, encoded_rows
+from sknet.tabular._training import Member, Rows, Training, encoded_rows, reads_codes
 
 __all__ = ["CONSTRAINTS", "BaseTabular", "ensemble_computation", "is_ensemble"]
 
@@ -420,12 +421,14 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         encoder, fitted = fit_encoder(
             unfitted, self, task.schema, task.table, task.target, random_state, training
         )
+        is_host = self.device is None or Device(self.device).kind == "cpu"
+        blocks = encoder.plan.blocks if is_host and reads_codes(task.table) else ()
         inputs = (
-            encoded_rows(encoder, task.table, training, fitted),
-            encoded_rows(encoder, task.table, held_out),
+            encoded_rows(encoder, task.table, training, fitted, blocks),
+            encoded_rows(encoder, task.table, held_out, None, blocks),
         )
         own, others = (
-            Rows(X, task.y[chosen], None if task.weight is None else task.weight[chosen])
+            Rows(X, task.y[chosen], None if task.weight is None else task.weight[chosen], blocks)
             for X, chosen in zip(inputs, job.rows, strict=True)
         )
         return encoder, own, others
@@ -458,7 +461,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             training = None
             member = Member(job.kind, job.fold, encoder, model, history)
             progress.ended(member, setting, time.monotonic() - began)
-            found.append((member, member.outputs(others.X)))
+            found.append((member, member.outputs(others)))
         return found
 
     def _mix_up(self, task: Task, jobs: list[Job], trained: list[list[Trained]], y: Any, X: Any) -> None:

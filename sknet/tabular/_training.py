@@ -20,6 +20,7 @@ from sknet.engine._network import chunk_rows_of, predict_rows
 from sknet.engine._train import Settings, train
 from sknet.losses import LogLoss, Loss
 from sknet.ops import is_sparse
+from sknet.ops._codes import Blocks, coded_matmul, codes_of, decoded
 from sknet.preprocessing._encodings import Crossed
 from sknet.preprocessing._native import NativeRows
 from sknet.preprocessing._schema import Table
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
     from sknet.preprocessing._plan import FittedEncoder
 
-__all__ = ["EncodedRows", "Member", "Rows", "TabularNet", "Training", "encoded_rows"]
+__all__ = ["EncodedRows", "Member", "Rows", "TabularNet", "Training", "encoded_rows", "reads_codes"]
 
 
 class LevelVectors(nn.Module):
@@ -84,6 +85,9 @@ class TabularNet(nn.Module):
         "skip": Named("Linear"),
     }
 
+    # Set in training only, while rows are given by codes.
+    blocks: Blocks = ()
+
     def __init__(
         self,
         n_features: int,
@@ -107,7 +111,8 @@ class TabularNet(nn.Module):
         self.skip = nn.Linear(n_inputs, n_outputs, bias=False, parametrization="ntp", init="zeros")
 
     def forward(self, x: Any) -> Tensor:
-        if self.scale is not None and self.training and not self.body[0].awaits_data:
+        joins = self.training and not self.body[0].awaits_data
+        if self.scale is not None and (joins or self.blocks):
             return self._with_scaled_weights(x, self.scale.weight)
         h = x if self.vectors is None else self.vectors(x)
         scaled = h if self.scale is None else self.scale(h)
@@ -121,11 +126,14 @@ class TabularNet(nn.Module):
         weight, of_skip = first.weight * factors, self.skip.weight * factors
         if self.vectors is not None:
             weight, of_skip = self.vectors.weights(weight), self.vectors.weights(of_skip)
-        hidden = x @ weight + first.bias
+        hidden = self._times(x, weight) + first.bias
         for layer in others:
             hidden = layer(hidden)
-        output: Tensor = hidden + x @ of_skip
+        output: Tensor = hidden + self._times(x, of_skip)
         return output
+
+    def _times(self, x: Any, weight: Tensor) -> Any:
+        return coded_matmul(x, weight, self.blocks) if self.blocks else x @ weight
 
     def without_vectors(self) -> "TabularNet":
         """Return a network that predicts the same from one-hot columns."""
@@ -167,7 +175,10 @@ MOST_BYTES = 2**28
 
 
 class EncodedRows(ComputedRows):
-    """Rows of a table, which behave like an array of their encodings, but hold only which rows they are."""
+    """Rows of a table, which behave like an array of their encodings, but hold only which rows they are.
+
+    Those with blocks behave like an array of the codes of encodings.
+    """
 
     def __init__(
         self,
@@ -175,9 +186,11 @@ class EncodedRows(ComputedRows):
         table: Table,
         rows: "np.ndarray | None" = None,
         fitted: "Mapping[int, Crossed] | None" = None,
+        blocks: Blocks = (),
     ) -> None:
         n_rows = table.n_rows if rows is None else len(rows)
-        super().__init__((n_rows, encoder.n_features_out_), np.dtype(encoder.dtype))
+        super().__init__((n_rows, 2 * len(blocks) or encoder.n_features_out_), np.dtype(encoder.dtype))
+        self._blocks = blocks
         self._encoder, self._table, self._fitted = encoder, table, dict(fitted or {})
         self._rows = None if rows is None else np.ascontiguousarray(rows, np.int64)
         if self._rows is not None and not are_in(self._rows, table.n_rows):
@@ -201,7 +214,7 @@ class EncodedRows(ComputedRows):
             return
         chosen = np.ascontiguousarray(rows, np.int64)
         if self._native is None:
-            self._native = NativeRows(self._encoder.plan, self._table, self._fitted)
+            self._native = NativeRows(self._encoder.plan, self._table, self._fitted, bool(self._blocks))
         places = chosen if self._rows is None else self._rows[chosen]
         self._native.encode(chosen, places, out)
 
@@ -209,7 +222,13 @@ class EncodedRows(ComputedRows):
         places = rows if self._rows is None else self._rows[rows]
         table = self._table.take(places)
         fitted = {i: Crossed(each.values, each.codes[rows]) for i, each in self._fitted.items()}
-        return np.asarray(self._encoder.encode(table, *([fitted] if fitted else [])))
+        found = np.asarray(self._encoder.encode(table, *([fitted] if fitted else [])))
+        return codes_of(found, self._blocks) if self._blocks else found
+
+
+def reads_codes(table: Table) -> bool:
+    """Tell whether members read codes of rows: where native code multiplies these."""
+    return table.sparse is None and native_core() is not None
 
 
 def encoded_rows(
@@ -217,12 +236,16 @@ def encoded_rows(
     table: Table,
     rows: "np.ndarray | None" = None,
     fitted: "Mapping[int, Crossed] | None" = None,
+    blocks: Blocks = (),
 ) -> Any:
-    """Return encoded rows of a table: an array, a CSR array, or `EncodedRows` if an array is too large."""
+    """Return encoded rows of a table: an array, a CSR array, or `EncodedRows` if an array is too large.
+
+    Dense ones may be given by codes, for these blocks.
+    """
     if table.sparse is not None:
         table = table if rows is None else table.take(rows)
         return encoder.encode(table, *([dict(fitted)] if fitted else []))
-    found = EncodedRows(encoder, table, rows, fitted)
+    found = EncodedRows(encoder, table, rows, fitted, blocks)
     is_large = found.nbytes > (KEPT_BYTES if found.is_native else MOST_BYTES)
     return found if is_large else found[:]
 
@@ -254,11 +277,12 @@ class NoScore(Score):
 
 @dataclass(frozen=True)
 class Rows:
-    """Encoded rows with their targets."""
+    """Encoded rows with their targets; X is codes if there are blocks."""
 
     X: Any
     y: np.ndarray
     weight: np.ndarray | None
+    blocks: Blocks = ()
     _stored_fields = {
         "X": Any,
     }
@@ -269,9 +293,18 @@ class Rows:
         return int(self.X.shape[0])
 
     @property
+    def width(self) -> int:
+        """The number of columns of the encoding."""
+        return sum(count for count, _ in self.blocks) or int(self.X.shape[1])
+
+    @property
     def chunk(self) -> int:
         """The number of rows to predict at a time: fewer of wide rows, whose arrays would be large."""
-        return int(max(64, min(MOST_ROWS, MOST_ELEMENTS // self.X.shape[1])))
+        return int(max(64, min(MOST_ROWS, MOST_ELEMENTS // self.width)))
+
+    def take(self, chosen: Any) -> Any:
+        """Return encodings of some rows."""
+        return decoded(self.X[chosen], self.blocks) if self.blocks else self.X[chosen]
 
     def batches(self, model: Model, size: int) -> Batches:
         """Return the rows as batches for the training loop."""
@@ -317,7 +350,12 @@ class Member:
     }
 
     def outputs(self, X: Any) -> np.ndarray:
-        """Return raw outputs of shape (n_samples, n_outputs) for the encoded rows `X`."""
+        """Return raw outputs of shape (n_samples, n_outputs) for encoded rows `X`, perhaps with targets."""
+        if isinstance(X, Rows):
+            if not X.blocks:
+                return self.outputs(X.X)
+            parts = [slice(start, start + X.chunk) for start in range(0, X.n_rows, X.chunk)]
+            return np.concatenate([self.outputs(X.take(part)) for part in parts])
         if isinstance(X, EncodedRows):
             size = chunk_rows_of(self.model, X)
             starts = range(0, len(X), size)
@@ -353,7 +391,7 @@ class Training:
         random_state = np.random.RandomState(seed)
         scales = not is_sparse(training.X)
         network = TabularNet(
-            training.X.shape[1],
+            training.width,
             n_outputs,
             setting.hidden_layer_sizes,
             setting.dropout,
@@ -362,10 +400,12 @@ class Training:
         )
         network.initialize(random_state)
         seen: Any = slice(None)
-        most = min(ROWS_SEEN, max(ROWS_SEEN // 8, MOST_ELEMENTS // training.X.shape[1]))
+        most = min(ROWS_SEEN, max(ROWS_SEEN // 8, MOST_ELEMENTS // training.width))
         if training.n_rows > most:
             seen = np.sort(random_state.choice(training.n_rows, most, replace=False))
-        nn.init.from_data(network, training.X[seen], random_state=random_state)
+        nn.init.from_data(network, training.take(seen), random_state=random_state)
+        if training.blocks:
+            network.blocks = training.blocks
         size = min(setting.batch_size, training.n_rows)
         self.done, self._setting, self._history = 0, setting, History()
         self.n_batches = -(-training.n_rows // size)
@@ -410,6 +450,8 @@ class Training:
 
 def _predicting(model: Model) -> Model:
     """Return a trained model without what only training needs, whose network reads one-hot columns."""
+    if model.module.blocks:
+        del model.module.blocks
     network = model.module.without_vectors()
     if network is model.module:
         return slim_model(model)

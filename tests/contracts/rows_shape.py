@@ -7,6 +7,7 @@ import scipy.special
 from sknet import ops
 from sknet.core import PRIMITIVES, as_tensor, attach_aux, bind
 from sknet.device import Device, to_device
+from sknet.ops._codes import coded_matmul
 from tests.contracts.table import Case, Row, indices, real, reduction, unary
 
 try:
@@ -21,6 +22,32 @@ ALONG = [
     Case((real(0, 3),)),
 ]
 MATRIX = scipy.sparse.random_array((5, 4), density=0.5, rng=np.random.default_rng(0), format="csr")
+
+
+# Rows in the second of three steps, of one number, in the last of two columns, and so on.
+BLOCKS = ((3, 1), (1, 0), (2, 0), (3, 1))
+CODES = np.array(
+    [
+        [1, 0.25, 0, -2.0, 1, 1.0, 0, -1.5],
+        [0, -0.5, 0, 0.5, 0, 1.0, 2, 1.25],
+        [2, 0.125, 0, 0.0, 0, 0.0, 1, 0.5],
+        [1, -0.25, 0, 3.0, 1, 1.0, 1, -0.125],
+    ]
+)
+ENCODED = np.array(
+    [
+        [0.5, 0.25, -0.5, -2.0, 0.0, 1.0, -1.5, -0.5, -0.5],
+        [-0.5, -0.5, -0.5, 0.5, 1.0, 0.0, 0.5, 0.5, 1.25],
+        [0.5, 0.5, 0.125, 0.0, 0.0, 0.0, 0.5, 0.5, -0.5],
+        [0.5, -0.25, -0.5, 3.0, 0.0, 1.0, 0.5, -0.125, -0.5],
+    ]
+)
+
+
+def _coded_matmul(y, transposed):
+    device, dtype = as_tensor(y).device, y.dtype
+    codes = to_device(CODES.astype(dtype), Device("cpu") if device.kind == "meta" else device)
+    return coded_matmul(codes, y, BLOCKS, transposed)
 
 
 def _axes(x, axis):
@@ -182,6 +209,15 @@ ROWS = [
         "sparse_matmul",
         call=lambda y, transposed: ops.matmul(_matrix_for(y, transposed), y),
         torch=lambda y, transposed: torch.tensor((MATRIX.T if transposed else MATRIX).toarray()) @ y,
+    ),
+    Row(
+        "coded_matmul",
+        lambda y, transposed: (ENCODED.T if transposed else ENCODED).astype(y.dtype) @ y,
+        [Case((real(9, 3),), {"transposed": False}), Case((real(4, 3),), {"transposed": True})],
+        "coded_matmul",
+        integers=False,
+        call=_coded_matmul,
+        torch=lambda y, transposed: torch.tensor(ENCODED.T if transposed else ENCODED) @ y,
     ),
     # -- indexing
     Row(

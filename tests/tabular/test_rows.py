@@ -10,13 +10,22 @@ import pytest
 
 import sknet
 from sknet.losses import LogLoss
+from sknet.ops._codes import codes_of, decoded
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._encoder import fit_encoder
 from sknet.preprocessing._encodings import target_of
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
 from sknet.tabular import _training as rows_module
 from sknet.tabular._members import setting_of
-from sknet.tabular._training import MOST_BYTES, EncodedRows, Rows, Training, encoded_rows
+from sknet.tabular._training import (
+    MOST_BYTES,
+    EncodedRows,
+    Member,
+    Rows,
+    Training,
+    encoded_rows,
+    reads_codes,
+)
 
 NATIVE = ["never", "always"]
 
@@ -126,6 +135,45 @@ def test_members_are_those_of_the_array(table, kind, native):
             members.append(member.finish(setting.epochs)[0])
     for one, other in zip(*(model.module.parameters() for model in members), strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@pytest.mark.parametrize("native", NATIVE)
+def test_codes_stand_for_the_rows_of_the_array(table, native):
+    encoder, read, fitted, expected, _ = table
+    blocks = encoder.plan.blocks
+    rows = EncodedRows(encoder, read, None, fitted, blocks)
+    assert rows.shape == (len(expected), 2 * len(blocks))
+    assert sum(count for count, _ in blocks) == expected.shape[1] > 2 * len(blocks)
+    with sknet.config_context(native=native):
+        np.testing.assert_allclose(decoded(rows[:], blocks), expected, 0, 1e-7)
+        np.testing.assert_array_equal(rows[[7, 2, 7]], rows[:][[7, 2, 7]])
+
+
+@pytest.mark.parametrize("kind", ["smooth", "sharp"])
+def test_members_of_codes_are_those_of_the_array(table, kind):
+    encoder, _, _, expected, y = table
+    blocks = encoder.plan.blocks
+    setting = setting_of(kind, "auto", "binary", (len(y), 1), 1).times(0.2)
+    y, found = y[:, np.newaxis].astype("float32"), []
+    spans = encoder.plan.one_hot
+    for X, own in ((expected, ()), (codes_of(expected, blocks), blocks)):
+        training, held_out = Rows(X[300:], y[300:], None, own), Rows(X[:300], y[:300], None, own)
+        member = Training(setting, training, held_out, LogLoss(), 1, seed=3, one_hot=spans)
+        model, history = member.finish(setting.epochs)
+        assert not model.module.blocks
+        outputs = Member(kind, 0, encoder, model, history).outputs
+        found.append((outputs(held_out), outputs(expected[:300]), history["loss"]))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, 2e-3, 2e-3)
+    np.testing.assert_allclose(found[1][0], found[1][1], 1e-5, 1e-5)
+
+
+def test_members_read_codes_where_native_code_multiplies_them(table):
+    _, read, *_ = table
+    with sknet.config_context(native="never"):
+        assert not reads_codes(read)
+    with sknet.config_context(native="always"):
+        assert reads_codes(read)
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ from sknet.compile.native._instructions import (
     strides_over,
 )
 from sknet.compile.numpy import add_multiple, check_indices, fill_uniform, write_largest
+from sknet.ops._codes import coded_forward
 
 __all__ = ["check_finite", "copied", "gathered", "translated"]
 
@@ -440,6 +441,46 @@ def add_rows(tape: Tape, call: Call) -> bool:
     return True
 
 
+# -- encoded rows -------------------------------------------------------------------------------
+
+BLOCKS_AT_A_TIME = 8  # at most; see `group` in sknet/_native/codes.inc.c
+MOST_COLUMNS = 64  # of a tile
+
+
+def coded(tape: Tape, call: Call) -> bool:
+    codes, given = call.args
+    named = {**call.function.keywords, **call.named}
+    out, blocks = named["out"], np.array(named["blocks"], np.int64)
+    if not is_plain(codes, given, out) or any(x.dtype != np.float32 for x in (codes, given, out)):
+        return False
+    if not (codes.size and out.size):
+        return False
+    counts = blocks[:, 0]
+    several, most = counts[counts > 1], counts.max()
+    room = np.empty((len(codes) + BLOCKS_AT_A_TIME * most) * MOST_COLUMNS, np.float32)
+    sorting = [0, 0, 0]
+    if named["transposed"]:
+        of_rows = (len(several), len(codes))
+        arrays = (
+            np.empty(of_rows, np.int32),
+            np.empty(of_rows, np.float32),
+            np.empty(several.sum(), np.int32),
+        )
+        sorting = [tape.address(x) for x in arrays]
+    places = tape.address(given), tape.address(out), out.shape[1], tape.address(room)
+    tape.add(
+        Kind.CODED,
+        tape.address(codes),
+        len(codes),
+        tape.address(blocks),
+        len(blocks),
+        most,
+        *places,
+        *sorting,
+    )
+    return True
+
+
 # -- random numbers -----------------------------------------------------------------------------
 
 
@@ -468,7 +509,7 @@ def _rule_of(function: Any) -> Rule | None:
     if isinstance(getattr(function, "__self__", None), Context):  # as `silently` calls a function
         return _silenced
     if isinstance(function, partial):
-        return uniform if function.func is fill_uniform else None
+        return _of_partials().get(function.func)
     if isinstance(getattr(function, "__self__", None), np.ufunc):
         return reduce if function.__name__ == "reduce" else None
     try:
@@ -489,6 +530,11 @@ def _rule_of_scipy(function: Any) -> Rule | None:
 def _silenced(tape: Tape, call: Call) -> bool:
     function, *args = call.args
     return translated(tape, Call(function, tuple(args), call.named))
+
+
+@cache
+def _of_partials() -> dict[Any, Rule]:
+    return {fill_uniform: uniform, coded_forward: coded}
 
 
 @cache

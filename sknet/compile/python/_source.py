@@ -21,6 +21,7 @@ __all__ = ["PythonSource"]
 Array = np.ndarray[Any, Any]
 NOT_WRITTEN = {
     "attach_aux": "it occurs on the tape only",
+    "coded_matmul": "codes of rows are read in training only",
     "dropout_mask": "predictions draw no random numbers",
     "sparse_matmul": "NumPy has no sparse matrices, give a dense example",
     "uniform_draws": "predictions draw no random numbers",

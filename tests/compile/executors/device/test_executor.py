@@ -71,9 +71,9 @@ def check(row, device, compare, dtypes, *, exact):
 # Their forwards allocate arrays; everything else writes into the plan's memory.
 # What takes no `out=`, and what works in arrays that no plan knows of.
 ALLOCATING = {name for name, primitive in PRIMITIVES.items() if not primitive.writes_out} - {"recurrence"} | {
-    "argmax", "argmin", "channel_moments", "channel_norm", "channel_norm_gradient", "layer_norm",
-    "layer_norm_gradient", "logsumexp", "max_pool_take", "put_along_axis", "scatter_add", "take_along_axis",
-    "topk",
+    "argmax", "argmin", "channel_moments", "channel_norm", "channel_norm_gradient", "coded_matmul",
+    "layer_norm", "layer_norm_gradient", "logsumexp", "max_pool_take", "put_along_axis", "scatter_add",
+    "take_along_axis", "topk",
 }  # fmt: skip
 
 

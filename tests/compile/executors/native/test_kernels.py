@@ -13,8 +13,11 @@ import scipy.special
 import sknet
 from sknet import config_context, no_grad, ops
 from sknet._native import needed
+from sknet.compile import compile
 from sknet.compile.native._instructions import CONVERTED, Kind, Spread, Tape
+from sknet.compile.native._rules import translated
 from sknet.compile.numpy._emitters import fast_erfc
+from sknet.ops._codes import coded_matmul, decoded
 from sknet.preprocessing._native import NativeRows
 
 core = pytest.importorskip("sknet._native._core", reason="native code was not built")
@@ -383,6 +386,85 @@ def test_rows_of_tables():
         return [out]
 
     np.testing.assert_array_equal(alike(compute)[0], np.asarray(encoder.transform(X[rows])))
+
+
+def test_codes_of_rows_of_tables():
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(200, 3))
+    numbers[rng.random(numbers.shape) < 0.2] = np.nan
+    numbers[5, 0], numbers[6, 1] = 1e300, -1e300
+    X = np.column_stack([numbers, rng.integers(0, 5, 200), rng.integers(0, 2, 200)])
+    encoder = sknet.TableEncoder(categorical_features=[3, 4]).fit(X, numbers[:, 0] > 0.3)
+    rows, blocks = rng.integers(0, 200, 77), encoder.plan.blocks
+    described = NativeRows(encoder.plan, encoder.read(X), {}, is_coded=True)
+
+    def compute():
+        out = np.empty((77, 2 * len(blocks)), np.float32)
+        described.encode(rows, rows, out)
+        return [out]
+
+    np.testing.assert_array_equal(decoded(alike(compute)[0], blocks), np.asarray(encoder.transform(X[rows])))
+
+
+CODED = {
+    "steps": ((16, 1),) * 9,
+    "of one column": ((1, 0),) * 40,
+    "levels": ((2, 0), (40, 0), (3, 0)),
+    "mixed": ((1, 0), (1, 0), (5, 1), (1, 1), (24, 1), (2, 1), (3, 0), (4, 0), (2, 1), (1, 0)),
+}
+
+
+def codes_for(blocks, n_rows):
+    rng = np.random.default_rng(0)
+    columns = [(rng.integers(0, count, n_rows), rng.normal(size=n_rows)) for count, _ in blocks]
+    return np.array(columns, np.float32).transpose(2, 0, 1).reshape(n_rows, -1)
+
+
+def rows_for(codes, blocks):
+    """Return the rows that codes stand for, element by element."""
+    found = []
+    for row in codes.reshape(len(codes), -1, 2).astype(float):
+        parts = []
+        for (count, is_steps), (at, value) in zip(blocks, row, strict=True):
+            half = 0.5 * is_steps
+            parts += [value if i == at else half if i < at else -half for i in range(count)]
+        found.append(parts)
+    return np.array(found)
+
+
+def native_product(codes, given, blocks, transposed):
+    """Return the product by native code, and how many steps that was, 0 after an error."""
+    compiled = compile(lambda x, y: coded_matmul(x, y, blocks, transposed), (codes, given))
+    tape = Tape()
+    assert all(translated(tape, call) for call in compiled.calls())
+    for slot, array in zip(compiled.slots, (codes, given), strict=True):
+        slot[...] = array
+    program = tape.finished()
+    turn = np.array([[program.ctypes.data, len(program), 1, 0]], np.int64)
+    done = core.steps(turn.ctypes.data, 1)
+    return np.array(compiled.result), done
+
+
+@pytest.mark.parametrize("width", [1, 7, 16, 150])
+@pytest.mark.parametrize("blocks", CODED.values(), ids=CODED)
+def test_products_of_codes(blocks, width):
+    codes = codes_for(blocks, 37)
+    rows = rows_for(codes, blocks)
+    rng = np.random.default_rng(1)
+    for matrix, transposed in ((rows, False), (rows.T, True)):
+        given = rng.normal(size=(matrix.shape[1], width)).astype(np.float32)
+        [found] = alike(lambda given=given, t=transposed: [native_product(codes, given, blocks, t)[0]])
+        np.testing.assert_allclose(found, matrix @ given.astype(float), 1e-5, 2e-5)
+
+
+@pytest.mark.parametrize("bin", [-1.0, 3.0, 0.5, np.nan, np.inf])
+def test_codes_of_no_bin_are_refused(bin):
+    blocks, given = ((2, 0), (3, 1)), np.ones((5, 4), np.float32)
+    codes = codes_for(blocks, 6)
+    codes[4, 2] = bin
+    assert native_product(codes, given, blocks, False)[1] == 0
+    with pytest.raises(IndexError, match=r"bins of encoded rows must be integers from 0 to \[1, 2\]"):
+        coded_matmul(codes, given, blocks)
 
 
 # -- the module -------------------------------------------------------------------------------------

@@ -1,0 +1,297 @@
+/* Products of encoded rows, of elements of type T, that are given by codes: see sknet/ops/_codes.py.
+ *
+ * In the columns of a block a row has its value in one bin; in steps, it has a half in the bins before that one and
+ * minus a half in those behind it, so that sums of their weights are all that is needed. Results are made a few
+ * vectors at a time, their tile. */
+
+enum { N(most_vectors) = 4, N(most_columns) = N(most_vectors) * N(lanes), N(group) = 4 };
+
+/* Load and store a row of a tile, whose last vector may be a part of one. */
+static inline void N(load_row)(const T *x, int64_t width, N(vector) *out, const int vectors) {
+    T part[N(lanes)] = {0};
+    if (width == vectors * N(lanes))
+        for (int v = 0; v < vectors; v++)
+            out[v] = N(load)(x + v * N(lanes));
+    else {
+        for (int64_t j = 0; j < width; j++)
+            part[j] = x[j];
+        out[0] = N(load)(part);
+    }
+}
+
+static inline void N(store_row)(T *out, int64_t width, const N(vector) *x, const int vectors) {
+    T part[N(lanes)];
+    if (width == vectors * N(lanes))
+        for (int v = 0; v < vectors; v++)
+            N(store)(out + v * N(lanes), x[v]);
+    else {
+        N(store)(part, x[0]);
+        for (int64_t j = 0; j < width; j++)
+            out[j] = part[j];
+    }
+}
+
+/* Write a tile of a matrix, padded with zeros, to contiguous rows. */
+static inline void N(pack)(const T *x, int64_t rows, int64_t step, int64_t width, T *out, const int vectors) {
+    N(vector) row[N(most_vectors)];
+    for (int64_t i = 0; i < rows; i++) {
+        N(load_row)(x + i * step, width, row, vectors);
+        N(store_row)(out + i * vectors * N(lanes), vectors * N(lanes), row, vectors);
+    }
+}
+
+/* Write for each bin of steps the sum of the weights around it, half of those before minus half of those behind, and
+ * its own weights. */
+static inline void N(weights_of)(const struct coded *c, const T *weights, int64_t bins, int64_t width, T *out,
+                                 const int vectors) {
+    N(vector) around[N(most_vectors)], row[N(most_vectors)];
+    memset(around, 0, sizeof around);
+    for (int64_t i = 0; i < bins; i++) {
+        N(load_row)(weights + i * c->width, width, row, vectors);
+        for (int v = 0; v < vectors; v++)
+            around[v] -= row[v] * (T)0.5;
+    }
+    for (int64_t i = 0; i < bins; i++, out += 2 * vectors * N(lanes)) {
+        N(load_row)(weights + i * c->width, width, row, vectors);
+        for (int v = 0; v < vectors; v++) {
+            const N(vector) half = row[v] * (T)0.5;
+            N(store)(out + v * N(lanes), around[v] + half);
+            N(store)(out + (vectors + v) * N(lanes), row[v]);
+            around[v] += row[v];
+        }
+    }
+}
+
+/* Add to a tile what some blocks give, whose weights are in `tables`. */
+static inline void N(add_blocks)(const struct coded *c, const T *codes, const T *const tables[N(group)],
+                                 const int n_blocks, T *sums, const int vectors, const int is_steps) {
+    const int64_t columns = vectors * N(lanes);
+    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, sums += columns) {
+        N(vector) found[N(most_vectors)];
+        for (int v = 0; v < vectors; v++)
+            found[v] = N(load)(sums + v * N(lanes));
+        for (int b = 0; b < n_blocks; b++) {
+            const T *own = tables[b] + (is_steps + 1) * (int32_t)codes[2 * b] * columns, value = codes[2 * b + 1];
+            for (int v = 0; v < vectors && is_steps; v++)
+                found[v] += N(load)(own + v * N(lanes)) + value * N(load)(own + (vectors + v) * N(lanes));
+            for (int v = 0; v < vectors && !is_steps; v++)
+                found[v] += value * N(load)(own + v * N(lanes));
+        }
+        for (int v = 0; v < vectors; v++)
+            N(store)(sums + v * N(lanes), found[v]);
+    }
+}
+
+/* Add to a tile what columns give that are no bins. */
+static inline void N(add_columns)(const struct coded *c, const T *codes, const T *weights, int n_blocks, T *sums,
+                                  const int vectors) {
+    const int64_t columns = vectors * N(lanes);
+    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, sums += columns) {
+        N(vector) found[N(most_vectors)];
+        for (int v = 0; v < vectors; v++)
+            found[v] = N(load)(sums + v * N(lanes));
+        for (int b = 0; b < n_blocks; b++)
+            for (int v = 0; v < vectors; v++)
+                found[v] += codes[2 * b + 1] * N(load)(weights + b * columns + v * N(lanes));
+        for (int v = 0; v < vectors; v++)
+            N(store)(sums + v * N(lanes), found[v]);
+    }
+}
+
+/* Tell whether each bin is one of its block. */
+static int N(are_codes)(const struct coded *c) {
+    const int64_t *blocks = at(c->blocks);
+    int64_t wrong = 0;
+    for (int64_t k = 0; k < c->n_blocks; k++) {
+        const T *codes = (const T *)at(c->codes) + 2 * k, bins = (T)blocks[2 * k];
+        for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks)
+            wrong += !(codes[0] >= 0 && codes[0] < bins && (T)(int32_t)codes[0] == codes[0]);
+    }
+    return wrong == 0;
+}
+
+static int64_t singles(const int64_t *blocks, int64_t count) {
+    int64_t found = 0;
+    while (found < count && blocks[2 * found] == 1)
+        found++;
+    return found;
+}
+
+/* Return how many blocks of the same kind are next, which are made together. */
+static int N(alike)(const int64_t *blocks, int64_t count, int64_t most_bins) {
+    int64_t n = 1;
+    if (blocks[0] == 1)
+        return (int)least(singles(blocks, count), N(group) * most_bins);
+    while (n < least(count, N(group)) && blocks[2 * n] > 1 && blocks[2 * n + 1] == blocks[1])
+        n++;
+    return (int)n;
+}
+
+/* Add to a tile what blocks of several columns give. */
+static inline const T *N(add_group)(const struct coded *c, int64_t k, int n, const T *weights, int64_t width, T *room,
+                                    T *sums, const int vectors) {
+    const int64_t *blocks = (const int64_t *)at(c->blocks) + 2 * k, is_steps = blocks[1];
+    const T *codes = (const T *)at(c->codes) + 2 * k, *tables[N(group)] = {0};
+    for (int b = 0; b < n; b++) {
+        const int64_t bins = blocks[2 * b];
+        tables[b] = room;
+        if (is_steps)
+            N(weights_of)(c, weights, bins, width, room, vectors);
+        else
+            N(pack)(weights, bins, c->width, width, room, vectors);
+        weights += bins * c->width;
+        room += (is_steps + 1) * bins * vectors * N(lanes);
+    }
+    if (is_steps && n == N(group))
+        N(add_blocks)(c, codes, tables, N(group), sums, vectors, 1);
+    else if (is_steps)
+        N(add_blocks)(c, codes, tables, n, sums, vectors, 1);
+    else
+        N(add_blocks)(c, codes, tables, n, sums, vectors, 0);
+    return weights;
+}
+
+/* Write a tile of the product of rows and weights: `room` is for the tile, and for the weights of a group. */
+static inline void N(coded_tile)(const struct coded *c, int64_t first, int64_t width, const int vectors) {
+    const int64_t *blocks = at(c->blocks), columns = vectors * N(lanes);
+    const T *codes = at(c->codes), *weights = (const T *)at(c->given) + first;
+    T *sums = at(c->room), *room = sums + c->rows * columns, *out = (T *)at(c->out) + first;
+    memset(sums, 0, (size_t)(c->rows * columns) * sizeof(T));
+    for (int64_t k = 0; k < c->n_blocks;) {
+        const int n = N(alike)(blocks + 2 * k, c->n_blocks - k, c->most_bins);
+        if (blocks[2 * k] == 1) {
+            N(pack)(weights, n, c->width, width, room, vectors);
+            N(add_columns)(c, codes + 2 * k, room, n, sums, vectors);
+            weights += n * c->width;
+        } else
+            weights = N(add_group)(c, k, n, weights, width, room, sums, vectors);
+        k += n;
+    }
+    for (int64_t i = 0; i < c->rows; i++) {
+        N(vector) row[N(most_vectors)];
+        N(load_row)(sums + i * columns, columns, row, vectors);
+        N(store_row)(out + i * c->width, width, row, vectors);
+    }
+}
+
+static void N(coded_product)(const struct coded *c) {
+    int64_t first = 0;
+    for (; first + N(most_columns) <= c->width; first += N(most_columns))
+        N(coded_tile)(c, first, N(most_columns), N(most_vectors));
+    for (; first < c->width; first += N(lanes))
+        N(coded_tile)(c, first, least(N(lanes), c->width - first), 1);
+}
+
+/* Sort the rows by the bin that each has in a block: write their numbers, their values, and the end of each bin. */
+static void N(sort_rows)(const struct coded *c, const T *codes, int64_t bins, int32_t *order, T *values, int32_t *ends) {
+    memset(ends, 0, (size_t)bins * sizeof *ends);
+    for (int64_t i = 0; i < c->rows; i++)
+        ends[(int64_t)codes[2 * i * c->n_blocks]]++;
+    int32_t sum = 0;
+    for (int64_t k = 0; k < bins; k++) {
+        const int32_t count = ends[k];
+        ends[k] = sum;
+        sum += count;
+    }
+    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks) {
+        const int32_t place = ends[(int64_t)codes[0]]++;
+        order[place] = (int32_t)i;
+        values[place] = codes[1];
+    }
+}
+
+/* Write sums over the rows of each bin: of the gradients, and of these times values. */
+static inline void N(sum_bins)(const T *g, const int32_t *order, const T *values, const int32_t *ends, int64_t bins,
+                               T *out, const int vectors, const int is_steps) {
+    const int64_t columns = vectors * N(lanes);
+    int64_t i = 0;
+    for (int64_t k = 0; k < bins; k++, out += 2 * columns) {
+        N(vector) sums[N(most_vectors)], products[N(most_vectors)];
+        memset(sums, 0, sizeof sums);
+        memset(products, 0, sizeof products);
+        for (; i < ends[k]; i++) {
+            const T *row = g + order[i] * columns, value = values[i];
+            for (int v = 0; v < vectors; v++) {
+                const N(vector) x = N(load)(row + v * N(lanes));
+                products[v] += value * x;
+                if (is_steps)
+                    sums[v] += x;
+            }
+        }
+        for (int v = 0; v < vectors; v++) {
+            N(store)(out + v * N(lanes), sums[v]);
+            N(store)(out + columns + v * N(lanes), products[v]);
+        }
+    }
+}
+
+/* Write the sums of a tile of gradients times the values of a column that is no bin. */
+static inline void N(sum_column)(const struct coded *c, const T *g, const T *codes, T *out, int64_t width,
+                                 const int vectors) {
+    N(vector) sums[N(most_vectors)];
+    memset(sums, 0, sizeof sums);
+    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, g += vectors * N(lanes))
+        for (int v = 0; v < vectors; v++)
+            sums[v] += codes[1] * N(load)(g + v * N(lanes));
+    N(store_row)(out, width, sums, vectors);
+}
+
+/* Write the gradients of the weights of a block from the sums of its bins. */
+static inline void N(write_bins)(const struct coded *c, const T *sums, int64_t bins, int is_steps, T *out,
+                                 int64_t width, const int vectors) {
+    N(vector) around[N(most_vectors)], row[N(most_vectors)];
+    const int64_t columns = vectors * N(lanes);
+    memset(around, 0, sizeof around);
+    for (int64_t i = 0; is_steps && i < bins; i++)
+        for (int v = 0; v < vectors; v++)
+            around[v] += N(load)(sums + 2 * i * columns + v * N(lanes)) * (T)0.5;
+    for (int64_t i = 0; i < bins; i++, sums += 2 * columns) {
+        for (int v = 0; v < vectors; v++) {
+            row[v] = N(load)(sums + columns + v * N(lanes));
+            if (is_steps) {
+                const N(vector) own = N(load)(sums + v * N(lanes));
+                row[v] += around[v] - own * (T)0.5;
+                around[v] -= own;
+            }
+        }
+        N(store_row)(out + i * c->width, width, row, vectors);
+    }
+}
+
+static inline void N(coded_gradient_tile)(const struct coded *c, int64_t first, int64_t width, const int vectors) {
+    const int64_t *blocks = at(c->blocks), columns = vectors * N(lanes);
+    const T *codes = at(c->codes), *values = at(c->values);
+    const int32_t *order = at(c->order), *ends = at(c->ends);
+    T *g = at(c->room), *sums = g + c->rows * columns, *out = (T *)at(c->out) + first;
+    N(pack)((const T *)at(c->given) + first, c->rows, c->width, width, g, vectors);
+    for (int64_t k = 0; k < c->n_blocks; k++, blocks += 2, codes += 2) {
+        const int64_t bins = blocks[0], is_steps = blocks[1];
+        if (bins == 1) {
+            N(sum_column)(c, g, codes, out, width, vectors);
+        } else {
+            if (is_steps)
+                N(sum_bins)(g, order, values, ends, bins, sums, vectors, 1);
+            else
+                N(sum_bins)(g, order, values, ends, bins, sums, vectors, 0);
+            N(write_bins)(c, sums, bins, is_steps != 0, out, width, vectors);
+            order += c->rows, values += c->rows, ends += bins;
+        }
+        out += bins * c->width;
+    }
+}
+
+static void N(coded_gradient)(const struct coded *c) {
+    const int64_t *blocks = at(c->blocks);
+    int32_t *order = at(c->order), *ends = at(c->ends);
+    T *values = at(c->values);
+    for (int64_t k = 0; k < c->n_blocks; k++, blocks += 2)
+        if (blocks[0] > 1) {
+            N(sort_rows)(c, (const T *)at(c->codes) + 2 * k, blocks[0], order, values, ends);
+            order += c->rows, values += c->rows, ends += blocks[0];
+        }
+    int64_t first = 0;
+    for (; first + N(most_columns) <= c->width; first += N(most_columns))
+        N(coded_gradient_tile)(c, first, N(most_columns), N(most_vectors));
+    for (; first < c->width; first += N(lanes))
+        N(coded_gradient_tile)(c, first, least(N(lanes), c->width - first), 1);
+}

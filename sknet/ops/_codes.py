@@ -1,0 +1,113 @@
+"""Products of encoded rows that are given by codes: a bin and a value for each block of columns.
+
+In the columns of a block all elements of a row but one are known from the bin, so that a product needs only
+sums of weights, and its gradient sums over the rows of each bin.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, as_tensor, bind
+from sknet.core import _param_kinds as kinds
+from sknet.device import Namespace
+from sknet.exceptions import DtypeError, ShapeError
+
+__all__ = ["Blocks", "coded_forward", "coded_matmul", "codes_of", "decoded"]
+
+Blocks = tuple[tuple[int, int], ...]
+"""For each block how many columns it has, and 1 if they are steps: 1/2 before the bin and -1/2 behind it."""
+
+
+def decoded(codes: Any, blocks: Blocks, xp: Any = np) -> Any:
+    """Return the rows that codes stand for, of shape (n_rows, n_columns)."""
+    counts, is_steps = (np.array(each, np.int64) for each in zip(*blocks, strict=True))
+    owner = np.repeat(np.arange(len(counts)), counts)
+    place = (np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(codes.dtype)
+    bins, half = codes[:, ::2], xp.asarray((0.5 * is_steps[owner]).astype(codes.dtype))
+    known = isinstance(bins, np.ndarray)  # a device would be waited for
+    if known and not ((bins >= 0) & (bins < counts) & (bins == np.floor(bins))).all():
+        raise IndexError(f"bins of encoded rows must be integers from 0 to {(counts - 1).tolist()}")
+    owner, place = xp.asarray(owner), xp.asarray(place)
+    bins = bins[:, owner]
+    return xp.where(place == bins, codes[:, 1::2][:, owner], xp.where(place < bins, half, -half))
+
+
+def codes_of(rows: np.ndarray, blocks: Blocks) -> np.ndarray:
+    """Return the codes of encoded rows, of shape (n_rows, 2 * n_blocks)."""
+    found = np.zeros((len(rows), len(blocks), 2), rows.dtype)
+    numbers, start = np.arange(len(rows)), 0
+    for k, (count, is_steps) in enumerate(blocks):
+        part = rows[:, start : start + count]
+        start += count
+        if count > 1:
+            bins = np.maximum((part > -0.5).sum(axis=1) - 1, 0) if is_steps else (part != 0).argmax(axis=1)
+            found[:, k, 0], part = bins, part[numbers, bins, np.newaxis]
+        found[:, k, 1] = part[:, 0]
+    return found.reshape(len(rows), -1)
+
+
+def coded_forward(
+    xp: Namespace, codes: Any, y: Any, *, blocks: Blocks, transposed: bool, out: Any = None
+) -> Any:
+    rows = decoded(codes, blocks, xp)
+    return xp.matmul(rows.T if transposed else rows, y, out=out)
+
+
+def _shape(codes: Any, y: Any, blocks: Blocks, transposed: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    n_rows, n_columns = codes.shape[0], sum(count for count, _ in blocks)
+    shape = (n_columns, n_rows) if transposed else (n_rows, n_columns)
+    if len(codes.shape) != 2 or codes.shape[1] != 2 * len(blocks):
+        raise ShapeError(
+            f"coded_matmul: codes of {len(blocks)} blocks must have the shape (n_rows, {2 * len(blocks)}), "
+            f"got {tuple(codes.shape)}"
+        )
+    if len(y.shape) != 2 or y.shape[0] != shape[1]:
+        raise ShapeError(
+            f"coded_matmul: rows of shape {shape} do not fit an operand of shape {tuple(y.shape)}: expected "
+            f"({shape[1]}, m)"
+        )
+    if codes.dtype != y.dtype or y.dtype.kind != "f":
+        raise DtypeError(
+            f"coded_matmul: codes of {codes.dtype} do not fit an operand of {y.dtype}: both must have the "
+            "same floating dtype"
+        )
+    return (shape[0], y.shape[1]), y.dtype
+
+
+_coded = Primitive("coded_matmul").define(
+    forward=coded_forward,
+    shape=_shape,
+    params={"blocks": kinds.PAIRS, "transposed": kinds.FLAG},
+    vjp=(None, lambda g, _, codes, y, blocks, transposed: coded_matmul(codes, g, blocks, not transposed)),
+)
+
+
+def coded_matmul(codes: Any, y: Any, blocks: Sequence[tuple[int, int]], transposed: bool = False) -> Tensor:
+    """Return the product of the rows that codes stand for (or their transpose) and a matrix.
+
+    Parameters
+    ----------
+    codes : Tensor or array of shape (n_rows, 2 * n_blocks)
+        For each block the column of a row's value, counted from 0, and the value. They have no gradient.
+    y : Tensor or array of shape (n_columns, m)
+        The second factor; of shape (n_rows, m) if `transposed`.
+    blocks : sequence of pairs of int
+        For each block how many columns it has, and 1 if they are steps, whose elements are 1/2 before the
+        column of the value and -1/2 behind it; 0 if these are 0.
+    transposed : bool, default=False
+        Whether the rows are transposed.
+
+    Returns
+    -------
+    Tensor of shape (n_rows, m)
+        Or (n_columns, m).
+
+    Raises
+    ------
+    IndexError
+        If a block has no such column.
+    """
+    pairs = tuple([(int(count), int(is_steps)) for count, is_steps in blocks])
+    return bind(_coded, (as_tensor(codes), as_tensor(y)), {"blocks": pairs, "transposed": bool(transposed)})
