@@ -169,17 +169,17 @@ def test_weights_that_do_not_fit(settings, shape, message):
 
 
 @pytest.mark.parametrize(
-    ("loss", "z", "y", "weight"),
+    ("loss", "z", "y", "weight", "allowed"),
     [
-        (LogLoss(), (2, 4, 3), (2, 4), (2, 3)),
-        (LogLoss(), (2, 4, 3), (2, 4), (2, 4, 3)),
-        (SquaredError(), (2, 4), (2, 4), (2, 4)),
-        (BinaryCrossEntropy(), (2, 1), (2, 1), (2, 1)),
+        (LogLoss(), (2, 4, 3), (2, 4), (2, 3), "one number per position"),
+        (LogLoss(), (2, 4, 3), (2, 4), (2, 4, 3), "one number per position"),
+        (SquaredError(), (2, 4), (2, 4), (2, 3), r"\(2, 4\) for weights of targets"),
+        (BinaryCrossEntropy(), (2, 1), (2, 1), (2, 2), r"\(2, 1\) for weights of targets"),
     ],
     ids=str,
 )
-def test_weights_of_missing_positions(loss, z, y, weight):
-    with pytest.raises(ShapeError, match=r"sample_weight must have shape \(2,\), or one number per position"):
+def test_weights_of_missing_positions(loss, z, y, weight, allowed):
+    with pytest.raises(ShapeError, match=rf"sample_weight must have shape \(2,\), or {allowed}"):
         mean(loss, np.full(z, 0.5), np.zeros(y, int), np.ones(weight))
 
 
