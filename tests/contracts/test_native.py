@@ -8,7 +8,7 @@ from sknet.losses import SquaredError
 from sknet.optim import SGD
 from tests.combinations import every
 from tests.compile.native import assert_equal_training
-from tests.contracts.test_training_step import Shaped, headed
+from tests.contracts.test_training_step import Shaped, headed, inputs
 from tests.losses.test_contract import CASES as LOSSES
 from tests.losses.test_contract import probability
 from tests.nn.layers.test_contract import ROWS as LAYERS
@@ -41,7 +41,7 @@ CASES = [(case, shape) for case in LOSSES for shape in case.shapes if shape[0] >
 @EACH_DTYPE
 def test_losses(case, shape, dtype):
     _, y = case.draw(shape, dtype)
-    X = np.random.default_rng(0).normal(size=(shape[0], 4)).astype(dtype)
+    X = inputs(shape[0], dtype)
 
     def make():
         last = [nn.Sigmoid()] if case.output is probability else []

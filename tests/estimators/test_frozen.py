@@ -120,6 +120,8 @@ def targets_for(loss, task):
     if task != "multioutput":
         return X, y
     y = np.abs(y) + 0.1
+    if LOSSES[loss].columns_per_target == 2:
+        return X, np.c_[y[:, 0], y[:, 1] > y[:, 2]]
     return X, y / y.sum(axis=1, keepdims=True) if loss == "kl_divergence" else y
 
 

@@ -7,7 +7,9 @@ import pytest
 
 from sknet import nn, ops
 from sknet.losses import (
+    AFT,
     LOSSES,
+    Cox,
     Focal,
     GaussianNLL,
     Hinge,
@@ -216,7 +218,8 @@ def test_a_last_batch_of_one_row(rows):
     check(make, X[:rows], y[:rows], dtype="float64", size=3, optimizer=SGD(0.1))
 
 
-ELSEWHERE = ("gaussian_nll", "kl_divergence")  # of other targets than these, in tests of their own
+# Of other targets than these, in tests of their own.
+ELSEWHERE = ("gaussian_nll", "kl_divergence", "cox", "aft")
 NAMES = [name for name, loss in LOSSES.items() if "regression" in loss.tasks and name not in ELSEWHERE]
 LABELS = (LogLoss(multilabel=True), Focal(multilabel=True), Hinge(multilabel=True))
 CASES = {
@@ -291,6 +294,15 @@ def test_losses_of_several_outputs_for_a_target(loss, weighted):
     weight = np.random.default_rng(2).uniform(0.1, 2, ROWS).astype("float32") if weighted else None
     n_outputs = 2 if kind == "class" else 2 * loss.outputs_per_target
     check(network(nn.Tanh, n_outputs=n_outputs), X, y, weight, loss=loss)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", [Cox(), AFT(), AFT("log_logistic"), AFT("log_normal")], ids=str)
+def test_losses_of_times(loss, weighted):
+    X, y = data(n_outputs=2, kind="number")
+    y[:, 1] = y[:, 1] > 0.5
+    weight = np.random.default_rng(2).uniform(0.1, 2, ROWS).astype("float32") if weighted else None
+    check(network(nn.Tanh, n_outputs=loss.outputs_per_target), X, y, weight, loss=loss)
 
 
 WRAPPED = [
