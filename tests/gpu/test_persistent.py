@@ -37,9 +37,9 @@ def launches(monkeypatch):
     monkeypatch.setattr(CupyBackend, "shared_memory", SHARED_MEMORY)
     made, call = [], _persistent.Persistent.__call__
 
-    def counted(self, steps, starts, first_output):
+    def counted(self, steps, *firsts):
         made.append(steps)
-        call(self, steps, starts, first_output)
+        call(self, steps, *firsts)
 
     monkeypatch.setattr(_persistent.Persistent, "__call__", counted)
     return made

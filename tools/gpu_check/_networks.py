@@ -99,9 +99,9 @@ def _noted(machine: Machine, in_one: bool) -> Iterator[list[Persistent]]:
     owner, made = type(backend(machine.device.kind)), list[Persistent]()
     call, shared = Persistent.__call__, owner.shared_memory
 
-    def noted(self: Persistent, steps: int, starts: Sequence[int], first_output: int) -> None:
+    def noted(self: Persistent, steps: int, starts: Sequence[int], *firsts: int) -> None:
         made.append(self)
-        call(self, steps, starts, first_output)
+        call(self, steps, starts, *firsts)
 
     try:
         setattr(Persistent, "__call__", noted)  # noqa: B010
