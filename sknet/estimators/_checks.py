@@ -53,6 +53,7 @@ __all__ = [
     "ignored_label",
     "is_missing",
     "lengths_of",
+    "naming_columns",
     "of_seen",
     "r2_of_seen",
     "rank_of",

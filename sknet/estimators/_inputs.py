@@ -44,11 +44,11 @@ __all__ = [
     "check_table",
     "follows_namespace",
     "forward_of",
-    "has_missing",
     "is_by_name",
     "is_on_device",
     "looks_for_missing",
     "may_be_missing",
+    "missing_in",
     "note_namespace",
     "numbers_as_array",
     "on_host",
@@ -348,14 +348,14 @@ def _array(x: Any, name: str, dtypes: list[type], allows_nan: Callable[[], bool]
     return x
 
 
-def has_missing(X: Any) -> bool:
-    """Tell whether real inputs hold NaN."""
-    for x in X.values() if isinstance(X, dict) else [X]:
+def missing_in(X: Any) -> str | None:
+    """Return the first real input that holds NaN, as errors name it; None if none does."""
+    for name, x in X.items() if isinstance(X, dict) else [(None, X)]:
         values = x.data if hasattr(x, "tocsr") else x
         with active(device_of(values)):
             if values.dtype.kind == "f" and namespace(values).isnan(values).any().item():
-                return True
-    return False
+                return "Input X" if name is None else f"input {name!r}"
+    return None
 
 
 LOOKS_FOR_NAN = frozenset({"isnan", "isfinite"})
@@ -576,10 +576,9 @@ class Inputs:
                 return found(integers), None
             return found(kept), shape
         assert wrong is not None
-        if missing := [name for name, x in named.items() if has_missing(x)]:
+        if missing := missing_in(X):
             raise ValueError(
-                f"Input {' and '.join(missing)} contains NaN, which is no integer: impute or drop such rows "
-                f"first. {wrong}"
+                f"{missing} contains NaN, which is no integer: impute or drop such rows first. {wrong}"
             ) from wrong
         raise wrong
 

@@ -25,6 +25,7 @@ from sknet.estimators._checks import (
     check_X_y,
     check_y,
     filled,
+    naming_columns,
     of_seen,
     rank_of,
     without_padding,
@@ -36,8 +37,8 @@ from sknet.estimators._inputs import (
     are_inputs,
     as_host,
     check_one_input,
-    has_missing,
     looks_for_missing,
+    missing_in,
     numbers_as_array,
     read_inputs,
 )
@@ -210,15 +211,18 @@ def _takes_missing(estimator: Any, network: nn.Module, X: Any, dtype: Any) -> bo
     """Tell whether a network reads NaN; raise a ValueError if there are some and it does not."""
     if getattr(network, "allow_nan", False) or estimator.__sklearn_tags__().input_tags.allow_nan:
         return True
-    if not has_missing(X):
+    missing = missing_in(X)
+    if missing is None:
         return False
     if looks_for_missing(network, X, dtype):
         return True
-    raise ValueError(
-        f"Input X contains NaN, and {type(network).__name__} does not say that it takes missing values: let "
-        "it look for them, as by ops.isnan, or set its attribute allow_nan = True; or impute or drop such "
-        "rows first"
-    )
+    is_table = not isinstance(X, dict) and X.ndim == 2
+    with naming_columns(estimator if is_table else None, X):
+        raise ValueError(
+            f"{missing} contains NaN, and {type(network).__name__} does not say that it takes missing "
+            "values: let it look for them, as by ops.isnan, or set its attribute allow_nan = True; or impute "
+            "or drop such rows first"
+        )
 
 
 def _n_outputs(estimator: Any, loss: Loss) -> int:
