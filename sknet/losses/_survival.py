@@ -102,6 +102,8 @@ class AFT(_OfTimes):
 
     .. math:: \ell = -e \left( \log f(z) - \log \sigma - \log t \right) - (1 - e) \log S(z).
 
+    Training begins near :math:`\log t = 0`: give times in a unit in which many are near 1.
+
     References
     ----------
     .. [1] J. D. Kalbfleisch, R. L. Prentice, "The Statistical Analysis of Failure Time Data", 2002,
@@ -126,21 +128,23 @@ class AFT(_OfTimes):
         (location, log_scale), time, event = self._parts(output, target, 2)
         log_time = ops.log(time)
         z = (log_time - location) * ops.exp(-log_scale)
-        log_density, log_survival = self._logarithms(z)
-        return -event * (log_density - log_scale - log_time) - (1.0 - event) * log_survival
+        log_hazard, log_survival = self._logarithms(z)
+        return event * (log_scale + log_time - log_hazard) - log_survival
 
     def _logarithms(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the logarithms of density and survival function of the standard distribution."""
+        """Return the logarithms of hazard and survival function of the standard distribution."""
         if self.distribution == "weibull":
-            return z - ops.exp(z), -ops.exp(z)
+            return z, -ops.exp(z)
         if self.distribution == "log_logistic":
-            return z - 2.0 * ops.softplus(z), -ops.softplus(z)
+            return -ops.softplus(-z), -ops.softplus(z)
         log_density = -0.5 * ops.square(z) - 0.5 * math.log(2 * math.pi)
-        small, large = ops.minimum(z, FAR), ops.maximum(z, FAR)
+        far = FAR if z.dtype == np.float64 else FAR_SINGLE
+        small, large = ops.minimum(z, far), ops.maximum(z, far)
         near = ops.log(0.5 * ops.erfc(small * math.sqrt(0.5)))
         s = 1.0 / ops.square(large)  # of Mills' ratio, an asymptotic series
         ratio = ops.log1p(s * (s * (s * (105.0 * s - 15.0) + 3.0) - 1.0)) - ops.log(large)
-        return log_density, ops.where(ops.greater(z, FAR), log_density + ratio, near)
+        log_survival = ops.where(ops.greater(z, far), log_density + ratio, near)
+        return log_density - log_survival, log_survival
 
     def _quantile(self, output: Tensor, p: float) -> Tensor:
         """Return the time until which a share of events is expected."""
@@ -175,4 +179,5 @@ class AFT(_OfTimes):
         return ops.stack([self._quantile(output, p) for p in tails], axis=-2)
 
 
-FAR = 10.0  # deviations: from there on the series is more accurate than the logarithm of erfc
+# Deviations from which the series is more accurate than the logarithm of erfc, which is 0 further on.
+FAR, FAR_SINGLE = 30.0, 10.0

@@ -180,13 +180,14 @@ def torch_cox(functional, z, y):
 
 
 def torch_aft(functional, z, y, distribution):
+    from torch import special
     from torch.distributions import Normal
 
     x = (y[:, 0].log() - z[:, 0]) / z[:, 1].exp()
     density, survival = {
         "weibull": lambda: (x - x.exp(), -x.exp()),
         "log_logistic": lambda: (x - 2 * functional.softplus(x), functional.logsigmoid(-x)),
-        "log_normal": lambda: (Normal(0, 1).log_prob(x), Normal(0, 1).cdf(-x).log()),
+        "log_normal": lambda: (Normal(0, 1).log_prob(x), special.log_ndtr(-x)),
     }[distribution]()
     return -y[:, 1] * (density - z[:, 1] - y[:, 0].log()) - (1 - y[:, 1]) * survival
 
@@ -444,7 +445,7 @@ def test_second_derivatives_equal_central_differences_of_the_gradient(case):
     np.testing.assert_allclose(product.numpy(), (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
 
 
-ELEMENTWISE = [case for case in CASES if (N, 1) in case.shapes and case.target is not ordered]
+ELEMENTWISE = [case for case in CASES if (N, 1) in case.shapes and case.target not in (ordered, times)]
 
 
 @every(case=ELEMENTWISE)

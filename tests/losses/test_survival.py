@@ -36,11 +36,17 @@ def test_failure_times_have_the_distributions_of_scipy(name):
 
 
 @pytest.mark.parametrize(
-    ("z", "rtol"), [(3.0, 1e-12), (9.9, 1e-12), (10.1, 1e-8), (30.0, 1e-12), (200.0, 1e-12)]
+    ("z", "rtol"), [(3.0, 1e-12), (10.1, 1e-12), (29.9, 1e-12), (30.1, 1e-12), (200.0, 1e-12)]
 )
 def test_a_censored_row_far_in_the_tail(z, rtol):
     found = AFT("log_normal").values([[0.0, 0.0]], [[np.exp(z), 0.0]]).numpy()
     np.testing.assert_allclose(found, -stats.norm.logsf(z), rtol=rtol)
+
+
+@pytest.mark.parametrize("event", [0.0, 1.0])
+def test_a_time_far_beyond_the_location_is_infinitely_unlikely(event):
+    with np.errstate(over="ignore"):
+        assert AFT().values([[-800.0, 0.0]], [[1.0, event]]).numpy() == [np.inf]
 
 
 def partial_likelihood(z, y):
