@@ -60,7 +60,7 @@ def test_rows(dtype, name):
     expected = program(X.astype(dtype)).copy()
     program.poison()
     program.slots[0][...] = np.nan
-    assert native_of(program).row(X)
+    assert native_of(program).unchecked(X)
     np.testing.assert_array_equal(program.result, expected, strict=True)
 
 
@@ -89,14 +89,14 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_no_finite_row_is_left_to_others(name):
-    assert not native_of(network("float32", 1)).row(OTHERS[name]())
+    assert not native_of(network("float32", 1)).unchecked(OTHERS[name]())
 
 
 def test_a_result_that_overflows_is_left_to_others():
     program = compile(lambda x: ops.exp(x), (np.zeros((1, 2), np.float32),), exact=True)
     step = native_of(program)
-    assert step.row(np.array([[1.0, 80.0]])) is False  # its square overflows
-    assert step.row(np.array([[1.0, 2.0]]))
+    assert step.unchecked(np.array([[1.0, 80.0]])) is False  # its square overflows
+    assert step.unchecked(np.array([[1.0, 2.0]]))
     np.testing.assert_allclose(program.result, [[np.e, np.e**2]], rtol=1e-6)
 
 
@@ -122,5 +122,5 @@ def test_rows_of_large_programs_release_the_interpreter():
     expected = program(X).copy()
     step = NativeStep.of(program.calls(), program.slots[0], program.result, 1 << 30)
     assert step is not None
-    assert step.row(X)
+    assert step.unchecked(X)
     np.testing.assert_array_equal(program.result, expected)
