@@ -198,7 +198,7 @@ def named_network(name: str, caller: str) -> nn.ModuleFactory:
     if name not in nn.NETWORKS:
         invalid(
             f"The 'module' parameter of {caller} must be a class of modules, a module, or a str among "
-            f"{sorted(nn.NETWORKS)}. Got {name!r} instead{suggestion(name, nn.NETWORKS)}"
+            f"{sorted(nn.NETWORKS)}. Got {shown(name)} instead{suggestion(name, nn.NETWORKS)}"
         )
     return nn.NETWORKS[name].__sklearn_clone__()
 

@@ -105,8 +105,8 @@ def new_request(
         if known is not None:
             return known
     extras, caller = fit_extras(estimator), type(estimator).__name__
-    is_full_batch = estimator._is_full_batch()
-    recipe = _decided(recipe_of(estimator), given, trainer, incremental, is_full_batch)
+    recipe = recipe_of(estimator)  # whose parameters are valid
+    recipe = _decided(recipe, given, trainer, incremental, estimator._is_full_batch())
     continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
     check_given(recipe, given, incremental, caller)
     asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{caller}.fit")]

@@ -5,6 +5,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from sknet import ops
+from sknet._constraints import invalid, shown
 from sknet._fields import ABSENT, Named
 from sknet._params import Interval, StrOptions, resolve
 from sknet.core import Tensor, as_tensor
@@ -56,19 +57,32 @@ def _arguments(constraints: Mapping[str, Any]) -> dict[str, Any]:
 Augment = str | Module | Sequence[str | Module]
 
 
+def _checked_shape(shape: Any, name: str) -> tuple[int, ...]:
+    """Return the shape of an image or a sequence; raise an error unless it has lengths only."""
+    lengths = shape if isinstance(shape, (tuple, list)) else ()
+    if not lengths or not all(isinstance(n, Integral) and int(n) > 0 for n in lengths):
+        invalid(
+            f"The 'input_shape' parameter of {name} must be a tuple of positive ints, the shape of a row "
+            f"of X. Got {shown(shape)} instead."
+        )
+    return tuple(int(n) for n in lengths)
+
+
 # -- images ----------------------------------------------------------------------------------------
 
 
 def _layout(shape: Any, name: str) -> tuple[str, int, tuple[int, ...]]:
     """Return where the channels of images are, how many they are, and the height and width."""
-    is_one = isinstance(shape, tuple)
-    if is_one and len(shape) == 2:
-        return "none", 1, shape
-    if is_one and len(shape) == 3:
-        if shape[0] > MOST_CHANNELS >= shape[2]:
-            return "last", shape[2], shape[:2]
-        return "first", shape[0], shape[1:]
-    got = f"X of shape {('n', *shape)}".replace("'", "") if is_one else f"inputs by the names {list(shape)}"
+    if isinstance(shape, Mapping):
+        got = f"inputs by the names {shown(list(shape))}"
+    else:
+        shape = _checked_shape(shape, name)
+        if len(shape) == 2:
+            return "none", 1, shape
+        if len(shape) == 3:
+            is_last = shape[0] > MOST_CHANNELS >= shape[2]
+            return ("last", shape[2], shape[:2]) if is_last else ("first", shape[0], shape[1:])
+        got = f"X of shape {('n', *shape)}".replace("'", "")
     raise ShapeError(
         f"{name} is for images, X of shape (n, height, width), (n, channels, height, width) or "
         f"(n, height, width, channels), got {got}: rows of pixels become images by "
@@ -78,7 +92,7 @@ def _layout(shape: Any, name: str) -> tuple[str, int, tuple[int, ...]]:
 
 def _augmentations(augment: Augment, caller: str) -> list[Module]:
     """Return random changes of images, given by their names or as modules."""
-    each = [augment] if isinstance(augment, (str, Module)) else augment
+    each = augment if isinstance(augment, (tuple, list)) else [augment]
     return [resolve(one, AUGMENTATIONS, Module, parameter="augment", caller=caller) for one in each]
 
 
@@ -240,11 +254,14 @@ class _SequenceNet(Module):
 
     def _make(self, input_shape: Any, n_ids: int | None, width: int) -> None:
         """Set what reads the steps, from the shape of a sequence."""
-        if not isinstance(input_shape, tuple):
-            others = sorted(set(input_shape) - {"lengths"})
+        if isinstance(input_shape, Mapping):
+            others = [name for name in input_shape if name != "lengths"]
             if len(others) != 1:
-                raise ShapeError(f"{type(self).__name__} reads one sequence, and X has the inputs {others}")
+                raise ShapeError(
+                    f"{type(self).__name__} reads one sequence, and X has the inputs {shown(others)}"
+                )
             input_shape = input_shape[others[0]]
+        input_shape = _checked_shape(input_shape, type(self).__name__)
         if len(input_shape) not in (1, 2):
             got = f"X of shape {('n', *input_shape)}".replace("'", "")
             raise ShapeError(

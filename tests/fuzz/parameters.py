@@ -40,6 +40,8 @@ X = RNG.normal(size=(12, 3))
 LABELS = np.arange(12) % 2
 ARGUMENTS = {  # of what has no default, by the names of parameters
     "module": nn.Identity(),
+    "input_shape": (8, 8),
+    "n_outputs": 2,
     "in_features": 4,
     "out_features": 4,
     "num_features": 4,

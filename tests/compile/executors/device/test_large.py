@@ -8,7 +8,7 @@ from sknet._tree import leaves
 from sknet.compile import compile
 from sknet.compile._compile import forget_programs
 from sknet.compile.cuda import _maps, _rules
-from sknet.engine import _device_runner, _stack, fit_many
+from sknet.engine import _device_runner, fit_many
 from sknet.optim import SGD
 from tests.compile.executors.device.test_executor import off, on
 from tests.compile.executors.device.test_tasks import permuted, turned
@@ -22,10 +22,9 @@ RNG = np.random.default_rng(0)
 def large(request, monkeypatch):
     """Let small arrays have kernels like large ones."""
     forget_programs()
-    for module in (_device_runner, _stack):
-        monkeypatch.setattr(module, "THREADS", 32)
+    monkeypatch.setattr(_device_runner, "THREADS", 32)
     if request.param == "few blocks":
-        for module in (_maps, _rules, _device_runner, _stack):
+        for module in (_maps, _rules, _device_runner):
             monkeypatch.setattr(module, "MOST_BLOCKS", 1)
     else:
         for module in (_maps, _rules, _device_runner):
