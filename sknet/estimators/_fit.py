@@ -7,8 +7,7 @@ from functools import cache, lru_cache
 from numbers import Integral
 from operator import attrgetter, is_
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -51,9 +50,7 @@ __all__ = [
     "fit_extras",
     "is_auto",
     "layer_sizes",
-    "note_part",
     "recipe_of",
-    "repeated_part",
     "settings_of",
 ]
 
@@ -278,7 +275,6 @@ class Request(NamedTuple):
     callbacks: Sequence[Callback] = ()
     beside: Sequence[Callback] = ()
     saved: SavedFit | None = None
-    repeats: bool = False  # whether the part of the stream before has asked for the same
 
     @property
     def extras(self) -> "FitExtras":
@@ -463,40 +459,3 @@ def fit_extras(estimator: Any) -> FitExtras:
     """Return the callbacks, saved fit and counts that are attached to an estimator."""
     found: FitExtras = estimator.__dict__.get("_fit_extras", NO_EXTRAS)
     return found
-
-
-# The last part of each stream by its model, if its parameters are plain and it had rows alone.
-_parts: "WeakKeyDictionary[Model, tuple[tuple[Any, ...], Any, Request]]" = WeakKeyDictionary()
-
-
-def note_part(request: Request) -> None:
-    """Remember a part of a stream, for the next one."""
-    estimator, kind = request.estimator, cast(Any, type(request.estimator))
-    values, recipe = _known.get(kind, ((), None))
-    if recipe is None or request.repeats or not _are_rows_alone(request.given, estimator):
-        return
-    if request.callbacks or request.beside or not all(map(is_, values, _reader(kind)(estimator))):
-        return
-    model = estimator.model_
-    blank = request._replace(
-        estimator=None, given=FitArguments(None, None), classes=None, continuing=True, repeats=True
-    )
-    _parts[model] = values, model._hyper, blank
-
-
-def repeated_part(estimator: Any, given: "FitArguments") -> "Request | None":
-    """Return the request of the part before with other rows; None if anything else differs."""
-    model = estimator.__dict__.get("model_")
-    values, hyper, blank = ((), None, None) if model is None else _parts.get(model, ((), None, None))
-    if blank is None or hyper is not model._hyper or not _are_rows_alone(given, estimator):
-        return None
-    kind: Any = type(estimator)
-    if not all(map(is_, values, _reader(kind)(estimator))):
-        return None
-    return blank._replace(estimator=estimator, given=given)
-
-
-def _are_rows_alone(given: "FitArguments", estimator: Any) -> bool:
-    return (
-        given.X_val is given.y_val is given.sample_weight_val is None and fit_extras(estimator) is NO_EXTRAS
-    )

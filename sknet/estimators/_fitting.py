@@ -31,9 +31,7 @@ from sknet.estimators._fit import (
     Training,
     fit_extras,
     is_auto,
-    note_part,
     recipe_of,
-    repeated_part,
 )
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._scoring import HELD_OUT, LOSS
@@ -100,10 +98,6 @@ def new_request(
     beside: Sequence[Callback],
 ) -> Request:
     """Return what a fit is asked for, once it is known to be without contradictions."""
-    if incremental and not (callbacks or beside):
-        known = repeated_part(estimator, given)
-        if known is not None:
-            return known
     extras, caller = fit_extras(estimator), type(estimator).__name__
     recipe = recipe_of(estimator)  # whose parameters are valid
     recipe = _decided(recipe, given, trainer, incremental, estimator._is_full_batch())
@@ -201,8 +195,6 @@ def _fit_in_steps(network: Network, trainer: Trainer) -> None:
     estimator._batch = training.batches.like()
     estimator._take(fitted)
     _conform(training)
-    if request.incremental:
-        note_part(request)
     is_inner = bool(request.extras.callbacks)
     ended_at_limit = not (request.incremental or outcome.stopped_by or outcome.interrupted or is_inner)
     if ended_at_limit and not (is_strict and is_nearly_flat(training.history["loss"])):

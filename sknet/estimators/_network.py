@@ -112,8 +112,6 @@ def take_model(data: Data) -> Network:
     """Return a new network, or the fitted one, with its owner."""
     request = data.request
     estimator, recipe, saved = request.estimator, request.recipe, request.saved
-    if request.repeats:
-        return Network(data, estimator.model_, data.rows, data.loss)
     if request.continuing:
         _check_network(request, data.loss)
         # partial_fit trains the model in place, and is undone if it fails; fit trains a copy, so that
@@ -250,7 +248,7 @@ def encode_targets(request: Request, rows: DataSet) -> tuple[DataSet, Loss]:
     estimator, recipe = request.estimator, request.recipe
     targets = estimator._targets
     y = targets.encode(filled(rows.labels))
-    loss = estimator.model_.loss_function if request.repeats else targets.trained(recipe.loss)
+    loss = targets.trained(recipe.loss)
     loss.check_target(y, n_outputs=targets.n_outputs)
     weight = weights_of(request, rows.X, rows.labels, rows.sample_weight)
     if weight is not None and weight.ndim == 2 and loss.columns_per_target > 1:
