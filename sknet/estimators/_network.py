@@ -172,9 +172,7 @@ def _new_network(data: Data, dtype: Any) -> tuple[nn.Module, DataSet, Loss]:
             targets.meet(network, shape, rows.labels)
             rows, loss = encode_targets(request, rows)
             shape = None
-        elif isinstance(targets, RealTargets) and _reads_columns(
-            request, rows.y[:ROWS].astype(dtype), n_outputs, shape
-        ):
+        elif isinstance(targets, RealTargets) and _reads_columns(request, rows.y, dtype, n_outputs, shape):
             targets.read_by_loss(shape[0] if shape else 1)
             n_outputs = _n_outputs(estimator, loss)
         if shape == () and n_outputs == 1:
@@ -189,7 +187,9 @@ def _new_network(data: Data, dtype: Any) -> tuple[nn.Module, DataSet, Loss]:
     return network, rows, loss
 
 
-def _reads_columns(request: Request, y: Any, n_outputs: int, shape: "tuple[int, ...] | None") -> bool:
+def _reads_columns(
+    request: Request, y: Any, dtype: Any, n_outputs: int, shape: "tuple[int, ...] | None"
+) -> bool:
     """Tell whether a user's loss takes other outputs than one for each column of y."""
     loss = request.recipe.loss
     are_inputs = request.given.y is request.given.X
@@ -199,10 +199,11 @@ def _reads_columns(request: Request, y: Any, n_outputs: int, shape: "tuple[int, 
         return False
     try:
         with no_grad(), np.errstate(all="ignore"):
-            values = loss.values(Tensor(np.zeros((len(y), *(shape or (1,))), y.dtype)), Tensor(y))
+            some = y[:ROWS].astype(dtype)
+            values = loss.values(Tensor(np.zeros((len(some), *(shape or (1,))), dtype)), Tensor(some))
     except Exception:  # whatever a loss raises for outputs of another shape
         return False
-    return bool(values.shape == (len(y),))
+    return bool(values.shape == (len(some),))
 
 
 def _takes_missing(estimator: Any, network: nn.Module, X: Any, dtype: Any) -> bool:

@@ -51,7 +51,7 @@ def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np
     rows = random_state.choice(held_out, n_rows, replace=False)
     donors = random_state.choice(held_out, n_rows, replace=False)
     weight = None if task.weight is None else task.weight[rows]
-    if weight is not None and not weight.any():
+    if weight is not None and not weight.sum() > 0:
         return np.zeros(len(task.schema.features))
     return n_rows * _rises(task, members, rows, donors, weight)
 
