@@ -26,8 +26,6 @@ HEAVY = (
     "sknet.compile.python",
     "sknet.engine._device_runner",
     "sknet.engine._fit_rows",
-    "sknet.engine._layer_outputs",
-    "sknet.engine._lbfgs",
     "sknet.engine._many",
     "sknet.engine._remote",
     "sknet.engine._stack",

@@ -1,7 +1,6 @@
 """Losses of survival analysis, whose targets are times and whether an event was seen then."""
 
 import math
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -154,6 +153,8 @@ class AFT(_OfTimes):
         elif self.distribution == "log_logistic":
             at = math.log(p / (1.0 - p))
         else:
+            from statistics import NormalDist  # a tenth of the time of all imports
+
             at = NormalDist().inv_cdf(p)
         return ops.exp(z[:, :1] + at * ops.exp(z[:, 1:]))
 

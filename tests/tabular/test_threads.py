@@ -116,7 +116,8 @@ def test_fits_in_joblib_are_those_of_this_process(backend, lazily):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="fork is for Linux")
 def test_a_forked_process_fits_and_predicts_alike(lazily):
-    model = TabularRegressor(**SMALL).fit(X, LABELS)
+    with sknet.config_context(native="always"):
+        model = TabularRegressor(**SMALL).fit(X, LABELS)
     expected = model.predict(X)
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
