@@ -66,7 +66,8 @@ def fitted(network, dtype, monkeypatch, in_one=True, epochs=2):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_values_are_those_of_each_step(network, dtype, tolerance, launches, monkeypatch):
     found, expected = (fitted(network, dtype, monkeypatch, in_one) for in_one in (True, False))
-    assert launches == [11, 11]
+    assert sum(launches) == 22  # of both epochs, which may be one block
+    assert len(launches) <= 2
     np.testing.assert_allclose(found[0], expected[0], rtol=tolerance)
     for mine, theirs in zip(found[1], expected[1], strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
@@ -75,7 +76,8 @@ def test_values_are_those_of_each_step(network, dtype, tolerance, launches, monk
 @pytest.mark.parametrize("network", NETWORKS)
 def test_bits_are_the_same_in_every_run(network, launches, monkeypatch):
     (losses, state), *others = (fitted(network, "float32", monkeypatch) for _ in range(3))
-    assert launches == [11] * 6
+    assert sum(launches) == 66
+    assert len(launches) <= 6
     for again, other in others:
         assert again == losses
         for mine, theirs in zip(state, other, strict=True):
