@@ -45,7 +45,7 @@ from sknet.engine._programs import (
     is_made_of,
     made_of,
 )
-from sknet.engine._runners import Block, EagerSteps, Outputs, Steps, steps_at_once
+from sknet.engine._runners import LEAST_STEPS, Block, EagerSteps, Outputs, Steps, steps_at_once
 from sknet.optim.schedules import Progress
 
 __all__ = [
@@ -422,7 +422,6 @@ def _in_rows(x: Any) -> Any:
 
 
 MOST_STEPS = 1024  # per block
-LEAST_STEPS = 256  # for which a block has room, since it may have several epochs
 MOST_ROWS = 1 << 20  # of the orders of several epochs, and epochs of a block
 MOST_EPOCHS = 64
 SHARE_OF_OUTPUTS = 16  # outputs that wait to be scored take at most this part of the memory that is free
@@ -526,14 +525,18 @@ class DeviceSteps(Steps):
             started = time.perf_counter()
             with self._asking("a step"):
                 reports = self._issue(order, first, n_rows, steps, outputs)
-            steps = len(reports)
-            done = steps if reports[:, 2].all() else int(np.argmin(reports[:, 2]))
-            if not done:
+            losses = self._losses_of(reports)
+            if not len(losses):
                 return EagerSteps(model, self.batches, self.check_finite).run(order, first, 1, outputs)
-            self._per_step = (time.perf_counter() - started) / steps
-            advance(model, {name: self._buffers[name].copy() for name in model.buffers}, done)
-        losses = per_output(model, 1.0, self._output) * reports[:done, 0] + reports[:done, 1]
-        return Block(losses, done * n_rows)
+            self._per_step = (time.perf_counter() - started) / len(reports)
+            advance(model, {name: self._buffers[name].copy() for name in model.buffers}, len(losses))
+        return Block(losses, len(losses) * n_rows)
+
+    def _losses_of(self, reports: np.ndarray) -> Any:
+        """Return the losses of the steps before the first one that is not finite."""
+        is_fine = reports[:, 2]
+        reports = reports if is_fine.all() else reports[: int(np.argmin(is_fine))]
+        return per_output(self.model, 1.0, self._output) * reports[:, 0] + reports[:, 1]
 
     def _issue(self, order: Any, first: int, n_rows: int, steps: int, outputs: Outputs | None) -> np.ndarray:
         """Issue some steps; return their reports as a host array. Where one cannot be issued, they end."""
@@ -621,9 +624,8 @@ class DeviceSteps(Steps):
                 self._rows.start_several(orders)
                 reports = self._issue_parts(None, parts, numbers, self._outputs if scored else None)
             self._per_step = (time.perf_counter() - started) / len(reports)
-            done = len(reports) if reports[:, 2].all() else int(np.argmin(reports[:, 2]))
-            losses = per_output(model, 1.0, self._output) * reports[:done, 0] + reports[:done, 1]
-            return losses, self._outputs[: orders.size].reshape((*orders.shape, *shape)) if scored else None
+            outputs = self._outputs[: orders.size].reshape((*orders.shape, *shape)) if scored else None
+            return self._losses_of(reports), outputs
 
     def _whole_block(self, n_rows: int, outputs: Any) -> Persistent | None:
         """Return what makes all steps of a block in one launch; None if they are not suited."""
