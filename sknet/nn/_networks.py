@@ -252,8 +252,12 @@ class _SequenceNet(Module):
         "head": Named("Sequential"),
     }
 
-    def _make(self, input_shape: Any, n_ids: int | None, width: int) -> None:
-        """Set what reads the steps, from the shape of a sequence."""
+    def _make(self, width: str, input_shape: Any, **arguments: Any) -> None:
+        """Check the arguments of a constructor, which are its ``locals()``; set what reads the steps.
+
+        Vectors of steps have the length that the argument `width` names.
+        """
+        check_arguments(self, **arguments)
         if isinstance(input_shape, Mapping):
             others = [name for name in input_shape if name != "lengths"]
             if len(others) != 1:
@@ -268,11 +272,12 @@ class _SequenceNet(Module):
                 f"{type(self).__name__} is for sequences, X of shape (n, steps) or (n, steps, features), "
                 f"got {got}"
             )
+        n_ids, size = arguments["n_ids"], int(arguments[width])
         self.n_ids, self.is_flat = None if n_ids is None else int(n_ids), len(input_shape) == 1
-        if n_ids is not None:
-            self.vectors: Module = Embedding(n_ids + 1, width, padding_idx=n_ids)
+        if self.n_ids is not None:
+            self.vectors: Module = Embedding(self.n_ids + 1, size, padding_idx=self.n_ids)
         else:
-            self.vectors = Linear(1 if self.is_flat else int(input_shape[1]), width)
+            self.vectors = Linear(1 if self.is_flat else input_shape[1], size)
 
     def _steps(self, x: Any) -> Any:
         """Return sequences as (n, steps, width)."""
@@ -357,18 +362,8 @@ class RecurrentNet(_SequenceNet):
         bidirectional: bool = True,
         dropout: float = 0.2,
     ) -> None:
-        check_arguments(
-            self,
-            n_outputs=n_outputs,
-            n_ids=n_ids,
-            cell=cell,
-            hidden_size=hidden_size,
-            num_layers=num_layers,
-            bidirectional=bidirectional,
-            dropout=dropout,
-        )
+        _SequenceNet._make(width="hidden_size", **locals())
         hidden_size = int(hidden_size)  # NumPy's small integers overflow
-        self._make(input_shape, n_ids, hidden_size)
         self.recurrent = CELLS[cell](
             hidden_size,
             hidden_size,
@@ -437,16 +432,7 @@ class TransformerNet(_SequenceNet):
         num_heads: int = 4,
         dropout: float = 0.1,
     ) -> None:
-        check_arguments(
-            self,
-            n_outputs=n_outputs,
-            n_ids=n_ids,
-            embed_dim=embed_dim,
-            num_layers=num_layers,
-            num_heads=num_heads,
-            dropout=dropout,
-        )
-        self._make(input_shape, n_ids, embed_dim)
+        _SequenceNet._make(width="embed_dim", **locals())
         self.positions = PositionalEncoding(dropout=dropout)
         self.encoder = TransformerEncoder(num_layers, embed_dim, num_heads, dropout=dropout)
         self.head = Sequential(Dropout(dropout), Linear(embed_dim, n_outputs))
@@ -514,16 +500,7 @@ class TemporalConvNet(_SequenceNet):
         kernel_size: int = 3,
         dropout: float = 0.1,
     ) -> None:
-        check_arguments(
-            self,
-            n_outputs=n_outputs,
-            n_ids=n_ids,
-            channels=channels,
-            num_layers=num_layers,
-            kernel_size=kernel_size,
-            dropout=dropout,
-        )
-        self._make(input_shape, n_ids, channels)
+        _SequenceNet._make(width="channels", **locals())
         self.norms = Sequential(*[LayerNorm(channels) for _ in range(num_layers)])
         self.convolutions = Sequential(
             *[
@@ -537,10 +514,11 @@ class TemporalConvNet(_SequenceNet):
     def forward(self, x: Any, lengths: Any = None) -> Any:
         found = self._steps(x)
         mask = _mask(found, lengths)
+        weight = None if mask is None else ops.expand_dims(mask, -1).astype(found.dtype)
         for norm, convolution in zip(self.norms, self.convolutions, strict=True):
             inner = norm(found)
-            if mask is not None:  # what is padding is zero, as beyond the ends
-                inner = inner * ops.expand_dims(mask, -1).astype(inner.dtype)
+            if weight is not None:  # what is padding is zero, as beyond the ends
+                inner = inner * weight
             changed = convolution(ops.moveaxis(inner, -1, 1))
             found = found + self.activation(ops.moveaxis(changed, 1, -1))
         return self.head(_mean_of_steps(found, mask))
