@@ -362,10 +362,7 @@ LOOKS_FOR_NAN = frozenset({"isnan", "isfinite"})
 
 
 def looks_for_missing(network: nn.Module, X: Any, dtype: Any) -> bool:
-    """Tell whether a network says that it takes NaN, by its attribute, or asks where its inputs are NaN."""
-    said = getattr(network, "allow_nan", None)
-    if said is not None:
-        return bool(said)
+    """Tell whether a network asks where its inputs are NaN."""
     found: list[str] = []
 
     def seen(primitive: Any, operands: list[Any], result: Any) -> None:

@@ -208,12 +208,13 @@ def _reads_columns(
 
 def _takes_missing(estimator: Any, network: nn.Module, X: Any, dtype: Any) -> bool:
     """Tell whether a network reads NaN; raise a ValueError if there are some and it does not."""
-    if getattr(network, "allow_nan", False) or estimator.__sklearn_tags__().input_tags.allow_nan:
+    said = getattr(network, "allow_nan", None)
+    if said or estimator.__sklearn_tags__().input_tags.allow_nan:
         return True
     missing = missing_in(X)
     if missing is None:
         return False
-    if looks_for_missing(network, X, dtype):
+    if said is None and looks_for_missing(network, X, dtype):
         return True
     is_table = not isinstance(X, dict) and X.ndim == 2
     with naming_columns(estimator if is_table else None, X):
