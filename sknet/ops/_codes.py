@@ -13,6 +13,7 @@ from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core import _param_kinds as kinds
 from sknet.device import Namespace
 from sknet.exceptions import DtypeError, ShapeError
+from sknet.ops._rules import check_floating
 
 __all__ = ["Blocks", "coded_forward", "coded_matmul", "codes_of", "decoded"]
 
@@ -68,10 +69,10 @@ def _shape(codes: Any, y: Any, blocks: Blocks, transposed: bool) -> tuple[tuple[
             f"coded_matmul: rows of shape {shape} do not fit an operand of shape {tuple(y.shape)}: expected "
             f"({shape[1]}, m)"
         )
-    if codes.dtype != y.dtype or y.dtype.kind != "f":
+    if codes.dtype != y.dtype:
         raise DtypeError(
             f"coded_matmul: codes of {codes.dtype} do not fit an operand of {y.dtype}: both must have the "
-            "same floating dtype"
+            "same dtype"
         )
     return (shape[0], y.shape[1]), y.dtype
 
@@ -108,6 +109,10 @@ def coded_matmul(codes: Any, y: Any, blocks: Sequence[tuple[int, int]], transpos
     ------
     IndexError
         If a block has no such column.
+    DtypeError
+        If `y` is not floating.
     """
     pairs = tuple([(int(count), int(is_steps)) for count, is_steps in blocks])
-    return bind(_coded, (as_tensor(codes), as_tensor(y)), {"blocks": pairs, "transposed": bool(transposed)})
+    codes, y = as_tensor(codes), as_tensor(y)
+    check_floating("coded_matmul", y)
+    return bind(_coded, (codes, y), {"blocks": pairs, "transposed": bool(transposed)})

@@ -45,8 +45,7 @@ ENCODED = np.array(
 
 
 def _coded_matmul(y, transposed):
-    device, dtype = as_tensor(y).device, y.dtype
-    codes = to_device(CODES.astype(dtype), Device("cpu") if device.kind == "meta" else device)
+    codes = to_device(CODES.astype(y.dtype), as_tensor(y).device)
     return coded_matmul(codes, y, BLOCKS, transposed)
 
 

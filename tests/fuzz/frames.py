@@ -395,28 +395,34 @@ def used(estimator: Any, case: Case, seed: int) -> Any:
 def wrong_in_twin(estimator: Any, case: Case, seed: int) -> str | None:
     """Return in what an estimator differs that encodes rows when they are read; None if in nothing."""
     twin = clone(estimator).set_params(n_jobs=2)
-    native = ("never", "always")[seed // 3 % 2]
     plain = plain_of(case.X)
     limits = [mock.patch.object(rows_module, name, 0) for name in ("KEPT_BYTES", "MOST_BYTES")]
-    with limits[0], limits[1], sknet.config_context(native=native), warnings.catch_warnings():
+    with limits[0], limits[1], warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         if seed % 2:
             twin = used(twin, case, seed)
         twin.fit(plain, case.y, **case.fit_params)
         if not np.array_equal(estimator.oof_prediction_, twin.oof_prediction_, equal_nan=True):
-            return f"predictions out of folds of the twin differ, native={native}"
+            return "predictions out of folds of the twin differ"
         for (name, found), (_, other) in zip(
             predictions(estimator, case.X), predictions(twin, plain), strict=True
         ):
             pairs = zip(found, other, strict=True) if isinstance(found, list) else [(found, other)]
             if not all(np.array_equal(a, b) for a, b in pairs):
-                return f"{name} of the twin differs, native={native}"
+                return f"{name} of the twin differs"
     return None
 
 
 def mismatch(seed: int) -> str | None:
     """Return what is wrong with a case, or None."""
-    case = drawn_case(seed)
+    native = ("never", "always")[seed // 3 % 2]
+    with sknet.config_context(native=native):
+        found = mismatch_in(drawn_case(seed), seed)
+    return None if found is None else f"native={native}, {found}"
+
+
+def mismatch_in(case: Case, seed: int) -> str | None:
+    """Return what is wrong with a case in the current setting of native code, or None."""
     estimator = estimator_of(case)
     where = f"seed {seed}, {type(estimator).__name__}, {', '.join(case.said)}"
     try:
