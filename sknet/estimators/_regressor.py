@@ -104,12 +104,16 @@ class BaseRegressor(RegressorMixin, BaseNet):
         -------
         float
             1 at best; 0 is what the mean of y would score. Several outputs are averaged. If the loss alone
-            reads y, such as times and events, minus the mean loss.
+            reads y: of times and events the concordance, see `Cox.score`, of others minus the mean loss.
         """
         from sklearn.metrics import r2_score  # it loads half of scikit-learn
 
         if self.__sklearn_is_fitted__() and getattr(self._targets, "n_columns", None) is not None:
-            return self._minus_loss(X, y, sample_weight)
+            score = getattr(self._loss, "score", None)
+            if score is None:
+                return self._minus_loss(X, y, sample_weight)
+            found: float = score(on_host(y), on_host(self.predict(X)), on_host(sample_weight))
+            return found
         y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
         if np.ndim(y) > 2:
             y, predicted, weight = counted_values(np.asarray(y), predicted, lengths_of(X), weight)

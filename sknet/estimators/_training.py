@@ -78,7 +78,7 @@ def standardize(network: Network, rows: DataSet, training: Any = None) -> tuple[
         return rows, network.loss
     assert scaling is not None
     if request.incremental:
-        _check_first_part(rows.y, scaling.shifts)
+        _check_first_part(rows, scaling.shifts)
     y, weight = rows.y, rows.weight
     if training is not None:
         y, weight = y[training], None if weight is None else weight[training]
@@ -112,18 +112,27 @@ def _begun_with(request: Request, what: str, learned: Mapping[str, Units]) -> Ma
     return found if forms[0] == forms[1] else learned
 
 
-def _check_first_part(y: Any, shifts: bool) -> None:
+def _known_columns(rows: DataSet) -> list[np.ndarray]:
+    """Return the targets of each column that are not missing; arrays have one unit for all."""
+    y, missing = np.asarray(rows.y, np.float64), is_missing(rows.labels)
+    columns = list((y if y.ndim == 2 else y.reshape(-1, 1)).T)
+    if missing is None:
+        return columns
+    return [x[~gone] for x, gone in zip(columns, missing.T, strict=True)]
+
+
+def _check_first_part(rows: DataSet, shifts: bool) -> None:
     """Raise a ValueError if the first part of a stream does not tell the unit of the others."""
-    y = np.asarray(y, np.float64)
-    column = (y if y.ndim == 2 else y.reshape(-1, 1)).T
-    alike = [np.ptp(each) == 0 if shifts else not each.any() for each in column]
+    columns = _known_columns(rows)
+    alike = [not each.size or (np.ptp(each) == 0 if shifts else not each.any()) for each in columns]
     if any(alike):
         k = alike.index(True)
-        where = "y" if len(column) == 1 else f"column {k} of y"
+        where = "y" if len(columns) == 1 else f"column {k} of y"
+        found = f"{columns[k][0]:g}" if columns[k].size else "missing"
         raise ValueError(
-            f"scale_target=True standardizes by the first part of a stream, and {where} is {column[k][0]:g} "
-            f"in all its {len(y)} rows: give a first part whose targets vary as later ones do, or scale y "
-            "and set scale_target=False"
+            f"scale_target=True standardizes by the first part of a stream, and {where} is {found} "
+            f"in all its {len(rows.y)} rows: give a first part whose targets vary as later ones do, or scale "
+            "y and set scale_target=False"
         )
 
 
@@ -131,10 +140,7 @@ def _check_units(rows: DataSet, targets: Any, scaling: Any) -> None:
     """Refuse targets very far from those that the first fit standardized by; warn of other units."""
     if getattr(targets, "scale", None) is None:
         return
-    y = np.asarray(rows.y, np.float64).reshape(len(rows.y), -1)
-    missing = is_missing(rows.labels)
-    columns = list(y.T) if missing is None else [x[~gone] for x, gone in zip(y.T, missing.T, strict=True)]
-    columns = [x for x in columns if len(x)]
+    columns = [x for x in _known_columns(rows) if len(x)]
     with np.errstate(over="ignore"):
         sizes = np.array([np.sqrt(np.mean(np.square(x))) for x in columns])
         spread = np.array([np.std(x) for x in columns]) if scaling.shifts else sizes
@@ -152,7 +158,7 @@ def _check_units(rows: DataSet, targets: Any, scaling: Any) -> None:
     )  # parts of a stream may be constant
     if found > MOST_DEVIATIONS:
         told = f"are {found:.3g} times as large as"
-    elif len(y) >= FEW and varies.size and varies.min() < LEAST_DEVIATION:
+    elif len(rows.y) >= FEW and varies.size and varies.min() < LEAST_DEVIATION:
         told = f"vary {1 / varies.min():.3g} times less than"
     else:
         return

@@ -1,7 +1,8 @@
 """Losses of survival analysis, whose targets are times and whether an event was seen then."""
 
 import math
-from typing import Any
+import warnings
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,12 +14,52 @@ from sknet.losses._base import Loss, finite_numbers, reject, shape_error
 
 __all__ = ["AFT", "Cox"]
 
+MOST_PAIRS = 2**22  # that are compared at a time
+FAR_UNIT = 50.0  # of the median of times, or its inverse: beyond, most steps of a fit go into the first bias
+
 
 class _OfTimes(Loss):
     """Abstract base of losses that read two columns: a time, and 1 for an event or 0 for a censored row."""
 
     tasks = ("regression",)
     columns_per_target = 2
+    sign: ClassVar[int]  # 1 if predictions rise with the times, -1 if they fall
+
+    def score(self, y: Any, prediction: Any, sample_weight: Any = None) -> float:
+        """Return the concordance of predictions with times.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples, 2)
+            Times, and 1 for an event or 0.
+        prediction : array-like of shape (n_samples,)
+            What `predict` returns.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows: a pair counts by the product of two.
+
+        Returns
+        -------
+        float
+            The share of comparable pairs that are in the right order, 0.5 for equal predictions; NaN without
+            pairs. Two rows are comparable if an event was seen at the shorter time, or at the same time in
+            one of them only.
+
+        Notes
+        -----
+        F. E. Harrell et al., "Evaluating the yield of medical tests", JAMA 247, 1982.
+        """
+        y = np.asarray(y, np.float64)
+        later, (time, event) = self.sign * np.asarray(prediction, np.float64).ravel(), y.T
+        weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        right, pairs, rows = 0.0, 0.0, max(1, MOST_PAIRS // max(len(y), 1))
+        events = np.flatnonzero(event)
+        for first in range(0, len(events), rows):
+            mine = events[first : first + rows, np.newaxis]
+            is_pair = (time > time[mine]) | ((time == time[mine]) & (event == 0))
+            both = np.where(is_pair, weight * weight[mine], 0.0)
+            right += float((both * ((later > later[mine]) + 0.5 * (later == later[mine]))).sum())
+            pairs += float(both.sum())
+        return right / pairs if pairs else math.nan
 
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
         y = finite_numbers(y, name)
@@ -71,6 +112,8 @@ class Cox(_OfTimes):
     array([1.5514, 0.    , 0.    ])
     """
 
+    sign = -1
+
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         (z,), time, event = self._parts(output, target, 1)
         at_risk = ops.greater_equal(ops.expand_dims(time, 0), ops.expand_dims(time, 1))
@@ -101,7 +144,8 @@ class AFT(_OfTimes):
 
     .. math:: \ell = -e \left( \log f(z) - \log \sigma - \log t \right) - (1 - e) \log S(z).
 
-    Training begins near :math:`\log t = 0`: give times in a unit in which many are near 1.
+    Training begins near :math:`\log t = 0`: give times in a unit in which many are near 1. A `UserWarning`
+    says so where they are far from it.
 
     References
     ----------
@@ -117,11 +161,23 @@ class AFT(_OfTimes):
     array([[7.3891]])
     """
 
+    sign = 1
     outputs_per_target = 2
     _parameter_constraints = {"distribution": [StrOptions({"weibull", "log_logistic", "log_normal"})]}
 
     def __init__(self, distribution: str = "weibull") -> None:
         self.distribution = distribution
+
+    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
+        super().check_target(y, name=name, n_outputs=n_outputs)
+        usual = float(np.median(np.asarray(y)[:, 0])) if len(y) else 1.0
+        if not 1 / FAR_UNIT < usual < FAR_UNIT:
+            warnings.warn(
+                f"the median of the times in {name} is {usual:.3g}, and AFT begins near 1, which costs many "
+                f"epochs: give times in another unit, such as {name}[:, 0] / {usual:.1g}",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         (location, log_scale), time, event = self._parts(output, target, 2)

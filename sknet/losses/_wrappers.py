@@ -57,6 +57,12 @@ class Wrapping(Loss):
         """Columns of y that are one target."""
         return self.loss.columns_per_target
 
+    @property
+    def score(self) -> Callable[..., float]:
+        """A function of targets and predictions, if the loss inside has one of its own."""
+        found: Callable[..., float] = _any(self.loss).score
+        return found
+
     def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
         return self.loss.of_targets(output, target)
 

@@ -256,6 +256,16 @@ def test_a_stream_cannot_begin_with_targets_that_do_not_vary(y):
     estimator_for("regression", batch_size="auto").partial_fit(X[:20], y)
 
 
+def test_a_stream_cannot_begin_with_a_column_of_missing_targets():
+    reg = estimator_for("regression", scale_target=True, batch_size="auto")
+    y = np.c_[Y[:20], np.full(20, np.nan)]
+    with pytest.raises(ValueError, match="column 1 of y is missing in all its 20 rows"):
+        reg.partial_fit(X[:20], y)
+    y[:9, 1] = 3.0
+    with pytest.raises(ValueError, match="column 1 of y is 3 in all its 20 rows"):
+        reg.partial_fit(X[:20], y)
+
+
 def test_a_stream_of_counts_cannot_begin_with_zeros():
     reg = estimator_for("regression", loss="poisson", scale_target=True, batch_size="auto")
     with pytest.raises(ValueError, match="y is 0 in all its 20 rows: give a first part whose targets vary"):

@@ -6,7 +6,7 @@ from scipy import optimize, stats
 
 from sknet import MLPRegressor, NetRegressor, nn
 from sknet.exceptions import ShapeError
-from sknet.losses import AFT, Cox
+from sknet.losses import AFT, Cox, _survival
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 RNG = np.random.default_rng(0)
@@ -59,7 +59,44 @@ def test_hazards_are_those_of_the_partial_likelihood():
     net = NetRegressor(nn.Linear(2, 1), loss="cox", random_state=0, **options).fit(X, Y)
     best = optimize.minimize(lambda w: partial_likelihood(X @ w, Y), np.zeros(2), tol=1e-10)
     np.testing.assert_allclose(net.model_.module.weight.numpy().ravel(), best.x, rtol=1e-4)
-    np.testing.assert_allclose(net.score(X, Y), -best.fun, rtol=1e-6)
+    np.testing.assert_allclose(net.score(X, Y), concordance(X @ -best.x, Y), rtol=1e-3)
+
+
+def concordance(later, y):
+    """Return the share of comparable pairs in the right order, written out."""
+    right = pairs = 0.0
+    for i, (t, e) in enumerate(y):
+        for j, (other, also) in enumerate(y):
+            if e and (other > t or (other == t and not also)):
+                pairs += 1
+                right += (later[j] > later[i]) + 0.5 * (later[j] == later[i])
+    return right / pairs
+
+
+@pytest.mark.parametrize("most", [7, 2**22])
+def test_scores_are_concordances(most, monkeypatch):
+    monkeypatch.setattr(_survival, "MOST_PAIRS", most)
+    y = np.c_[np.round(Y[:60, 0], 1) + 0.1, Y[:60, 1]]  # with ties
+    risk = np.round(RATE[:60], 1)
+    np.testing.assert_allclose(Cox().score(y, risk), concordance(-risk, y), rtol=1e-12)
+    np.testing.assert_allclose(AFT().score(y, risk[:, np.newaxis]), concordance(risk, y), rtol=1e-12)
+    weight = RNG.integers(0, 3, size=60)
+    repeated = np.repeat(np.arange(60), weight)  # pairs of equal rows are not comparable
+    np.testing.assert_allclose(
+        Cox().score(y, risk, weight), concordance(-risk[repeated], y[repeated]), rtol=1e-12
+    )
+    assert np.isnan(Cox().score(np.c_[y[:, 0], np.zeros(60)], risk))
+
+
+def test_members_are_scored_as_one_network():
+    reg = MLPRegressor((4,), loss="cox", n_members=2, max_iter=20, random_state=0).fit(X, Y)
+    np.testing.assert_allclose(reg.score(X, Y), concordance(-reg.predict(X), Y), rtol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e4])
+def test_times_far_from_one_are_named(unit):
+    with pytest.warns(UserWarning, match="give times in another unit"):
+        MLPRegressor((4,), loss="aft", max_iter=1).fit(X, Y * [unit, 1])
 
 
 def test_median_times_are_learned():
