@@ -102,8 +102,14 @@ def refuse_collection(X: Any, reader: str) -> None:
         )
 
 
-def refuse_masked(x: Any) -> None:
-    """Raise a ValueError for a masked array of NumPy, whose masked values would be read as data."""
+def refuse_unreadable(x: Any) -> None:
+    """Raise an error for rows that are dicts, and for masked values, which would be read as data."""
+    rows = x if isinstance(x, (list, tuple)) else getattr(x, "array", ())  # of a Series
+    if len(rows) and type(rows[0]) is dict:
+        raise TypeError(
+            f"got a {type(x).__name__} of dicts, whose columns have no order: make a data frame of them, "
+            "pandas.DataFrame(X)"
+        )
     if hasattr(x, "filled") and hasattr(x, "mask") and np.ma.is_masked(x):
         raise ValueError(
             "got a masked array with masked values, which would be read as data: fill them, for example by "
@@ -113,7 +119,7 @@ def refuse_masked(x: Any) -> None:
 
 def as_array(data: Any) -> Any:
     """Return data in memory as a NumPy array of native byte order; integers of a container stay integers."""
-    refuse_masked(data)
+    refuse_unreadable(data)
     array = np.asarray(_of_pandas(data) if hasattr(data, "iloc") else data)
     if array.dtype.kind == "f" and array.ndim == 2:
         array = _of_several_widths(data, array)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 from sknet import ops
 from sknet._arrays import all_finite
 from sknet._constraints import shown
-from sknet._frames import Frame, as_array, is_frame, refuse_masked
+from sknet._frames import Frame, as_array, is_frame, refuse_unreadable
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.engine import RSquared
 from sknet.engine._checks import check_range, check_signs
@@ -114,7 +114,7 @@ def _check_kind(x: Any, name: str, expected: str) -> None:
         raise TypeError(f"{name} must be {expected}; got {shown(x)}")
     if getattr(getattr(x, "dtype", None), "names", None):
         raise TypeError(f"{name} must be {expected}; got a structured array: make a data frame of it")
-    refuse_masked(x)
+    refuse_unreadable(x)
 
 
 def _needs_no_conversion(estimator: BaseEstimator, X: Any, dtypes: list[type]) -> bool:

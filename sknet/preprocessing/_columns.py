@@ -14,7 +14,7 @@ import numpy as np
 
 from sknet._attributes import cached_property
 from sknet._constraints import shown
-from sknet._frames import is_frame, refuse_collection, refuse_masked
+from sknet._frames import is_frame, refuse_collection, refuse_unreadable
 from sknet._late import issparse, scipy_sparse
 
 __all__ = [
@@ -303,7 +303,7 @@ def _phase(dates: np.ndarray, period: str) -> np.ndarray:
 def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     """Return a table as a pandas or polars frame, an array or a CSC matrix, after checking its features."""
     refuse_collection(X, type(estimator).__name__)
-    refuse_masked(X)
+    refuse_unreadable(X)
     X = _contained(X)
     _check_names(X)
     if len(X.shape) != 2:

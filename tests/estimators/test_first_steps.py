@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import sknet
-from sknet import Autoencoder, MLPClassifier, MLPRegressor, NetRegressor, nn, ops
+from sknet import Autoencoder, MLPClassifier, MLPRegressor, NetRegressor, TabularRegressor, nn, ops
 from sknet.model_selection import HalvingGridSearchCV
 from sknet.optim import LBFGS, SGD, Adam, ClipNorm, Groups
 from sknet.optim.schedules import Cosine
@@ -364,3 +364,15 @@ def test_missing_values_of_json_are_those_of_a_frame():
     found = predictor.predict_proba([{"age": None, "city": None}, {"age": 3, "city": "b"}])
     np.testing.assert_allclose(found[0], predictor.predict_proba(table)[3], rtol=1e-5)
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("form", [list, tuple, pd.Series])
+@pytest.mark.parametrize(
+    "estimator",
+    [MLPRegressor(), MLPRegressor(encoder="table"), NetRegressor(Flat), TabularRegressor()],
+    ids=["perceptron", "encoder", "network", "tables"],
+)
+def test_a_fit_to_rows_of_json(estimator, form):
+    rows = form([{"a": 1.0, "b": 2.0}, {"a": 2.0, "b": 1.0}])
+    with pytest.raises(TypeError, match=r"got a (list|tuple|Series) of dicts.*pandas.DataFrame\(X\)"):
+        estimator.fit(rows, [0.0, 1.0])

@@ -23,5 +23,5 @@ def test_cases_reach_every_kind_of_data():
 
 def test_cases_find_a_missing_check(monkeypatch):
     monkeypatch.setattr(_checks, "check_range", lambda array, dtype, name: None)
-    monkeypatch.setattr(_checks, "refuse_masked", lambda x: np.asarray(x))
+    monkeypatch.setattr(_checks, "refuse_unreadable", lambda x: np.asarray(x))
     assert next(mismatches(mismatch, range(300)), None) is not None
