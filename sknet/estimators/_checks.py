@@ -392,7 +392,7 @@ def naming_columns(estimator: Any, X: Any) -> Iterator[None]:
         with np.errstate(invalid="ignore"):  # scikit-learn looks for NaN in a sum, which may overflow
             yield
     except (ValueError, TypeError) as error:
-        if str(error).startswith("Input contains NaN"):  # in targets of pandas' types
+        if str(error).startswith(("Input contains NaN", "Input y contains NaN")):
             raise ValueError(f"y has missing values: leave these rows out. {error}") from error
         advice = _advice(estimator, X, str(error))
         if advice is None:

@@ -46,7 +46,7 @@ DATA = [
     ("multiclass", (X + 0j, Y), COMPLEX),
     ("multiclass", (WORDS, Y), NO_NUMBER),
     ("multiclass", (DICTS, Y), "argument must be .* string or a .*number"),
-    ("multiclass", (X, with_bad(Y, np.nan)), "Input y contains NaN"),
+    ("multiclass", (X, with_bad(Y, np.nan)), "y has missing values: leave these rows out"),
     ("regression", (X, with_bad(Z, np.inf)), "Input y contains infinity"),
     ("regression", (X, None), "requires y to be passed, but the target y is None"),
     ("multiclass", (X, Y[:5]), r"inconsistent numbers of samples: \[230, 5\]"),
