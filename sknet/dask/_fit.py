@@ -180,6 +180,7 @@ def _refuse(estimator: Any, given: FitArguments, resume_from: Any) -> None:
         ("n_members", params.get("n_members", 1) != 1, "fit members one by one, with a random_state each"),
         ("encoder", params.get("encoder") is not None, "encode the partitions first, by map_partitions"),
         ("optimizer='lbfgs'", estimator._is_full_batch(), "use one that goes step by step, such as Adam()"),
+        ("sampler", params.get("sampler") is not None, "set class_weight, or give sample_weight"),
         ("validation_split", params.get("validation_split") is not None, "set early_stopping=True"),
         ("refit_on_all", params.get("refit_on_all"), "set refit_on_all=False"),
         ("calibrate", params.get("calibrate") is not None, "calibrate on rows in memory"),

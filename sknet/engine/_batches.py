@@ -153,6 +153,8 @@ class Batches:
         The first batch, the rows of each and the number of consecutive batches of equal length.
     y, weight : array
         Targets and weights of the used rows, on the device.
+    shares : ndarray of shape (n_samples,) or None
+        Probabilities with which an epoch draws rows; None if it has each of them once.
 
     Raises
     ------
@@ -191,7 +193,18 @@ class Batches:
             check_ranges(X, self._dtypes)
         self.y = self._placed(y, rows)
         self.weight = None if weight is None else self._placed(weight, rows)
+        self.shares: Any = None
         self._host_weight = None if weight is None else to_host(self.weight)
+
+    def draw_by(self, shares: np.ndarray) -> None:
+        """Let each epoch draw as many rows as there are, with replacement.
+
+        Parameters
+        ----------
+        shares : ndarray of shape (n_samples,)
+            Numbers of 0 or more in proportion to which rows are drawn.
+        """
+        self.shares = shares / shares.sum()
 
     def _divide(self, whole: int, last: int) -> None:
         """Set how many batches are whole, and how many rows a last one has that is not, or 0."""
@@ -434,10 +447,15 @@ def take_rows(array: Any, chosen: Any) -> Any:
 
 
 class Orders:
-    """New orders, drawn by a model, or always that of the data."""
+    """New orders or draws of rows, drawn by a model, or always the order of the data."""
 
-    def __init__(self, model: ModelLike, n_samples: int, shuffle: bool, n_epochs: int) -> None:
+    def __init__(
+        self, model: ModelLike, n_samples: int, shuffle: bool, n_epochs: int, shares: Any = None
+    ) -> None:
         self._model, self._left = model, n_epochs
+        self._bounds = None if shares is None else np.cumsum(shares)
+        if self._bounds is not None:
+            self._bounds[np.flatnonzero(shares)[-1] :] = 1.0  # whatever rounding has made of the sum
         self.now: Any = np.arange(n_samples) if shuffle else None
         self._ahead: _Ahead | None = None
 
@@ -451,7 +469,7 @@ class Orders:
                 source.set_state(ahead.state)
                 self.now = ahead.next
             else:
-                self.now = _shuffled(self.now, source)
+                self.now = self._drawn(source)
 
     def look_ahead(self) -> Any:
         """Return the next order, taken if nothing else is drawn before; None if it is not drawn."""
@@ -460,9 +478,17 @@ class Orders:
         if self._ahead is None:
             source = self._model.random_state
             before, twin = RandomSnapshot(source), twin_of(source)
-            order = _shuffled(self.now, twin)
+            order = self._drawn(twin)
             self._ahead = _Ahead(self.now, before, order, RandomSnapshot(twin).state())
         return self._ahead.next
+
+    def _drawn(self, source: RandomState) -> Any:
+        """Return the rows in a new order, or as many of them as there are."""
+        if self._bounds is not None:
+            return self._bounds.searchsorted(source.random_sample(len(self.now)), side="right")
+        found = self.now.copy()
+        source.shuffle(found)
+        return found
 
 
 class _Ahead(NamedTuple):
@@ -472,13 +498,6 @@ class _Ahead(NamedTuple):
     before: RandomSnapshot
     next: Any
     state: Any
-
-
-def _shuffled(order: Any, source: RandomState) -> Any:
-    """Return the rows of an order in a new one."""
-    found = order.copy()
-    source.shuffle(found)
-    return found
 
 
 def join_leftover(model: ModelLike, batches: Batches) -> None:

@@ -392,7 +392,10 @@ def _columns(array: Any) -> Any:
 
 
 class Gathered(Score):
-    """Scores computed from the raw outputs of all rows, in whatever batches and order they are added."""
+    """Scores computed from the raw outputs of all rows, in whatever batches and order they are added.
+
+    A row that comes several times counts as often, with its last output.
+    """
 
     may_wait = False  # but for those that compute nothing: others may look at the model
 
@@ -402,7 +405,7 @@ class Gathered(Score):
         self._compute, self._names = compute, list(names)
         self.reads_outputs = bool(self._names)
         self.may_wait = not self._names
-        self._came = np.zeros(n_samples, dtype=bool)
+        self._came = np.zeros(n_samples, dtype=np.int32)
         self._outputs: Any = None
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
@@ -414,15 +417,15 @@ class Gathered(Score):
         elif device_of(self._outputs) != device_of(output):  # restored on the host
             self._outputs = to_device(self._outputs, device_of(output))
         self._outputs[rows if isinstance(rows, slice) else xp.asarray(rows)] = output
-        self._came[rows] = True
+        np.add.at(self._came, rows, 1)
 
     def result(self) -> float:
         return self.results()[self._names[0]]
 
     def results(self) -> dict[str, float]:
         rows, outputs = None, self._outputs
-        if outputs is not None and not self._came.all():
-            rows = np.flatnonzero(self._came)
+        if outputs is not None and (self._came != 1).any():
+            rows = np.repeat(np.arange(len(self._came)), self._came)
             outputs = outputs[namespace(outputs).asarray(rows)]
         if outputs is None or not namespace(outputs).isfinite(outputs).all().item():
             return dict.fromkeys(self._names, math.nan)
@@ -430,15 +433,15 @@ class Gathered(Score):
 
     def state(self) -> dict[str, Any]:
         outputs = self._outputs
-        kept = None if outputs is None else np.array(to_host(outputs)[self._came])
+        kept = None if outputs is None else np.array(to_host(outputs)[self._came > 0])
         return {"came": self._came.copy(), "outputs": kept}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._came = np.array(state["came"], dtype=bool)
+        self._came = np.array(state["came"], dtype=np.int32)
         outputs, self._outputs = state["outputs"], None
         if outputs is not None:
             whole = np.empty((len(self._came), *outputs.shape[1:]), dtype=outputs.dtype)
-            whole[self._came] = outputs
+            whole[self._came > 0] = outputs
             self._outputs = whole
 
 

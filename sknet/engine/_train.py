@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet._arrays import are_indices
 from sknet._config import native_setting
 from sknet._parallel import BlasThreads, Threads
 from sknet._random import RandomSnapshot
@@ -83,7 +84,9 @@ class RowEpochs(Epochs):
     def __init__(self, fit: Fit, batches: Batches, settings: Settings) -> None:
         super().__init__(fit, Sums(batches.n_samples, self._targets))
         self._batches, self._settings = batches, settings
-        self._orders = Orders(fit.model, batches.n_samples, settings.shuffle, settings.max_iter)
+        self._orders = Orders(
+            fit.model, batches.n_samples, settings.shuffle, settings.max_iter, batches.shares
+        )
         # What decides which steps there are, besides model and rows.
         self._how: Hashable = (settings.check_finite, native_setting(), fit.model.compile)
 
@@ -185,7 +188,9 @@ class RowEpochs(Epochs):
     def load_state(self, state: Mapping[str, Any], path: str) -> None:
         order, now = state["order"], self._orders.now
         if order is not None and now is not None:
-            if order.shape != now.shape or (np.sort(order) != np.sort(now)).any():
+            is_wrong = order.shape != now.shape or not are_indices(order, len(now))
+            is_drawn = self._batches.shares is not None  # some rows several times
+            if is_wrong or not (is_drawn or (np.sort(order) == np.arange(len(now))).all()):
                 raise LoadError(f"{path} is damaged: its order is no order of {len(now)} rows")
             order = order.astype(now.dtype)
         elif order is not now:

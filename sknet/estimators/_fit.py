@@ -72,6 +72,7 @@ class Recipe(NamedTuple):
     validation_fraction: float
     random_state: Any
     class_weight: Any = None
+    sampler: Any = None
     dtype: str = "auto"
     other_dtype: str = "float32"
     device: str = "auto"

@@ -352,6 +352,7 @@ def _fit_full_batch(network: Network) -> None:
         "dropout": recipe.architecture.parameters().get("dropout"),
         "validation_split": recipe.validation_split,
         "scoring": recipe.scoring,
+        "sampler": recipe.sampler,
     }
     asked = [f"{name}={value!r}" for name, value in only_in_steps.items() if value and recipe.strict]
     if asked or request.given.X_val is not None:

@@ -22,6 +22,7 @@ from sknet.estimators._options import (
     CONFORMAL,
     CONSTRAINTS,
     ENCODER,
+    SAMPLER,
     SCALE_TARGET,
     Decisions,
     NamedOptions,
@@ -249,7 +250,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | ENCODER | PERCEPTRON | CLASS_WEIGHT | CALIBRATE | MEMBERS
+    _parameter_constraints = CONSTRAINTS | SAMPLER | ENCODER | PERCEPTRON | CLASS_WEIGHT | CALIBRATE | MEMBERS
 
     def __init__(
         self,
@@ -266,6 +267,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         max_iter: int = 200,
         shuffle: bool = True,
         scale_inputs: bool = True,
+        sampler: Any = None,
         class_weight: Any = None,
         calibrate: str | None = None,
         early_stopping: bool | str = "auto",
@@ -296,7 +298,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.class_weight = class_weight
+        self.sampler, self.class_weight = sampler, class_weight
         self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split
@@ -358,7 +360,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | ENCODER | SCALE_TARGET | CONFORMAL | PERCEPTRON | MEMBERS
+    _parameter_constraints = CONSTRAINTS | SAMPLER | ENCODER | SCALE_TARGET | CONFORMAL | PERCEPTRON | MEMBERS
 
     def __init__(
         self,
@@ -375,6 +377,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         max_iter: int = 200,
         shuffle: bool = True,
         scale_inputs: bool = True,
+        sampler: Any = None,
         scale_target: bool | str = "auto",
         calibrate: str | None = None,
         early_stopping: bool | str = "auto",
@@ -405,7 +408,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.scale_target = scale_target
+        self.sampler, self.scale_target = sampler, scale_target
         self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split

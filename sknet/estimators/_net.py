@@ -15,6 +15,7 @@ from sknet.estimators._options import (
     CONFORMAL,
     CONSTRAINTS,
     ENCODER,
+    SAMPLER,
     SCALE_TARGET,
     NamedOptions,
     WithEncoder,
@@ -122,7 +123,7 @@ class NetClassifier(NetOptions, SequenceClassifier):
     16
     """
 
-    _parameter_constraints = CONSTRAINTS | MODULE | CLASS_WEIGHT | CALIBRATE | MEMBERS
+    _parameter_constraints = CONSTRAINTS | SAMPLER | MODULE | CLASS_WEIGHT | CALIBRATE | MEMBERS
 
     def __init__(
         self,
@@ -137,6 +138,7 @@ class NetClassifier(NetOptions, SequenceClassifier):
         max_iter: int = 200,
         shuffle: bool = True,
         scale_inputs: bool = True,
+        sampler: Any = None,
         class_weight: Any = None,
         calibrate: str | None = None,
         early_stopping: bool | str = "auto",
@@ -165,7 +167,7 @@ class NetClassifier(NetOptions, SequenceClassifier):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.class_weight = class_weight
+        self.sampler, self.class_weight = sampler, class_weight
         self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split
@@ -225,7 +227,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | SCALE_TARGET | CONFORMAL | MODULE | MEMBERS
+    _parameter_constraints = CONSTRAINTS | SAMPLER | SCALE_TARGET | CONFORMAL | MODULE | MEMBERS
 
     def __init__(
         self,
@@ -240,6 +242,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
         max_iter: int = 200,
         shuffle: bool = True,
         scale_inputs: bool = True,
+        sampler: Any = None,
         scale_target: bool | str = "auto",
         calibrate: str | None = None,
         early_stopping: bool | str = "auto",
@@ -268,7 +271,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.scale_target = scale_target
+        self.sampler, self.scale_target = sampler, scale_target
         self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction, self.validation_split = validation_fraction, validation_split

@@ -35,6 +35,7 @@ __all__ = [
     "CONFORMAL",
     "CONSTRAINTS",
     "ENCODER",
+    "SAMPLER",
     "SCALE_TARGET",
     "Decisions",
     "NamedOptions",
@@ -98,6 +99,7 @@ SCALE_TARGET: dict[str, Any] = {"scale_target": ["boolean", StrOptions({"auto"})
 CALIBRATE: dict[str, Any] = {"calibrate": [StrOptions({"temperature", "conformal"}), None]}
 CONFORMAL: dict[str, Any] = {"calibrate": [StrOptions({"conformal"}), None]}
 CLASS_WEIGHT: dict[str, Any] = {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
+SAMPLER: dict[str, Any] = {"sampler": [StrOptions({"balanced", "weight"}), callable, None]}
 CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # the names are better told by the functions that look them up
     "optimizer": "no_validation",
@@ -176,6 +178,7 @@ def _recipe(estimator: Any) -> Recipe:
         monitor=estimator.monitor,
         refit_on_all=estimator.refit_on_all,
         class_weight=getattr(estimator, "class_weight", None),
+        sampler=getattr(estimator, "sampler", None),
         scale_inputs=getattr(estimator, "scale_inputs", False),
         scale_target=loss.scaling is not None if is_auto(scaled) else scaled,
         calibrate=getattr(estimator, "calibrate", None),
@@ -232,6 +235,11 @@ class NamedOptions(BaseNet):
         In `fit`, columns of tables are clipped at 5 deviations. Weights count, and in streams the first part
         decides. Integers that the network reads as such and tables that `encoder` reads stay as they are, and
         a module that has been trained already gets X as it is.
+    sampler : "balanced", "weight", callable or None, default=None
+        How an epoch draws rows, with replacement, as many as there are: "balanced" draws all classes equally
+        often, "weight" draws rows by their weights, which then do not multiply the loss, and a function
+        ``(y, sample_weight)`` returns a number for each row to draw it in proportion to. None takes each row
+        once.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights. Classes that a dict does not
         name weigh 1; "balanced" gives all classes the same total weight.

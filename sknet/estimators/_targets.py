@@ -733,7 +733,11 @@ class RealTargets(Reconstructed):
     def new_score(self, batches: Batches, loss: Any) -> Callable[[], Score]:
         """Return a function that creates an empty score of the rows of `batches`, by the `loss` of a fit."""
         loss = loss if self.scale is None else loss.loss  # of standardized predictions, as the targets are
-        return lambda: RSquared(batches.y, batches.weight, loss)
+        weight = batches.weight
+        if batches.shares is not None:  # as often as rows are drawn
+            often = len(batches.shares) * batches.shares
+            weight = often if weight is None else (often * to_host(weight).T).T
+        return lambda: RSquared(batches.y, weight, loss)
 
     def restore(self, prediction: Any) -> Any:
         """Return a `prediction` as a reconstruction, which has all columns."""

@@ -472,7 +472,7 @@ class SecondTraining:
         """Train for as many updates as were best, and return the result in the place of the first one."""
         training, history = fitted.training, History()
         rows, batches, request = _all_rows(training), training.batches, training.request
-        everything = rows.batches(self._model, batches.size)
+        everything = sampled(request, rows, self._model, batches.size)
         join_leftover(self._model.materialize(everything.X), everything)
         n_updates = training.stopping.best_step_
         settings = request.settings._replace(
@@ -525,6 +525,48 @@ def _joined_weights(first: Any, second: Any, n_first: int, n_second: int) -> Any
     return np.concatenate([one if weight is None else weight for weight, one in given])
 
 
+def sampled(request: Request, part: DataSet, model: Model, size: int) -> Batches:
+    """Return rows in batches of this `size`, of which an epoch draws as the parameter `sampler` says."""
+    sampler, targets = request.recipe.sampler, request.estimator._targets
+    if sampler is None:
+        return part.batches(model, size)
+    labels, weight = part.chosen(part.labels), part.chosen(part.weight)
+    if sampler == "weight":
+        if weight is None:
+            raise ValueError("sampler='weight' draws rows by weights: give sample_weight or class_weight")
+        shares, part = weight, part._replace(weight=None)
+    elif sampler == "balanced":
+        if targets.task not in ("binary", "multiclass", "ordinal") or np.ndim(labels) > 1:
+            raise ValueError(
+                "sampler='balanced' draws classes equally often, and needs one label a row: give a function "
+                "(y, sample_weight) that returns a number for each row"
+            )
+        _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        shares = 1.0 / counts[codes]
+    else:
+        shares = sampler(labels, part.chosen(part.sample_weight))
+    batches = part.batches(model, size)
+    batches.draw_by(_checked_shares(shares, part.n_samples, sampler))
+    return batches
+
+
+def _checked_shares(shares: Any, n_samples: int, sampler: Any) -> Any:
+    try:
+        found = np.asarray(shares, np.float64)
+        got = f"shape {found.shape}"
+    except (TypeError, ValueError):
+        found, got = np.zeros(()), shown(shares)
+    if found.shape == (n_samples,):
+        wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+        if not len(wrong) and found.any():
+            return found
+        got = f"{found[wrong[0]]:g} at index {wrong[0]}" if len(wrong) else "zeros only"
+    raise ValueError(
+        f"sampler={shown(sampler)} must give a finite number of 0 or more for each of {n_samples} rows, some "
+        f"above 0; got {got}"
+    )
+
+
 DEFAULT_BATCH = 200
 
 
@@ -543,7 +585,7 @@ class Trainer:
         whole, loss = standardize(network, whole, rows)
         training, held_out = data_sets(network, loss, whole, rows, held_out_rows)
         size = self.batch_size(request.recipe.batch_size, training.n_samples)
-        batches, validation = training.batches(model, size), None
+        batches, validation = sampled(request, training, model, size), None
         if held_out is not None:
             kept = held_out.batches(model, _rows_at_once(held_out, model))
             score = new_score_of(network, model, held_out, kept, is_training=False)

@@ -57,6 +57,8 @@ def check_given(recipe: Recipe, given: FitArguments, incremental: bool, caller: 
         )
     if given.groups is not None:
         _check_groups(recipe, given)
+    if recipe.sampler is not None and not recipe.settings.shuffle:
+        raise ValueError("sampler draws rows at random, and shuffle=False keeps their order: set one of both")
     if recipe.refit_on_all and not recipe.early_stopping:
         raise ValueError(
             "refit_on_all=True needs early_stopping=True, which finds out how many updates are best"
@@ -375,8 +377,9 @@ def new_score_of(
     def compute(outputs: Any, rows: Any) -> dict[str, float]:
         inputs = part.chosen(part.read, rows) if needs_inputs else object()
         estimator = in_training(own, model, inputs, outputs)
-        labels, weight = part.chosen(part.labels, rows), part.chosen(part.sample_weight, rows)
-        weight = row_weights(weight)
+        labels = part.chosen(part.labels, rows)
+        # Batches of rows that are drawn by their weights have none.
+        weight = None if batches.weight is None else row_weights(part.chosen(part.sample_weight, rows))
         with naming_classes(getattr(own._targets, "classes", None), labels, what):
             found = evaluated(scorers, estimator, inputs, labels, weight, what)
             if np.isnan(found.get(decides, 0.0)):

@@ -395,6 +395,7 @@ REFUSED = {
     "lbfgs": (lambda: small(optimizer="lbfgs"), {}, "lbfgs.*such as Adam"),
     "a split": (lambda: small(early_stopping=True, validation_split=([0], [1])), {}, "validation_split"),
     "a second training": (lambda: small(early_stopping=True, refit_on_all=True), {}, "refit_on_all"),
+    "a sampler": (lambda: small(sampler="balanced"), {}, "sampler.*set class_weight"),
     "calibration": (lambda: small(early_stopping=True, calibrate="temperature"), {}, "calibrate"),
     "scorers": (lambda: small(scoring="roc_auc"), {}, "scoring.*score later"),
     "a GPU": (lambda: small(device="cuda"), {}, "device='cuda'.*set 'cpu'"),

@@ -20,6 +20,7 @@ FITS = {
     "early stopping and dropout": {"early_stopping": True, "dropout": 0.3, "activation": "gelu"},
     "momentum": {"optimizer": SGD(0.01, 0.9, True), "shuffle": False},
     "lbfgs": {"optimizer": "lbfgs", "max_iter": 5},
+    "rows drawn by weight": {"sampler": "weight"},
 }
 
 
