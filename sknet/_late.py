@@ -1,26 +1,21 @@
-"""Late imports: names of packages, functions of upper packages, parts of SciPy, and optional packages.
+"""Names, functions and attributes that are made when first used, or available under a condition."""
 
-Imports point down only, so a lower package cannot import an upper one, and a user may import only the
-lower package. `sknet/__init__.py`, which Python always loads first, registers what completes which
-package; the lower package calls `complete` at its end. A method that calls a function of an upper
-package looks it up by `above`.
-
-SciPy takes longer to load than all of sknet. A predictor computes with NumPy alone, unless its network has a
-function that NumPy lacks.
-"""
-
+import functools
 import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from types import MethodType
+from typing import Any, TypeVar, overload
 
 __all__ = [
     "SPECIAL_FUNCTIONS",
     "Names",
     "SpecialFunction",
     "above",
+    "available_if",
+    "cached_property",
     "complete",
     "completed_by",
     "imported",
@@ -183,3 +178,46 @@ def optional(module: str, who: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise ImportError(f"{who} needs {package}, which is not installed: {installing(extra)}") from error
+
+
+class _Available:
+    """A method that `hasattr` finds only if a check succeeds."""
+
+    def __init__(self, function: Callable[..., Any], check: Callable[[Any], Any]) -> None:
+        self.function, self.check = function, check
+        self.__doc__, self.__name__ = function.__doc__, function.__name__
+
+    def __get__(self, owner: Any, cls: type) -> Any:
+        if owner is None:
+            return self.function
+        message = f"This {cls.__name__!r} has no attribute {self.function.__name__!r}"  # as in scikit-learn
+        try:
+            is_there = self.check(owner)
+        except AttributeError as error:
+            raise AttributeError(f"{message}: {error}") from error
+        if not is_there:
+            raise AttributeError(message)
+        return MethodType(self.function, owner)
+
+
+def available_if(check: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator of methods that exist only if a check succeeds."""
+    return lambda function: _Available(function, check)
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class cached_property(functools.cached_property[T_co]):  # noqa: N801 - named as what it replaces
+    """A `functools.cached_property` that takes no lock, which a forked process would find held."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> "cached_property[T_co]": ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T_co: ...
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        if instance is None:
+            return self
+        return vars(instance).setdefault(self.attrname, self.func(instance))

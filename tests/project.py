@@ -13,9 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 # Packages that other packages use, and users do not.
-ROOMS = tuple(
-    f"sknet.compile.{name}" for name in ("cuda", "executors", "native", "numpy", "passes", "python")
-)
+ROOMS = tuple(f"sknet.compile.{name}" for name in ("cuda", "native", "numpy", "passes", "python"))
 ROOMS += ("sknet.device", "sknet.persistence")
 
 

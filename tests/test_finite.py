@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet._arrays import all_finite
+from sknet._frames import all_finite
 
 
 @pytest.mark.parametrize("size", [1, 100, 1 << 16, (1 << 16) + 1])

@@ -199,4 +199,4 @@ def test_no_property_takes_the_lock_of_functools():
                 ast.unparse(each) for each in node.decorator_list
             ]:
                 found.append(f"{module_name(path)}:{node.lineno}")
-    assert not found, f"take sknet._attributes.cached_property: {found}"
+    assert not found, f"take sknet._late.cached_property: {found}"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet._arrays import are_indices, is_basic, may_repeat, rows_of, with_ellipsis
+from sknet._frames import are_indices, is_basic, may_repeat, rows_of, with_ellipsis
 
 X = np.arange(24).reshape(2, 3, 4)
 INDICES = [

@@ -13,8 +13,6 @@ LAYERS = [
     {"_constraints", "_hints", "_native", "_parallel", "_warnings"},
     {"_fields"},
     {
-        "_arrays",
-        "_attributes",
         "_config",
         "_frames",
         "_late",
@@ -146,7 +144,7 @@ def test_an_import_of_a_private_name_is_detected(module, source):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("sknet.ops._indexing", "from sknet._arrays import rows_of\nfrom sknet.core import _primitive as p"),
+        ("sknet.ops._indexing", "from sknet._frames import rows_of\nfrom sknet.core import _primitive as p"),
         ("sknet.ops._indexing", "from sknet.ops._rules import _like\nfrom scipy.special import _ufuncs"),
         ("sknet.estimators._base", "from sknet.engine._network import Head"),
         ("sknet.nn", "from sknet import _tree\nfrom sknet.nn._module import Module"),
@@ -159,15 +157,14 @@ def test_names_without_an_underscore_may_be_imported(module, source):
 # The order inside packages: each module imports only earlier ones.
 ORDERS = {
     "sknet.compile": [
-        *("_graph", "_primitives", "_plan", "_capture", "passes", "_calls", "_symbolic", "_lifted"),
-        *("python", "numpy", "native", "cuda", "executors", "_compile"),
+        *("_graph", "_plan", "_capture", "passes", "_calls", "_symbolic"),
+        *("python", "numpy", "native", "cuda", "_compile"),
     ],
     "sknet.engine": [
-        *("_inputs", "_state", "_memory", "_model_type", "_checks", "_scheduler", "_batches", "_fit"),
-        *("_checkpoint", "_fingerprint", "_objective", "_optimizer", "_programs", "_step", "_runners"),
-        *("_persistent", "_device_runner", "_lbfgs", "_network", "_scores", "_loop", "_runner_cache"),
-        *("_stack", "_train", "_fit_rows", "_layer_outputs", "_stream", "_model", "_model_copies"),
-        *("_many", "_remote"),
+        *("_inputs", "_memory", "_model_type", "_checks", "_scheduler", "_batches", "_fit", "_checkpoint"),
+        *("_fingerprint", "_objective", "_optimizer", "_programs", "_runners", "_persistent"),
+        *("_device_runner", "_lbfgs", "_network", "_scores", "_runner_cache", "_stack", "_loop"),
+        *("_fit_rows", "_layer_outputs", "_stream", "_model", "_model_copies", "_many", "_remote"),
     ],
 }
 

@@ -19,14 +19,15 @@ from sknet.callbacks import Checkpoint, CSVLog, EarlyStopping, FitView, Pruning,
 from sknet.callbacks._callback import Rows
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, capture, compile
+from sknet.compile._calls import Call
 from sknet.compile._graph import OutputIndex, Signature
-from sknet.compile._lifted import LiftedGraph, lift_constants
 from sknet.compile._symbolic import (
     Counted,
     Filled,
     Input,
     Length,
     Lengths,
+    LiftedGraph,
     Line,
     Position,
     Samples,
@@ -34,23 +35,22 @@ from sknet.compile._symbolic import (
     SymbolicGraph,
     Triangles,
     graph_of_any_rows,
+    lift_constants,
 )
 from sknet.compile._symbolic import Rows as CommonRows
 from sknet.compile.cuda._persistent import Phases
-from sknet.compile.executors import Call
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
 from sknet.dask import WorkerExchange
 from sknet.device import Device, Feed, Form, Issued, MetaArray, form_of
 from sknet.engine._inputs import Batch, SparseForm
 from sknet.engine._layer_outputs import Chosen, Layer, model_layer
-from sknet.engine._loop import Outcome, Validation
+from sknet.engine._loop import Outcome, Settings, Validation
+from sknet.engine._memory import Weights
 from sknet.engine._network import Network
 from sknet.engine._remote import Share as RemoteShare
 from sknet.engine._remote import SplitStep
 from sknet.engine._scores import Gathered
-from sknet.engine._state import Weights
-from sknet.engine._train import Settings
 from sknet.estimators import (
     EstimatorSummary,
     FrozenClassifier,

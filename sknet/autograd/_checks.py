@@ -13,8 +13,7 @@ from sknet._parallel import Lock
 from sknet.autograd._function import Bundle
 from sknet.core import Primitive, Tensor, as_tensor, enable_grad, gradients, user_line
 from sknet.core._backward import exchange_push, notes_of, push
-from sknet.core._modes import Context, modes
-from sknet.core._tape import Node, line_of
+from sknet.core._tape import Context, Node, line_of, modes
 from sknet.core._tape import shown as shown_line
 from sknet.device import Backend, MetaArray, backend_of, is_array, to_device
 from sknet.exceptions import GradientError, NonFiniteError

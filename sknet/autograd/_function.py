@@ -8,8 +8,7 @@ from typing import Any, NoReturn
 from sknet import _tree
 from sknet.core import Shaped, Tensor, as_tensor, enable_grad, is_grad_enabled, no_grad
 from sknet.core._backward import newest_first, pull_back, zeros_like
-from sknet.core._modes import first_run
-from sknet.core._tape import Node, next_time
+from sknet.core._tape import Node, first_run, next_time
 from sknet.core._tensor import make_tensor
 from sknet.exceptions import GradientError, ShapeError
 

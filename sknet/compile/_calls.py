@@ -186,7 +186,7 @@ def runner_of(calls: Iterable[Call]) -> Callable[[], None]:
     Examples
     --------
     >>> import numpy as np
-    >>> from sknet.compile.executors import Call, runner_of
+    >>> from sknet.compile._calls import Call, runner_of
     >>> x = np.ones(3)
     >>> runner_of([Call(np.add, (x, x, x)), Call(np.negative, (x, x))])()
     >>> x

@@ -2,27 +2,77 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from sknet._attributes import cached_property
+from sknet._late import cached_property
 from sknet._parallel import Cache, Lock
 from sknet._tree import leaves, map_leaves, named_leaves, paths, rebuild
-from sknet.compile import _primitives as own
+from sknet.compile import _graph as own
 from sknet.compile._calls import NO_SLOTS, Call, runner_of
 from sknet.compile._capture import device_among, is_dense, trace
 from sknet.compile._graph import Equation, Graph, OutputIndex, Variable, key_of, same_value
 from sknet.compile._plan import Plan, Views
-from sknet.compile.executors import Program
-from sknet.compile.executors import program as new_program
+from sknet.compile.numpy import NumpyProgram
 from sknet.compile.passes import optimize
 from sknet.core import Tensor
 from sknet.device import Backend, Device, backend, device_of, is_array, product_precision
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 from sknet.ops import SparseSlot
 
-__all__ = ["Compiled", "compile", "compile_cached", "forget_programs", "optimized"]
+__all__ = [
+    "Compiled",
+    "Program",
+    "compile",
+    "compile_cached",
+    "forget_programs",
+    "optimized",
+    "program",
+]
+
+
+class Program(Protocol):
+    """The calls of a plan, which can be bound to memory many times.
+
+    Attributes
+    ----------
+    plan : Plan
+        The operations, and the memory of their results.
+    source : str
+        The calls as Python source, to be read.
+    """
+
+    plan: Plan
+
+    @property
+    def source(self) -> str:
+        """The calls as Python source, to be read."""
+
+    def bind(
+        self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS
+    ) -> tuple[Any, dict[Variable, Any]]:
+        """Return the step on some `memory`, and the array of every variable that has one.
+
+        The step reads the arrays in `slots`, one for each input, and writes the outputs: a list of calls for
+        NumPy, and a function without arguments elsewhere. `sparse` maps captured slots for sparse matrices to
+        those to be read instead.
+        """
+
+
+def program(
+    graph: Graph,
+    donated: Mapping[Variable, Variable],
+    exact: bool,
+    device: Device,
+    precision: str = "float32",
+) -> Program:
+    """Plan a graph for a device, and list the calls that compute it."""
+    if device.kind == "cpu":
+        return NumpyProgram.of(graph, donated, exact)
+    from sknet.compile.cuda import CupyProgram  # a twentieth of an import, and few have a device
+
+    return CupyProgram.of(graph, donated, exact, device, precision)
 
 
 Tree = Any
@@ -518,7 +568,7 @@ def prepared(
         if known is None:
             graph, own_slots = _with_own_slots(graph)
             found, donated = _with_donations(optimize(graph, exact=exact), donors)
-            known = new_program(found, donated, exact, device, precision), own_slots
+            known = program(found, donated, exact, device, precision), own_slots
             _programs.put(key, known)
     return Prepared(known[0], template, device, known[1], matrices, draws)
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sknet._attributes import cached_property
-from sknet.compile import _primitives as own
+from sknet._late import cached_property
+from sknet.compile import _graph as own
 from sknet.compile._graph import Equation, Graph, Variable, as_read
 from sknet.device import backend, backend_of
 

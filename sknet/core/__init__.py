@@ -6,18 +6,27 @@ The rules of the primitives are attached by `sknet.ops`, which is loaded right a
 from sknet._late import complete
 from sknet.core._backward import HookHandle, attach_aux, aux_of, depends_on, gradients, release
 from sknet.core._methods import Methods
-from sknet.core._modes import (
+from sknet.core._primitive import (
+    PRIMITIVES,
+    SCALAR_FUNCTIONS,
+    Primitive,
+    ScalarFunction,
+    normalize_axes,
+    normalize_axis,
+)
+from sknet.core._tape import (
+    Shaped,
+    TracedArray,
     capturing,
     enable_grad,
     inference_mode,
     is_capturing,
     is_grad_enabled,
     no_grad,
+    note_write,
     set_grad_enabled,
+    user_line,
 )
-from sknet.core._param_kinds import normalize_axes, normalize_axis
-from sknet.core._primitive import PRIMITIVES, SCALAR_FUNCTIONS, Primitive, ScalarFunction
-from sknet.core._tape import Shaped, TracedArray, note_write, user_line
 from sknet.core._tensor import Tensor, as_operand, as_tensor, bind, leaf_node
 from sknet.device import Device
 

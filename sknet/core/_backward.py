@@ -10,7 +10,6 @@ from typing import Any, NoReturn, Self, TypeVar
 from sknet._parallel import Lock
 from sknet.core import _primitive as p
 from sknet.core import _tape
-from sknet.core._modes import modes
 from sknet.core._primitive import Primitive
 from sknet.core._tape import (
     Line,
@@ -18,6 +17,7 @@ from sknet.core._tape import (
     Taped,
     any_older,
     bind,
+    modes,
     operands_of,
     owner_of,
     unchanged_operands_of,

@@ -14,14 +14,15 @@ from sknet.core import _primitive as p
 from sknet.core import _tape
 from sknet.core._backward import Hookable, from_here, move_keeping, newest_first, notes_of
 from sknet.core._methods import Count, Methods
-from sknet.core._modes import modes, no_grad
-from sknet.core._param_kinds import normalize_axes
+from sknet.core._primitive import normalize_axes
 from sknet.core._tape import (
     Node,
     TracedArray,
     check_one_device,
     explained,
+    modes,
     next_time,
+    no_grad,
     note_write,
     user_line,
 )

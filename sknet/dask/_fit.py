@@ -29,8 +29,8 @@ from sknet.dask._rank import Block, Plan, Scored, merged, new_score
 from sknet.device import Device
 from sknet.engine import Batches, Model, Score
 from sknet.engine._loop import Outcome, Validation
+from sknet.engine._programs import show_rows
 from sknet.engine._remote import RemoteSteps, train_remotely
-from sknet.engine._step import show_rows
 from sknet.estimators._fit import DataSet, FitArguments, Recipe
 from sknet.estimators._fitting import fit_network, read_part
 from sknet.estimators._scaling import InputScaling, units_of_moments

@@ -4,8 +4,8 @@ Above this package everything is written once, against a backend's namespace ``x
 """
 
 from sknet.device import _cupy as _cupy
-from sknet.device import _numpy as _numpy
 from sknet.device._backend import (
+    PRECISIONS,
     Backend,
     Device,
     LinearAlgebra,
@@ -13,31 +13,29 @@ from sknet.device._backend import (
     Namespace,
     Transfers,
     active,
+    arrays_in,
     available,
     backend,
     backend_of,
-    device_of,
-    is_array,
-    namespace,
-    on_device,
-    register,
-    to_device,
-    to_host,
-)
-from sknet.device._dtype import (
-    PRECISIONS,
-    arrays_in,
     check_float_dtype,
     check_precision,
+    device_of,
+    is_array,
     is_floating,
+    namespace,
+    on_device,
+    philox_uniform,
     product_precision,
     products_in,
+    register,
     result_dtype,
+    stream_key,
+    to_device,
+    to_host,
 )
 from sknet.device._feed import Feed, Issued
 from sknet.device._lease import leased
 from sknet.device._products import Ending, Form, form_of
-from sknet.device._random import philox_uniform, stream_key
 
 __all__ = [
     "PRECISIONS",

@@ -11,8 +11,15 @@ import numpy as np
 
 from sknet._late import SPECIAL_FUNCTIONS, SpecialFunction, installing, issparse
 from sknet._parallel import Lock
-from sknet.device._backend import Backend, Device, Kernel, Namespace, StreamTransfers, register
-from sknet.device._dtype import product_precision
+from sknet.device._backend import (
+    Backend,
+    Device,
+    Kernel,
+    Namespace,
+    StreamTransfers,
+    product_precision,
+    register,
+)
 from sknet.device._products import NO_ENDING, Ending, Form, Library, Products, library, multiplied
 from sknet.exceptions import DeviceError, DeviceMemoryError
 

@@ -12,7 +12,7 @@ from sknet.compile import Graph, Variable
 from sknet.core import Primitive, Tensor
 from sknet.display._base import Display, network_of
 from sknet.nn import Module
-from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
+from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 
 __all__ = ["GraphDisplay", "Node"]
 

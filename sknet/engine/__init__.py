@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from sknet._late import Names as _Names
 from sknet.engine._batches import Batches
 from sknet.engine._fit import History
+from sknet.engine._memory import Gradient, ModelState, StepResult
 from sknet.engine._model import Model
 from sknet.engine._programs import CompiledStep, compiled_step
 from sknet.engine._scores import Accuracy, RSquared, Score
-from sknet.engine._state import Gradient, ModelState, StepResult
 
 if TYPE_CHECKING:
     from sknet.engine._many import fit_many

@@ -29,8 +29,8 @@ from sknet.engine._model_type import ModelLike
 from sknet.engine._scheduler import current_group
 from sknet.exceptions import DeviceError, ShapeError
 from sknet.nn import BatchNorm, Module
+from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 from sknet.nn._module import held_of, hold_statistics, is_held
-from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
 
 __all__ = [
     "MOST_KEPT",

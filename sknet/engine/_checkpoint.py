@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sknet._attributes import cached_property
 from sknet._fields import Fields
-from sknet._late import version_of
+from sknet._late import cached_property, version_of
 from sknet._native import core
 from sknet._parallel import libraries
 from sknet.callbacks import Callback
@@ -19,8 +18,8 @@ from sknet.callbacks._checkpoint import VERSION, SavedFit, check_state
 from sknet.device import to_device, to_host
 from sknet.engine._batches import Batches
 from sknet.engine._fit import Fit, Hooks
+from sknet.engine._memory import ModelState
 from sknet.engine._model_type import ModelLike
-from sknet.engine._state import ModelState
 from sknet.exceptions import LoadError, StateError
 from sknet.losses import LOSSES
 from sknet.nn import ACTIVATIONS

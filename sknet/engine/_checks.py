@@ -17,7 +17,7 @@ from sknet.engine._model_type import ModelLike
 from sknet.exceptions import GradientError
 from sknet.losses import Loss
 from sknet.nn import Linear, Module
-from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
+from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 
 __all__ = [
     "Bounds",

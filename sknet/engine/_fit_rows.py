@@ -18,12 +18,11 @@ from sknet.engine._checks import check_given, check_signs
 from sknet.engine._fit import History, Source
 from sknet.engine._inputs import each_input, n_rows
 from sknet.engine._lbfgs import minimize
-from sknet.engine._loop import Validation
+from sknet.engine._loop import Settings, Validation, train
 from sknet.engine._model_type import ModelLike
 from sknet.engine._network import chunk_rows_of
+from sknet.engine._programs import check_classes_of
 from sknet.engine._scores import NamedScores, check_scores
-from sknet.engine._step import check_classes_of
-from sknet.engine._train import Settings, train
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import Loss
 

@@ -19,12 +19,12 @@ from sknet.engine._inputs import arguments, computed_dtype, each_input
 from sknet.engine._model_type import ModelLike
 from sknet.engine._network import Head, Part, Pass, apply_head, chunk_rows_of, in_chunks, predict_rows
 from sknet.engine._objective import as_operands
-from sknet.engine._step import evaluate, on_one_row
+from sknet.engine._programs import evaluate, on_one_row
 from sknet.exceptions import DeviceError, ShapeError
 from sknet.nn import Module, Scope, run
 from sknet.nn._layer_outputs import RECORDED, Call, Calls, run_to
+from sknet.nn._lazy import shadows, shape_pass
 from sknet.nn._module import hold_statistics
-from sknet.nn._shape_pass import shadows, shape_pass
 
 __all__ = [
     "Chosen",

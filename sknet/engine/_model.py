@@ -39,7 +39,21 @@ from sknet.engine._checks import (
 )
 from sknet.engine._fit import History
 from sknet.engine._inputs import each_input, n_rows
-from sknet.engine._memory import Memory, Pending, begin, check_free, copy_of, give_shapes
+from sknet.engine._memory import (
+    Epoch,
+    Gradient,
+    Memory,
+    ModelState,
+    Pending,
+    StepResult,
+    Weights,
+    begin,
+    check_free,
+    copied_random_state,
+    copy_of,
+    give_shapes,
+    is_seeded,
+)
 from sknet.engine._network import Network, warn_of_overflow
 from sknet.engine._objective import as_operands, batch_terms, checked_targets
 from sknet.engine._optimizer import (
@@ -49,16 +63,7 @@ from sknet.engine._optimizer import (
     gradient_into,
     stepping_optimizer,
 )
-from sknet.engine._state import (
-    Epoch,
-    Gradient,
-    ModelState,
-    StepResult,
-    Weights,
-    copied_random_state,
-    is_seeded,
-)
-from sknet.engine._step import Stepper, check_classes_of, forward, show_batch
+from sknet.engine._programs import Stepper, check_classes_of, forward, show_batch
 from sknet.exceptions import DtypeError
 from sknet.losses import Loss
 from sknet.nn import Module, is_lazy

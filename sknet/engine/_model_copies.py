@@ -8,9 +8,8 @@ import numpy as np
 
 from sknet._random import check_random_state
 from sknet.device import Device, active, available, on_device, to_device, to_host
-from sknet.engine._memory import Pending, copy_of
+from sknet.engine._memory import Arrays, Epoch, ModelState, Pending, copied_random_state, copy_of
 from sknet.engine._model import Model
-from sknet.engine._state import Arrays, Epoch, ModelState, copied_random_state
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
 from sknet.losses import Loss
 from sknet.nn import Module

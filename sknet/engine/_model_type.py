@@ -5,8 +5,7 @@ from typing import Any, Protocol, Self
 
 from sknet.core import Tensor
 from sknet.device import Device
-from sknet.engine._memory import Memory
-from sknet.engine._state import Gradient, ModelState, StepResult, Weights
+from sknet.engine._memory import Gradient, Memory, ModelState, StepResult, Weights
 from sknet.losses import Loss
 from sknet.nn import Module
 from sknet.optim import BaseOptimizer

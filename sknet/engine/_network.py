@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from sknet._arrays import all_finite
 from sknet._config import native_core
+from sknet._frames import all_finite
 from sknet._parallel import Cache
 from sknet._warnings import silently, warn_caller
 from sknet.compile import Compiled, native
@@ -31,10 +31,10 @@ from sknet.engine._inputs import (
     n_rows,
     row_shapes,
 )
+from sknet.engine._memory import Layout
 from sknet.engine._model_type import ModelLike
 from sknet.engine._objective import as_operands
 from sknet.engine._optimizer import averaging
-from sknet.engine._state import Layout
 from sknet.exceptions import CaptureError, DeviceError, GraphError
 from sknet.nn import Module, Scope, bindings, largest_activation, run
 from sknet.nn._parameter import latest

@@ -11,8 +11,8 @@ from sknet._frames import as_array
 from sknet.core import Tensor, no_grad
 from sknet.device import Device, is_array, to_device
 from sknet.engine._checks import check_range, check_targets, check_weights, note_last_layer
+from sknet.engine._memory import StepResult
 from sknet.engine._model_type import ModelLike
-from sknet.engine._state import StepResult
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 

@@ -14,9 +14,8 @@ from sknet._params import ParameterObject
 from sknet.core import Tensor, aux_of, gradients, no_grad
 from sknet.device import Namespace, device_of, namespace, to_device
 from sknet.engine._fingerprint import has_slots, structure_of
-from sknet.engine._memory import Memory
+from sknet.engine._memory import Gradient, Layout, Memory
 from sknet.engine._model_type import ModelLike
-from sknet.engine._state import Gradient, Layout
 from sknet.exceptions import GradientError, InvalidParameterError, NonFiniteError
 from sknet.losses import Loss, check_loss
 from sknet.nn._parameter import latest

@@ -12,7 +12,8 @@ from sknet.compile import Compiled
 from sknet.core import no_grad
 from sknet.engine._fit import Fit, History, Source
 from sknet.engine._inputs import Batch, each_input
-from sknet.engine._loop import Epochs, Loop, Outcome, Sums, Validation, run_loop
+from sknet.engine._loop import Epochs, Loop, Outcome, Settings, Sums, Validation, run_loop
+from sknet.engine._memory import Gradient
 from sknet.engine._model_type import ModelLike
 from sknet.engine._objective import batch_as_reported, batch_terms, per_output
 from sknet.engine._optimizer import (
@@ -22,12 +23,9 @@ from sknet.engine._optimizer import (
     gradient_into,
     stepping_optimizer,
 )
-from sknet.engine._programs import Programs
+from sknet.engine._programs import Programs, not_compiled
 from sknet.engine._runners import Block
 from sknet.engine._scores import Score
-from sknet.engine._state import Gradient
-from sknet.engine._step import not_compiled
-from sknet.engine._train import Settings
 from sknet.exceptions import CaptureError, GraphError
 
 __all__ = ["RemoteSteps", "Share", "SplitStep", "train_remotely"]

@@ -11,9 +11,9 @@ from sknet.engine._batches import Batches, ComputedRows
 from sknet.engine._fingerprint import structure_of
 from sknet.engine._inputs import any_sparse
 from sknet.engine._model_type import ModelLike
+from sknet.engine._programs import not_compiled
 from sknet.engine._runners import CompiledSteps, EagerSteps, NativeSteps, Steps
 from sknet.engine._scheduler import current_group
-from sknet.engine._step import not_compiled
 from sknet.exceptions import CaptureError, GraphError
 
 __all__ = ["steps_for", "steps_of_fit"]

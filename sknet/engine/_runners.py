@@ -16,16 +16,15 @@ from sknet.device import namespace
 from sknet.engine._batches import MOST_KEPT, Batches, ComputedRows, Window
 from sknet.engine._fingerprint import Fingerprint
 from sknet.engine._inputs import Batch
+from sknet.engine._memory import Gradient
 from sknet.engine._model_type import ModelLike
 from sknet.engine._objective import per_output, reported
 from sknet.engine._optimizer import advance, check_finite_step, follow_schedules
-from sknet.engine._programs import GradientInputs, Programs
-from sknet.engine._state import Gradient
-from sknet.engine._step import eager_step
+from sknet.engine._programs import GradientInputs, Programs, eager_step
 from sknet.exceptions import NonFiniteError
 from sknet.nn._parameter import latest
-from sknet.ops._convolution import convolution_work
-from sknet.ops._recurrent import recurrence_work
+from sknet.ops._convolution import ROLES, convolution_work
+from sknet.ops._recurrent import INPUT_INDEX, recurrence_work
 from sknet.optim.schedules import Progress
 
 if TYPE_CHECKING:
@@ -119,6 +118,10 @@ OTHERS = frozenset(
         *("cholesky", "det", "eigh", "inv", "pinv", "qr", "slogdet", "solve", "svd"),
     }
 )
+WORK = {
+    **{primitive.name: convolution_work for primitive in ROLES},
+    **dict.fromkeys(INPUT_INDEX, recurrence_work),
+}
 _known: "WeakKeyDictionary[Plan, Threads]" = WeakKeyDictionary()
 
 
@@ -133,8 +136,8 @@ def threads_for(plan: "Plan") -> Threads:
 def _threads_for(plan: "Plan") -> Threads:
     shared, products = 0, [0.0]
     for equation in plan.graph.equations:
-        name, work = equation.primitive.name, convolution_work(equation) or recurrence_work(equation)
-        if work is not None:
+        name = equation.primitive.name
+        if name in WORK and (work := WORK[name](equation)) is not None:
             shared += work.in_threads
             products.append(work.by_blas)
         elif name == "matmul":

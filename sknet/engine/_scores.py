@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sknet._arrays import all_finite, are_indices
 from sknet._constraints import shown
+from sknet._frames import all_finite, are_indices
 from sknet._hints import suggestion
 from sknet.callbacks._scoring import direction_of
 from sknet.core import Tensor, no_grad

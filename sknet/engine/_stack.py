@@ -15,7 +15,7 @@ from sknet.compile import Compiled, Variable, capture
 from sknet.compile import compile as compiled
 from sknet.compile._compile import optimized
 from sknet.compile._graph import Graph, OutputIndex
-from sknet.compile._lifted import LiftedGraph, differing, lift_constants, outputs_with
+from sknet.compile._symbolic import LiftedGraph, differing, lift_constants, outputs_with
 from sknet.compile.cuda._persistent import Phases
 from sknet.core import Tensor
 from sknet.device import Device, active, backend, device_of, is_array, namespace, to_device, to_host

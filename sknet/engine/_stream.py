@@ -14,14 +14,13 @@ from sknet.engine._checks import check_losses, look_at_output, note_inputs
 from sknet.engine._fit import Fit, History, Hooks
 from sknet.engine._fit_rows import Options, Prepared, check_count, checked_rows
 from sknet.engine._inputs import computed_dtype, each_input, n_rows
-from sknet.engine._loop import Epochs, Loop, Sums, run_loop
+from sknet.engine._loop import Epochs, Loop, Settings, Sums, run_loop
 from sknet.engine._model_type import ModelLike
 from sknet.engine._optimizer import stepping_optimizer
+from sknet.engine._programs import check_classes_of, show_rows
 from sknet.engine._runner_cache import steps_for
 from sknet.engine._runners import NO_LOSSES, Block, EagerSteps, Outputs, Steps
 from sknet.engine._scheduler import raise_if_cancelled
-from sknet.engine._step import check_classes_of, show_rows
-from sknet.engine._train import Settings
 from sknet.exceptions import StateError
 from sknet.persistence import differences
 

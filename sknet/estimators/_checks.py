@@ -20,9 +20,8 @@ from sklearn.utils.validation import (
 )
 
 from sknet import ops
-from sknet._arrays import all_finite
 from sknet._constraints import shown
-from sknet._frames import Frame, as_array, is_frame, refuse_unreadable
+from sknet._frames import Frame, all_finite, as_array, is_frame, refuse_unreadable
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.engine import RSquared
 from sknet.engine._checks import check_range, check_signs

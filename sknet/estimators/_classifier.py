@@ -8,10 +8,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._attributes import available_if
 from sknet._constraints import NUMBERS, shown
 from sknet._fields import ABOVE_ZERO, ABSENT, Arrays, Each
 from sknet._frames import is_collection
+from sknet._late import available_if
 from sknet.device import active, device_of, to_device, to_host
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen

@@ -21,8 +21,7 @@ from sknet.device import active, arrays_in, device_of
 from sknet.engine import Batches, History, Model
 from sknet.engine._batches import ComputedRows, take_rows
 from sknet.engine._inputs import each_input
-from sknet.engine._loop import Validation
-from sknet.engine._train import Settings
+from sknet.engine._loop import Settings, Validation
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._scaling import InputScaling
 from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sknet._attributes import available_if, cached_property
 from sknet._fields import ABOVE_ZERO, ABSENT, COUNT, Dtypes, Each, Named
 from sknet._frames import RowReader, is_frame, read_frame, refuse_collection, rows_of_records, with_columns
+from sknet._late import available_if, cached_property
 from sknet.core import Tensor, no_grad
 from sknet.engine._inputs import arguments, computed_dtype, each_input
 from sknet.engine._layer_outputs import Layer, detached, find_layer

@@ -26,8 +26,7 @@ from sknet.engine._checks import check_given
 from sknet.engine._inputs import arguments, computed_dtype, each_input, first_input
 from sknet.exceptions import DeviceError, DtypeError
 from sknet.graphs import GraphModule
-from sknet.nn._lazy import materialize_for
-from sknet.nn._shape_pass import copy_for_shapes, shadows, shape_pass
+from sknet.nn._lazy import copy_for_shapes, materialize_for, shadows, shape_pass
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder

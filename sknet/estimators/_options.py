@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._attributes import available_if
 from sknet._constraints import invalid, shown
+from sknet._late import available_if
 from sknet._params import resolve
 from sknet._validation import Interval, Options, StrOptions
 from sknet.callbacks._callback import check_callbacks

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._attributes import available_if
+from sknet._late import available_if
 from sknet.device import active, to_device
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen

@@ -3,7 +3,7 @@
 from os import PathLike
 from typing import Any, Self
 
-from sknet._attributes import available_if
+from sknet._late import available_if
 from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.estimators._base import BaseNet, goes_in_steps

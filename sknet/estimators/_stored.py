@@ -16,7 +16,7 @@ from sknet.estimators._inputs import ROWS, Encoded, Inputs
 from sknet.estimators._scaling import InputScaling
 from sknet.exceptions import DeviceError
 from sknet.nn import Module, is_lazy
-from sknet.nn._shape_pass import shadows, shape_pass
+from sknet.nn._lazy import shadows, shape_pass
 
 __all__ = ["ESTIMATOR", "check_estimator", "check_labels_of", "check_network", "check_scaling"]
 

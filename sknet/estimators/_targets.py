@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from sknet import nn, ops
-from sknet._arrays import all_finite, are_indices
 from sknet._constraints import StrOptions, shown
 from sknet._fields import ABSENT, COUNT, FINITE, LEVEL, POSITIVE, Arrays, Each, Named
+from sknet._frames import all_finite, are_indices
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, RSquared, Score

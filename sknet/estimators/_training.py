@@ -18,10 +18,9 @@ from sknet.engine._batches import ComputedRows, join_leftover
 from sknet.engine._checkpoint import load_model_state, model_state
 from sknet.engine._fit import Source
 from sknet.engine._inputs import first_input, row_shapes
-from sknet.engine._loop import Outcome, Validation
+from sknet.engine._loop import Outcome, Validation, train
 from sknet.engine._network import chunk_rows, chunk_rows_of, predict_raw
 from sknet.engine._scores import row_weights
-from sknet.engine._train import train
 from sknet.estimators._checks import is_missing, lengths_of, taken_rows
 from sknet.estimators._fit import (
     DataSet,

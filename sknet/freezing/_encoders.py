@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sknet._attributes import cached_property
 from sknet._fields import COUNT, LEVEL, SLICE, Arrays, Dtypes, Each, Items, Named
 from sknet._frames import Frame
-from sknet._late import issparse, scipy_sparse
+from sknet._late import cached_property, issparse, scipy_sparse
 from sknet.freezing._transformers import (
     PRECISIONS,
     Elementwise,

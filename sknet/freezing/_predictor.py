@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sknet._attributes import available_if, cached_property
 from sknet._fields import COUNT, Each, Named
 from sknet._frames import Frame, RowReader, is_frame, read_frame, rows_of_records
-from sknet._late import issparse
+from sknet._late import available_if, cached_property, issparse
 from sknet.freezing._encoders import STEP, Bins, Chain, Columns, Encoding, OneHot, Ordinal
 from sknet.freezing._transformers import (
     Binarizing,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
-from sknet._arrays import are_indices
 from sknet._constraints import NUMBERS, shown
+from sknet._frames import are_indices
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.device import to_device

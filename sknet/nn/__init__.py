@@ -19,6 +19,7 @@ from sknet.nn._lazy import LazyConvTranspose2d as LazyConvTranspose2d
 from sknet.nn._lazy import LazyLinear as LazyLinear
 from sknet.nn._lazy import ModuleFactory as ModuleFactory
 from sknet.nn._lazy import is_lazy as is_lazy
+from sknet.nn._lazy import largest_activation as largest_activation
 from sknet.nn._lazy import materialize as materialize
 from sknet.nn._module import Keys as Keys
 from sknet.nn._module import Module as Module
@@ -26,9 +27,8 @@ from sknet.nn._module import StateDict as StateDict
 from sknet.nn._module import bindings as bindings
 from sknet.nn._module import functional_call as functional_call
 from sknet.nn._parameter import Parameter as Parameter
-from sknet.nn._scope import Scope as Scope
-from sknet.nn._scope import run as run
-from sknet.nn._shape_pass import largest_activation as largest_activation
+from sknet.nn._parameter import Scope as Scope
+from sknet.nn._parameter import run as run
 
 # -- layers, one file for each family
 from sknet.nn.layers._activation import *  # noqa: F403
@@ -53,10 +53,8 @@ _LATE = _Names(
             "TemporalConvNet",
             "TransformerNet",
         ),
-        "sknet.nn._sequences": ("pad_sequences",),
         "sknet.nn._summary": ("Summary", "SummaryRow", "summary"),
         "sknet.nn._torch": ("from_torch", "to_torch"),
-        "sknet.nn.layers._augment": ("RandomErasing", "RandomFlip", "RandomShift"),
     }
 )
 __all__ = sorted({*_LATE, *(name for name in globals() if not name.startswith("_"))} - {"layers"})
@@ -69,15 +67,11 @@ if _typing.TYPE_CHECKING:
     from sknet.nn._networks import ResNet as ResNet
     from sknet.nn._networks import TemporalConvNet as TemporalConvNet
     from sknet.nn._networks import TransformerNet as TransformerNet
-    from sknet.nn._sequences import pad_sequences as pad_sequences
     from sknet.nn._summary import Summary as Summary
     from sknet.nn._summary import SummaryRow as SummaryRow
     from sknet.nn._summary import summary as summary
     from sknet.nn._torch import from_torch as from_torch
     from sknet.nn._torch import to_torch as to_torch
-    from sknet.nn.layers._augment import RandomErasing as RandomErasing
-    from sknet.nn.layers._augment import RandomFlip as RandomFlip
-    from sknet.nn.layers._augment import RandomShift as RandomShift
 else:
     __getattr__ = _LATE.into(globals(), _module_getattr("sknet.nn", __all__))
 

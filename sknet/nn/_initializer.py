@@ -13,8 +13,7 @@ from sknet._random import check_random_state
 from sknet.core import Tensor, no_grad
 from sknet.device import to_device, to_host
 from sknet.nn._module import Module
-from sknet.nn._parameter import Parameter
-from sknet.nn._scope import Scope, run
+from sknet.nn._parameter import Parameter, Scope, run
 from sknet.ops import is_sparse
 
 __all__ = [

@@ -19,7 +19,7 @@ from sknet.core import Tensor
 from sknet.exceptions import StateError
 from sknet.nn._hooks import Hooks
 from sknet.nn._module import Module, join, nearest
-from sknet.nn._scope import Scope, run
+from sknet.nn._parameter import Scope, run
 from sknet.nn.layers._container import Sequential
 
 __all__ = ["RECORDED", "Call", "Calls", "Recorded", "run_to"]

@@ -25,15 +25,18 @@ from sknet.device import Device, available, check_float_dtype, is_array, to_devi
 from sknet.exceptions import CaptureError, ShapeError, StateError
 from sknet.nn import _hooks
 from sknet.nn._hooks import Hooks
-from sknet.nn._parameter import Parameter, convert, note_setting, note_structure
-from sknet.nn._scope import (
+from sknet.nn._parameter import (
     Binding,
     Key,
+    Parameter,
     Registered,
     Scope,
     bound_buffer,
     bound_parameter,
+    convert,
     current_scope,
+    note_setting,
+    note_structure,
     remember_buffer,
     run,
 )

@@ -14,10 +14,9 @@ from sknet.nn._lazy import ModuleFactory
 from sknet.nn._module import Module, check_arguments
 from sknet.nn.layers._activation import ReLU
 from sknet.nn.layers._attention import TransformerEncoder
-from sknet.nn.layers._augment import RandomErasing, RandomFlip, RandomShift
 from sknet.nn.layers._container import Residual, Sequential
 from sknet.nn.layers._conv import Conv1d, Conv2d
-from sknet.nn.layers._dropout import Dropout
+from sknet.nn.layers._dropout import Dropout, RandomErasing, RandomFlip, RandomShift
 from sknet.nn.layers._embedding import Embedding, PositionalEncoding
 from sknet.nn.layers._linear import Linear
 from sknet.nn.layers._norm import BatchNorm, LayerNorm

@@ -9,8 +9,8 @@ from numpy.typing import DTypeLike
 from sknet._tree import leaves, map_leaves
 from sknet.core import Primitive, Tensor
 from sknet.nn._hooks import Hooks
+from sknet.nn._lazy import Shadow, copy_for_shapes, shadows, shape_pass
 from sknet.nn._module import Module
-from sknet.nn._shape_pass import Shadow, copy_for_shapes, shadows, shape_pass
 
 __all__ = ["Summary", "SummaryRow", "summary"]
 

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 Place = Callable[[str], str]
 
 
-class Layout(NamedTuple):
+class TorchLayout(NamedTuple):
     """Storage of a value in PyTorch: the names, and the conversions to and from it."""
 
     names: tuple[str, ...]
@@ -32,19 +32,19 @@ class Layout(NamedTuple):
 class Counterpart(NamedTuple):
     """Differences of a layer in PyTorch: names of parameters and buffers, and those inside of children."""
 
-    values: Mapping[str, Layout] = {}
+    values: Mapping[str, TorchLayout] = {}
     children: Mapping[str, Place] = {}
     other_children: Callable[[str, str], str] = join
 
 
-def same(name: str) -> Layout:
+def same(name: str) -> TorchLayout:
     """Return the layout of a value that is the same in both."""
-    return Layout((name,), lambda x: x, lambda x: (x,))
+    return TorchLayout((name,), lambda x: x, lambda x: (x,))
 
 
-def transposed(name: str) -> Layout:
+def transposed(name: str) -> TorchLayout:
     """Return the layout of a matrix that PyTorch stores with its axes exchanged."""
-    return Layout((name,), lambda x: x.T, lambda x: (x.T,))
+    return TorchLayout((name,), lambda x: x.T, lambda x: (x.T,))
 
 
 def _gru_bias(ih: Array, hh: Array) -> Array:
@@ -64,16 +64,16 @@ def _linear(layer: Linear) -> Counterpart:
         return Counterpart({"weight": transposed("weight")})
     # PyTorch has no layer of this parametrization: the standard one that computes the same.
     root = layer.in_features**0.5
-    weight = Layout(("weight",), lambda x: x.T * root, lambda x: ((x / root).T.astype(x.dtype),))
+    weight = TorchLayout(("weight",), lambda x: x.T * root, lambda x: ((x / root).T.astype(x.dtype),))
     return Counterpart({"weight": weight})
 
 
 BIASES = ("bias_ih", "bias_hh")
 WEIGHTS = {"weight_ih": transposed("weight_ih"), "weight_hh": transposed("weight_hh")}
 CELL = Counterpart(
-    WEIGHTS | {"bias": Layout(BIASES, lambda ih, hh: ih + hh, lambda bias: (bias, np.zeros_like(bias)))}
+    WEIGHTS | {"bias": TorchLayout(BIASES, lambda ih, hh: ih + hh, lambda bias: (bias, np.zeros_like(bias)))}
 )
-GRU_CELL = Counterpart(WEIGHTS | {"bias": Layout(BIASES, _gru_bias, _gru_biases)})
+GRU_CELL = Counterpart(WEIGHTS | {"bias": TorchLayout(BIASES, _gru_bias, _gru_biases)})
 LAYERS_OF_CELLS = Counterpart(other_children=lambda child, name: f"{name}_{child}")
 STATISTICS = Counterpart({"num_batches": same("num_batches_tracked")})
 BLOCK = Counterpart(
@@ -113,7 +113,7 @@ class Entry(NamedTuple):
     """One value of a module: its path here, and how and under which full names PyTorch stores it."""
 
     path: str
-    layout: Layout
+    layout: TorchLayout
 
 
 def _entries(module: Module, path: str = "", place: Place = str) -> Iterator[Entry]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.device import Namespace
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._rules import check_floating

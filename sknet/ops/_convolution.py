@@ -15,7 +15,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, as_tensor, bind
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.device import Namespace, backend, result_dtype
 from sknet.exceptions import ShapeError
 from sknet.ops._convolution_algorithms import Columns, Depthwise, Winograd
@@ -256,13 +256,10 @@ class Work(NamedTuple):
     in_threads: int = 0
 
 
-def convolution_work(equation: Any) -> Work | None:
-    """Return how many multiplications a convolution of a plan for the host has; None for other primitives."""
-    roles = ROLES.get(equation.primitive)
-    if roles is None:
-        return None
+def convolution_work(equation: Any) -> Work:
+    """Return how many multiplications a convolution of a plan for the host has."""
     first, second = equation.operands
-    images, kernels = ((first, second, equation.output)[i] for i in roles)
+    images, kernels = ((first, second, equation.output)[i] for i in ROLES[equation.primitive])
     count = math.prod(images.shape) * math.prod(kernels.shape[1:])
     groups = equation.params["groups"]
     if Depthwise.fits(kernels.shape[1] * groups, kernels.shape[0], groups, images.dtype):

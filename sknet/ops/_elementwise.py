@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet._late import SpecialFunction
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.core import _primitive as p
 from sknet.device import MetaArray, Namespace, result_dtype
 from sknet.ops._rules import astype_like, binary, broadcast, flat, like, unary, unbroadcast

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from sknet._arrays import is_basic, may_repeat, rows_of, with_ellipsis
+from sknet._frames import is_basic, may_repeat, rows_of, with_ellipsis
 from sknet.core import Primitive, Shaped, Tensor, as_tensor, bind, normalize_axis
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.core import _primitive as p
 from sknet.device import Namespace, backend_of, is_array, to_device, to_host
 from sknet.exceptions import DtypeError, ShapeError

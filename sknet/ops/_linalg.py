@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._create import eye, tril, triu

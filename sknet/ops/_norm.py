@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, enable_grad, gradients, is_grad_enabled
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError
 from sknet.ops._batching import batching

@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, as_tensor, bind
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.device import Namespace, to_device
 from sknet.exceptions import ShapeError
 from sknet.ops._products import matmul

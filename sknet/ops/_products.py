@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.core import Primitive, Tensor, TracedArray, as_tensor, bind, is_capturing, normalize_axes
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.core import _primitive as p
 from sknet.device import Device, Namespace, backend_of, device_of, is_array, result_dtype
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, TracedArray, as_operand, as_tensor, bind, is_capturing
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.device import Device, Namespace, backend, is_array, philox_uniform, to_host
 from sknet.exceptions import CaptureError
 from sknet.ops._create import zeros_like

@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, as_tensor, bind, enable_grad, gradients, is_grad_enabled
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.device import Namespace, backend, result_dtype
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._convolution import Work
@@ -476,9 +476,7 @@ def with_tape(
 
 def recurrence_work(equation: Any) -> Work | None:
     """Return how many multiplications threads share in a recurrent network of a plan for the host."""
-    at = INPUT_INDEX.get(equation.primitive.name)
-    if at is None:
-        return None
+    at = INPUT_INDEX[equation.primitive.name]
     x, w, lengths = (equation.operands[at + i] for i in (0, 2, 5))
     net = Divided.of(_host(), x, w, lengths, equation.params["cell"])
     if net.shares.n_rooms == 1:

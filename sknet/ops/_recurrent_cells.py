@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.core import Tensor
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.device import Namespace
 from sknet.ops._activation import relu
 from sknet.ops._elementwise import sigmoid, tanh

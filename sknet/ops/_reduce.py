@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.core import _primitive as p
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError

@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.core import _primitive as p
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError

@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, TracedArray, as_tensor, bind, normalize_axes, normalize_axis
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.device import Namespace, backend_of, device_of
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops._elementwise import isnan, lerp, where

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sknet._constraints import shown
 from sknet.core import Tensor
-from sknet.core import _param_kinds as kinds
+from sknet.core import _primitive as kinds
 from sknet.exceptions import ShapeError
 from sknet.ops._shape import reshape
 

@@ -5,14 +5,19 @@ take an optimizer and change what it does: ``EMA(ClipNorm(Adam(lr=3e-3), max_nor
 """
 
 import typing as _typing
-from collections.abc import Mapping as _Mapping
 
 from sknet._hints import module_getattr as _module_getattr
 from sknet._late import Names as _Names
-from sknet._params import resolve
 from sknet.optim import schedules
 from sknet.optim._adam import Adam, Adamax, AdamW, NAdam, RAdam, ScheduleFreeAdamW
-from sknet.optim._base import BaseOptimizer, MinimizeResult, Optimizer, OptimizerState
+from sknet.optim._base import (
+    OPTIMIZERS,
+    BaseOptimizer,
+    MinimizeResult,
+    Optimizer,
+    OptimizerState,
+    check_optimizer,
+)
 
 if _typing.TYPE_CHECKING:
     from sknet.optim._combinators import EMA, SWA, Accumulate, ClipNorm, ClipValue, Combinator, Lookahead
@@ -54,60 +59,6 @@ __all__ = [
     "check_optimizer",
     "schedules",
 ]
-
-OPTIMIZERS: _Mapping[str, type[BaseOptimizer]] = _Names(
-    {
-        "sknet.optim._sgd": {
-            "sgd": "SGD",
-            "rmsprop": "RMSprop",
-            "rprop": "Rprop",
-            "adagrad": "Adagrad",
-            "adadelta": "Adadelta",
-            "lion": "Lion",
-        },
-        "sknet.optim._adam": {
-            "adam": "Adam",
-            "adamw": "AdamW",
-            "adamax": "Adamax",
-            "nadam": "NAdam",
-            "radam": "RAdam",
-            "schedule_free_adamw": "ScheduleFreeAdamW",
-        },
-        "sknet.optim._muon": {"muon": "Muon"},
-        "sknet.optim._lbfgs": {"lbfgs": "LBFGS"},
-    }
-)
-
-
-def check_optimizer(value: str | BaseOptimizer, caller: str) -> BaseOptimizer:
-    """Turn a name or an object into an optimizer whose parameters are valid.
-
-    Parameters
-    ----------
-    value : str or BaseOptimizer
-        One of the names in `OPTIMIZERS`, or an optimizer.
-    caller : str
-        Whose parameter it is, for the message.
-
-    Returns
-    -------
-    BaseOptimizer
-        A new optimizer for a name; an optimizer as it is.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is neither, or if a parameter of the optimizer is wrong.
-
-    Examples
-    --------
-    >>> from sknet.optim import check_optimizer
-    >>> check_optimizer("adam", caller="MLPClassifier")
-    Adam()
-    """
-    found: BaseOptimizer = resolve(value, OPTIMIZERS, BaseOptimizer, parameter="optimizer", caller=caller)
-    return found
-
 
 if not _typing.TYPE_CHECKING:
     __getattr__ = _Names(

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from sknet import ops
 from sknet._constraints import shown
-from sknet._params import ParameterObject
+from sknet._late import Names
+from sknet._params import ParameterObject, resolve
 from sknet._tree import leaves, map_leaves, paths, rebuild
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.exceptions import ShapeError, StateError
@@ -641,3 +642,57 @@ def _leaves_at(places: list[str], tree: Tree, what: str) -> list[Any]:
             f"{places}, got {found}. For other parameters, create a new state with init(params)."
         )
     return leaves(tree)
+
+
+OPTIMIZERS: Mapping[str, type[BaseOptimizer]] = Names(
+    {
+        "sknet.optim._sgd": {
+            "sgd": "SGD",
+            "rmsprop": "RMSprop",
+            "rprop": "Rprop",
+            "adagrad": "Adagrad",
+            "adadelta": "Adadelta",
+            "lion": "Lion",
+        },
+        "sknet.optim._adam": {
+            "adam": "Adam",
+            "adamw": "AdamW",
+            "adamax": "Adamax",
+            "nadam": "NAdam",
+            "radam": "RAdam",
+            "schedule_free_adamw": "ScheduleFreeAdamW",
+        },
+        "sknet.optim._muon": {"muon": "Muon"},
+        "sknet.optim._lbfgs": {"lbfgs": "LBFGS"},
+    }
+)
+
+
+def check_optimizer(value: str | BaseOptimizer, caller: str) -> BaseOptimizer:
+    """Turn a name or an object into an optimizer whose parameters are valid.
+
+    Parameters
+    ----------
+    value : str or BaseOptimizer
+        One of the names in `OPTIMIZERS`, or an optimizer.
+    caller : str
+        Whose parameter it is, for the message.
+
+    Returns
+    -------
+    BaseOptimizer
+        A new optimizer for a name; an optimizer as it is.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is neither, or if a parameter of the optimizer is wrong.
+
+    Examples
+    --------
+    >>> from sknet.optim import check_optimizer
+    >>> check_optimizer("adam", caller="MLPClassifier")
+    Adam()
+    """
+    found: BaseOptimizer = resolve(value, OPTIMIZERS, BaseOptimizer, parameter="optimizer", caller=caller)
+    return found

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from sknet._attributes import cached_property
 from sknet._constraints import shown
 from sknet._frames import is_frame, refuse_collection, refuse_unreadable
-from sknet._late import issparse, scipy_sparse
+from sknet._late import cached_property, issparse, scipy_sparse
 
 __all__ = [
     "CATEGORY",

@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sknet._attributes import cached_property
 from sknet._fields import COUNT, FINITE, NOT_NEGATIVE, Arrays, Items
-from sknet._late import scipy_sparse
+from sknet._late import cached_property, scipy_sparse
 from sknet.ops._codes import Blocks
 from sknet.preprocessing._columns import HUGE
 from sknet.preprocessing._schema import MISSING, UNSEEN

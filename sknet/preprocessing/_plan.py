@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sknet._attributes import cached_property
 from sknet._fields import ABSENT, COUNT, Arrays
 from sknet._frames import names_of
-from sknet._late import scipy_sparse
+from sknet._late import cached_property, scipy_sparse
 from sknet.ops._codes import Blocks
 from sknet.preprocessing._columns import CATEGORY, HUGE
 from sknet.preprocessing._encodings import (

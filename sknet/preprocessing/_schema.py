@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sknet._attributes import cached_property
 from sknet._constraints import shown
 from sknet._fields import LEVEL, Arrays, Each
 from sknet._frames import RowReader, is_collection, names_of, rows_of_records
 from sknet._hints import suggestion
-from sknet._late import issparse, scipy_sparse
+from sknet._late import cached_property, issparse, scipy_sparse
 from sknet._params import StrOptions
 from sknet._warnings import warn_caller
 from sknet.preprocessing._columns import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sknet._attributes import cached_property
 from sknet._fields import Arrays, Each
+from sknet._late import cached_property
 from sknet._parallel import blas_threads
 
 __all__ = ["Words", "fit_words", "is_free_text", "numbers_of_words"]

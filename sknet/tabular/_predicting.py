@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
-from sknet._attributes import available_if
 from sknet._fields import ABOVE_ZERO, NOT_NEGATIVE, Items
+from sknet._late import available_if
 from sknet.core import Tensor, no_grad
 from sknet.engine._layer_outputs import detached
 from sknet.engine._network import Head, Network

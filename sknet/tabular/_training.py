@@ -14,10 +14,9 @@ from sknet.core import Tensor, no_grad
 from sknet.device import to_host
 from sknet.engine import Batches, History, Model, Score
 from sknet.engine._batches import ComputedRows
-from sknet.engine._loop import Validation
+from sknet.engine._loop import Settings, Validation, train
 from sknet.engine._model_copies import slim_model
 from sknet.engine._network import chunk_rows_of, predict_rows
-from sknet.engine._train import Settings, train
 from sknet.losses import LogLoss, Loss
 from sknet.ops import is_sparse
 from sknet.ops._codes import Blocks, coded_matmul, codes_of, decoded

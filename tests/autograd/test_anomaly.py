@@ -8,7 +8,7 @@ import pytest
 from sknet import Function, Tensor, no_grad, ops
 from sknet.autograd import checkpoint, detect_anomaly, once_differentiable
 from sknet.core import Primitive
-from sknet.core._modes import modes
+from sknet.core._tape import modes
 from sknet.exceptions import NonFiniteError, ShapeError
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import f1_score, make_scorer, roc_auc_score
 from sknet import MLPRegressor, Model
 from sknet.callbacks import Callback, EarlyStopping, EpochScoring
 from sknet.engine import Accuracy, Batches, History
-from sknet.engine._train import Settings, train
+from sknet.engine._loop import Settings, train
 from sknet.nn import Linear
 from sknet.optim import Adam
 from tests.callbacks.helpers import X, Y, classifier, fitted, unconverged

@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet import nn
 from sknet.core import PRIMITIVES, Primitive, gradients
-from sknet.engine._state import Layout
+from sknet.engine._memory import Layout
 from sknet.losses import Loss
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Progress

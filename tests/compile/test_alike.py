@@ -5,7 +5,7 @@ import pytest
 
 from sknet import Tensor, ops, vmap
 from sknet.compile import capture, compile
-from sknet.compile._lifted import differing, lift_constants, outputs_with
+from sknet.compile._symbolic import differing, lift_constants, outputs_with
 from sknet.compile.passes import ASSEMBLY, rewrite
 
 X = np.random.default_rng(0).normal(size=(4, 6))

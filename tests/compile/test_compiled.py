@@ -217,7 +217,7 @@ def test_multiples_in_place_in_every_dtype(dtype):
     "shape", [(200, 64, 100), (64, 200, 100), (127, 100, 90)], ids=["rows", "columns", "whole"]
 )
 def test_products_that_run_in_one_thread(shape, monkeypatch, request):
-    monkeypatch.setattr("sknet.compile.numpy._products.small_limit", lambda: 10**6)
+    monkeypatch.setattr("sknet.compile.numpy._emitters.small_limit", lambda: 10**6)
     forget_programs()
     request.addfinalizer(forget_programs)
     m, k, n = shape

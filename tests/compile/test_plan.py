@@ -8,7 +8,7 @@ import pytest
 from sknet import ops
 from sknet._tree import leaves
 from sknet.compile import Plan, compile
-from sknet.compile import _primitives as own
+from sknet.compile import _graph as own
 from sknet.compile._compile import forget_programs
 from sknet.compile._plan import ALIGNMENT, Buffer, Views, assign_offsets
 from sknet.core import Tensor, gradients

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sknet.compile import compile
-from sknet.compile._primitives import OWN
+from sknet.compile._graph import OWN
 from sknet.core import PRIMITIVES, Primitive, bind
 from sknet.device import backend, to_device
 from sknet.exceptions import DtypeError

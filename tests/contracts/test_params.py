@@ -6,7 +6,7 @@ import pytest
 from sknet import ops
 from sknet.compile import Equation, Graph, capture
 from sknet.core import PRIMITIVES, Primitive
-from sknet.core import _param_kinds as param_kinds
+from sknet.core import _primitive as param_kinds
 from sknet.exceptions import GraphError
 from tests.contracts.rows import ROWS
 from tests.contracts.table import drawn

@@ -5,8 +5,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from sknet.core import _modes
-from sknet.core._modes import first_run, repeatable
+from sknet.core import _tape
+from sknet.core._tape import first_run, repeatable
 
 current = ContextVar("current", default=0)
 
@@ -14,7 +14,7 @@ current = ContextVar("current", default=0)
 @pytest.fixture
 def counter(monkeypatch):
     """A state that a function changes, and its source."""
-    monkeypatch.setattr(_modes, "SOURCES", [])
+    monkeypatch.setattr(_tape, "SOURCES", [])
     state = [0]
 
     @repeatable

@@ -11,9 +11,8 @@ from sknet.callbacks import EarlyStopping
 from sknet.device import Device, backend, to_device, to_host
 from sknet.engine import Accuracy, Batches, History
 from sknet.engine._lbfgs import minimize
-from sknet.engine._loop import Validation
+from sknet.engine._loop import Settings, Validation, train
 from sknet.engine._network import predict_rows
-from sknet.engine._train import Settings, train
 from tests.devices.fake import FakeArray
 from tests.engine.helpers import CLASSES, WEIGHT, X, classifier
 

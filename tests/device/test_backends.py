@@ -28,7 +28,7 @@ from sknet.device import (
     to_device,
     to_host,
 )
-from sknet.device._numpy import SPECIAL_FUNCTIONS
+from sknet.device._backend import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
 
 try:

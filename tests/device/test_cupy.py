@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sknet.device import Device
+from sknet.device._backend import SPECIAL_FUNCTIONS
 from sknet.device._cupy import OLDEST, REDUCTIONS, CupyBackend
-from sknet.device._numpy import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
 from tests.project import ROOT
 

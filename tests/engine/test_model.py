@@ -13,8 +13,8 @@ from sknet.core import Tensor
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, History
 from sknet.engine._lbfgs import minimize
+from sknet.engine._loop import Settings, train
 from sknet.engine._objective import reported
-from sknet.engine._train import Settings, train
 from sknet.exceptions import (
     DeviceError,
     DtypeError,

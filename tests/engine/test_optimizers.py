@@ -13,11 +13,10 @@ from sknet.core import no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, History
 from sknet.engine import _runners as steps_module
-from sknet.engine._loop import Validation
+from sknet.engine._loop import Settings, Validation, train
 from sknet.engine._network import predict_rows
 from sknet.engine._programs import Programs
 from sknet.engine._runners import CompiledSteps, EagerSteps
-from sknet.engine._train import Settings, train
 from sknet.exceptions import GradientError, NonFiniteError
 from sknet.optim import (
     EMA,

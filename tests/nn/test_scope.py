@@ -5,7 +5,7 @@ import pytest
 
 from sknet import Tensor, nn
 from sknet.nn import Scope, bindings, run
-from sknet.nn._scope import current_scope, next_draw
+from sknet.nn._parameter import current_scope, next_draw
 
 
 class Draws(nn.Module):

@@ -18,8 +18,8 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from sknet._arrays import is_basic, with_ellipsis
-from sknet.compile import _primitives as own
+from sknet._frames import is_basic, with_ellipsis
+from sknet.compile import _graph as own
 from sknet.compile._calls import FILL, NO_SLOTS, Name, Writer, forward_scratch, registry, runner_of
 from sknet.compile._graph import Equation, Graph, Operand, Variable, is_repeated
 from sknet.compile._plan import Finish, Plan, Views

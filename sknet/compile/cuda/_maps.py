@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.compile._calls import registry
-from sknet.compile._graph import Equation, Variable
+from sknet.compile._graph import Equation, Variable, computing_dtype, parsed, used
 from sknet.compile._plan import Plan
-from sknet.compile._primitives import computing_dtype, parsed, used
 from sknet.compile.passes import Group
 from sknet.core import SCALAR_FUNCTIONS
 

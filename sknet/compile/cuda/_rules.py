@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sknet._attributes import cached_property
+from sknet._late import cached_property
 from sknet.compile._calls import Name, Writer, registry
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.cuda._maps import BLOCK, MOST_BLOCKS, Kernel, literal, type_of

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from sknet._arrays import is_basic, may_repeat, rows_of, with_ellipsis
+from sknet._frames import is_basic, may_repeat, rows_of, with_ellipsis
 from sknet._late import sparsetools
 from sknet.compile._calls import Name, Writer
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.numpy._emitters import Needs, by_its_forward, emitter, scratch, unless_in_place
 from sknet.device import backend
 
-# Private: the loop behind a sparse matrix product, which adds into a given array; see device/_numpy.py.
+# Private: the loop behind a sparse matrix product, which adds into a given array; see device/_backend.py.
 
 
 # -- one element per row ----------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sknet._attributes import cached_property
+from sknet._late import cached_property
 from sknet.compile._graph import Equation, Graph, Operand, Variable, key_of, read_as_laid_out
 from sknet.compile._plan import Views
 from sknet.core import PRIMITIVES, Primitive

@@ -12,8 +12,7 @@ from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._module import Module, check_arguments
-from sknet.nn._parameter import DEFAULT_DTYPE, Parameter, ones
-from sknet.nn._scope import Registered
+from sknet.nn._parameter import DEFAULT_DTYPE, Parameter, Registered, ones
 
 __all__ = [
     "ACTIVATIONS",

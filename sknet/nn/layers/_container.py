@@ -12,8 +12,7 @@ from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
 from sknet.nn._module import Module, check_arguments
-from sknet.nn._parameter import Parameter, note_structure
-from sknet.nn._scope import bound_parameter
+from sknet.nn._parameter import Parameter, bound_parameter, note_structure
 from sknet.ops import concat, stack
 
 __all__ = [

@@ -14,8 +14,7 @@ from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._module import Module, check_arguments
-from sknet.nn._parameter import Parameter
-from sknet.nn._scope import Registered
+from sknet.nn._parameter import Parameter, Registered
 from sknet.nn.init import Initializer, scheme
 from sknet.ops import conv1d, conv2d, conv_transpose1d, conv_transpose2d, pad
 

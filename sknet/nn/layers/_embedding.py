@@ -17,8 +17,7 @@ from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_device
 from sknet.exceptions import DtypeError, InvalidParameterError, ShapeError
 from sknet.nn._module import Module, check_arguments
-from sknet.nn._parameter import Parameter, zeros
-from sknet.nn._scope import Registered
+from sknet.nn._parameter import Parameter, Registered, zeros
 from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._activation import ACTIVATIONS
 from sknet.nn.layers._container import ModuleList

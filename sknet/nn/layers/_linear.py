@@ -12,11 +12,10 @@ from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_host
 from sknet.exceptions import ShapeError
-from sknet.nn._initializer import FromData, draw_bias, draw_weight, rows_of, write
+from sknet.nn._initializer import draw_bias, draw_weight, rows_of, write
 from sknet.nn._module import Module, check_arguments
-from sknet.nn._parameter import Parameter, ones, zeros
-from sknet.nn._scope import Registered
-from sknet.nn.init import Initializer, scheme
+from sknet.nn._parameter import Parameter, Registered, ones, zeros
+from sknet.nn.init import FromData, Initializer, scheme
 from sknet.ops import broadcast_to, expand_dims, matmul, mean, moveaxis, reshape
 
 __all__ = ["BatchEnsembleLinear", "EnsembleLinear", "EnsembleView", "Linear", "Scale"]

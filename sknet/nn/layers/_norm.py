@@ -12,8 +12,7 @@ from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._module import Module, check_arguments, repr_arguments
-from sknet.nn._parameter import Parameter, ones, zeros
-from sknet.nn._scope import Registered
+from sknet.nn._parameter import Parameter, Registered, ones, zeros
 from sknet.ops import batch_norm, group_norm, instance_norm, layer_norm, mean, reshape, rms_norm, square
 from sknet.ops._norm import batch_norm_moments
 

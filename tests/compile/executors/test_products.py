@@ -3,7 +3,7 @@
 import pytest
 
 from sknet._parallel import SMALL, small_limit
-from sknet.compile.numpy._products import parts_of
+from sknet.compile.numpy._emitters import parts_of
 
 
 @pytest.mark.parametrize("rows", [1, 64, 97, 99, 200, 256])

@@ -8,7 +8,7 @@ import pytest
 from sknet import Tensor, ops
 from sknet._tree import leaves
 from sknet.compile import capture, compile
-from sknet.compile._primitives import OWN
+from sknet.compile._graph import OWN
 from sknet.compile.python import PythonSource
 from sknet.compile.python._literals import LACKING
 from sknet.compile.python._source import NOT_WRITTEN

@@ -7,7 +7,7 @@ import sknet
 from sknet import Model, nn
 from sknet.engine import Batches, History, RSquared, _batches
 from sknet.engine._batches import ComputedRows
-from sknet.engine._train import Settings, train
+from sknet.engine._loop import Settings, train
 from sknet.persistence import _describe, digest
 
 

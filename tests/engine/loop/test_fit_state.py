@@ -12,9 +12,8 @@ from sknet import Model, nn, optim
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.callbacks._checkpoint import saved_fit
 from sknet.engine import Accuracy, Batches, History, RSquared
-from sknet.engine._loop import Validation
+from sknet.engine._loop import Settings, Validation, train
 from sknet.engine._scores import Gathered
-from sknet.engine._train import Settings, train
 from sknet.exceptions import FitInterruptedWarning, StateError
 from sknet.optim import schedules
 from tests.engine.helpers import assert_same, assert_same_state

@@ -5,7 +5,7 @@ import pytest
 
 from sknet import Model, nn
 from sknet.engine import Accuracy, Batches, History
-from sknet.engine._train import Settings, train
+from sknet.engine._loop import Settings, train
 from sknet.optim import EMA, SGD, Adam
 from tests.engine.helpers import CLASSES, X, network
 

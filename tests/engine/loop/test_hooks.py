@@ -12,8 +12,7 @@ from sknet.callbacks._callback import HOOKS
 from sknet.engine import Accuracy, Batches, History
 from sknet.engine._fit import Source
 from sknet.engine._lbfgs import minimize
-from sknet.engine._loop import Validation
-from sknet.engine._train import Settings, train
+from sknet.engine._loop import Settings, Validation, train
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
 from sknet.optim import LBFGS, SGD, Adam
 from tests.engine.helpers import assert_same, assert_same_state

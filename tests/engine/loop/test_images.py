@@ -7,10 +7,10 @@ import pytest
 
 from sknet import Model, nn
 from sknet.engine import Accuracy, Batches, History
+from sknet.engine._loop import Settings, train
 from sknet.engine._network import predict_rows
 from sknet.engine._runner_cache import steps_for
 from sknet.engine._runners import CompiledSteps
-from sknet.engine._train import Settings, train
 from sknet.optim import Adam
 
 RNG = np.random.default_rng(0)

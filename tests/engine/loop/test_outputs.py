@@ -5,8 +5,8 @@ import pytest
 
 from sknet import MLPClassifier, Model, nn
 from sknet.engine import Accuracy, Batches, History, Score, _runners
+from sknet.engine._loop import Settings, train
 from sknet.engine._runners import NativeSteps, Outputs
-from sknet.engine._train import Settings, train
 from tests.callbacks.helpers import unconverged
 
 RNG = np.random.default_rng(0)

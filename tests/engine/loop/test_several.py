@@ -10,7 +10,7 @@ import sknet
 from sknet import MLPClassifier, MLPRegressor, Model, nn
 from sknet._native import needed
 from sknet.callbacks import Callback, EarlyStopping
-from sknet.engine import _runners, _train
+from sknet.engine import _loop, _runners
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD, Adam
 from sknet.optim.schedules import Adaptive, Cosine, InverseScaling, Step
@@ -226,7 +226,7 @@ def test_subclasses_of_scores_score_themselves(score, calls):
         model = Model(nn.Linear(4, 3), "log_loss", Adam(0.01), random_state=0)
         batches, history = sknet.engine.Batches(X, LABELS, None, 50, model.dtype, model.device), {}
         history = sknet.engine.History()
-        _train.train(model, batches, history, _train.Settings(max_iter=12), score, callbacks=callbacks)
+        _loop.train(model, batches, history, _loop.Settings(max_iter=12), score, callbacks=callbacks)
         found.append(history["score"])
     assert found[0] == found[1]
     assert bool(calls) == (score is not Wrong)
@@ -240,9 +240,9 @@ def test_outputs_that_are_not_finite_do_not_reach_other_epochs(calls):
         model = Model(nn.Linear(4, 3, init="zeros"), "log_loss", rate, random_state=0)
         history = sknet.engine.History()
         batches = sknet.engine.Batches(X, LABELS, None, 150, model.dtype, model.device)
-        settings = _train.Settings(max_iter=12, check_finite=False)
+        settings = _loop.Settings(max_iter=12, check_finite=False)
         with np.errstate(all="ignore"):
-            _train.train(model, batches, history, settings, sknet.engine.Accuracy, callbacks=callbacks)
+            _loop.train(model, batches, history, settings, sknet.engine.Accuracy, callbacks=callbacks)
         found.append(history["score"])
     np.testing.assert_array_equal(*found)
     assert calls
@@ -305,8 +305,8 @@ def test_no_more_steps_than_allowed(calls):
         for callbacks in ([], [Watching()]):
             model = Model(nn.Linear(4, 3), "log_loss", Adam(0.01), random_state=0)
             batches = sknet.engine.Batches(X, LABELS, None, 50, model.dtype, model.device)
-            settings = _train.Settings(max_iter=50, max_steps=most)
-            _train.train(
+            settings = _loop.Settings(max_iter=50, max_steps=most)
+            _loop.train(
                 model, batches, sknet.engine.History(), settings, sknet.engine.Accuracy, callbacks=callbacks
             )
             ends.append(model)
@@ -334,11 +334,11 @@ def test_how_far_early_stopping_looks_ahead(stopping, expected):
 
     used = [stopping]
     model = Model(nn.Linear(4, 3), "log_loss", Adam(0.01), random_state=0)
-    _train.train(
+    _loop.train(
         model,
         sknet.engine.Batches(X, LABELS, None, 50, model.dtype, model.device),
         sknet.engine.History(),
-        _train.Settings(max_iter=2),
+        _loop.Settings(max_iter=2),
         sknet.engine.Accuracy,
         callbacks=[stopping, Asking()],
     )

@@ -8,8 +8,7 @@ from sknet import Model, nn
 from sknet.callbacks import EarlyStopping
 from sknet.callbacks._callback import fresh_callbacks
 from sknet.engine import Accuracy, Batches, History, RSquared, _runners
-from sknet.engine._loop import Validation
-from sknet.engine._train import Settings, train
+from sknet.engine._loop import Settings, Validation, train
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.losses import LogLoss, SquaredError
 from sknet.optim import SGD, Adam

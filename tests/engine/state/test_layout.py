@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sknet.engine import Gradient
-from sknet.engine._state import Layout
+from sknet.engine._memory import Layout
 from sknet.exceptions import StateError
 
 SHAPES = {"0.weight": (3, 5), "0.bias": (5,), "scale": (), "empty": (0, 4)}

@@ -9,7 +9,7 @@ import pytest
 
 from sknet import Model, Tensor, nn, no_grad
 from sknet.engine import Accuracy, Batches, History
-from sknet.engine._train import Settings, train
+from sknet.engine._loop import Settings, train
 from sknet.exceptions import GradientError, StateError
 from sknet.optim import EMA, SGD, Adam
 from tests.combinations import every

@@ -5,7 +5,7 @@ import pytest
 
 from sknet import nn, ops
 from sknet.engine._checks import Bounds
-from sknet.nn._shape_pass import shadows, shape_pass
+from sknet.nn._lazy import shadows, shape_pass
 
 INF = np.inf
 X = np.concatenate([np.linspace(-30, 30, 601), [0.0, 1e-8, -1e-8]]).reshape(-1, 2)

@@ -10,8 +10,8 @@ import pytest
 
 from sknet import Model, nn, ops
 from sknet.engine import Accuracy, Batches, History
-from sknet.engine._state import Weights
-from sknet.engine._train import Settings, train
+from sknet.engine._loop import Settings, train
+from sknet.engine._memory import Weights
 from sknet.exceptions import CaptureError, GraphError
 from sknet.losses import Huber, LogLoss
 from sknet.optim import SGD, Adam, RMSprop

@@ -7,7 +7,7 @@ import pytest
 
 from sknet import ops
 from sknet.autograd import vmap
-from sknet.compile import _primitives, capture, compile
+from sknet.compile import _graph, capture, compile
 from sknet.compile._compile import forget_programs
 from sknet.compile.cuda._epilogues import CHAINS, epilogues
 from sknet.compile.passes import optimize
@@ -194,7 +194,7 @@ def test_elements_that_are_taken_are_seen(of_all):
     positions = Tensor(np.arange(MEMBERS * 20 * 32))
 
     def function(x, w):
-        of_w = ops.sum(bind(_primitives.take_at, (w, positions), {"of_all": of_all}))
+        of_w = ops.sum(bind(_graph.take_at, (w, positions), {"of_all": of_all}))
         return ops.relu(x @ w), ops.less(ops.abs(ops.sum(x) + of_w), np.inf)
 
     assert parts_of(function, *STACK[:2]) == ([("relu",)] if of_all else [])

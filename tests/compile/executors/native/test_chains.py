@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import blas
 
-from sknet.compile.executors import Call
+from sknet.compile._calls import Call
 from sknet.compile.native import _fusion
 from sknet.compile.native._fusion import joined
 from sknet.compile.native._instructions import Kind, Tape

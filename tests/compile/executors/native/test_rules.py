@@ -9,7 +9,7 @@ from scipy.linalg import blas
 
 from sknet._late import sparsetools
 from sknet._native import needed
-from sknet.compile.executors import Call
+from sknet.compile._calls import Call
 from sknet.compile.native._fusion import joined
 from sknet.compile.native._instructions import Kind, Tape
 from sknet.compile.native._rules import translated
