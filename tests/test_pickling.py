@@ -54,6 +54,7 @@ from sknet.engine._scores import Gathered
 from sknet.estimators import (
     EstimatorSummary,
     FrozenClassifier,
+    FrozenMultiHeadNet,
     FrozenRegressor,
     FrozenTransformer,
     LayerOutput,
@@ -71,7 +72,7 @@ from sknet.graphs import GraphModule
 from sknet.graphs._export import Exported, GraphLayers, export_network
 from sknet.losses import LogLoss
 from sknet.losses._function import FunctionLoss
-from sknet.losses._wrappers import InUnits, Standardized
+from sknet.losses._wrappers import Heads, InUnits, Standardized
 from sknet.nn._layer_outputs import RECORDED, Calls
 from sknet.onnx._writer import Node
 from sknet.ops._windows import Windows
@@ -218,6 +219,14 @@ def net(task):
         return net_for(task).fit(*TABLES[task])
 
 
+def heads():
+    X, y = TABLES["regression"]
+    network = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(2))
+    with quiet():
+        net = sknet.MultiHeadNet(network, {"y": "squared_error", "sign": "log_loss"}, max_iter=3)
+        return net.fit(X, {"y": y, "sign": y > 0})
+
+
 def estimator(kind, task):
     with quiet():
         return kind(hidden_layer_sizes=(4,), max_iter=3, random_state=0).fit(*TABLES[task])
@@ -268,6 +277,7 @@ SPECIAL = {
     FunctionLoss: lambda: FunctionLoss(ops.subtract),
     Phases: lambda: Phases("", [], [], {}, {}, {}, 0, ()),
     InUnits: lambda: InUnits(ops.exp, (2.0,), (1.0,), "float64"),
+    Heads: lambda: Heads({"a": losses.SquaredError()}, {"a": 1.0}),
     Standardized: lambda: Standardized(losses.SquaredError(), (1.0,), (2.0,)),
     Length: lambda: Length(2, 1),
     Windows: lambda: Windows((8, 6), (3, 3), (1, 1), ((1, 1), (0, 0)), (1, 1)),
@@ -359,6 +369,7 @@ SPECIAL = {
     nn.SummaryRow: lambda: nn.summary(model().module, (2, 4)).rows[1],
     optim.MinimizeResult: lambda: optim.MinimizeResult(np.arange(3.0), 0.5, 2, 3, True, "done"),
     FrozenClassifier: lambda: estimator(sknet.MLPClassifier, "multiclass").freeze(),
+    FrozenMultiHeadNet: lambda: heads().freeze(),
     FrozenRegressor: lambda: estimator(sknet.MLPRegressor, "regression").freeze(),
     FrozenTransformer: lambda: estimator(sknet.Autoencoder, "regression").freeze(),
     FrozenPipeline: lambda: sknet.freeze(estimator(sknet.MLPClassifier, "multiclass")),
@@ -376,6 +387,7 @@ SPECIAL = {
     sknet.Autoencoder: lambda: estimator(sknet.Autoencoder, "regression"),
     sknet.MLPClassifier: lambda: estimator(sknet.MLPClassifier, "multiclass"),
     sknet.MLPRegressor: lambda: estimator(sknet.MLPRegressor, "multioutput"),
+    sknet.MultiHeadNet: lambda: heads(),
     nn.ModuleFactory: lambda: nn.ModuleFactory(nn.Linear, out_features=2),
     sknet.NetClassifier: lambda: net("multiclass"),
     sknet.NetRegressor: lambda: net("multioutput"),
@@ -502,7 +514,7 @@ def assert_works_alike(a, b):
             features = np.random.default_rng(1).normal(size=(5, a.n_features_in_))
             for n in (1, 5):
                 ours, theirs = (getattr(x, method)(features[:n]) for x in (a, b))
-                np.testing.assert_array_equal(ours, theirs)
+                np.testing.assert_equal(ours, theirs)
     if isinstance(a, sknet.Model):
         np.testing.assert_array_equal(a.predict(X), b.predict(X))
         assert a.step(X, Y).loss == b.step(X, Y).loss

@@ -6,9 +6,15 @@ from sknet._late import Names as _Names
 
 if TYPE_CHECKING:
     from sknet.estimators._autoencoder import Autoencoder
-    from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor, FrozenTransformer
+    from sknet.estimators._frozen import (
+        FrozenClassifier,
+        FrozenMultiHeadNet,
+        FrozenRegressor,
+        FrozenTransformer,
+    )
     from sknet.estimators._layers import LayerOutput
     from sknet.estimators._mlp import MLPClassifier, MLPRegressor
+    from sknet.estimators._multihead import MultiHeadNet
     from sknet.estimators._net import NetClassifier, NetRegressor, NetTransformer
     from sknet.estimators._summary import EstimatorSummary, LayerRow
 
@@ -16,12 +22,14 @@ __all__ = [
     "Autoencoder",
     "EstimatorSummary",
     "FrozenClassifier",
+    "FrozenMultiHeadNet",
     "FrozenRegressor",
     "FrozenTransformer",
     "LayerOutput",
     "LayerRow",
     "MLPClassifier",
     "MLPRegressor",
+    "MultiHeadNet",
     "NetClassifier",
     "NetRegressor",
     "NetTransformer",
@@ -31,9 +39,15 @@ if not TYPE_CHECKING:
     __getattr__ = _Names(
         {
             "sknet.estimators._autoencoder": ("Autoencoder",),
-            "sknet.estimators._frozen": ("FrozenClassifier", "FrozenRegressor", "FrozenTransformer"),
+            "sknet.estimators._frozen": (
+                "FrozenClassifier",
+                "FrozenMultiHeadNet",
+                "FrozenRegressor",
+                "FrozenTransformer",
+            ),
             "sknet.estimators._layers": ("LayerOutput",),
             "sknet.estimators._mlp": ("MLPClassifier", "MLPRegressor"),
+            "sknet.estimators._multihead": ("MultiHeadNet",),
             "sknet.estimators._net": ("NetClassifier", "NetRegressor", "NetTransformer"),
             "sknet.estimators._summary": ("EstimatorSummary", "LayerRow"),
         }

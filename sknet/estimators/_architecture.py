@@ -7,7 +7,7 @@ from typing import Any
 
 from sknet import nn, ops
 from sknet._constraints import invalid, shown
-from sknet._fields import POSITIVE, SHARE, Each, Named
+from sknet._fields import POSITIVE, SHARE, Each, Items, Named
 from sknet._hints import suggestion
 from sknet._params import resolve
 from sknet.core import as_tensor
@@ -19,10 +19,12 @@ __all__ = [
     "Activation",
     "Architecture",
     "Built",
+    "HeadOutputs",
     "Joined",
     "Members",
     "Perceptron",
     "Ready",
+    "WithHeads",
     "activation_layer",
     "architecture_of",
     "check_activation",
@@ -174,6 +176,103 @@ class Joined(Architecture):
     def label(self, network: nn.Module) -> str:
         first: Any = next(iter(network.children()))
         return f"{self.n_members} times {self.member.label(first)}"
+
+
+class HeadOutputs(nn.Module):
+    """A network with several heads, whose outputs become columns of one array.
+
+    It returns them by name in a dict, in the order of the heads in a tuple, or as columns already.
+    """
+
+    _stored_fields = {"network": Named("Module"), "widths": Items(str, POSITIVE)}
+
+    def __init__(self, network: nn.Module, widths: Mapping[str, int]) -> None:
+        self.network = network
+        self.widths = dict(widths)
+
+    @property
+    def forwards_to(self) -> nn.Module:
+        """The network, whose inputs these are."""
+        return self.network
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs of all heads side by side."""
+        returned, widths = self.network(*args, **kwargs), self.widths
+        name = type(self.network).__name__
+        if isinstance(returned, Mapping):
+            missing = [head for head in widths if head not in returned]
+            if missing:
+                raise ShapeError(
+                    f"{name} returns a dict of {list(returned)}, and the losses need the head(s) {missing}: "
+                    "let forward return them, or name the losses as it names its outputs"
+                )
+            found = {head: returned[head] for head in widths}
+        elif isinstance(returned, (list, tuple)):
+            if len(returned) != len(widths):
+                raise ShapeError(
+                    f"{name} returns {len(returned)} outputs, and there are losses for the heads "
+                    f"{list(widths)}: they must be as many, in this order, or a dict by their names"
+                )
+            found = dict(zip(widths, returned, strict=True))
+        else:
+            return self._columns(returned, name)
+        return ops.concat([self._of_head(found[head], head, name) for head in widths], axis=-1)
+
+    def _columns(self, returned: Any, name: str) -> Any:
+        """Return an array that has the columns of all heads."""
+        x, total = as_tensor(returned), sum(self.widths.values())
+        x = ops.reshape(x, (-1, 1)) if x.ndim == 1 else x
+        if x.ndim != 2 or x.shape[1] != total:
+            raise ShapeError(
+                f"{name} returns one array of shape {x.shape}, and the heads need a dict by their names, or "
+                f"{total} columns: {self._needs()}"
+            )
+        return x
+
+    def _of_head(self, output: Any, head: str, name: str) -> Any:
+        x, width = as_tensor(output), self.widths[head]
+        x = ops.reshape(x, (-1, 1)) if x.ndim == 1 else x
+        if x.ndim != 2 or x.shape[1] != width:
+            raise ShapeError(
+                f"{name} returns an array of shape {x.shape} for the head {head!r}, and its targets and loss "
+                f"need (n_samples, {width}): {self._needs()}. A constructor that takes n_outputs is given "
+                "these numbers as a dict"
+            )
+        return x
+
+    def _needs(self) -> str:
+        return ", ".join(f"{width} for {head!r}" for head, width in self.widths.items())
+
+
+class WithHeads(Architecture):
+    """Architecture of a network with several heads."""
+
+    _stored_fields = {"network": Named("Architecture")}
+
+    def __init__(self, network: Architecture) -> None:
+        self.network = network
+
+    @property
+    def is_trained(self) -> bool:
+        return self.network.is_trained
+
+    @property
+    def forward(self) -> "Mapping[str, bool] | None":
+        return self.network.forward
+
+    def build(self, inputs: Any, n_outputs: Any) -> nn.Module:
+        widths: dict[str, int] = n_outputs
+        factory = getattr(self.network, "factory", None)
+        # Networks of sknet's own have one array of outputs.
+        home = getattr(getattr(factory, "factory", None), "__module__", "")
+        counts: Any = sum(widths.values()) if home.startswith("sknet.") else widths
+        return HeadOutputs(self.network.build(inputs, counts), widths)
+
+    def parameters(self) -> dict[str, Any]:
+        return self.network.parameters()
+
+    def label(self, network: nn.Module) -> str:
+        return self.network.label(network.get_submodule("network"))
 
 
 def architecture_of(module: Any, caller: str) -> Architecture:

@@ -39,7 +39,7 @@ from sknet.engine._network import Head, network_of, predict_rows, warn_of_overfl
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
-from sknet.estimators._fit import EARLIER, Compared, FitArguments, Fitted, Recipe
+from sknet.estimators._fit import EARLIER, Compared, FitArguments, Fitted, Recipe, Request
 from sknet.estimators._fitting import fit_network
 from sknet.estimators._inputs import Encoded, Inputs
 from sknet.estimators._layers import HiddenLayers
@@ -271,6 +271,14 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
     @abstractmethod
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
         """Return a function that creates an empty score for these rows."""
+
+    def _numbered(self, request: Request, y: Any, reset: bool) -> Any:
+        """Return targets as numbers where a fit reads others, which a first one learns."""
+        return y
+
+    def _given(self, y: Any) -> Any:
+        """Return checked targets as users give them, for what they have written."""
+        return y
 
     def _check_continued(self, y: Any) -> None:
         """Check the targets of a warm start against those of the previous fit."""

@@ -58,7 +58,7 @@ def _labels(request: Request, n_rows: int) -> Any:
     estimator = request.estimator
     return check_y(
         estimator,
-        request.given.y,
+        estimator._numbered(request, request.given.y, True),
         n_rows,
         numeric=estimator._numeric_targets,
         any_rank=estimator._targets_of_any_rank,

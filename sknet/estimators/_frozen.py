@@ -16,6 +16,7 @@ from sknet.core import Tensor, no_grad
 from sknet.engine._inputs import arguments, computed_dtype, each_input
 from sknet.engine._layer_outputs import Layer, detached, find_layer
 from sknet.engine._network import Head, Network, Part, Pass, warn_of_overflow
+from sknet.estimators._head_targets import HeadTargets, has_classes
 from sknet.estimators._heads import (
     DECODER,
     check_deviations,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from sknet.engine import Model
     from sknet.estimators._layers import LayerOutput
 
-__all__ = ["FrozenClassifier", "FrozenRegressor", "FrozenTransformer"]
+__all__ = ["FrozenClassifier", "FrozenMultiHeadNet", "FrozenRegressor", "FrozenTransformer"]
 
 
 KEPT = tuple(map(np.dtype, ("float32", "float64")))  # anything else becomes the dtype of the network
@@ -605,3 +606,64 @@ class FrozenRegressor(Frozen):
 
     def _of_targets(self, X: Any, lengths: Any, name: str, head: Head) -> Any:
         return self._targets.decode(self._predicted(with_lengths(X, lengths), name, head))
+
+
+class FrozenMultiHeadNet(Frozen):
+    """A network with several heads that only predicts: small, picklable, and with no state of a training.
+
+    Made by ``MultiHeadNet.freeze()``. A few compiled passes, for parts of 1 to 16 and of
+    32, 64, ... rows, compute any number of rows: meant for services that ask for a few at a time.
+
+    Parameters
+    ----------
+    model : Model
+        A fitted network; what it predicts with is copied.
+    targets : HeadTargets
+        The heads.
+    inputs : int, Inputs or Encoded
+        Columns of X, or a description of the inputs if they are not a table.
+    label : str
+        What the network is called.
+    names : array of str, default=None
+        Of the columns of X, if they have names.
+    scaling : InputScaling or None, default=None
+        Means and deviations by which X is standardized.
+    allows_nan : bool, default=False
+        Whether the network reads missing values, NaN.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MultiHeadNet, nn
+    >>> X, y = load_iris(return_X_y=True)
+    >>> network = nn.Sequential(nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(4))  # columns of both heads
+    >>> net = MultiHeadNet(network, {"width": "squared_error", "kind": "log_loss"}, tol=0.01, random_state=0)
+    >>> frozen = net.fit(X[:, :3], {"width": X[:, 3], "kind": y}).freeze()
+    >>> bool((frozen.predict(X[:9, :3])["kind"] == net.predict(X[:9, :3])["kind"]).all())
+    True
+    """
+
+    _targets: HeadTargets
+    _kind = "multihead"
+    _stored_fields = {"_targets": Named("HeadTargets")}
+
+    @property
+    def classes_(self) -> Any:
+        """The labels of each head that has classes, sorted."""
+        return self._targets.classes
+
+    def predict(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return what the estimator's method of this name does for X and its `lengths`."""
+        found = self._results(X, lengths, "labels")
+        return self._targets.contained(found, getattr(X, "index", None) if hasattr(X, "iloc") else None)
+
+    @available_if(has_classes)
+    def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return what the estimator's method of this name does for X and its `lengths`."""
+        return self._results(X, lengths, "probabilities")
+
+    def _results(self, X: Any, lengths: Any, kind: str) -> dict[str, Any]:
+        found = self._unchecked(X, kind) if lengths is None else None
+        if found is None:
+            found = self._predicted(with_lengths(X, lengths), kind, self._targets.link(self._loss, kind))
+        return self._targets.results(found, self._loss, kind, self._dtype)

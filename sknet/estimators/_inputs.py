@@ -201,6 +201,7 @@ def forward_of(module: Any) -> dict[str, bool] | None:
     """Return the arguments of a module's `forward`: whether each is required."""
     if isinstance(module, GraphModule):
         return dict.fromkeys(module.input_names, True)
+    module = getattr(module, "forwards_to", module)  # what another passes its inputs on to
     kind = module if isinstance(module, type) else type(module)
     if not issubclass(kind, nn.Module):
         return None

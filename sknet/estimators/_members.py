@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _num_samples
 
 from sknet._params import validate_parameters
 from sknet._random import check_random_state
@@ -22,7 +21,7 @@ from sknet.engine._layer_outputs import detached
 from sknet.estimators._architecture import Joined, Members
 from sknet.estimators._fit import FitArguments, SharedInputs, attach_fit_extras
 from sknet.estimators._fitting import is_nearly_flat, not_converged
-from sknet.estimators._training import CONFORMAL, conformity_of
+from sknet.estimators._training import CONFORMAL, Trainer, conformity_of
 from sknet.losses._wrappers import Averaged
 
 __all__ = ["MEMBERS", "are_several", "fit_members", "may_stack"]
@@ -121,7 +120,7 @@ def _counts(estimator: Any, given: FitArguments, random_state: Any) -> list[Any]
     """Return how often each member draws each row; None without `bootstrap`."""
     if not estimator.bootstrap or given.y is None:  # a missing y is what the first fit says
         return [None] * estimator.n_members
-    n_rows = _num_samples(given.y)
+    n_rows = Trainer().n_rows(given)
     drawn = [random_state.randint(n_rows, size=n_rows) for _ in range(estimator.n_members)]
     return [np.bincount(rows, minlength=n_rows).astype(np.float64) for rows in drawn]
 

@@ -67,6 +67,7 @@ def checked_inputs(request: Request, X: Any, y: Any, *, reset: bool | None = Non
     dtypes, numeric = recipe.accepted_dtypes(), estimator._numeric_targets
     reset = not request.continuing if reset is None else reset
     is_reconstructed = y is X
+    y = estimator._numbered(request, y, reset)
     if not reset and (estimator._input_scaling is not None or recipe.scale_inputs):
         dtypes = DOUBLE_FIRST
 
@@ -150,7 +151,7 @@ def _new_network(data: Data, dtype: Any) -> tuple[nn.Module, DataSet, Loss]:
     request, rows, loss = data.request, data.rows, data.loss
     recipe, estimator, X = request.recipe, request.estimator, rows.X
     architecture = recipe.architecture
-    network = architecture.build(X, _n_outputs(estimator, loss))
+    network = _built(estimator, architecture, X, loss)
     estimator._inputs = estimator._input_scaling = None
     estimator.__dict__.pop("_allows_nan", None)
     if architecture.is_foreign:
@@ -160,7 +161,7 @@ def _new_network(data: Data, dtype: Any) -> tuple[nn.Module, DataSet, Loss]:
             ignored = getattr(recipe.loss, "ignore_index", None)
             estimator._targets = PositionTargets(filled(rows.labels), request.classes, ignored)
             rows, loss = encode_targets(request, rows)
-            network = architecture.build(X, _n_outputs(estimator, loss))
+            network = _built(estimator, architecture, X, loss)
             inputs, shape = Inputs.of(network, X, dtype, architecture.forward)
             row = rows.labels.shape[1:]
             if shape is not None and row == shape[1:] != shape[:-1]:
@@ -223,6 +224,12 @@ def _takes_missing(estimator: Any, network: nn.Module, X: Any, dtype: Any) -> bo
             "values: let it look for them, as by ops.isnan, or set its attribute allow_nan = True; or impute "
             "or drop such rows first"
         )
+
+
+def _built(estimator: Any, architecture: Any, X: Any, loss: Loss) -> nn.Module:
+    """Return the network for inputs and targets, which may need outputs for each of several heads."""
+    network: nn.Module = architecture.build(X, getattr(loss, "outputs", None) or _n_outputs(estimator, loss))
+    return network
 
 
 def _n_outputs(estimator: Any, loss: Loss) -> int:
@@ -320,6 +327,7 @@ def freeze(network: nn.Module, patterns: Sequence[str], before: Iterable[str] = 
     before = frozenset(before)
     if not patterns and not before:
         return ()  # a lazy layer has no names of parameters yet
+    network = getattr(network, "forwards_to", network)
     known, statistics = dict(network.own_parameters()), with_statistics(network)
     chosen: dict[str, None] = {}
     for pattern in patterns:

@@ -162,7 +162,7 @@ def check_dtype(dtype: Any, caller: str) -> str:
 def _recipe(estimator: Any) -> Recipe:
     """Translate the parameters that all estimators of sknet's own share."""
     name = type(estimator).__name__
-    loss = check_loss_of_logits(estimator.loss, name)
+    loss = estimator._checked_loss()
     scaled = getattr(estimator, "scale_target", False)
     return Recipe(
         architecture=estimator._described(),
@@ -385,6 +385,10 @@ class NamedOptions(BaseNet):
 
     def _recipe(self) -> Recipe:
         return _recipe(self)
+
+    def _checked_loss(self) -> Loss:
+        """Return the loss that the parameter asks for."""
+        return check_loss_of_logits(self.loss, type(self).__name__)
 
     def _is_full_batch(self) -> bool:
         value = OPTIMIZERS.get(self.optimizer) if isinstance(self.optimizer, str) else self.optimizer

@@ -18,7 +18,7 @@ from sknet.graphs import GraphModule
 from sknet.graphs._export import export_function, export_network
 from sknet.losses import Loss
 from sknet.losses._function import FunctionLoss
-from sknet.losses._wrappers import FrozenLoss
+from sknet.losses._wrappers import FrozenLoss, Heads
 from sknet.nn import Module
 
 __all__ = ["as_captured", "pack", "portable_loss", "portable_module", "unpack"]
@@ -119,6 +119,8 @@ def portable_loss(loss: Any, raw: Any) -> Any:
         return loss
     if not _needs_user_code(loss):
         return loss
+    if isinstance(loss, Heads):
+        return _of_heads(loss, raw)
     if isinstance(loss, FunctionLoss):
         return _frozen(loss, None, raw)
     cls = type(loss)
@@ -131,6 +133,16 @@ def portable_loss(loss: Any, raw: Any) -> Any:
         why = f"it has a {own[0]} of its own" if own else f"{known.__name__} cannot be made of its parameters"
         return _kept(loss, why)
     return _frozen(loss, made, raw)
+
+
+def _of_heads(loss: Heads, raw: Any) -> Any:
+    """Return losses of heads that predict alike, each for the outputs that it reads."""
+    found = copy.copy(loss)
+    found.heads = {
+        name: portable_loss(each, lambda name=name: loss.parts(raw())[name])
+        for name, each in loss.heads.items()
+    }
+    return found
 
 
 def _kept(loss: Any, why: Any) -> Any:

@@ -1,7 +1,7 @@
 """Checks of fitted estimators and predictors that are read from files."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,19 @@ def check_labels_of(estimator: Any) -> None:
     """Raise a ValueError if a classifier's `classes_` are not those of its targets."""
     if "classes_" not in vars(estimator):
         return
-    mine, known = estimator.classes_, estimator._targets.classes
-    is_same = type(mine) is type(known) and len(mine) == len(known)
-    pairs: Iterable[Any] = zip(mine, known, strict=True) if isinstance(known, list) else [(mine, known)]
-    if not is_same or not all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs):
+    if not _are_same(estimator.classes_, estimator._targets.classes):
         raise ValueError("classes_ are not those of its targets")
+
+
+def _are_same(mine: Any, known: Any) -> bool:
+    """Tell whether classes are the same, or lists of those of columns, or dicts of those of heads."""
+    if type(mine) is not type(known) or len(mine) != len(known):
+        return False
+    if isinstance(known, dict):
+        return list(mine) == list(known) and all(_are_same(mine[name], known[name]) for name in known)
+    if isinstance(known, list):
+        return all(map(_are_same, mine, known))
+    return bool(mine.dtype == known.dtype and np.array_equal(mine, known))
 
 
 def check_network(

@@ -36,6 +36,7 @@ __all__ = [
     "RealTargets",
     "check_columns",
     "counted_labels",
+    "drawn_weight",
     "label_weights",
     "naming_labels",
     "numbers_of",
@@ -701,6 +702,10 @@ class RealTargets(Reconstructed):
         self.mean, self.scale = mean if shifts else np.zeros_like(mean), scale
         return self
 
+    def scaled_columns(self, y: Any, scaling: Any) -> list[tuple[str, Any, bool]]:
+        """Return targets that are standardized, with their names, and whether they are shifted, too."""
+        return [("y", y, scaling.shifts)]
+
     def check_reported(self, loss: Loss) -> None:
         """Raise a ValueError if a `loss` in the units of the targets is infinite, or 0."""
         scaling = loss.scaling
@@ -733,10 +738,7 @@ class RealTargets(Reconstructed):
     def new_score(self, batches: Batches, loss: Any) -> Callable[[], Score]:
         """Return a function that creates an empty score of the rows of `batches`, by the `loss` of a fit."""
         loss = loss if self.scale is None else loss.loss  # of standardized predictions, as the targets are
-        weight = batches.weight
-        if batches.shares is not None:  # as often as rows are drawn
-            often = len(batches.shares) * batches.shares
-            weight = often if weight is None else (often * to_host(weight).T).T
+        weight = drawn_weight(batches)
         return lambda: RSquared(batches.y, weight, loss)
 
     def restore(self, prediction: Any) -> Any:
@@ -746,6 +748,15 @@ class RealTargets(Reconstructed):
     def decode(self, prediction: Any) -> Any:
         """Return a `prediction` without the axis of a single target, which is the last."""
         return prediction.reshape(prediction.shape[:-1]) if self.n_outputs == 1 else prediction
+
+
+def drawn_weight(batches: Batches) -> Any:
+    """Return the weights of rows or targets, multiplied by how often an epoch draws them."""
+    weight = batches.weight
+    if batches.shares is None:
+        return weight
+    often = len(batches.shares) * batches.shares
+    return often if weight is None else (often * to_host(weight).T).T
 
 
 class ArrayTargets(RealTargets):

@@ -77,7 +77,7 @@ def standardize(network: Network, rows: DataSet, training: Any = None) -> tuple[
         return rows, network.loss
     assert scaling is not None
     if request.incremental:
-        _check_first_part(rows, scaling.shifts)
+        _check_first_part(rows, targets, scaling)
     y, weight = rows.y, rows.weight
     if training is not None:
         y, weight = y[training], None if weight is None else weight[training]
@@ -111,23 +111,28 @@ def _begun_with(request: Request, what: str, learned: Mapping[str, Units]) -> Ma
     return found if forms[0] == forms[1] else learned
 
 
-def _known_columns(rows: DataSet) -> list[np.ndarray]:
-    """Return the targets of each column that are not missing; arrays have one unit for all."""
+def _known_columns(rows: DataSet, targets: Any, scaling: Any) -> list[tuple[str, np.ndarray, bool]]:
+    """Return targets in units that are not missing, column by column, and whether they are shifted.
+
+    Arrays have one unit for all.
+    """
     y, missing = np.asarray(rows.y, np.float64), is_missing(rows.labels)
-    columns = list((y if y.ndim == 2 else y.reshape(-1, 1)).T)
-    if missing is None:
-        return columns
-    return [x[~gone] for x, gone in zip(columns, missing.T, strict=True)]
+    y = y if y.ndim == 2 else y.reshape(-1, 1)
+    y = y if missing is None else np.where(missing, np.nan, y)
+    found = []
+    for name, part, shifts in targets.scaled_columns(y, scaling):
+        for k, x in enumerate(part.T):
+            where = name if part.shape[1] == 1 else f"column {k} of {name}"
+            found.append((where, x if missing is None else x[~np.isnan(x)], shifts))
+    return found
 
 
-def _check_first_part(rows: DataSet, shifts: bool) -> None:
+def _check_first_part(rows: DataSet, targets: Any, scaling: Any) -> None:
     """Raise a ValueError if the first part of a stream does not tell the unit of the others."""
-    columns = _known_columns(rows)
-    alike = [not each.size or (np.ptp(each) == 0 if shifts else not each.any()) for each in columns]
-    if any(alike):
-        k = alike.index(True)
-        where = "y" if len(columns) == 1 else f"column {k} of y"
-        found = f"{columns[k][0]:g}" if columns[k].size else "missing"
+    for where, x, shifts in _known_columns(rows, targets, scaling):
+        if x.size and (np.ptp(x) != 0 if shifts else x.any()):
+            continue
+        found = f"{x[0]:g}" if x.size else "missing"
         raise ValueError(
             f"scale_target=True standardizes by the first part of a stream, and {where} is {found} "
             f"in all its {len(rows.y)} rows: give a first part whose targets vary as later ones do, or scale "
@@ -139,10 +144,11 @@ def _check_units(rows: DataSet, targets: Any, scaling: Any) -> None:
     """Refuse targets very far from those that the first fit standardized by; warn of other units."""
     if getattr(targets, "scale", None) is None:
         return
-    columns = [x for x in _known_columns(rows) if len(x)]
+    known = [(x, shifts) for _, x, shifts in _known_columns(rows, targets, scaling) if len(x)]
+    columns, shifted = zip(*known, strict=True)
     with np.errstate(over="ignore"):
         sizes = np.array([np.sqrt(np.mean(np.square(x))) for x in columns])
-        spread = np.array([np.std(x) for x in columns]) if scaling.shifts else sizes
+        spread = np.where(shifted, [np.std(x) for x in columns], sizes)
     usual = max(np.median(np.abs(x)) for x in columns)  # whatever single ones are
     if usual > MOST_USUAL:
         raise ValueError(
@@ -543,7 +549,7 @@ def sampled(request: Request, part: DataSet, model: Model, size: int) -> Batches
         _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
         shares = 1.0 / counts[codes]
     else:
-        shares = sampler(labels, part.chosen(part.sample_weight))
+        shares = sampler(request.estimator._given(labels), part.chosen(part.sample_weight))
     batches = part.batches(model, size)
     batches.draw_by(_checked_shares(shares, part.n_samples, sampler))
     return batches

@@ -377,7 +377,7 @@ def new_score_of(
     def compute(outputs: Any, rows: Any) -> dict[str, float]:
         inputs = part.chosen(part.read, rows) if needs_inputs else object()
         estimator = in_training(own, model, inputs, outputs)
-        labels = part.chosen(part.labels, rows)
+        labels = own._given(part.chosen(part.labels, rows))
         # Batches of rows that are drawn by their weights have none.
         weight = None if batches.weight is None else row_weights(part.chosen(part.sample_weight, rows))
         with naming_classes(getattr(own._targets, "classes", None), labels, what):

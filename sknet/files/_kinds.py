@@ -24,7 +24,7 @@ from sknet.core import Tensor
 from sknet.device import MetaArray
 from sknet.engine import History, Model
 from sknet.engine._model_copies import parts_of, restored_model
-from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer
+from sknet.estimators import FrozenClassifier, FrozenMultiHeadNet, FrozenRegressor, FrozenTransformer
 from sknet.files import _graphs
 from sknet.graphs import GraphModule
 from sknet.losses import Loss
@@ -382,7 +382,7 @@ KINDS = (
     Kind((GraphModule,), _graphs.of_graph_module, _graphs.graph_module),
     Kind((Module,), _of_module, _module),
     Kind((ModuleFactory,), _of_factory, _factory),
-    Kind((FrozenClassifier, FrozenRegressor, FrozenTransformer), _attributes, _predictor),
+    Kind((FrozenClassifier, FrozenMultiHeadNet, FrozenRegressor, FrozenTransformer), _attributes, _predictor),
     Kind((History,), dict, _history),
     Kind((StateDict,), lambda x: [dict(x), x.metadata], _state_dict),
     Kind((MetaArray,), lambda x: [x.shape, str(x.dtype)], _meta),

@@ -48,9 +48,10 @@ PARTS = {
     "sknet.engine.extend": _parts_of("engine", _inputs="Batch SparseForm"),
     "sknet.estimators.extend": _parts_of(
         "estimators",
-        _architecture="Built Joined Members Perceptron Ready",
+        _architecture="Built HeadOutputs Joined Members Perceptron Ready WithHeads",
         _autoencoder="Coder SymmetricCoder Transposed",
         _fit="Compared",
+        _head_targets="HeadTargets",
         _inputs="Encoded Inputs",
         _scaling="InputScaling Units",
         _summary="Summarized",
@@ -67,7 +68,7 @@ PARTS = {
         "losses",
         _classification="ClippedLogLoss",
         _function="FunctionLoss",
-        _wrappers="Averaged Columns FrozenLoss Standardized",
+        _wrappers="Averaged Columns FrozenLoss Heads Standardized",
     ),
     "sknet.nn.extend": _parts_of(
         "nn",

@@ -1,7 +1,7 @@
 """Losses made of other losses: of standardized targets, several columns, ensembles, frozen predictors."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import getattr_static
 from itertools import accumulate, pairwise
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
-from sknet._fields import POSITIVE, Each
+from sknet._fields import NOT_NEGATIVE, POSITIVE, Each
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import to_device
@@ -239,7 +239,7 @@ class Columns(Wrapping):
 
     def parts(self, output: Any) -> list[Any]:
         """Return the outputs of each column's classes."""
-        return [output[:, start:stop] for start, stop in pairwise(accumulate(self.n_classes, initial=0))]
+        return split_columns(output, self.n_classes)
 
     def predict(self, output: Tensor) -> Tensor:
         return self._of_each(self.loss.predict, output)
@@ -260,6 +260,123 @@ class Columns(Wrapping):
 
     def _of_each(self, link: Callable[[Tensor], Tensor], output: Tensor) -> Tensor:
         return ops.concat([link(part) for part in self.parts(as_tensor(output))], axis=-1)
+
+
+class Heads(Loss):
+    r"""The weighted sum of the losses of several heads, whose outputs and targets are side by side."""
+
+    tasks = ("heads",)
+    _parameter_constraints = {
+        "heads": [dict],
+        "weights": [dict],
+        "outputs": [dict, None],
+        "columns": [dict, None],
+        "numbered": ["array-like"],
+    }
+
+    def _check_stored(self) -> None:
+        if not self.heads or not all(isinstance(loss, Loss) for loss in self.heads.values()):
+            raise ValueError("it must have a loss for each head")
+        counts = [each for each in (self.outputs, self.columns) if each is not None]
+        if any(list(each) != list(self.heads) for each in (self.weights, *counts)):
+            raise ValueError("it must have a weight and numbers of outputs and of targets for each head")
+        if not all(POSITIVE.is_satisfied_by(count) for each in counts for count in each.values()):
+            raise ValueError("numbers of outputs and of targets must be positive integers")
+        if not all(NOT_NEGATIVE.is_satisfied_by(weight) for weight in self.weights.values()):
+            raise ValueError("weights of heads must be numbers of at least 0")
+        if not set(self.numbered) <= self.heads.keys():
+            raise ValueError("it has numbers of classes for other heads")
+
+    def __init__(
+        self,
+        heads: Mapping[str, Loss],
+        weights: Mapping[str, float],
+        outputs: Mapping[str, int] | None = None,
+        columns: Mapping[str, int] | None = None,
+        numbered: Sequence[str] = (),
+    ) -> None:
+        self.heads = heads
+        self.weights = weights
+        self.outputs = outputs
+        self.columns = columns
+        self.numbered = numbered
+
+    @property
+    def has_probabilities(self) -> bool:  # type: ignore[override]
+        """True if a head predicts probabilities of classes."""
+        return any("regression" not in loss.tasks and loss.has_probabilities for loss in self.heads.values())
+
+    @property
+    def columns_per_target(self) -> int:  # type: ignore[override]
+        """The most columns of y that are one target of a head."""
+        return max(loss.columns_per_target for loss in self.heads.values())
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """The largest dependence of a head's loss on the unit of its targets."""
+        found = [loss.scaling for loss in self.heads.values() if loss.scaling is not None]
+        return max(found, key=lambda each: each.power) if found else None
+
+    def parts(self, output: Any) -> dict[str, Any]:
+        """Return the outputs of each head."""
+        return slices(output, self.outputs or {})
+
+    def targets(self, target: Any) -> dict[str, Any]:
+        """Return the targets of each head, as its loss reads them."""
+        parts = slices(target, self.columns or {})
+        for name, loss in self.heads.items():
+            if name in self.numbered or isinstance(loss, Columns):
+                parts[name] = parts[name].astype(np.int64)
+            if name in self.numbered:
+                parts[name] = parts[name][:, 0]
+        return parts
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        each = [loss.values(z, y) * weight for loss, weight, z, y in self._each(output, target)]
+        return sum(each[1:], each[0])
+
+    def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
+        each = []
+        for loss, weight, z, y in self._each(output, target):
+            values = ops.reshape(loss.values(z, y), (-1, 1)) if y.ndim == 1 else loss.of_targets(z, y)
+            each.append(values * weight)
+        return ops.concat(each, axis=1)
+
+    def _each(self, output: Tensor, target: Tensor) -> Iterator[tuple[Loss, float, Tensor, Tensor]]:
+        z, y = as_tensor(output), as_tensor(target)
+        shapes = [(z.shape[0], sum((each or {}).values())) for each in (self.outputs, self.columns)]
+        if [z.shape, y.shape] != shapes:
+            expected = f"{shapes[1]}, and the output {shapes[0]}"
+            raise shape_error(self, z.shape, y.shape, expected=expected)
+        outputs, targets = self.parts(z), self.targets(y)
+        for name, loss in self.heads.items():
+            yield loss, self.weights[name], outputs[name], targets[name]
+
+    def predict(self, output: Tensor) -> Tensor:
+        parts = self.parts(as_tensor(output))
+        return side_by_side([loss.predict(parts[name]) for name, loss in self.heads.items()])
+
+    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
+        for head, part in self.targets(y).items():
+            loss = self.heads[head]
+            count = (self.outputs or {})[head] // loss.outputs_per_target
+            loss.check_target(part, name=f"{name}[{head!r}]", n_outputs=count)
+
+
+def slices(x: Any, widths: Mapping[str, int]) -> dict[str, Any]:
+    """Return columns of an array or a tensor by name, as many as each name has."""
+    return dict(zip(widths, split_columns(x, widths.values()), strict=True))
+
+
+def split_columns(x: Any, widths: Iterable[int]) -> list[Any]:
+    """Return columns of an array or a tensor in parts of some widths."""
+    return [x[:, start:stop] for start, stop in pairwise(accumulate(widths, initial=0))]
+
+
+def side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    """Return columns of tensors in the widest of their dtypes."""
+    dtype = np.result_type(*[part.dtype for part in parts])
+    return ops.concat([ops.astype(part, dtype) for part in parts], axis=-1)
 
 
 Link = Callable[[Tensor], Tensor]
@@ -295,10 +412,10 @@ class Averaged(Wrapping):
         return [z[..., m * width : (m + 1) * width] for m in range(len(self.losses))]
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
-        return _mean(self._each(lambda loss, z: loss.values(z, target), output))
+        return mean_of(self._each(lambda loss, z: loss.values(z, target), output))
 
     def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
-        return _mean(self._each(lambda loss, z: loss.of_targets(z, target), output))
+        return mean_of(self._each(lambda loss, z: loss.of_targets(z, target), output))
 
     def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
         return self.loss.counts(self.parts(output)[0], target)
@@ -324,11 +441,11 @@ class Averaged(Wrapping):
     def predict_std(self, output: Tensor) -> Tensor:
         """Return the standard deviation of the mixture of what members predict."""
         means = self._each(_calling("predict"), output)
-        mean = _mean(means)
-        variance = _mean([ops.square(each - mean) for each in means])
+        mean = mean_of(means)
+        variance = mean_of([ops.square(each - mean) for each in means])
         if hasattr(self.loss, "predict_std"):
             own = self._each(_calling("predict_std"), output)
-            variance = variance + _mean([ops.square(each) for each in own])
+            variance = variance + mean_of([ops.square(each) for each in own])
         return ops.sqrt(variance)
 
     def __getattr__(self, name: str) -> Any:
@@ -354,10 +471,10 @@ class Averaged(Wrapping):
         return self.log_predict(output) - self.log_predict(-as_tensor(output))
 
     def _mean_output(self, output: Tensor) -> Tensor:
-        return _mean(self.parts(output))
+        return mean_of(self.parts(output))
 
     def _average(self, name: str, output: Tensor, *args: Any) -> Tensor:
-        return _mean(self._each(_calling(name, *args), output))
+        return mean_of(self._each(_calling(name, *args), output))
 
     def _each(self, function: Callable[[Any, Tensor], Tensor], output: Tensor) -> list[Tensor]:
         return [function(loss, z) for loss, z in zip(self.losses, self.parts(output), strict=True)]
@@ -375,7 +492,7 @@ def _calling(name: str, *args: Any) -> Callable[[Any, Tensor], Tensor]:
     return call
 
 
-def _mean(each: Sequence[Tensor]) -> Tensor:
+def mean_of(each: Sequence[Tensor]) -> Tensor:
     """Return a mean as NumPy's over the first axis: one after the other is added."""
     total = each[0]
     for x in each[1:]:

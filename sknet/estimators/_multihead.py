@@ -1,0 +1,579 @@
+"""MultiHeadNet: an estimator of networks with several heads, each with a loss of its own."""
+
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from sknet._attributes import available_if
+from sknet._constraints import satisfies, shown
+from sknet._fields import Each, Items
+from sknet._hints import suggestion
+from sknet._params import described_by
+from sknet._validation import Interval, StrOptions
+from sknet.callbacks import Callback
+from sknet.device import device_of, to_device, to_host
+from sknet.engine import Batches, Model, Score
+from sknet.engine._layer_outputs import Chosen
+from sknet.estimators._architecture import Architecture, WithHeads
+from sknet.estimators._attributions import numbered
+from sknet.estimators._base import goes_in_steps
+from sknet.estimators._checks import r2_of_seen
+from sknet.estimators._classifier import class_weighted
+from sknet.estimators._fit import FitArguments, Recipe, Request
+from sknet.estimators._head_targets import (
+    HeadTargets,
+    as_heads,
+    has_classes,
+    host_array,
+    labels_of,
+    missing_in_head,
+)
+from sknet.estimators._inputs import follows_namespace, may_be_missing, on_host, with_lengths
+from sknet.estimators._members import MEMBERS
+from sknet.estimators._net import MODULE, NetOptions
+from sknet.estimators._options import CONSTRAINTS, SCALE_TARGET, NamedOptions, check_loss_of_logits
+from sknet.estimators._sequences import SequenceFit
+from sknet.estimators._targets import RealTargets
+from sknet.exceptions import InvalidParameterError
+from sknet.losses import Loss
+from sknet.losses._wrappers import Heads
+from sknet.optim import BaseOptimizer
+from sknet.optim.schedules import Schedule
+
+if TYPE_CHECKING:
+    from sknet.estimators._frozen import FrozenMultiHeadNet
+    from sknet.preprocessing import TableEncoder
+
+__all__ = ["MultiHeadNet"]
+
+
+OPTIONS: dict[str, Any] = {"loss_weights": [dict, None], "class_weight": [dict, None]}
+SAMPLER: dict[str, Any] = {"sampler": [StrOptions({"weight"}), callable, None]}  # classes are of heads
+WEIGHT = Interval(Real, 0, None, closed="left")
+
+
+@described_by(NamedOptions)
+class MultiHeadNet(NetOptions, SequenceFit):
+    """Several targets of different kinds by one network: each head has a loss of its own.
+
+    A loss for classes makes a head a classification, any other a regression. Targets are given by the names
+    of the heads, as a dict of arrays or as a frame of columns, and predictions are returned in the same way.
+
+    Parameters
+    ----------
+    module : ModuleFactory, type of Module, callable or Module
+        The network. It returns a dict by the names of the heads, a tuple in the order of `loss`, or one array
+        that has the columns of all heads. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a bare class
+        builds it when the data are known; as ``n_outputs`` it is given a dict of the numbers of outputs that
+        the heads need.
+    loss : dict of str to str, Loss or callable
+        The loss of each head: "log_loss" and others for classes, "squared_error" and others for numbers; see
+        `sknet.losses`. A function ``(y_true, output)`` reads numbers.
+    loss_weights : dict of str to float, or None, default=None
+        What the losses of heads are multiplied by before they are added up; 1 for heads that are not named.
+    scale_target : bool or "auto", default="auto"
+        Standardize the targets of each regression, so that their losses are of one size. Predictions are in
+        the targets' own units; the loss that is reported is the sum that is minimized. "auto" does so for
+        heads whose loss allows it.
+    sampler : "weight", callable or None, default=None
+        How an epoch draws rows, with replacement, as many as there are: "weight" draws rows by their weights,
+        which then do not multiply the loss, and a function ``(y, sample_weight)``, whose y is a dict or frame
+        as in the fit, returns a number for each row to draw it in proportion to. None takes each row once.
+    class_weight : dict or None, default=None
+        By the names of heads: the weights of their classes, as a dict or "balanced".
+    scoring : str, callable, list, dict or None, default=None
+        What is measured in each epoch besides the loss: a dict of scorers by the names of heads, such as
+        ``{"price": "r2", "kind": "accuracy"}``, or scorers ``(estimator, X, y)``. None is the mean of the
+        heads' scores, R2 and accuracies; "loss" nothing more.
+    n_members : int, default=1
+        Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
+        predictions and probabilities are averaged.
+
+    Attributes
+    ----------
+    classes_ : dict of ndarray
+        The labels of each head that has classes, sorted.
+    histories_ : list of History
+        With several members: of each. `history_`, and what follows from it, has their means.
+    n_outputs_ : int
+        Outputs of the network, of all heads together.
+
+    Notes
+    -----
+    Some targets of a head may be missing: NaN or None. A missing target weighs nothing, and a row counts as
+    the mean of the weights of its targets.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MultiHeadNet, nn
+    >>> class Net(nn.Module):
+    ...     def __init__(self, n_features, n_outputs, hidden=32):
+    ...         self.trunk = nn.Sequential(nn.Linear(n_features, hidden), nn.ReLU())
+    ...         self.width = nn.Linear(hidden, n_outputs["width"])
+    ...         self.kind = nn.Linear(hidden, n_outputs["kind"])
+    ...
+    ...     def forward(self, x):
+    ...         x = self.trunk(x)
+    ...         return {"width": self.width(x), "kind": self.kind(x)}
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X, y = X[:, :3], {"width": X[:, 3], "kind": y}
+    >>> losses = {"width": "squared_error", "kind": "log_loss"}
+    >>> net = MultiHeadNet(Net, losses, lr=0.01, tol=1e-3, random_state=0)
+    >>> net.fit(X, y).score(X, y) > 0.9
+    True
+    >>> {name: found.shape for name, found in net.predict(X[:5]).items()}
+    {'width': (5,), 'kind': (5,)}
+    >>> net.predict_proba(X[:5])["kind"].shape
+    (5, 3)
+    """
+
+    _parameter_constraints = CONSTRAINTS | OPTIONS | SCALE_TARGET | SAMPLER | MODULE | MEMBERS
+    _numeric_targets = True
+    _targets_of_any_rank = False
+    _has_importances = False
+    _targets: HeadTargets
+    _stored_fields = {"classes_": Items(str, [np.ndarray, Each(list, np.ndarray)])}
+
+    def __init__(
+        self,
+        module: Any,
+        loss: "Mapping[str, str | Loss | Callable[..., Any]]",
+        *,
+        loss_weights: Mapping[str, float] | None = None,
+        encoder: "str | TableEncoder | None" = None,
+        optimizer: str | BaseOptimizer = "adam",
+        lr: "float | Schedule | None" = None,
+        alpha: float = 1e-4,
+        batch_size: int | str = "auto",
+        max_iter: int = 200,
+        shuffle: bool = True,
+        scale_inputs: bool = True,
+        scale_target: bool | str = "auto",
+        sampler: Any = None,
+        class_weight: Any = None,
+        early_stopping: bool | str = "auto",
+        validation_fraction: float = 0.1,
+        validation_split: Any = None,
+        scoring: Any = None,
+        monitor: str | None = None,
+        refit_on_all: bool = False,
+        n_iter_no_change: float = 10,
+        tol: float = 1e-4,
+        frozen: "str | list[str] | None" = None,
+        warm_start: bool = False,
+        verbose: bool | int | str = False,
+        callbacks: list[Callback] | None = None,
+        n_members: int = 1,
+        bootstrap: bool = False,
+        device: str | None = "auto",
+        dtype: Any = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.module = module
+        self.loss = loss
+        self.loss_weights = loss_weights
+        self.encoder = encoder
+        self.optimizer, self.lr = optimizer, lr
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.shuffle, self.scale_inputs = shuffle, scale_inputs
+        self.scale_target = scale_target
+        self.sampler, self.class_weight = sampler, class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction, self.validation_split = validation_fraction, validation_split
+        self.scoring, self.monitor = scoring, monitor
+        self.refit_on_all = refit_on_all
+        self.n_iter_no_change, self.tol = n_iter_no_change, tol
+        self.frozen = frozen
+        self.warm_start = warm_start
+        self.verbose, self.callbacks = verbose, callbacks
+        self.n_members, self.bootstrap = n_members, bootstrap
+        self.device, self.dtype = device, dtype
+        self.random_state = random_state
+
+    # -- parameters ---------------------------------------------------------------------------------
+
+    def _described(self) -> Architecture:
+        return WithHeads(super()._described())
+
+    def _checked_loss(self) -> Heads:
+        caller = type(self).__name__
+        given = self.loss
+        if not isinstance(given, Mapping) or not given or not all(_is_name(name) for name in given):
+            raise InvalidParameterError(
+                f"The 'loss' parameter of {caller} must be a dict with the name and the loss of each head, "
+                "such as {'price': 'squared_error', 'kind': 'log_loss'}; names are texts without '__'. Got "
+                f"{shown(given)} instead."
+            )
+        losses = {
+            name: check_loss_of_logits(each, f"{caller}, head {name!r}") for name, each in given.items()
+        }
+        for name, each in losses.items():
+            for option, advice in (
+                ("ignore_index", "leave such targets missing, None"),
+                ("class_weight", f"set class_weight={{{name!r}: ...}} of the estimator"),
+            ):
+                if getattr(each, option, None) is not None:
+                    raise ValueError(
+                        f"{each!r} of the head {name!r}: {option} is not supported here, {advice}"
+                    )
+        return Heads(losses, _weights_of(self.loss_weights, losses, caller))
+
+    # -- targets ------------------------------------------------------------------------------------
+
+    def _numbered(self, request: Request, y: Any, reset: bool) -> Any:
+        caller = type(self).__name__
+        if y is None:
+            raise ValueError(
+                f"This {caller} estimator requires y to be passed, but the target y is None: a dict or frame "
+                "with a target for each head"
+            )
+        if reset:
+            loss: Any = request.recipe.loss
+            self._check_scaled(loss)
+            self._targets = HeadTargets(y, loss, request.recipe.scale_target, request.classes, caller)
+        return self._targets.read(y, caller)
+
+    @property
+    def _loss(self) -> Loss | None:
+        if self.__sklearn_is_fitted__():
+            return self.model_.loss_function
+        try:
+            return self._checked_loss()
+        except (TypeError, ValueError):  # which the fit says
+            return None
+
+    def _check_scaled(self, loss: Heads) -> None:
+        """Raise a ValueError if targets shall be standardized for a loss that does not allow it."""
+        for name, each in loss.heads.items() if self.scale_target is True else ():
+            if "regression" in each.tasks and each.scaling is None:
+                raise ValueError(
+                    f"scale_target=True does not fit {each!r} of the head {name!r}, which does not say how "
+                    "it changes with the unit of its targets: set scale_target='auto', which leaves them"
+                )
+
+    def _given(self, y: Any) -> Any:
+        return self._targets.given(y)
+
+    def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> HeadTargets:
+        return self._targets  # learned when y was read
+
+    def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
+        found: Callable[[], Score] = self._targets.new_score(batches, model.loss_function)
+        return found
+
+    def _take_targets(self) -> None:
+        self.classes_ = self._targets.classes
+
+    def _weighted(self, recipe: Recipe, y: Any, weight: Any, incremental: bool, like: Any = None) -> Any:
+        if not recipe.class_weight:
+            return weight
+        _check_known("class_weight", recipe.class_weight, self.loss, type(self).__name__)
+        targets, table = self._targets, y.reshape(len(y), -1)
+        found = np.ones(table.shape)
+        for name, own in recipe.class_weight.items():
+            if incremental and own == "balanced":
+                raise ValueError(
+                    f"class_weight={{{name!r}: 'balanced'}} needs all of y, and partial_fit sees a part: "
+                    "give the weights of the classes as a dict"
+                )
+            targets.part(found, name)[:] *= _of_classes(targets, name, own, table, like)
+        found = found[:, 0] if y.ndim == 1 else found
+        if weight is None:
+            return found
+        return (found * (weight if weight.ndim == found.ndim else weight[:, np.newaxis])).astype(weight.dtype)
+
+    @available_if(goes_in_steps)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        classes: Any = None,
+        *,
+        lengths: Any = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        lengths_val: Any = None,
+    ) -> Self:
+        """Train for one epoch on a part of the data, continuing from the current state.
+
+        Parameters
+        ----------
+        X, y, sample_weight, lengths
+            A part of the rows, as for `fit`.
+        classes : dict of array-like, default=None
+            In the first call: all labels that will occur, by the names of the heads that have classes.
+        X_val, y_val, sample_weight_val, lengths_val
+            As for `fit`.
+
+        Returns
+        -------
+        self
+            The estimator.
+        """
+        self._check_classes(classes)
+        return self._fit_part(
+            FitArguments(
+                with_lengths(X, lengths),
+                y,
+                sample_weight,
+                with_lengths(X_val, lengths_val),
+                y_val,
+                sample_weight_val,
+            ),
+            classes,
+        )
+
+    def _check_classes(self, classes: Any) -> None:
+        if classes is not None and not isinstance(classes, Mapping):
+            raise ValueError(
+                "classes must be a dict of the labels that will occur, by the names of heads, got "
+                f"{shown(classes)}"
+            )
+        if self.__sklearn_is_fitted__():
+            for name, labels in (classes or {}).items():
+                if name in self.classes_ and self._targets.heads[name].unlike(labels):
+                    raise ValueError(
+                        f"classes[{name!r}] are not those of the call before, {self.classes_[name]!r}"
+                    )
+            return
+        losses = self._checked_loss().heads
+        missing = [name for name, loss in losses.items() if "regression" not in loss.tasks]
+        missing = [name for name in missing if name not in (classes or {})]
+        if missing:
+            raise ValueError(
+                "classes must be passed on the first call to partial_fit, all labels that will occur by the "
+                f"names of heads: classes={{{missing[0]!r}: [...]}}; missing are {missing}"
+            )
+
+    # -- predictions --------------------------------------------------------------------------------
+
+    @follows_namespace
+    def predict(self, X: Any, *, lengths: Any = None) -> Any:
+        """Predict the targets of all heads.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        dict of ndarray, or data frame
+            As y was given: the label of largest output of heads with classes, and what the losses of others
+            estimate.
+        """
+        found = self._results(with_lengths(X, lengths), "labels")
+        return self._targets.contained(found, getattr(X, "index", None) if hasattr(X, "iloc") else None)
+
+    @available_if(has_classes)
+    @follows_namespace
+    def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
+        """Predict the probabilities of heads with classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        dict of ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return self._results(with_lengths(X, lengths), "probabilities")
+
+    def _results(self, X: Any, kind: str) -> dict[str, Any]:
+        check_is_fitted(self)
+        model = self.model_
+        output = self._predicted(X, kind, self._targets.link(model.loss_function, kind))
+        found = self._targets.results(to_host(output), model.loss_function, kind, model.dtype)
+        place = device_of(output)
+
+        def placed(x: Any) -> Any:
+            if isinstance(x, list):
+                return [placed(each) for each in x]
+            return to_device(x, place) if x.dtype.kind in "biuf" else x
+
+        return {name: placed(x) for name, x in found.items()}
+
+    def _chosen(self, X: Any, target: Any) -> Chosen:
+        return numbered(self, X, target, self._targets.n_outputs, None)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
+        """Return the mean of the scores of all heads: accuracies, and R2 of numbers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        y : dict of array-like, or data frame
+            Targets of all heads; missing ones are not scored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        float
+            1 at best. Of times and events it is the concordance, see `Cox.score`; other heads whose losses
+            alone read y are left out.
+
+        Raises
+        ------
+        ValueError
+            If y does not have the heads, or none of them can be scored.
+        """
+        return float(np.mean(list(self.scores(X, y, sample_weight, lengths=lengths).values())))
+
+    def scores(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> dict[str, float]:
+        """Return the score of each head: its accuracy, or R2 of numbers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        y : dict of array-like, or data frame
+            Targets of all heads; missing ones are not scored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        dict of float
+            By the names of the heads.
+
+        Raises
+        ------
+        ValueError
+            If y does not have the heads, or none of them can be scored.
+        """
+        check_is_fitted(self)
+        caller, targets = type(self).__name__, self._targets
+        given = as_heads(y, list(targets.heads), caller)[0]
+        predicted = self._results(with_lengths(X, lengths), "labels")
+        weight = None if sample_weight is None else np.asarray(on_host(sample_weight), np.float64)
+        found = {}
+        for name, each in targets.heads.items():
+            score: Any = _r2 if isinstance(each, RealTargets) else _accuracy
+            if not getattr(each, "are_predicted", True):
+                score = targets.own_score(self.model_.loss_function, name)
+            if score is not None:
+                found[name] = float(score(host_array(given[name], name), on_host(predicted[name]), weight))
+        if not found:
+            raise ValueError(f"no head of this {caller} predicts what y holds: there is nothing to score")
+        return found
+
+    def freeze(self) -> "FrozenMultiHeadNet":
+        """Return a predictor without any training state: small, picklable, fast for single rows.
+
+        Returns
+        -------
+        FrozenMultiHeadNet
+            With the parameters as they are now.
+        """
+        check_is_fitted(self)
+        label = self._architecture.label(self.model_.module)
+        inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
+        from sknet.estimators._frozen import FrozenMultiHeadNet  # fits do without it
+
+        return FrozenMultiHeadNet(
+            self.model_,
+            self._targets,
+            inputs,
+            label,
+            names=names,
+            scaling=self._input_scaling,
+            allows_nan=may_be_missing(self),
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = tags.target_tags.multi_output = True
+        return tags
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and bool(name) and "__" not in name
+
+
+def _check_known(parameter: str, given: Any, heads: Mapping[str, Any], caller: str) -> None:
+    """Raise an InvalidParameterError for heads that have no loss."""
+    unknown = [name for name in given if name not in heads]
+    if unknown:
+        raise InvalidParameterError(
+            f"The {parameter!r} parameter of {caller} names the head {shown(unknown[0])}, which has no loss"
+            f"{suggestion(str(unknown[0]), list(heads))} The heads are {list(heads)}."
+        )
+
+
+def _weights_of(given: Any, losses: Mapping[str, Loss], caller: str) -> dict[str, float]:
+    """Return the weight of each head's loss."""
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise InvalidParameterError(
+            f"The 'loss_weights' parameter of {caller} must be a dict of numbers by the names of heads, or "
+            f"None. Got {shown(given)} instead."
+        )
+    _check_known("loss_weights", given, losses, caller)
+    for name, weight in given.items():
+        if isinstance(weight, bool) or not satisfies(weight, WEIGHT) or not np.isfinite(weight):
+            raise InvalidParameterError(
+                f"The 'loss_weights' parameter of {caller} must have finite numbers of at least 0, got "
+                f"{shown(weight)} for {name!r}."
+            )
+    found = {name: float(given.get(name, 1.0)) for name in losses}
+    if not any(found.values()):
+        raise InvalidParameterError(f"The 'loss_weights' parameter of {caller} must not be all zeros.")
+    return found
+
+
+def _of_classes(targets: HeadTargets, name: str, class_weight: Any, table: Any, like: Any) -> Any:
+    """Return the weights of the classes of a head's targets, for each of its columns."""
+    of_head = targets.heads[name]
+    if isinstance(of_head, RealTargets):
+        raise ValueError(f"class_weight names the head {name!r}, which has no classes")
+    rows = [targets.part(each, name) for each in (table, table if like is None else like)]
+    if rows[0].shape[1] > 1:
+        labels = [part if of_head.task == "multilabel" else labels_of(of_head, part) for part in rows]
+        return class_weighted(class_weight, of_head, labels[0], None, labels[1])[:, np.newaxis]
+    seen = [~np.isnan(part[:, 0]) for part in rows]
+    labels = [labels_of(of_head, part[is_seen]) for part, is_seen in zip(rows, seen, strict=True)]
+    found = np.ones(rows[0].shape)
+    found[seen[0], 0] = class_weighted(class_weight, of_head, labels[0], None, labels[1])
+    return found
+
+
+def _accuracy(y: Any, predicted: Any, weight: Any) -> float:
+    """Return the share of rows with all labels right that are there."""
+    seen = ~missing_in_head(y)
+    right = ((np.asarray(y == predicted)) | ~seen).reshape(len(y), -1).all(axis=1)
+    counts = seen.reshape(len(y), -1).mean(axis=1)
+    return float(np.average(right, weights=counts if weight is None else counts * weight))
+
+
+def _r2(y: Any, predicted: Any, weight: Any) -> float:
+    """Return R2 of the targets that are there."""
+    from sklearn.metrics import r2_score  # it loads half of scikit-learn
+
+    seen = ~missing_in_head(y)
+    if not seen.all() and y.ndim == 2:
+        counts = seen if weight is None else seen * weight[:, np.newaxis]
+        return r2_of_seen(y, predicted, counts.astype(np.float64))
+    if not seen.all():
+        y, predicted, weight = y[seen], predicted[seen], None if weight is None else weight[seen]
+    return float(r2_score(y.astype(np.float64), predicted, sample_weight=weight))
