@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from sknet._arrays import all_finite
 from sknet._constraints import shown
 from sknet._fields import POSITIVE, Each, Items, Named
-from sknet._frames import as_array, is_frame, names_of
+from sknet._frames import all_finite, as_array, is_frame, names_of
 from sknet._hints import suggestion
 from sknet._params import StrOptions
 from sknet.core import Tensor

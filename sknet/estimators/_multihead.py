@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._attributes import available_if
 from sknet._constraints import satisfies, shown
 from sknet._fields import Each, Items
 from sknet._hints import suggestion
+from sknet._late import available_if
 from sknet._params import described_by
 from sknet._validation import Interval, StrOptions
 from sknet.callbacks import Callback
