@@ -101,13 +101,18 @@ static inline void N(add_columns)(const struct coded *c, const T *codes, const T
 /* Tell whether each bin is one of its block. */
 static int N(are_codes)(const struct coded *c) {
     const int64_t *blocks = at(c->blocks);
-    int64_t wrong = 0;
-    for (int64_t k = 0; k < c->n_blocks; k++) {
-        const T *codes = (const T *)at(c->codes) + 2 * k, bins = (T)blocks[2 * k];
-        for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks)
-            wrong += !(codes[0] >= 0 && codes[0] < bins && (T)(int32_t)codes[0] == codes[0]);
-    }
-    return wrong == 0;
+    const T *codes = at(c->codes);
+    T *bins = at(c->room);
+    for (int64_t k = 0; k < c->n_blocks; k++)
+        bins[k] = (T)blocks[2 * k];
+    const T digits = (T)(1 << 23); /* a sum with it is rounded to an integer */
+    int32_t right = 1;
+    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks)
+        for (int64_t k = 0; k < c->n_blocks; k++) {
+            const T bin = codes[2 * k];
+            right &= (bin >= 0) & (bin < bins[k]) & ((bin + digits) - digits == bin);
+        }
+    return right;
 }
 
 static int64_t singles(const int64_t *blocks, int64_t count) {
@@ -174,7 +179,43 @@ static inline void N(coded_tile)(const struct coded *c, int64_t first, int64_t w
     }
 }
 
+/* Write the product of rows and one column of weights: `room` has sums of the weights around each, and it. */
+static void N(coded_column)(const struct coded *c) {
+    enum { ROWS = 4 };
+    const int64_t *blocks = at(c->blocks), step = 2 * c->n_blocks;
+    const T *codes = at(c->codes), *weights = at(c->given);
+    T *room = at(c->room), *pair = room, *out = at(c->out);
+    for (int64_t k = 0; k < c->n_blocks; k++) {
+        const int64_t bins = blocks[2 * k], is_steps = blocks[2 * k + 1];
+        T around = 0;
+        for (int64_t i = 0; i < bins; i++)
+            around -= weights[i] * (T)0.5;
+        for (int64_t i = 0; i < bins; i++, weights++, pair += 2) {
+            pair[0] = is_steps ? around + *weights * (T)0.5 : 0;
+            pair[1] = *weights;
+            around += *weights;
+        }
+    }
+    for (int64_t i = 0; i < c->rows; i += ROWS, codes += ROWS * step) {
+        const int64_t rows = least(ROWS, c->rows - i);
+        T sums[ROWS] = {0};
+        pair = room;
+        for (int64_t k = 0; k < c->n_blocks; k++) {
+            for (int64_t r = 0; r < rows; r++) {
+                const T *code = codes + r * step + 2 * k, *own = pair + 2 * (int32_t)code[0];
+                sums[r] += own[0] + code[1] * own[1];
+            }
+            pair += 2 * blocks[2 * k];
+        }
+        memcpy(out + i, sums, (size_t)rows * sizeof(T));
+    }
+}
+
 static void N(coded_product)(const struct coded *c) {
+    if (c->width == 1) {
+        N(coded_column)(c);
+        return;
+    }
     int64_t first = 0;
     for (; first + N(most_columns) <= c->width; first += N(most_columns))
         N(coded_tile)(c, first, N(most_columns), N(most_vectors));
@@ -280,16 +321,51 @@ static inline void N(coded_gradient_tile)(const struct coded *c, int64_t first, 
     }
 }
 
+/* Write the gradients of a column of weights: `room` has the sums of each bin. */
+static void N(coded_gradient_column)(const struct coded *c) {
+    const int64_t *blocks = at(c->blocks);
+    const T *codes = at(c->codes), *given = at(c->given);
+    T *room = at(c->room), *out = at(c->out);
+    int64_t columns = 0;
+    for (int64_t k = 0; k < c->n_blocks; k++)
+        columns += blocks[2 * k];
+    memset(room, 0, (size_t)(2 * columns) * sizeof(T));
+    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks) {
+        const T g = given[i];
+        T *sums = room;
+        for (int64_t k = 0; k < c->n_blocks; k++) {
+            T *own = sums + 2 * (int32_t)codes[2 * k];
+            own[0] += g;
+            own[1] += codes[2 * k + 1] * g;
+            sums += 2 * blocks[2 * k];
+        }
+    }
+    for (int64_t k = 0; k < c->n_blocks; k++) {
+        const int64_t bins = blocks[2 * k], is_steps = blocks[2 * k + 1];
+        T around = 0;
+        for (int64_t i = 0; i < bins; i++)
+            around += room[2 * i] * (T)0.5;
+        for (int64_t i = 0; i < bins; i++, room += 2) {
+            *out++ = is_steps ? room[1] + (around - room[0] * (T)0.5) : room[1];
+            around -= room[0];
+        }
+    }
+}
+
 static void N(coded_gradient)(const struct coded *c) {
     const int64_t *blocks = at(c->blocks);
     int32_t *order = at(c->order), *ends = at(c->ends);
     T *values = at(c->values);
+    int64_t first = 0;
+    if (c->width == 1) {
+        N(coded_gradient_column)(c);
+        return;
+    }
     for (int64_t k = 0; k < c->n_blocks; k++, blocks += 2)
         if (blocks[0] > 1) {
             N(sort_rows)(c, (const T *)at(c->codes) + 2 * k, blocks[0], order, values, ends);
             order += c->rows, values += c->rows, ends += blocks[0];
         }
-    int64_t first = 0;
     for (; first + N(most_columns) <= c->width; first += N(most_columns))
         N(coded_gradient_tile)(c, first, N(most_columns), N(most_vectors));
     for (; first < c->width; first += N(lanes))

@@ -445,6 +445,7 @@ def add_rows(tape: Tape, call: Call) -> bool:
 
 BLOCKS_AT_A_TIME = 8  # at most; see `group` in sknet/_native/codes.inc.c
 MOST_COLUMNS = 64  # of a tile
+MOST_BINS = 2**23  # beyond that, numbers of single precision skip some
 
 
 def coded(tape: Tape, call: Call) -> bool:
@@ -457,7 +458,10 @@ def coded(tape: Tape, call: Call) -> bool:
         return False
     counts = blocks[:, 0]
     several, most = counts[counts > 1], counts.max()
-    room = np.empty((len(codes) + BLOCKS_AT_A_TIME * most) * MOST_COLUMNS, np.float32)
+    if most >= MOST_BINS:
+        return False
+    of_tiles = (len(codes) + BLOCKS_AT_A_TIME * most) * MOST_COLUMNS
+    room = np.empty(max(of_tiles, 2 * counts.sum()), np.float32)
     sorting = [0, 0, 0]
     if named["transposed"]:
         of_rows = (len(several), len(codes))

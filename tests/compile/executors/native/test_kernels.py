@@ -457,9 +457,20 @@ def test_products_of_codes(blocks, width):
         np.testing.assert_allclose(found, matrix @ given.astype(float), 1e-5, 2e-5)
 
 
-@pytest.mark.parametrize("bin", [-1.0, 3.0, 0.5, np.nan, np.inf])
-def test_codes_of_no_bin_are_refused(bin):
-    blocks, given = ((2, 0), (3, 1)), np.ones((5, 4), np.float32)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("blocks", CODED.values(), ids=CODED)
+def test_a_product_with_one_column_has_the_bits_of_one_with_several(blocks, transposed):
+    codes = codes_for(blocks, 37)
+    given = np.random.default_rng(1).normal(size=(37 if transposed else sum(n for n, _ in blocks), 9))
+    given = given.astype(np.float32)
+    [one] = alike(lambda: [native_product(codes, given[:, 4:5].copy(), blocks, transposed)[0]])
+    np.testing.assert_array_equal(one[:, 0], native_product(codes, given, blocks, transposed)[0][:, 4])
+
+
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("bin", [-1.0, 3.0, 0.5, 2.0000002, 2**25, -np.inf, np.nan, np.inf])
+def test_codes_of_no_bin_are_refused(bin, width):
+    blocks, given = ((2, 0), (3, 1)), np.ones((5, width), np.float32)
     codes = codes_for(blocks, 6)
     codes[4, 2] = bin
     assert native_product(codes, given, blocks, False)[1] == 0
