@@ -55,7 +55,7 @@ def check_output(module: Module, output: Any) -> Any:
         found = f"a {type(output).__name__} of {len(output)}"
         raise TypeError(
             f"{name}.forward returned {found}, expected one tensor, as a loss expects it: return only that, "
-            "or several outputs joined by ops.concat"
+            "or several outputs joined by ops.concat; MultiHeadNet takes a loss for each"
         )
     raise TypeError(
         f"{name}.forward returned an object of type {type(output).__name__}, expected a tensor: compute with "

@@ -109,6 +109,11 @@ def _check_kind(x: Any, name: str, expected: str) -> None:
     """Raise an error for an object that is no collection, number or text, and for masked values."""
     if x is None and name == "X":
         raise TypeError(f"X must be {expected}; got None")
+    if isinstance(x, dict) and not hasattr(x, "tocsr"):
+        raise TypeError(
+            f"{name} must be {expected}; got a dict of {list(x)}: MultiHeadNet learns several targets, by a "
+            "head and a loss for each"
+        )
     if not (x is None or isinstance(x, (Number, str)) or any(hasattr(x, each) for each in READ_BY)):
         raise TypeError(f"{name} must be {expected}; got {shown(x)}")
     if getattr(getattr(x, "dtype", None), "names", None):

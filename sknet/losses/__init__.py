@@ -7,6 +7,7 @@ import typing as _typing
 from collections.abc import Callable
 from typing import Any
 
+from sknet._constraints import invalid as _invalid
 from sknet._hints import module_getattr as _module_getattr
 from sknet._params import resolve
 from sknet.losses._base import Loss, Scaling
@@ -122,6 +123,11 @@ def check_loss(value: "str | Loss | Callable[..., Any]", caller: str) -> Loss:
     """
     if callable(value) and not isinstance(value, (type, Loss)):
         value = _FunctionLoss(value)
+    if isinstance(value, dict):
+        _invalid(
+            f"The 'loss' parameter of {caller} is a dict of {list(value)}, a loss for each head: "
+            "MultiHeadNet(MyNet, loss=...) takes it."
+        )
     without_task = [name for name, cls in LOSSES.items() if not cls.tasks]
     elsewhere = None if caller == "Model" else {"Model": without_task}
     loss: Any = resolve(value, LOSSES, Loss, parameter="loss", caller=caller, elsewhere=elsewhere)

@@ -78,7 +78,7 @@ def cross_validate(
     """
     found: dict[str, Any] = _in_group(
         model_selection.cross_validate,
-        (estimator, indexable(X), y),
+        (estimator, indexable(X), indexable(y)),
         groups=groups,
         scoring=scoring,
         cv=cv,
@@ -151,7 +151,7 @@ def cross_val_predict(
     """
     return _in_group(
         model_selection.cross_val_predict,
-        (estimator, indexable(X), y),
+        (estimator, indexable(X), indexable(y)),
         groups=groups,
         cv=cv,
         n_jobs=n_jobs,

@@ -50,7 +50,7 @@ class IndexableDict(dict[str, Any]):
 
 
 def indexable(X: Any) -> Any:
-    """Return inputs whose rows scikit-learn can take: a dict of arrays as one that has rows.
+    """Return inputs or targets whose rows scikit-learn can take: a dict of arrays as one that has rows.
 
     The searches and cross-validation of this package do so on their own. Functions of scikit-learn, such as
     ``cross_val_score`` or ``learning_curve``, take what this function returns.
@@ -58,7 +58,7 @@ def indexable(X: Any) -> Any:
     Parameters
     ----------
     X : dict of arrays, or array-like
-        Inputs of a network, by the names of its arguments.
+        Inputs of a network, by the names of its arguments, or targets of its heads.
 
     Returns
     -------

@@ -370,7 +370,7 @@ def _undone(fit: Any) -> Any:
     def fitted(self: Any, X: Any, y: Any = None, **params: Any) -> Any:
         before = dict(vars(self))
         try:
-            return fit(self, indexable(X), y, **params)
+            return fit(self, indexable(X), indexable(y), **params)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)

@@ -6,12 +6,21 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes, load_iris
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import sknet
-from sknet import Autoencoder, MLPClassifier, MLPRegressor, NetRegressor, TabularRegressor, nn, ops
+from sknet import (
+    Autoencoder,
+    MLPClassifier,
+    MLPRegressor,
+    MultiHeadNet,
+    NetRegressor,
+    TabularRegressor,
+    nn,
+    ops,
+)
 from sknet.model_selection import HalvingGridSearchCV
 from sknet.optim import LBFGS, SGD, Adam, ClipNorm, Groups
 from sknet.optim.schedules import Cosine
@@ -376,3 +385,32 @@ def test_a_fit_to_rows_of_json(estimator, form):
     rows = form([{"a": 1.0, "b": 2.0}, {"a": 2.0, "b": 1.0}])
     with pytest.raises(TypeError, match=r"got a (list|tuple|Series) of dicts.*pandas.DataFrame\(X\)"):
         estimator.fit(rows, [0.0, 1.0])
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        self.first, self.second = nn.Linear(3, 1), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return {"a": self.first(x), "b": self.second(x)}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "error", "message"),
+    [
+        (MLPRegressor(loss={"a": "squared_error"}), Y, ValueError, r"a dict of \['a'\].*MultiHeadNet"),
+        (MLPClassifier(), {"a": Y, "b": Y}, TypeError, r"got a dict of \['a', 'b'\]: MultiHeadNet"),
+        (NetRegressor(Pair), Y, TypeError, "a dict of 2, expected one tensor.*MultiHeadNet"),
+    ],
+    ids=["losses", "targets", "network"],
+)
+def test_several_heads_lead_to_their_estimator(estimator, y, error, message):
+    with pytest.raises(error, match=message):
+        estimator.fit(INPUTS, y)
+
+
+def test_a_search_takes_targets_by_heads():
+    heads = MultiHeadNet(Pair, {"a": "squared_error", "b": "absolute_error"}, **FEW)
+    found = sknet.model_selection.cross_validate(heads, INPUTS, {"a": Y, "b": Y}, cv=3)
+    plain = cross_validate(heads, INPUTS, pd.DataFrame({"a": Y, "b": Y}), cv=3)
+    np.testing.assert_array_equal(found["test_score"], plain["test_score"])
