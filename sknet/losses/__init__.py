@@ -4,7 +4,6 @@ Each is a small parameter object without state, known by scikit-learn's name or 
 """
 
 import typing as _typing
-from collections.abc import Callable
 from typing import Any
 
 from sknet._constraints import invalid as _invalid
@@ -94,7 +93,7 @@ LOSSES: dict[str, type[Loss]] = {
 }
 
 
-def check_loss(value: "str | Loss | Callable[..., Any]", caller: str) -> Loss:
+def check_loss(value: Any, caller: str) -> Loss:
     """Turn a name or an object into a loss whose parameters are valid.
 
     Parameters
