@@ -6,15 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from sknet._late import scipy_sparse
+from sknet import nn
+from sknet.core import no_grad
+from sknet.device import active, to_host
 from sknet.engine import Model
 from sknet.engine._layer_outputs import Chosen, integrated_gradients
+from sknet.engine._network import in_chunks, network_of
 from sknet.engine._scheduler import run_in_threads
 from sknet.losses import Loss
 from sknet.preprocessing._schema import Schema, Table
 from sknet.tabular._members import Job, Task
-from sknet.tabular._predicting import Blend, Counted, Mix, badness, blended, counted, spans_of
-from sknet.tabular._training import Member
+from sknet.tabular._predicting import Blend, Counted, Mix, badness, counted, spans_of
+from sknet.tabular._training import Member, TabularNet
 
 __all__ = ["attributions", "permutation_importances"]
 
@@ -22,8 +25,8 @@ __all__ = ["attributions", "permutation_importances"]
 SHARE, PASSES_OF_A_STEP = 0.04, 3
 # Rows of a fold that are permuted: at least, at most, and at least of tables with very many columns.
 FEWEST_ROWS, MOST_ROWS, FEWEST_PREDICTIONS = 8, 1000, 20_000
-# Elements of the permuted rows that are in memory together.
-MOST_ELEMENTS = 2**22
+# Elements of the products of permuted rows that are in memory together, and rows that are predicted together.
+MOST_ELEMENTS, ROWS_AT_ONCE = 2**22, 4096
 
 
 def permutation_importances(
@@ -71,51 +74,67 @@ def _rises(
     """Return the rise of the mean loss of rows for each column whose values come from other rows."""
     table, others = task.table.take(rows), task.table.take(donors)
     y, loss = task.y[rows], task.loss
-    least = badness(blended(members, table), y, weight, loss)
-    stored = 0 if table.sparse is None else table.sparse.nnz // len(rows)
-    width = max(table.numbers.shape[1] + table.codes.shape[1] + stored, 1)
-    at_once = max(1, MOST_ELEMENTS // (len(rows) * width))
+    encoded = {
+        id(member.encoder): _Replaced(member.encoder, task.schema, table, others) for member, _ in members
+    }
+    firsts = [_First(member, encoded[id(member.encoder)], factor) for member, factor in members]
     rises = np.zeros(len(task.schema.features))
-    for start in range(0, len(rises), at_once):
-        chosen = range(start, min(start + at_once, len(rises)))
-        outputs = blended(members, _replaced(task.schema, table, others, chosen))
-        for i, output in zip(chosen, np.split(outputs, len(chosen)), strict=True):
-            rises[i] = badness(output, y, weight, loss) - least
+    changed = np.flatnonzero(sum(np.diff(each.starts) for each in encoded.values()))
+    same = len(rises)  # no column
+    [output] = sum(first.outputs([same]) for first in firsts)
+    least = badness(output, y, weight, loss)
+    at_once = max(1, MOST_ELEMENTS // max(first.base.size for first in firsts))
+    for start in range(0, len(changed), at_once):
+        chosen = changed[start : start + at_once]
+        outputs = sum(first.outputs(chosen) for first in firsts)
+        rises[chosen] = [badness(output, y, weight, loss) - least for output in outputs]
     return rises
 
 
-def _replaced(schema: Schema, table: Table, others: Table, columns: range) -> Table:
-    """Return the rows of a table once for each column, which has the values of other rows there."""
-    n_rows, count = table.n_rows, len(columns)
-    numbers, codes = np.tile(table.numbers, (count, 1)), np.tile(table.codes, (count, 1))
-    owners = schema.owners_of_numbers
-    coded = [i for i, feature in enumerate(schema.features) if feature.kind == "category"]
-    for place, column in enumerate(columns):
-        block = slice(place * n_rows, (place + 1) * n_rows)
-        if table.sparse is None:
-            own = np.flatnonzero(owners == column)
-            numbers[block, own] = others.numbers[:, own]
-        if column in coded:
-            codes[block, coded.index(column)] = others.codes[:, coded.index(column)]
-    if table.sparse is None:
-        return Table(numbers, codes)
-    return Table(numbers, codes, _sparse_replaced(table.sparse, others.sparse, owners, columns))
+class _Replaced:
+    """Encoded rows of a table, and how much each element changes with the values of other rows."""
+
+    def __init__(self, encoder: Any, schema: Schema, table: Table, others: Table) -> None:
+        self.rows = encoder.encode(table)
+        change = encoder.encode(others) - self.rows
+        is_dense = isinstance(change, np.ndarray)
+        places = np.flatnonzero(change.any(axis=0) if is_dense else np.diff(change.tocsc().indptr))
+        owners = encoder.plan.owners(schema)[places]
+        order = np.argsort(owners, kind="stable")
+        self.places, owners = places[order], owners[order]
+        change = change[:, self.places]
+        self.change = change if is_dense else change.toarray()
+        # A column has those from its start to that of the next; one more has none.
+        self.starts = owners.searchsorted(np.arange(len(schema.features) + 2))
 
 
-def _sparse_replaced(sparse: Any, others: Any, owners: np.ndarray, columns: range) -> Any:
-    """Return the rows of a sparse matrix once for each column, with the elements of other rows there."""
-    n_rows, count = sparse.shape[0], len(columns)
-    kept, new = sparse.tocoo(), others.tocoo()
-    of_block = np.repeat(np.arange(count), kept.nnz)
-    col = np.tile(kept.col, count)
-    stays = owners[col] != of_block + columns.start
-    row = np.tile(kept.row, count) + of_block * n_rows
-    place = owners[new.col] - columns.start
-    is_in = (place >= 0) & (place < count)
-    rows = np.concatenate([row[stays], new.row[is_in] + place[is_in] * n_rows])
-    cols = np.concatenate([col[stays], new.col[is_in]])
-    data = np.concatenate([np.tile(kept.data, count)[stays], new.data[is_in]])
-    return scipy_sparse().csr_array((data, (rows, cols)), shape=(n_rows * count, sparse.shape[1]))
+class _First:
+    """The products of a member's first weights and rows, in which the values of one column are replaced."""
+
+    def __init__(self, member: Member, rows: _Replaced, factor: float) -> None:
+        self._network, self._rows, self._factor = network_of(member.model), rows, np.float32(factor)
+        with no_grad(), active(self._network.device):
+            weights = [to_host(weight.data) for weight in member.model.module.first_weights()]
+        self.base = np.hstack([rows.rows @ weight for weight in weights])
+        self._weights = np.hstack([weight[rows.places] for weight in weights])
+
+    def outputs(self, columns: Sequence[int]) -> np.ndarray:
+        """Return outputs times the factor, of shape (n_columns, n_rows, n_outputs), for columns replaced."""
+        products = np.tile(self.base, (len(columns), 1, 1))
+        for product, column in zip(products, columns, strict=True):
+            own = slice(*self._rows.starts[column : column + 2])
+            product += self._rows.change[:, own] @ self._weights[own]
+        network, stacked = self._network, products.reshape(-1, self.base.shape[1])
+        chunk = partial(network.chunk, comes_again=False, by=_after_first)
+        found = to_host(in_chunks(chunk, stacked, ROWS_AT_ONCE, network.dtype, network.device))
+        return self._factor * found.reshape(*products.shape[:2], -1)
+
+
+def _after_first(network: TabularNet, scope: nn.Scope, args: Any) -> Any:
+    """Run a network on the products of its first weights and rows."""
+    [products] = args
+    size = network.body[0].out_features
+    return nn.run(network.rest, scope, (products[:, :size], products[:, size:]))
 
 
 def attributions(

@@ -112,24 +112,31 @@ class TabularNet(nn.Module):
     def forward(self, x: Any) -> Tensor:
         joins = self.training and not self.body[0].awaits_data
         if self.scale is not None and (joins or self.blocks):
-            return self._with_scaled_weights(x, self.scale.weight)
+            return self._with_scaled_weights(x)
         h = x if self.vectors is None else self.vectors(x)
         scaled = h if self.scale is None else self.scale(h)
         output: Tensor = self.body(scaled) + self.skip(scaled)
         return output
 
-    def _with_scaled_weights(self, x: Any, scale: Tensor) -> Tensor:
+    def _with_scaled_weights(self, x: Any) -> Tensor:
         """Return the same with the factors, and vectors of levels, multiplied into the weights."""
+        return self.rest(*[self._times(x, weight) for weight in self.first_weights()])
+
+    def first_weights(self) -> list[Tensor]:
+        """Return the weights of the inputs, with factors, of the first layer and the skip connection."""
+        factors: Any = self.body[0].in_features ** -0.5
+        if self.scale is not None:
+            factors = self.scale.weight[:, np.newaxis] * factors
+        weights = [layer.weight * factors for layer in (self.body[0], self.skip)]
+        return weights if self.vectors is None else [self.vectors.weights(weight) for weight in weights]
+
+    def rest(self, hidden: Tensor, skipped: Tensor) -> Tensor:
+        """Return the outputs, given the products of the inputs and both of `first_weights`."""
         first, *others = self.body
-        factors = scale[:, np.newaxis] * first.in_features**-0.5
-        weight, of_skip = first.weight * factors, self.skip.weight * factors
-        if self.vectors is not None:
-            weight, of_skip = self.vectors.weights(weight), self.vectors.weights(of_skip)
-        hidden = self._times(x, weight) + first.bias
+        hidden = hidden + first.bias
         for layer in others:
             hidden = layer(hidden)
-        output: Tensor = hidden + self._times(x, of_skip)
-        return output
+        return hidden + skipped
 
     def _times(self, x: Any, weight: Tensor) -> Any:
         return coded_matmul(x, weight, self.blocks) if self.blocks else x @ weight

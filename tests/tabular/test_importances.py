@@ -42,6 +42,34 @@ def test_columns_that_matter(regressor):
     assert regressor.feature_importances_.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_importances_are_rises_of_the_loss_of_predictions(is_sparse):
+    X, y = table()
+    if is_sparse:
+        X = scipy.sparse.random(300, 6, 0.7, format="csr", random_state=0)
+        y = X[:, [0]].toarray().ravel() + X[:, [3]].toarray().ravel()
+    others, y_others = X[7:9], np.asarray(y)[7:9]
+    # Of two rows, each has the values of the other one; with this seed, not its own.
+    reg = TabularRegressor(budget=0.1, n_folds=1, random_state=0, extrapolate=True)
+    reg.fit(X[10:], y[10:], X_val=others, y_val=y_others)
+
+    def loss(rows):
+        return ((reg.predict(rows).astype(float) - y_others) ** 2).mean()
+
+    rises = []
+    for i in range(X.shape[1]):
+        swapped = others.copy()
+        if is_sparse:
+            swapped = swapped.toarray()
+            swapped[:, i] = swapped[::-1, i]
+            swapped = scipy.sparse.csr_matrix(swapped)
+        else:
+            swapped.isetitem(i, others.iloc[::-1, i].to_numpy())
+        rises.append(max(loss(swapped) - loss(others), 0.0))
+    assert sum(rises) > 0
+    np.testing.assert_allclose(reg.feature_importances_, rises / np.sum(rises), rtol=1e-3, atol=1e-4)
+
+
 def test_importances_are_those_of_the_seed_for_any_number_of_threads(regressor):
     X, y = table()
     again = TabularRegressor(**QUICK, n_jobs=1).fit(X, y)
