@@ -383,6 +383,7 @@ BEGAN = Fields.of(
         "start": [MODEL, ABSENT],
         "inputs": [UNITS, ABSENT],
         "targets": [UNITS, ABSENT],
+        "offset": [UNITS, ABSENT],
     },
 )
 CALLBACK = Fields.of("callback", {"class": str, "state": dict[str, Any]})

@@ -41,9 +41,10 @@ from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
 from sknet.estimators._fit import EARLIER, Compared, FitArguments, Fitted, Recipe, Request
 from sknet.estimators._fitting import fit_network
-from sknet.estimators._inputs import Encoded, Inputs
+from sknet.estimators._inputs import Encoded, Inputs, RowsWithOffset
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._members import are_several, fit_members
+from sknet.estimators._offset import apply_offset
 from sknet.estimators._scaling import InputScaling
 from sknet.estimators._sklearn_callbacks import SupportsCallbacks, fit_as_task
 from sknet.estimators._stored import ESTIMATOR, check_estimator
@@ -307,6 +308,8 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         y_val: Any = None,
         sample_weight_val: Any = None,
         groups: Any = None,
+        offset: Any = None,
+        offset_val: Any = None,
         callbacks: "list[Callback] | None" = None,
         resume_from: "str | PathLike[str] | SavedFit | None" = None,
     ) -> Self:
@@ -330,6 +333,11 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         groups : array-like of shape (n_samples,), default=None
             Groups that the rows of X belong to: those held out are whole groups, or what `validation_split`
             makes of them.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers that are added to the outputs of the network before the link of its loss, such as the
+            logarithm of an exposure, or log odds; `predict` takes those of its rows.
+        offset_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Those of `X_val`.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
@@ -356,7 +364,8 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             else:
                 fit_network(self, given, callbacks=callbacks, resume_from=resume_from, beside=beside)
 
-        given = self._counted(FitArguments(X, y, sample_weight, X_val, y_val, sample_weight_val, groups))
+        validation = X_val, y_val, sample_weight_val
+        given = self._counted(FitArguments(X, y, sample_weight, *validation, groups, offset, offset_val))
         if is_collection(X):
             return self._fit_collections(given, callbacks=callbacks, resume_from=resume_from)
         fit_as_task(self, given.rows, fit)
@@ -532,6 +541,11 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             found = network_of(model).unchecked(X, *args, units=units)
             if found is not None:
                 return found
+        if type(X) is RowsWithOffset:
+            head = args[1] if args else None
+            return apply_offset(
+                model.loss_function, self._predicted(X.X), X.offset, head, type(self).__name__
+            )
         mine = model.dtype.type
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
             first = mine if scaling is None else np.float64

@@ -30,6 +30,7 @@ from sknet.engine._scores import row_weights
 from sknet.estimators._fit import FitArguments
 from sknet.estimators._inputs import (
     RAGGED,
+    RowsWithOffset,
     Sequences,
     as_host,
     is_on_device,
@@ -461,7 +462,8 @@ def without_ignored(estimator: Any, given: FitArguments) -> FitArguments:
     if ignored is None:
         return given
     changed: dict[str, Any] = {}
-    for names in (("y", "X", "sample_weight", "groups"), ("y_val", "X_val", "sample_weight_val")):
+    of_validation = "y_val", "X_val", "sample_weight_val", "offset_val"
+    for names in (("y", "X", "sample_weight", "groups", "offset"), of_validation):
         arrays = {name: getattr(given, name) for name in names}
         rows = _counted_rows(arrays[names[0]], arrays[names[1]], ignored)
         if rows is None:
@@ -491,6 +493,8 @@ def taken_rows(array: Any, rows: Any) -> Any:
     """Return some rows of what a user gave; None stays None."""
     if isinstance(array, Sequences):
         return Sequences(taken_rows(array.X, rows), _safe_indexing(array.lengths, rows))
+    if isinstance(array, RowsWithOffset):
+        return RowsWithOffset(taken_rows(array.X, rows), _safe_indexing(array.offset, rows))
     if isinstance(array, dict):
         return {name: _safe_indexing(x, rows) for name, x in array.items()}
     return None if array is None else _safe_indexing(array, rows)
@@ -498,6 +502,7 @@ def taken_rows(array: Any, rows: Any) -> Any:
 
 def lengths_of(X: Any) -> Any:
     """Return the lengths of sequences that are given with X, or None."""
+    X = X.X if isinstance(X, RowsWithOffset) else X
     if isinstance(X, Sequences):
         return np.asarray(on_host(X.lengths))
     return np.asarray(on_host(X["lengths"])) if isinstance(X, dict) and "lengths" in X else None

@@ -27,7 +27,7 @@ from sknet.estimators._checks import (
     without_ignored,
 )
 from sknet.estimators._fit import FitArguments, Fitted, Recipe
-from sknet.estimators._heads import conformal_sets, gives_probabilities, gives_sets, probability_head
+from sknet.estimators._heads import gives_probabilities, probability_head
 from sknet.estimators._inputs import as_host, follows_namespace, may_be_missing, on_host
 from sknet.estimators._targets import (
     ClassEncoder,
@@ -219,13 +219,16 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         X_val: Any = None,
         y_val: Any = None,
         sample_weight_val: Any = None,
+        offset: Any = None,
+        offset_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
         classes = as_host(classes)
         if ignored_label(self) is not None and classes is not None and not _has_columns(classes):
             classes = np.asarray(classes)[counted_labels(classes, ignored_label(self))]
         self._check_classes(classes)
-        given = FitArguments(X, y, sample_weight, X_val, y_val, sample_weight_val)
+        validation = X_val, y_val, sample_weight_val
+        given = FitArguments(X, y, sample_weight, *validation, offset=offset, offset_val=offset_val)
         return self._fit_part(given, classes)
 
     @follows_namespace
@@ -276,25 +279,6 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             return result
         with active(device_of(result)):
             return targets.per_column(result)
-
-    @available_if(gives_sets)
-    @follows_namespace
-    def predict_set(self, X: Any, coverage: float = 0.9) -> Any:
-        """Predict sets of classes, of which a share has the true one among them.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        coverage : float in (0, 1), default=0.9
-            The share, for rows like those that were held out.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), dtype=bool
-            Whether each class is in the set of the row; at least one is.
-        """
-        return conformal_sets(self._targets, to_host(self.predict_proba(X)), coverage)
 
     def _chosen(self, X: Any, target: Any) -> Chosen:
         return chosen_classes(self, X, target)

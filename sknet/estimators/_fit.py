@@ -187,6 +187,8 @@ class FitArguments(NamedTuple):
     y_val: Any = None
     sample_weight_val: Any = None
     groups: Any = None
+    offset: Any = None
+    offset_val: Any = None
 
     @property
     def rows(self) -> Rows:
@@ -210,6 +212,7 @@ class DataSet(NamedTuple):
     rows: Any = None
     dtypes: Any = None
     unscaled: Any = None
+    offset: Any = None
 
     @property
     def n_samples(self) -> int:
@@ -218,7 +221,9 @@ class DataSet(NamedTuple):
 
     def batches(self, model: Model, size: int) -> Batches:
         """Return the rows in batches of this `size`, ready for a model."""
-        return Batches(self.X, self.y, self.weight, size, model.dtype, model.device, self.rows, self.dtypes)
+        loss: Any = model.loss_function
+        y = self.y if self.offset is None else loss.joined(self.y, self.offset)
+        return Batches(self.X, y, self.weight, size, model.dtype, model.device, self.rows, self.dtypes)
 
     @property
     def read(self) -> Any:
@@ -239,7 +244,7 @@ class DataSet(NamedTuple):
 
     def digests(self) -> list[Any]:
         """Return digests of inputs, targets and weights."""
-        chosen = [self.chosen(array) for array in (self.X, self.y, self.weight)]
+        chosen = [self.chosen(array) for array in (self.X, self.y, self.weight, self.offset)]
         return [None if array is None else each_input(digest, array) for array in chosen]
 
 

@@ -215,9 +215,10 @@ def _conform(training: Training) -> None:
     estimator = training.request.estimator
     targets = estimator._targets
     if training.request.recipe.calibrate == CONFORMAL:
-        rows = FitSource(training).validation()
+        rows, held_out = FitSource(training).validation(), training.held_out
         assert rows is not None
-        targets.conformity = conformity_of(estimator, rows)
+        assert held_out is not None
+        targets.conformity = conformity_of(estimator, rows, held_out.chosen(held_out.offset))
     elif targets.conformity is not None:
         targets.conformity = None
 

@@ -31,12 +31,22 @@ from sknet.estimators._heads import (
     interval_head,
     probability_head,
 )
-from sknet.estimators._inputs import Encoded, Inputs, Sequences, forward_of, with_lengths
+from sknet.estimators._inputs import (
+    Encoded,
+    Inputs,
+    RowsWithOffset,
+    Sequences,
+    forward_of,
+    with_lengths,
+    with_offset,
+)
+from sknet.estimators._offset import apply_offset
 from sknet.estimators._portable import as_captured, pack, portable_loss, portable_module, unpack
 from sknet.estimators._scaling import InputScaling
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
 from sknet.graphs import GraphModule
 from sknet.losses import Loss
+from sknet.losses._wrappers import without_offset
 from sknet.nn import Module, Scope, run
 from sknet.persistence import write_atomically
 
@@ -149,6 +159,8 @@ class Frozen:
         return None
 
     def _predicted(self, X: Any, name: str, head: Head | None = None, by: Pass = run) -> Any:
+        if type(X) is RowsWithOffset:
+            return apply_offset(self._loss, self._predicted(X.X, "raw"), X.offset, head, type(self).__name__)
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
             X, scaling = self._checked(X), self._scaling
             read = X if scaling is None else scaling.scaled(X, self._dtype, is_lazy=by is run)
@@ -324,7 +336,8 @@ class Frozen:
         self._own(module)  # into an array of its own: joblib may hand out read-only maps of a file
 
     def __repr__(self) -> str:
-        loss = type(getattr(self._loss, "loss", self._loss)).__name__  # the one inside of a wrapping loss
+        found = without_offset(self._loss)
+        loss = type(getattr(found, "loss", found)).__name__  # the one inside of a wrapping loss
         return f"{type(self).__name__}({self._label}, {loss}, {self._dtype})"
 
 
@@ -334,6 +347,11 @@ def _restored(cls: type[Frozen], state: dict[str, Any], packed: bytes | None) ->
     module, loss = unpack(packed, state["_module"], state["_loss"])
     made.__setstate__({**state, "_module": module, "_loss": loss})
     return made
+
+
+def given_rows(X: Any, lengths: Any, offset: Any) -> Any:
+    """Return X with the lengths of its sequences and an offset of outputs, as far as they are given."""
+    return with_offset(with_lengths(X, lengths), offset)
 
 
 class FrozenClassifier(Frozen):
@@ -407,42 +425,43 @@ class FrozenClassifier(Frozen):
         """The labels, sorted."""
         return self._targets.classes
 
-    def decision_function(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return raw outputs, as the estimator's method of this name does for X and its `lengths`."""
-        return self._targets.decisions(self._decided(X, lengths))
+    def decision_function(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
+        """Return raw outputs, as the estimator's method does for X, `lengths` and `offset`."""
+        return self._targets.decisions(self._decided(X, lengths, offset))
 
-    def predict(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return labels, as the estimator's method of this name does for X and its `lengths`."""
-        return self._targets.decode(self._decided(X, lengths), self._loss.threshold)
+    def predict(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
+        """Return labels, as the estimator's method does for X, `lengths` and `offset`."""
+        return self._targets.decode(self._decided(X, lengths, offset), self._loss.threshold)
 
-    def _decided(self, X: Any, lengths: Any = None) -> Any:
-        found = self._unchecked(X, "decisions") if lengths is None else None
+    def _decided(self, X: Any, lengths: Any = None, offset: Any = None) -> Any:
+        found = self._unchecked(X, "decisions") if lengths is offset is None else None
         if found is None:
             head = self._targets.deciding(self._loss, self._temperature)
-            found = self._predicted(with_lengths(X, lengths), "decisions", head)
+            found = self._predicted(given_rows(X, lengths, offset), "decisions", head)
         return found
 
     @available_if(gives_probabilities)
-    def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return probabilities, as the estimator's method of this name does for X and its `lengths`."""
-        return self._probable(X, lengths, "probabilities", "predict")
+    def predict_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
+        """Return probabilities, as the estimator's method does for X, `lengths` and `offset`."""
+        return self._probable(X, lengths, offset, "probabilities", "predict")
 
     @available_if(gives_probabilities)
-    def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return log probabilities, as the estimator's method of this name does for X and its `lengths`."""
-        return self._probable(X, lengths, "log_probabilities", "log_predict")
+    def predict_log_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
+        """Return log probabilities, as the estimator's method does for X, `lengths` and `offset`."""
+        return self._probable(X, lengths, offset, "log_probabilities", "log_predict")
 
-    def _probable(self, X: Any, lengths: Any, name: str, link: str) -> Any:
-        found = self._unchecked(X, name) if lengths is None else None
+    def _probable(self, X: Any, lengths: Any, offset: Any, name: str, link: str) -> Any:
+        found = self._unchecked(X, name) if lengths is offset is None else None
         if found is None:
             head = probability_head(self._loss, self._targets, self._temperature, link)
-            found = self._predicted(with_lengths(X, lengths), name, head)
+            found = self._predicted(given_rows(X, lengths, offset), name, head)
         return self._targets.per_column(found)
 
     @available_if(gives_sets)
-    def predict_set(self, X: Any, coverage: float = 0.9, *, lengths: Any = None) -> Any:
-        """Return sets of classes, as the estimator's method of this name does for X and its `lengths`."""
-        return conformal_sets(self._targets, self.predict_proba(X, lengths=lengths), coverage)
+    def predict_set(self, X: Any, coverage: float = 0.9, *, lengths: Any = None, offset: Any = None) -> Any:
+        """Return sets of classes, as the estimator's method does for X, `lengths` and `offset`."""
+        probable = self.predict_proba(X, lengths=lengths, offset=offset)
+        return conformal_sets(self._targets, probable, coverage)
 
 
 class FrozenTransformer(Frozen):
@@ -578,34 +597,37 @@ class FrozenRegressor(Frozen):
         "_targets": Named("RealTargets", "ArrayTargets"),
     }
 
-    def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
-        """Return predictions for X and its `lengths`, with deviations too if `return_std`."""
-        found = self._unchecked(X, "means") if lengths is None else None
+    def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None, offset: Any = None) -> Any:
+        """Return predictions for X, its `lengths` and `offset`, with deviations too if `return_std`."""
+        found = self._unchecked(X, "means") if lengths is offset is None else None
         if found is None:
-            found = self._predicted(with_lengths(X, lengths), "means", self._loss.predict)
+            found = self._predicted(given_rows(X, lengths, offset), "means", self._loss.predict)
         found = self._targets.decode(found)
         if not return_std:
             return found
         check_deviations(self._loss)
-        return found, self.predict_std(X, lengths=lengths)
+        return found, self.predict_std(X, lengths=lengths, offset=offset)
 
     @available_if(gives_deviations)
-    def predict_std(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return standard deviations, as the estimator's method of this name does for X and its `lengths`."""
-        return self._of_targets(X, lengths, "deviations", self._loss.predict_std)
+    def predict_std(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
+        """Return standard deviations, as the estimator's method does for X, `lengths` and `offset`."""
+        return self._of_targets(given_rows(X, lengths, offset), "deviations", self._loss.predict_std)
 
     @available_if(gives_quantiles)
-    def predict_quantiles(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return every quantile, as the estimator's method of this name does for X and its `lengths`."""
-        return self._of_targets(X, lengths, "quantiles", self._loss.predict_quantiles)
+    def predict_quantiles(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
+        """Return every quantile, as the estimator's method does for X, `lengths` and `offset`."""
+        return self._of_targets(given_rows(X, lengths, offset), "quantiles", self._loss.predict_quantiles)
 
     @available_if(gives_intervals)
-    def predict_interval(self, X: Any, coverage: float = 0.8, *, lengths: Any = None) -> Any:
-        """Return bounds of targets, as the estimator's method of this name does for X and its `lengths`."""
-        return self._of_targets(X, lengths, "interval", interval_head(self._loss, coverage, self._targets))
+    def predict_interval(
+        self, X: Any, coverage: float = 0.8, *, lengths: Any = None, offset: Any = None
+    ) -> Any:
+        """Return bounds of targets, as the estimator's method does for X, `lengths` and `offset`."""
+        head = interval_head(self._loss, coverage, self._targets)
+        return self._of_targets(given_rows(X, lengths, offset), "interval", head)
 
-    def _of_targets(self, X: Any, lengths: Any, name: str, head: Head) -> Any:
-        return self._targets.decode(self._predicted(with_lengths(X, lengths), name, head))
+    def _of_targets(self, X: Any, name: str, head: Head) -> Any:
+        return self._targets.decode(self._predicted(X, name, head))
 
 
 class FrozenMultiHeadNet(Frozen):

@@ -54,6 +54,7 @@ __all__ = [
     "read_inputs",
     "with_checked_lengths",
     "with_lengths",
+    "with_offset",
 ]
 
 
@@ -71,6 +72,8 @@ def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
         if type(X) is np.ndarray:
             return method(self, X, *args, **kwargs)
         if is_collection(X):
+            if kwargs.get("offset") is not None:
+                raise ValueError("offset= is for rows in memory, X.compute(), not for a Dask collection")
             return above("map_blocks")(called, self, X, *args, **kwargs)
         if not _is_foreign(X):
             return method(self, X, *args, **kwargs)
@@ -168,6 +171,19 @@ class Sequences:
     def shape(self) -> tuple[int, ...]:
         """Shape of X."""
         return tuple(np.shape(first_input(self.X)))
+
+
+@dataclass(frozen=True)
+class RowsWithOffset:
+    """X with an offset of the outputs, as passed to `predict`."""
+
+    X: Any
+    offset: Any
+
+
+def with_offset(X: Any, offset: Any) -> Any:
+    """Return X with an offset of the outputs, if there is one."""
+    return X if offset is None else RowsWithOffset(X, offset)
 
 
 def with_lengths(X: Any, lengths: Any) -> Any:

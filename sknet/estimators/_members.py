@@ -49,7 +49,7 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
     random_state = check_random_state(estimator.random_state)
     seeds = random_state.randint(SEEDS, size=estimator.n_members).tolist()
     counts = _counts(estimator, given, random_state)
-    inputs = SharedInputs(of_members=True)
+    inputs, offsets = SharedInputs(of_members=True), {"offset": given.offset, "offset_val": given.offset_val}
     members = [_member(estimator, *each, inputs) for each in zip(seeds, counts, strict=True)]
     from sknet.engine._many import run_together  # one fit does without it
 
@@ -65,6 +65,7 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
                 sample_weight_val=given.sample_weight_val,
                 groups=given.groups,
                 callbacks=callbacks,
+                **{name: value for name, value in offsets.items() if value is not None},
             )
             for member in members
         ],
@@ -72,7 +73,7 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
     )
     _join(estimator, members)
     if getattr(estimator, "calibrate", None) == CONFORMAL:
-        estimator._targets.conformity = conformity_of(estimator, given.validation_rows)
+        estimator._targets.conformity = conformity_of(estimator, given.validation_rows, given.offset_val)
     falling = [each for each in members if not is_nearly_flat(each.loss_curve_)]
     if not estimator._is_full_batch() and any(each.n_iter_ == each.max_iter for each in falling):
         warn_caller(not_converged(estimator.max_iter), ConvergenceWarning)

@@ -42,6 +42,7 @@ from sknet.estimators._inputs import (
     numbers_as_array,
     read_inputs,
 )
+from sknet.estimators._offset import take_offset
 from sknet.estimators._targets import (
     ArrayTargets,
     ClassEncoder,
@@ -115,21 +116,23 @@ def take_model(data: Data) -> Network:
     estimator, recipe, saved = request.estimator, request.recipe, request.saved
     if request.continuing:
         _check_network(request, data.loss)
+        rows, loss = take_offset(request, data.rows, data.loss)
         # partial_fit trains the model in place, and is undone if it fails; fit trains a copy, so that
         # a failure has no effect.
         model = estimator.model_ if request.incremental else estimator.model_.copy()
         estimator._frozen = freeze(model.module, recipe.frozen, estimator._frozen)
         if recipe.dtype != "auto":
             model.precision = recipe.dtype
-        hyper = recipe.optimizer, data.loss, recipe.alpha
+        hyper = recipe.optimizer, loss, recipe.alpha
         if not (request.incremental and minimises_alike(model, *hyper)):
             model.adopt(*hyper)
-        return Network(data, model, data.rows, data.loss)
+        return Network(data, model, rows, loss)
     estimator._architecture = recipe.architecture
     estimator._lasting = recipe.lasting_parameters()
     table, dtype = data.table, request.dtype(data.rows.X)
     random_state = recipe.random_state if table is None else table.random_state
     network, rows, loss = _new_network(data, dtype)
+    rows, loss = take_offset(request, rows, loss)
     model = Model(
         network,
         loss=loss,

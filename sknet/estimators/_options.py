@@ -13,13 +13,13 @@ from sknet._late import available_if
 from sknet._params import resolve
 from sknet._validation import Interval, Options, StrOptions
 from sknet.callbacks._callback import check_callbacks
-from sknet.device import PRECISIONS, active, device_of
+from sknet.device import PRECISIONS, active, device_of, to_host
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
 from sknet.estimators._fit import Recipe, is_auto, settings_of
-from sknet.estimators._heads import gives_probabilities, probability_head
-from sknet.estimators._inputs import Encoded, Inputs, follows_namespace
+from sknet.estimators._heads import conformal_sets, gives_probabilities, gives_sets, probability_head
+from sknet.estimators._inputs import Encoded, Inputs, follows_namespace, with_offset
 from sknet.estimators._network import check_patterns
 from sknet.estimators._targets import ColumnTargets
 from sknet.exceptions import InvalidParameterError
@@ -399,13 +399,88 @@ class Decisions(BaseClassifier):
     """A classifier that shows its raw outputs."""
 
     @follows_namespace
-    def decision_function(self, X: Any) -> Any:
+    def predict(self, X: Any, *, offset: Any = None) -> Any:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs of a network that was fitted with an offset; None adds 0.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
+        """
+        return super().predict(with_offset(X, offset))
+
+    @available_if(gives_probabilities)
+    @follows_namespace
+    def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
+        """Predict probabilities."""
+        return self._probable(with_offset(X, offset), "probabilities", "predict")
+
+    @available_if(gives_probabilities)
+    @follows_namespace
+    def predict_log_proba(self, X: Any, *, offset: Any = None) -> Any:
+        """Predict logarithms of probabilities, finite also where the probability underflows."""
+        return self._probable(with_offset(X, offset), "log_probabilities", "log_predict")
+
+    @available_if(gives_sets)
+    @follows_namespace
+    def predict_set(self, X: Any, coverage: float = 0.9, *, offset: Any = None) -> Any:
+        """Predict sets of classes, of which a share has the true one among them.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        coverage : float in (0, 1), default=0.9
+            The share, for rows like those that were held out.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), dtype=bool
+            Whether each class is in the set of the row; at least one is.
+        """
+        return conformal_sets(self._targets, to_host(self.predict_proba(X, offset=offset)), coverage)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """Return the share of rows whose labels are predicted, all of them where a row has several.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Weights of samples, or of labels: a row counts as the mean of its labels. Missing labels, NaN,
+            weigh nothing.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        float
+            The accuracy.
+        """
+        return super().score(with_offset(X, offset), y, sample_weight)
+
+    @follows_namespace
+    def decision_function(self, X: Any, *, offset: Any = None) -> Any:
         """Return the network's raw outputs: logits, or whatever the loss expects.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
 
         Returns
         -------
@@ -413,7 +488,7 @@ class Decisions(BaseClassifier):
             For two classes one column, positive where the second is more likely; for several columns of
             labels an array for each, and for ordered classes log probabilities.
         """
-        output = self._decided(X)
+        output = self._decided(with_offset(X, offset))
         with active(device_of(output)):
             return self._targets.decisions(output)
 

@@ -23,8 +23,9 @@ from sknet.estimators._heads import (
     gives_quantiles,
     interval_head,
 )
-from sknet.estimators._inputs import as_host, follows_namespace, may_be_missing, on_host
+from sknet.estimators._inputs import as_host, follows_namespace, may_be_missing, on_host, with_offset
 from sknet.estimators._targets import ArrayTargets, RealTargets
+from sknet.losses._wrappers import Averaged, WithOffset
 
 if TYPE_CHECKING:
     from sknet.estimators._frozen import FrozenRegressor
@@ -64,9 +65,13 @@ class BaseRegressor(RegressorMixin, BaseNet):
         X_val: Any = None,
         y_val: Any = None,
         sample_weight_val: Any = None,
+        offset: Any = None,
+        offset_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
-        return self._fit_part(FitArguments(X, y, sample_weight, X_val, y_val, sample_weight_val))
+        validation = X_val, y_val, sample_weight_val
+        given = FitArguments(X, y, sample_weight, *validation, offset=offset, offset_val=offset_val)
+        return self._fit_part(given)
 
     @follows_namespace
     def predict(self, X: Any) -> Any:
@@ -129,8 +134,12 @@ class BaseRegressor(RegressorMixin, BaseNet):
         """Return minus the mean loss of targets that predictions cannot be compared with."""
         model = self.model_
         output, y = to_device(self._predicted(as_host(X)), model.device), np.asarray(on_host(y), model.dtype)
+        y, loss = self._targets.encode(y), model.loss_function
+        loss = loss.loss if isinstance(loss, Averaged) else loss
+        if isinstance(loss, WithOffset):  # which the outputs have already
+            y = loss.joined(y, np.zeros((len(y), self._targets.n_outputs)))
         with active(model.device, model.precision):
-            return -mean_loss(model, output, self._targets.encode(y), on_host(sample_weight))[0]
+            return -mean_loss(model, output, y, on_host(sample_weight))[0]
 
     def freeze(self) -> "FrozenRegressor":
         """Return a predictor without any training state: small, picklable, fast for single rows.
@@ -174,7 +183,7 @@ class UncertainRegressor(BaseRegressor):
     """Abstract base of the regressors that also say how sure they are, if their loss learns that."""
 
     @follows_namespace
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, *, offset: Any = None) -> Any:
         """Predict targets.
 
         Parameters
@@ -183,6 +192,8 @@ class UncertainRegressor(BaseRegressor):
             Inputs.
         return_std : bool, default=False
             Return standard deviations too, with the loss ``"gaussian_nll"``.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs of a network that was fitted with an offset; None adds 0.
 
         Returns
         -------
@@ -196,11 +207,34 @@ class UncertainRegressor(BaseRegressor):
         ValueError
             For `return_std` with another loss.
         """
+        X = with_offset(X, offset)
         prediction = self._targets_of(X, "means", "predict")
         if not return_std:
             return prediction
         check_deviations(self._loss)
         return prediction, self._targets_of(X, "deviations", "predict_std")
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """Return the coefficient of determination of the predictions, R2.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets. Missing targets, NaN, weigh nothing.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        float
+            1 at best; 0 is what the mean of y would score. Several outputs are averaged. If the loss alone
+            reads y, such as times and events, minus the mean loss.
+        """
+        return super().score(with_offset(X, offset), y, sample_weight)
 
     def _targets_of(self, X: Any, name: str, link: str) -> Any:
         found = self._predicted(X, name, self._link(link))
@@ -240,20 +274,20 @@ class UncertainRegressor(BaseRegressor):
 
     @available_if(gives_deviations)
     @follows_namespace
-    def predict_std(self, X: Any) -> Any:
+    def predict_std(self, X: Any, *, offset: Any = None) -> Any:
         """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
-        return self._targets_of(X, "deviations", "predict_std")
+        return self._targets_of(with_offset(X, offset), "deviations", "predict_std")
 
     @available_if(gives_quantiles)
     @follows_namespace
-    def predict_quantiles(self, X: Any) -> Any:
+    def predict_quantiles(self, X: Any, *, offset: Any = None) -> Any:
         """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross."""
-        return self._targets_of(X, "quantiles", "predict_quantiles")
+        return self._targets_of(with_offset(X, offset), "quantiles", "predict_quantiles")
 
     @available_if(gives_intervals)
     @follows_namespace
-    def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
+    def predict_interval(self, X: Any, coverage: float = 0.8, *, offset: Any = None) -> Any:
         """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
         check_is_fitted(self)
         head = interval_head(self.model_.loss_function, coverage, self._targets)
-        return self._targets.decode(self._predicted(X, "interval", head))
+        return self._targets.decode(self._predicted(with_offset(X, offset), "interval", head))

@@ -152,6 +152,8 @@ class SequenceFit(SequenceLayers):
         sample_weight_val: Any = None,
         lengths_val: Any = None,
         groups: Any = None,
+        offset: Any = None,
+        offset_val: Any = None,
         callbacks: "list[Callback] | None" = None,
         resume_from: "str | PathLike[str] | SavedFit | None" = None,
     ) -> Self:
@@ -183,6 +185,11 @@ class SequenceFit(SequenceLayers):
         groups : array-like of shape (n_samples,), default=None
             Groups that the rows of X belong to: those held out are whole groups, or what `validation_split`
             makes of them.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers that are added to the outputs of the network before the link of its loss, such as the
+            logarithm of an exposure, or log odds; `predict` takes those of its rows.
+        offset_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Those of `X_val`.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
@@ -211,6 +218,8 @@ class SequenceFit(SequenceLayers):
             y_val=y_val,
             sample_weight_val=sample_weight_val,
             groups=groups,
+            offset=offset,
+            offset_val=offset_val,
             callbacks=callbacks,
             resume_from=resume_from,
         )
@@ -232,6 +241,8 @@ class SequenceClassifier(SequenceFit, Decisions):
         y_val: Any = None,
         sample_weight_val: Any = None,
         lengths_val: Any = None,
+        offset: Any = None,
+        offset_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
         return super().partial_fit(  # type: ignore[no-any-return]
@@ -242,35 +253,37 @@ class SequenceClassifier(SequenceFit, Decisions):
             X_val=with_lengths(X_val, lengths_val),
             y_val=y_val,
             sample_weight_val=sample_weight_val,
+            offset=offset,
+            offset_val=offset_val,
         )
 
     @follows_namespace
-    def predict(self, X: Any, *, lengths: Any = None) -> Any:
+    def predict(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Predict labels.
 
         Parameters
         ----------
-        X, lengths
-            Inputs, as for `fit`.
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_labels)
             The label of largest output; for several labels a row, a 0/1 indicator.
         """
-        return super().predict(with_lengths(X, lengths))
+        return super().predict(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_probabilities)
     @follows_namespace
-    def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
+    def predict_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Predict probabilities."""
-        return super().predict_proba(with_lengths(X, lengths))
+        return super().predict_proba(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_probabilities)
     @follows_namespace
-    def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Any:
+    def predict_log_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows."""
-        return super().predict_log_proba(with_lengths(X, lengths))
+        return super().predict_log_proba(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_probabilities)
     @follows_namespace
@@ -282,33 +295,35 @@ class SequenceClassifier(SequenceFit, Decisions):
 
     @available_if(gives_sets)
     @follows_namespace
-    def predict_set(self, X: Any, coverage: float = 0.9, *, lengths: Any = None) -> Any:
+    def predict_set(self, X: Any, coverage: float = 0.9, *, lengths: Any = None, offset: Any = None) -> Any:
         """Predict sets of classes, of which a share has the true one among them."""
-        return super().predict_set(with_lengths(X, lengths), coverage)
+        return super().predict_set(with_lengths(X, lengths), coverage, offset=offset)
 
     @follows_namespace
-    def decision_function(self, X: Any, *, lengths: Any = None) -> Any:
+    def decision_function(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Return the network's raw outputs: logits, or whatever the loss expects.
 
         Parameters
         ----------
-        X, lengths
-            Inputs, as for `fit`.
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             For two classes one column, positive where the second is more likely.
         """
-        return super().decision_function(with_lengths(X, lengths))
+        return super().decision_function(with_lengths(X, lengths), offset=offset)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None, offset: Any = None
+    ) -> float:
         """Return the share of rows whose labels are predicted, all of them where a row has several.
 
         Parameters
         ----------
-        X, lengths
-            Inputs, as for `fit`.
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             Labels.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -319,7 +334,7 @@ class SequenceClassifier(SequenceFit, Decisions):
         float
             The accuracy.
         """
-        return super().score(with_lengths(X, lengths), y, sample_weight)
+        return super().score(with_lengths(X, lengths), y, sample_weight, offset=offset)
 
 
 class SequenceRegressor(SequenceFit, UncertainRegressor):
@@ -337,6 +352,8 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         y_val: Any = None,
         sample_weight_val: Any = None,
         lengths_val: Any = None,
+        offset: Any = None,
+        offset_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
         return super().partial_fit(  # type: ignore[no-any-return]
@@ -346,16 +363,18 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
             X_val=with_lengths(X_val, lengths_val),
             y_val=y_val,
             sample_weight_val=sample_weight_val,
+            offset=offset,
+            offset_val=offset_val,
         )
 
     @follows_namespace
-    def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
+    def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None, offset: Any = None) -> Any:
         """Predict targets.
 
         Parameters
         ----------
-        X, lengths
-            Inputs, as for `fit`.
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
         return_std : bool, default=False
             Return standard deviations too, with the loss ``"gaussian_nll"``.
 
@@ -371,7 +390,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         ValueError
             For `return_std` with another loss.
         """
-        return super().predict(with_lengths(X, lengths), return_std)
+        return super().predict(with_lengths(X, lengths), return_std, offset=offset)
 
     @follows_namespace
     def predict_samples(
@@ -382,29 +401,33 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
 
     @available_if(gives_deviations)
     @follows_namespace
-    def predict_std(self, X: Any, *, lengths: Any = None) -> Any:
+    def predict_std(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
-        return super().predict_std(with_lengths(X, lengths))
+        return super().predict_std(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_quantiles)
     @follows_namespace
-    def predict_quantiles(self, X: Any, *, lengths: Any = None) -> Any:
+    def predict_quantiles(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross."""
-        return super().predict_quantiles(with_lengths(X, lengths))
+        return super().predict_quantiles(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_intervals)
     @follows_namespace
-    def predict_interval(self, X: Any, coverage: float = 0.8, *, lengths: Any = None) -> Any:
+    def predict_interval(
+        self, X: Any, coverage: float = 0.8, *, lengths: Any = None, offset: Any = None
+    ) -> Any:
         """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
-        return super().predict_interval(with_lengths(X, lengths), coverage)
+        return super().predict_interval(with_lengths(X, lengths), coverage, offset=offset)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None, offset: Any = None
+    ) -> float:
         """Return R2, the share of the targets' variance that is explained.
 
         Parameters
         ----------
-        X, lengths
-            Inputs, as for `fit`.
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -415,13 +438,13 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         float
             At most 1, the mean over outputs.
         """
-        return float(super().score(with_lengths(X, lengths), y, sample_weight))
+        return float(super().score(with_lengths(X, lengths), y, sample_weight, offset=offset))
 
 
 class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys=()):
     """A transformer whose methods take lengths."""
 
-    def fit(
+    def fit(  # type: ignore[override]  # codes have no offset
         self,
         X: Any,
         y: Any = None,

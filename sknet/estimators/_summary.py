@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sknet.engine import History, Model
 from sknet.engine._layer_outputs import output_shapes
 from sknet.estimators._scaling import InputScaling
-from sknet.losses._wrappers import Averaged
+from sknet.losses._wrappers import Averaged, has_offset, without_offset
 from sknet.nn import Module, Sequential
 
 __all__ = ["EstimatorSummary", "LayerRow", "Summarized", "curve", "summary_rows", "with_values"]
@@ -287,7 +287,7 @@ class Summarized(BaseEstimator):
         return EstimatorSummary(
             type(self).__name__,
             list(summary_rows(model.module, shapes)),
-            with_values(loss.loss if isinstance(loss, Averaged) else loss),
+            with_values(without_offset(loss.loss if isinstance(loss, Averaged) else loss)),
             with_values(model.optimizer),
             dict(self._facts()),
             history,
@@ -309,6 +309,8 @@ class Summarized(BaseEstimator):
         encoder = getattr(self, "encoder_", None)
         if encoder is not None and encoder.notes:
             yield "read as", "; ".join(encoder.notes)
+        if has_offset(loss):
+            yield "offset", "added to the outputs"
         if self._input_scaling is not None:
             yield "inputs", "standardized by the training rows"
         if epochs:

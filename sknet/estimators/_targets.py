@@ -24,7 +24,7 @@ from sknet.engine._scores import row_weights
 from sknet.estimators._scaling import Units
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
-from sknet.losses._wrappers import Averaged, Columns, InUnits, Standardized
+from sknet.losses._wrappers import Averaged, Columns, InUnits, Standardized, WithOffset, without_offset
 
 __all__ = [
     "ArrayTargets",
@@ -737,9 +737,11 @@ class RealTargets(Reconstructed):
 
     def new_score(self, batches: Batches, loss: Any) -> Callable[[], Score]:
         """Return a function that creates an empty score of the rows of `batches`, by the `loss` of a fit."""
+        y = loss.targets_of(to_host(batches.y)) if isinstance(loss, WithOffset) else batches.y
+        loss = without_offset(loss)
         loss = loss if self.scale is None else loss.loss  # of standardized predictions, as the targets are
         weight = drawn_weight(batches)
-        return lambda: RSquared(batches.y, weight, loss)
+        return lambda: RSquared(y, weight, loss)
 
     def restore(self, prediction: Any) -> Any:
         """Return a `prediction` as a reconstruction, which has all columns."""

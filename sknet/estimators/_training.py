@@ -12,6 +12,7 @@ from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, FitView
 from sknet.callbacks._callback import Rows
+from sknet.core import Tensor, no_grad
 from sknet.device import active, device_of, namespace, to_host
 from sknet.engine import Batches, History, Model
 from sknet.engine._batches import ComputedRows, join_leftover
@@ -31,14 +32,15 @@ from sknet.estimators._fit import (
     Training,
 )
 from sknet.estimators._heads import Bounds, best_temperature
-from sknet.estimators._inputs import Sequences, on_host
+from sknet.estimators._inputs import Sequences, on_host, with_offset
 from sknet.estimators._network import weights_of
+from sknet.estimators._offset import offset_units
 from sknet.estimators._scaling import InputScaling, Units, feature_axis, units_of
 from sknet.estimators._targets import numbers_of
 from sknet.estimators._validation import data_sets, new_score_of, split_rows
 from sknet.exceptions import LoadError
 from sknet.losses import Loss
-from sknet.losses._wrappers import Columns
+from sknet.losses._wrappers import Columns, WithOffset, without_offset
 
 __all__ = [
     "CONFORMAL",
@@ -72,20 +74,27 @@ def standardize(network: Network, rows: DataSet, training: Any = None) -> tuple[
     recipe, targets = request.recipe, request.estimator._targets
     scaling = recipe.loss.scaling
     if request.continuing:
-        _check_units(rows, targets, scaling)
+        _check_units(_own_part(rows, scaling, network.loss), targets, scaling)
     if not recipe.scale_target or request.continuing:
         return rows, network.loss
     assert scaling is not None
+    own = _own_part(rows, scaling, network.loss)
     if request.incremental:
-        _check_first_part(rows, targets, scaling)
-    y, weight = rows.y, rows.weight
-    if training is not None:
-        y, weight = y[training], None if weight is None else weight[training]
+        _check_first_part(own, targets, scaling)
+    whole = own.y, rows.weight, rows.offset
+    y, weight, offset = (x if x is None or training is None else x[training] for x in whole)
     targets.standardize(y, weight, shifts=scaling.shifts)
+    if offset is not None:
+        units = offset_units(recipe.loss, offset, weight, targets.scale)
+        units = _begun_with(request, "offset", {"y": units})["y"]
+        if scaling.shifts:
+            targets.mean = targets.mean + units.mean
     begun = _begun_with(request, "targets", {"y": Units(targets.mean, targets.scale)})["y"]
     targets.mean, targets.scale = begun.mean, begun.scale
     targets.check_reported(recipe.loss)
     loss = targets.trained(recipe.loss)
+    if isinstance(network.loss, WithOffset):
+        loss = network.loss.around(loss, units.mean, units.scale)
     network.model.adopt(recipe.optimizer, loss, recipe.alpha)
     return rows._replace(y=targets.encode(rows.y)), loss
 
@@ -109,6 +118,13 @@ def _begun_with(request: Request, what: str, learned: Mapping[str, Units]) -> Ma
         for units in (found, learned)
     ]
     return found if forms[0] == forms[1] else learned
+
+
+def _own_part(rows: DataSet, scaling: Any, loss: Loss) -> DataSet:
+    """Return rows with targets less their offset, where that is in the unit of targets."""
+    if isinstance(loss, WithOffset) and scaling is not None and scaling.shifts:
+        return rows._replace(y=rows.y - loss.in_units(rows.offset))
+    return rows
 
 
 def _known_columns(rows: DataSet, targets: Any, scaling: Any) -> list[tuple[str, np.ndarray, bool]]:
@@ -317,9 +333,9 @@ def _check_conformal(network: Network) -> None:
         raise ValueError("calibrate='conformal' needs rows that are not trained on: set refit_on_all=False")
 
 
-def conformity_of(estimator: Any, rows: Rows) -> np.ndarray:
+def conformity_of(estimator: Any, rows: Rows, offset: Any = None) -> np.ndarray:
     """Return by how much held-out targets differ from their predictions, sorted."""
-    X, y, weight = rows
+    X, y, weight = with_offset(rows.X, offset), rows.y, rows.sample_weight
     if weight is not None:
         counted = np.flatnonzero(np.asarray(on_host(weight)))
         X, y = taken_rows(X, counted), taken_rows(y, counted)
@@ -346,7 +362,10 @@ def temperature_of(training: Training) -> Any:
         parts = [batches.take(chosen).X for chosen, _ in batches.parts(None)]
         outputs = np.concatenate([to_host(predict_raw(model, part)) for part in parts]).astype(np.float64)
     y, weight = to_host(batches.y), None if batches.weight is None else to_host(batches.weight)
-    loss: Any = training.loss
+    loss: Any = without_offset(training.loss)
+    if isinstance(training.loss, WithOffset):
+        with no_grad():
+            outputs, y = (x.numpy() for x in training.loss.split(Tensor(outputs), Tensor(y)))
     if weight is not None and 1 < weight.ndim < outputs.ndim:  # a weight for each position of a sequence
         outputs = outputs.reshape(-1, outputs.shape[-1])
         y, weight = y.reshape(-1), weight.reshape(-1)
@@ -395,6 +414,9 @@ class FitSource(Source):
             found["inputs"] = {name: vars(each) for name, each in estimator._input_scaling.inputs.items()}
         if getattr(estimator._targets, "scale", None) is not None:
             found["targets"] = {"y": vars(Units(estimator._targets.mean, estimator._targets.scale))}
+        loss = training.loss
+        if isinstance(loss, WithOffset):
+            found["offset"] = {"y": vars(Units(np.asarray(loss.center), np.asarray(loss.scale)))}
         return found
 
     def parameters(self) -> dict[str, Any]:
@@ -506,6 +528,7 @@ def _all_rows(training: Training) -> DataSet:
         _joined(X.y, held_out.y),
         _joined_weights(*weights[0], X.n_samples, held_out.n_samples),
         unscaled=None if X.unscaled is None else _joined(X.unscaled, held_out.unscaled),
+        offset=None if X.offset is None else _joined(X.offset, held_out.offset),
     )
 
 

@@ -142,7 +142,7 @@ class BaseTransformer(Coding, NamedOptions):
             )
         return y
 
-    def fit(
+    def fit(  # type: ignore[override]  # codes have no offset
         self,
         X: Any,
         y: Any = None,

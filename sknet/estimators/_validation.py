@@ -21,9 +21,11 @@ from sknet.estimators._checks import check_weights, filled, weighted_targets, wi
 from sknet.estimators._fit import DataSet, FitArguments, Network, Recipe, Request, is_auto
 from sknet.estimators._inputs import Encoded
 from sknet.estimators._network import checked_inputs, weights_of
+from sknet.estimators._offset import check_offset, scores_with_offset
 from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, Scoring, check_scoring, evaluated
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import Loss, SquaredError
+from sknet.losses._wrappers import without_offset
 
 __all__ = [
     "check_given",
@@ -47,7 +49,8 @@ FEWEST = 2  # rows of a validation: R2 of a single one is not defined
 def check_given(recipe: Recipe, given: FitArguments, incremental: bool, caller: str) -> None:
     """Raise a ValueError for arguments and parameters that contradict each other."""
     check_validation_split(recipe.validation_split, caller)
-    for name, partner in (("X_val", "y_val"), ("y_val", "X_val"), ("sample_weight_val", "X_val")):
+    pairs = [("X_val", "y_val"), ("y_val", "X_val"), ("sample_weight_val", "X_val"), ("offset_val", "X_val")]
+    for name, partner in pairs:
         if getattr(given, name) is not None and getattr(given, partner) is None:
             raise ValueError(f"{name} is given without {partner}: a validation needs inputs and targets")
     if given.X_val is not None and recipe.validation_split is not None:
@@ -55,6 +58,9 @@ def check_given(recipe: Recipe, given: FitArguments, incremental: bool, caller: 
             "X_val and validation_split are both given, and each says which rows to validate on: set "
             "validation_split=None, or call fit without X_val"
         )
+    if given.X_val is not None and (given.offset is None) != (given.offset_val is None):
+        known, unknown = ("offset_val", "offset") if given.offset is None else ("offset", "offset_val")
+        raise ValueError(f"{known} is given without {unknown}: rows of X and of X_val need one, or none does")
     if given.groups is not None:
         _check_groups(recipe, given)
     if recipe.sampler is not None and not recipe.settings.shuffle:
@@ -175,12 +181,14 @@ def _given_rows(network: Network, loss: Loss) -> DataSet:
     _check_classes(targets, labels)
     with naming("y_val"):
         y = targets.encode(filled(labels))
-        loss.check_target(y, name="y_val", n_outputs=targets.n_outputs)
+        without_offset(loss).check_target(y, name="y_val", n_outputs=targets.n_outputs)
     weight = weights_of(request, trained.X, labels, sample_weight, like=trained.labels)
     weight = without_padding(targets, X, y, weight, dtype)
+    offset = given.offset_val
+    offset = None if offset is None else check_offset(offset, len(y), targets.n_outputs, "offset_val")
     scaling = estimator._input_scaling
-    scaled = X if scaling is None else scaling.scaled(X, network.model.dtype)
-    return DataSet(scaled, labels, sample_weight, y, weight, unscaled=None if scaling is None else X)
+    scaled, unscaled = (X, None) if scaling is None else (scaling.scaled(X, network.model.dtype), X)
+    return DataSet(scaled, labels, sample_weight, y, weight, unscaled=unscaled, offset=offset)
 
 
 def _check_classes(targets: Any, labels: Any) -> None:
@@ -369,7 +377,7 @@ def new_score_of(
     """Return a function that creates empty scores for some rows."""
     own, scorers, monitor = network.request.estimator, network.scoring.scorers, network.monitor
     if scorers is None:
-        return own._score_of(batches, model)  # type: ignore[no-any-return]
+        return scores_with_offset(own._score_of(batches, model), model.loss_function)
     what = "the training rows" if is_training else "the validation rows"
     decides = "" if is_training else monitor.removeprefix(HELD_OUT)
     needs_inputs = any(scorer.looks_at_inputs for scorer in scorers)
@@ -389,7 +397,8 @@ def new_score_of(
                 )
         return found
 
-    return lambda: Gathered(batches.n_samples, compute, [scorer.name for scorer in scorers])
+    names = [scorer.name for scorer in scorers]
+    return scores_with_offset(lambda: Gathered(batches.n_samples, compute, names), model.loss_function)
 
 
 def in_training(estimator: Any, model: Model, inputs: Any, outputs: Any) -> Any:

@@ -68,7 +68,7 @@ PARTS = {
         "losses",
         _classification="ClippedLogLoss",
         _function="FunctionLoss",
-        _wrappers="Averaged Columns FrozenLoss Heads Standardized",
+        _wrappers="Averaged Columns FrozenLoss Heads Standardized WithOffset",
     ),
     "sknet.nn.extend": _parts_of(
         "nn",

@@ -215,19 +215,19 @@ class FrozenPipeline:
         return self._last.predict(self._before(X), **params)
 
     @available_if(_has("predict_proba"))
-    def predict_proba(self, X: Any) -> Any:
-        """Return the pipeline's probabilities for X."""
-        return self._last.predict_proba(self._before(X))
+    def predict_proba(self, X: Any, **params: Any) -> Any:
+        """Return the pipeline's probabilities for X; `params` are passed to the last step."""
+        return self._last.predict_proba(self._before(X), **params)
 
     @available_if(_has("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> Any:
-        """Return the pipeline's log probabilities for X."""
-        return self._last.predict_log_proba(self._before(X))
+    def predict_log_proba(self, X: Any, **params: Any) -> Any:
+        """Return the pipeline's log probabilities for X; `params` are passed to the last step."""
+        return self._last.predict_log_proba(self._before(X), **params)
 
     @available_if(_has("decision_function"))
-    def decision_function(self, X: Any) -> Any:
-        """Return the pipeline's decision function for X."""
-        return self._last.decision_function(self._before(X))
+    def decision_function(self, X: Any, **params: Any) -> Any:
+        """Return the pipeline's decision function for X; `params` are passed to the last step."""
+        return self._last.decision_function(self._before(X), **params)
 
     @available_if(_has("predict_std"))
     def predict_std(self, X: Any) -> Any:

@@ -98,6 +98,16 @@ def row_of(numbers: Sequence[float], like: Any, shape: tuple[int, ...] = (-1,)) 
     return Tensor(to_device(np.asarray(numbers, like.dtype).reshape(shape), like.device))
 
 
+def check_units(mean: Any, scale: Any) -> None:
+    """Raise a ValueError unless there are finite means, and a scale above 0 for each."""
+    mean, scale = np.asarray(mean), np.asarray(scale)
+    are_numbers = mean.dtype.kind in "fiu" and scale.dtype.kind in "fiu" and mean.ndim == 1
+    if not are_numbers or not mean.size or mean.shape != scale.shape:
+        raise ValueError("it must have a mean and a scale of each target")
+    if not np.isfinite(mean).all() or not (np.isfinite(scale) & (scale > 0)).all():
+        raise ValueError("its means must be finite, and its scales finite and above 0")
+
+
 class Standardized(Wrapping):
     r"""A loss for standardized targets: predictions and reported values are in the original units."""
 
@@ -109,12 +119,9 @@ class Standardized(Wrapping):
     }
 
     def _check_stored(self) -> None:
-        mean, scale = np.asarray(self.mean), np.asarray(self.scale)
-        are_numbers = mean.dtype.kind in "fiu" and scale.dtype.kind in "fiu" and mean.ndim == 1
-        if not are_numbers or not mean.size or mean.shape != scale.shape or self.loss.scaling is None:
-            raise ValueError("it must have a loss that can be scaled, and a mean and a scale of each target")
-        if not np.isfinite(mean).all() or not (np.isfinite(scale) & (scale > 0)).all():
-            raise ValueError("its means must be finite, and its scales finite and above 0")
+        if self.loss.scaling is None:
+            raise ValueError("it must have a loss that can be scaled")
+        check_units(self.mean, self.scale)
 
     def __init__(
         self,
@@ -151,13 +158,18 @@ class Standardized(Wrapping):
         return float(np.mean([s**self._scaling.power for s in self.scale]))
 
     @property
+    def shifts(self) -> bool:
+        """True if predictions are shifted by the means."""
+        return self._scaling.shifts
+
+    @property
     def _scaling(self) -> Scaling:
         scaling = self.loss.scaling
         assert scaling is not None
         return scaling
 
     def _in_units(self, name: str) -> InUnits:
-        shift = tuple(self.mean) if self._scaling.shifts and name != "predict_std" else None
+        shift = tuple(self.mean) if self.shifts and name != "predict_std" else None
         return InUnits(getattr(self.loss, name), tuple(self.scale), shift, self.target_dtype)
 
     def __getattr__(self, name: str) -> Any:
@@ -202,6 +214,121 @@ class _OfTargets(Wrapping):
 
     def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
         return self.loss.counts(output, target)
+
+
+class WithOffset(Wrapping):
+    r"""A loss of outputs to which the last columns of the targets are added.
+
+    A prediction is made of an output and an offset by `shifted`, and without an offset as if it were 0. With
+    standardized targets, offsets are divided by `scale` after `center` is subtracted.
+    """
+
+    # Loops, devices, validation and resume carry targets; as an input, it would change what X is.
+    _parameter_constraints = {
+        "loss": [Loss],
+        "n_columns": [Interval(Integral, 0, None, closed="left")],
+        "center": ["array-like"],
+        "scale": ["array-like"],
+    }
+
+    def _check_stored(self) -> None:
+        check_units(self.center, self.scale)
+
+    def __init__(
+        self,
+        loss: Loss,
+        n_columns: int = 1,
+        center: Sequence[float] = (0.0,),
+        scale: Sequence[float] = (1.0,),
+    ) -> None:
+        self.loss = loss
+        self.n_columns = n_columns  # of targets; 0 for numbers of classes, one a row
+        self.center = center
+        self.scale = scale
+
+    def around(self, loss: Loss, center: Any = None, scale: Any = None) -> "WithOffset":
+        """Return another loss with offsets in the same units, or in those of its standardized targets."""
+        units = {} if center is None else {"center": tuple(center.tolist()), "scale": tuple(scale.tolist())}
+        made = type(self)(**{**self.get_params(deep=False), "loss": loss, **units})
+        if isinstance(loss, Standardized) and loss.shifts:
+            mean = tuple(np.subtract(loss.mean, made.center).tolist())
+            made.loss = Standardized(loss.loss, mean, loss.scale, loss.target_dtype)
+        return made
+
+    @property
+    def reporting(self) -> Loss:
+        """The loss that is reported."""
+        reporting = self.loss.reporting
+        return self if reporting is self.loss else self.around(reporting)
+
+    @property
+    def unit(self) -> float:
+        """The reported value of a loss of 1."""
+        return self.loss.unit
+
+    def in_units(self, offset: Any) -> Any:
+        """Return what is added to outputs in a training."""
+        return (offset - np.asarray(self.center)) / np.asarray(self.scale)
+
+    def joined(self, y: Any, offset: Any) -> Any:
+        """Return targets with further columns, the offsets of outputs."""
+        return np.concatenate([y.reshape(len(y), -1), self.in_units(offset)], axis=1)
+
+    def targets_of(self, joined: Any) -> Any:
+        """Return targets without the offsets."""
+        y = joined[:, : max(self.n_columns, 1)]
+        if self.n_columns and not isinstance(self.loss, Columns):
+            return y
+        y = ops.astype(y, np.int64) if isinstance(y, Tensor) else y.astype(np.int64)
+        return y if self.n_columns else y[:, 0]
+
+    def split(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return outputs with offsets, and targets without."""
+        z, joined, width = as_tensor(output), as_tensor(target), max(self.n_columns, 1)
+        if z.ndim != 2 or joined.shape != (z.shape[0], width + z.shape[1]):
+            expected = f"(n_samples, {width} and the number of outputs), targets and offsets"
+            raise shape_error(self, z.shape, joined.shape, expected=expected)
+        return z + ops.astype(joined[:, width:], z.dtype), self.targets_of(joined)
+
+    def shifted(self, output: Tensor, offset: Any) -> Tensor:
+        """Return outputs of which predictions are made, for an offset that a user gives."""
+        z = as_tensor(output)
+        return z + Tensor(to_device(np.asarray(offset / np.asarray(self.scale), z.dtype), z.device))
+
+    def uncentered(self, output: Tensor) -> Tensor:
+        """Return outputs as `shifted` returns them, of those that `split` returns."""
+        shift = np.asarray(self.center) / np.asarray(self.scale)
+        if not shift.any():
+            return output
+        z: Tensor = ops.astype(output, np.float64)
+        return z + row_of(shift.tolist(), z)
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        return self.loss.values(*self.split(output, target))
+
+    def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
+        return self.loss.of_targets(*self.split(output, target))
+
+    def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
+        return self.loss.counts(*self.split(output, target))
+
+    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
+        self.loss.check_target(self.targets_of(y), name=name, n_outputs=n_outputs)
+
+    def predict(self, output: Tensor) -> Tensor:
+        z = as_tensor(output)
+        has_mean = getattr(self.loss, "shifts", False)  # of targets without their offset
+        return self.loss.predict(z if has_mean or not any(self.center) else z - row_of(self.center, z))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or "loss" not in vars(self) or not hasattr(self.loss, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.loss, name)
+
+
+def without_offset(loss: Loss) -> Loss:
+    """Return the loss that offsets are added for, or one without them as it is."""
+    return loss.loss if isinstance(loss, WithOffset) else loss
 
 
 class Columns(Wrapping):
@@ -459,6 +586,10 @@ class Averaged(Wrapping):
     def _average_interval(self, output: Tensor, coverage: float) -> Tensor:
         return self._average("predict_interval", output, coverage)
 
+    def shifted(self, output: Tensor, offset: Any) -> Tensor:
+        """Return outputs of which predictions are made, for an offset that a user gives."""
+        return ops.concat(self._each(lambda loss, z: _any(loss).shifted(z, offset), output), axis=-1)
+
     # -- decisions --------------------------------------------------------------------------------
 
     def deciding(self, task: str) -> Link:
@@ -478,6 +609,11 @@ class Averaged(Wrapping):
 
     def _each(self, function: Callable[[Any, Tensor], Tensor], output: Tensor) -> list[Tensor]:
         return [function(loss, z) for loss, z in zip(self.losses, self.parts(output), strict=True)]
+
+
+def has_offset(loss: Loss | None) -> bool:
+    """Tell whether a network was trained with an offset, or the members of an ensemble."""
+    return isinstance(loss.loss if isinstance(loss, Averaged) else loss, WithOffset)
 
 
 def _any(loss: Any) -> Any:

@@ -99,6 +99,38 @@ def test_heads(case, place):
     assert there.score(*given[:2]) == pytest.approx(here.score(X, y))
 
 
+OFFSETS = {
+    "columns": CALIBRATED | {"calibrate": None},
+    "multiclass": CALIBRATED,
+    "multioutput": {"scale_target": True, "early_stopping": True},
+    "many counts": {"loss": "poisson", "scale_target": True},
+}
+
+
+@pytest.mark.parametrize("task", OFFSETS)
+def test_offsets(task, place):
+    X, y = TABLES[task]
+    with quiet():
+        n_outputs = estimator_for(task).fit(X, y).n_outputs_
+        offset = np.random.default_rng(0).normal(size=(len(X), n_outputs))
+        fits = [estimator_for(task, **OFFSETS[task], device=device) for device in (str(place), "cpu")]
+        there, here = (each.fit(X, y, WEIGHTS, offset=offset) for each in fits)
+    assert_agree(there, here, 1e-6)
+    assert there.history_["score"] == pytest.approx(here.history_["score"])
+    for rows, given in ((X, offset), (to_device(X, place), to_device(offset, place))):
+        found = (
+            there.predict_proba(rows, offset=given)
+            if y.dtype.kind == "i"
+            else there.predict(rows, offset=given)
+        )
+        expected = (
+            here.predict_proba(X, offset=offset) if y.dtype.kind == "i" else here.predict(X, offset=offset)
+        )
+        pairs = zip(found, expected, strict=True) if isinstance(found, list) else [(found, expected)]
+        for mine, other in pairs:
+            np.testing.assert_allclose(to_host(mine), other, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("params", FITS.values(), ids=FITS)
 @pytest.mark.parametrize("task", TASKS)
 def test_the_host_computes_with_data_of_a_device(task, params, place):

@@ -13,7 +13,7 @@ from sknet import nn
 from sknet.callbacks import EarlyStopping
 from sknet.exceptions import LoadError
 from sknet.losses import LogLoss, SquaredError
-from sknet.losses._wrappers import Averaged, Columns, Standardized
+from sknet.losses._wrappers import Averaged, Columns, Standardized, WithOffset
 from sknet.onnx import Network
 from sknet.onnx._writer import Node
 from sknet.persistence import read_any, write
@@ -42,6 +42,7 @@ HONEST = {
     "averaged": lambda: Averaged([SquaredError(), SquaredError()]),
     "columns": lambda: Columns(LogLoss(), (2, 3)),
     "standardized": lambda: Standardized(SquaredError(), (1.0, 2.0), (3.0, 4.0)),
+    "offset": lambda: WithOffset(SquaredError(), 2, (1.0, 2.0), (3.0, 4.0)),
     "stopping": lambda: fitted(callbacks=[EarlyStopping("loss")]),
     "layer": lambda: fitted().layer(-2),
     "frozen layer": lambda: fitted().freeze().layer(-2),
@@ -78,6 +79,8 @@ EDITS = {
     "classes that are floats": ("columns", "Columns", ["params", "n_classes"], np.ones(2)),
     "no classes": ("columns", "Columns", ["params", "n_classes"], []),
     "a scale of text": ("standardized", "Standardized", ["params", "scale"], {"tuple": ["a", 1.0]}),
+    "an offset of columns below 0": ("offset", "WithOffset", ["params", "n_columns"], -1),
+    "an offset with a scale of 0": ("offset", "WithOffset", ["params", "scale"], {"tuple": [0.0, 1.0]}),
     "a scale of 0": ("standardized", "Standardized", ["params", "scale"], {"tuple": [0.0, 1.0]}),
     "one scale": ("standardized", "Standardized", ["params", "scale"], {"tuple": [1.0]}),
     "no scale": ("standardized", "Standardized", ["params", "scale"], []),

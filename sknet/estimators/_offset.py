@@ -1,0 +1,165 @@
+"""Offsets: numbers that are added to the outputs of a network before the link of its loss."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sknet._constraints import shown
+from sknet.core import Tensor, no_grad
+from sknet.device import active, device_of
+from sknet.engine import Score
+from sknet.engine._network import Head
+from sknet.engine._scores import Gathered, may_wait
+from sknet.estimators._fit import DataSet, Request
+from sknet.estimators._inputs import on_host
+from sknet.estimators._scaling import Units
+from sknet.losses import Loss
+from sknet.losses._wrappers import Heads, WithOffset, has_offset
+
+__all__ = [
+    "OffsetScore",
+    "apply_offset",
+    "check_offset",
+    "offset_units",
+    "scores_with_offset",
+    "take_offset",
+]
+
+
+def check_offset(offset: Any, n_rows: int, n_outputs: int, name: str = "offset") -> Any:
+    """Return an offset as an array of shape (n_rows, n_outputs)."""
+    try:
+        found = np.asarray(on_host(offset), np.float64)
+        got = f"shape {found.shape}"
+    except (TypeError, ValueError):
+        found, got = np.zeros(()), shown(offset)
+    shapes = [(n_rows, n_outputs), *([(n_rows,)] if n_outputs == 1 else [])]
+    if found.shape in shapes:
+        wrong = np.argwhere(~np.isfinite(found))
+        if not len(wrong):
+            return found.reshape(n_rows, n_outputs)
+        place = tuple(wrong[0].tolist())
+        got = f"{found[place]:g} at {name}[{', '.join(map(str, place))}]"
+    raise ValueError(
+        f"{name} is added to the outputs of the network, and must have finite numbers of shape "
+        f"{' or '.join(map(str, shapes))}; got {got}"
+    )
+
+
+def apply_offset(loss: Any, output: Any, offset: Any, head: Head | None, caller: str) -> Any:
+    """Return what a head makes of raw outputs with an offset."""
+    if not has_offset(loss):
+        raise ValueError(
+            f"offset= is for a {caller} that was fitted with one, and this one was not: call "
+            "fit(X, y, offset=...) first"
+        )
+    n_outputs = output.shape[1] // len(getattr(loss, "losses", [loss]))
+    offset = check_offset(offset, len(output), n_outputs)
+    with no_grad(), active(device_of(output)), np.errstate(all="ignore"):
+        # In float32, outputs would lose digits beside large offsets.
+        shifted, dtype = loss.shifted(Tensor(output.astype(np.float64)), offset), output.dtype
+        if head is not None:
+            shifted, dtype = head(shifted), head(Tensor(output[:1])).dtype
+        return shifted.data.astype(dtype)
+
+
+# -- fits --------------------------------------------------------------------------------------------
+
+
+def take_offset(request: Request, rows: DataSet, loss: Loss) -> tuple[DataSet, Loss]:
+    """Return the rows of a fit with their offset, and the loss that reads it; both as they are without."""
+    estimator, offset = request.estimator, request.given.offset
+    before = estimator.model_.loss_function if request.continuing else None
+    if request.continuing and has_offset(before) != (offset is not None):
+        was, now = ("an offset", "none") if offset is None else ("no offset", "one")
+        raise ValueError(
+            f"this network was fitted with {was}, and the fit that continues has {now}: give offset= in each "
+            "of them, 0 where there is none, or begin anew"
+        )
+    if offset is None:
+        return rows, loss
+    _check_kind(request, rows, loss)
+    offset = check_offset(offset, len(rows.y), estimator._targets.n_outputs)
+    if isinstance(before, WithOffset):
+        return rows._replace(offset=offset), before.around(loss)
+    units = {"center": (0.0,) * offset.shape[1], "scale": (1.0,) * offset.shape[1]}
+    return rows._replace(offset=offset), WithOffset(loss, 0 if rows.y.ndim == 1 else rows.y.shape[1], **units)
+
+
+def _check_kind(request: Request, rows: DataSet, loss: Loss) -> None:
+    """Raise a ValueError for a fit whose outputs have no offset."""
+    targets, given = request.estimator._targets, request.recipe.loss
+    if not request.recipe.strict:
+        why = "predict has scikit-learn's arguments in sknet.neural_network: fit the estimator of sknet"
+    elif isinstance(loss, Heads):
+        why = "outputs of several heads have no common offset: fit an estimator for one head"
+    elif rows.y.ndim > 2 or (getattr(targets, "have_positions", False) and rows.y.ndim > 1):
+        why = f"it is added to one row of outputs for each row of X, and y has shape {rows.labels.shape}"
+    elif loss.outputs_per_target > 1:
+        why = f"{shown(given)} has {loss.outputs_per_target} outputs for a target: use a loss with one"
+    else:
+        return
+    raise ValueError(f"offset cannot be given here, since {why}")
+
+
+def offset_units(loss: Loss, offset: Any, weight: Any, scale: Any) -> Units:
+    """Return the center and scale of offsets, for a loss of targets that are divided by a `scale`."""
+    assert loss.scaling is not None
+    z = np.linspace(-1.0, 1.0, 5).reshape(-1, 1)
+    with no_grad():
+        predicted = loss.predict(Tensor(z)).numpy()
+    expected = z if loss.scaling.shifts else np.exp(z)
+    if predicted.shape != z.shape or not np.allclose(predicted, expected):
+        link = "its outputs" if loss.scaling.shifts else "exponentials of its outputs"
+        raise ValueError(
+            f"an offset of standardized targets needs a loss whose predictions are {link}, and those of "
+            f"{shown(loss)} are not: set scale_target=False"
+        )
+    weight = None if weight is None else np.abs(weight)
+    if loss.scaling.shifts:
+        return Units(np.average(offset, axis=0, weights=weight), scale)
+    most = offset.max(axis=0)
+    mean = np.average(np.exp(offset - most), axis=0, weights=weight)
+    return Units(most + np.log(mean), np.ones_like(scale))
+
+
+class OffsetScore(Score):
+    """A score of outputs to which offsets are added first, of targets that have them as further columns."""
+
+    may_wait = False  # as the score inside
+
+    def __init__(self, score: Score, loss: WithOffset) -> None:
+        self._score, self._loss = score, loss
+        self.may_wait, self.reads_outputs = may_wait(score), score.reads_outputs
+
+    def _split(self, output: Any, target: Any) -> tuple[Any, Any]:
+        with no_grad(), active(device_of(output)):
+            z, y = self._loss.split(Tensor(output), Tensor(target))
+            # Scorers read predictions, which are made of outputs as `predict` has them.
+            z = self._loss.uncentered(z) if isinstance(self._score, Gathered) else z
+            return z.data, y.data
+
+    def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
+        self._score.add(*self._split(output, target), weight, rows)
+
+    def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
+        found = self._score.of_epochs(n_epochs, *self._split(output, target))
+        return None if found is None else [OffsetScore(each, self._loss) for each in found]
+
+    def result(self) -> float:
+        return self._score.result()
+
+    def results(self) -> dict[str, float]:
+        return self._score.results()
+
+    def state(self) -> dict[str, Any]:
+        return self._score.state()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._score.load_state(state)
+
+
+def scores_with_offset(new_score: Callable[[], Score], loss: Loss) -> Callable[[], Score]:
+    """Return a function that creates an empty score of outputs with the offsets of a fit, if it has some."""
+    return (lambda: OffsetScore(new_score(), loss)) if isinstance(loss, WithOffset) else new_score
