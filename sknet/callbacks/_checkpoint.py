@@ -5,7 +5,6 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -258,24 +257,6 @@ def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
         if file.name == LAST and previous.exists():
             raise LoadError(f"{error}; the one before it is {previous}") from None
         raise
-
-
-def saved_fit(
-    callbacks: Sequence[Callback], resume_from: "str | os.PathLike[str] | SavedFit | None" = None
-) -> SavedFit | None:
-    """Return the saved fit to resume, if any."""
-    if isinstance(resume_from, SavedFit):
-        return resume_from
-    if resume_from is not None:
-        if not isinstance(resume_from, (str, os.PathLike)):
-            raise TypeError(
-                f"resume_from must be the path of a checkpoint, its folder or a file, "
-                f"got {shown(resume_from)}; "
-                "Checkpoint(path, resume=True) resumes from the folder"
-            )
-        return read_checkpoint(resume_from)
-    found = (callback.saved() for callback in callbacks if isinstance(callback, Checkpoint))
-    return next((saved for saved in found if saved is not None), None)
 
 
 IN_MEMORY = "the kept state"  # instead of a path

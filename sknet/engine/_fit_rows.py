@@ -10,12 +10,12 @@ from sknet._constraints import shown
 from sknet._frames import as_array
 from sknet.callbacks import Callback, PrintLog, ProgressBar
 from sknet.callbacks._callback import Rows, check_callbacks, fresh_callbacks
-from sknet.callbacks._checkpoint import SavedFit, saved_fit
+from sknet.callbacks._checkpoint import SavedFit
 from sknet.core import Tensor
 from sknet.device import is_array, to_host
 from sknet.engine._batches import Batches, take_rows
 from sknet.engine._checks import check_given, check_signs
-from sknet.engine._fit import History, Source
+from sknet.engine._fit import History, Source, saved_fit
 from sknet.engine._inputs import each_input, n_rows
 from sknet.engine._lbfgs import minimize
 from sknet.engine._loop import Settings, Validation, train

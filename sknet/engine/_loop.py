@@ -18,9 +18,8 @@ from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import Device, active, leased, namespace, to_device, to_host
 from sknet.engine._batches import Batches, Orders, join_leftover, statistics_of_one
-from sknet.engine._checkpoint import FitKeeper
 from sknet.engine._checks import check_losses, look_at_output, note_inputs
-from sknet.engine._fit import Fit, History, Hooks, KeptError, Record, Source
+from sknet.engine._fit import Fit, FitKeeper, History, Hooks, KeptError, Record, Source
 from sknet.engine._inputs import n_rows
 from sknet.engine._model_type import ModelLike
 from sknet.engine._network import predict_raw

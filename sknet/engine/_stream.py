@@ -9,9 +9,8 @@ from sknet import ops
 from sknet._parallel import Cache
 from sknet.device import backend, leased
 from sknet.engine._batches import Batches
-from sknet.engine._checkpoint import FitKeeper, digested
 from sknet.engine._checks import check_losses, look_at_output, note_inputs
-from sknet.engine._fit import Fit, History, Hooks
+from sknet.engine._fit import Fit, FitKeeper, History, Hooks, digested
 from sknet.engine._fit_rows import Options, Prepared, check_count, checked_rows
 from sknet.engine._inputs import computed_dtype, each_input, n_rows
 from sknet.engine._loop import Epochs, Loop, Settings, Sums, run_loop

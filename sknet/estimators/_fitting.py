@@ -12,9 +12,9 @@ from sknet._random import RandomSnapshot
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping, PrintLog, ProgressBar
 from sknet.callbacks._callback import check_callbacks, fresh_callbacks
-from sknet.callbacks._checkpoint import saved_fit
 from sknet.device import to_host
 from sknet.engine import History, Model
+from sknet.engine._fit import saved_fit
 from sknet.engine._inputs import first_input, n_rows
 from sknet.engine._lbfgs import minimize
 from sknet.engine._loop import Outcome

@@ -16,8 +16,7 @@ from sknet.core import Tensor, no_grad
 from sknet.device import active, device_of, namespace, to_host
 from sknet.engine import Batches, History, Model
 from sknet.engine._batches import ComputedRows, join_leftover
-from sknet.engine._checkpoint import load_model_state, model_state
-from sknet.engine._fit import Source
+from sknet.engine._fit import Source, load_model_state, model_state
 from sknet.engine._inputs import first_input, row_shapes
 from sknet.engine._loop import Outcome, Validation, train
 from sknet.engine._network import chunk_rows, chunk_rows_of, predict_raw

@@ -25,8 +25,8 @@ from numpy.random import Generator
 import sknet
 from sknet import Model, nn
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
-from sknet.callbacks._checkpoint import saved_fit
 from sknet.engine import Batches, History, RSquared, _batches
+from sknet.engine._fit import saved_fit
 from sknet.engine._loop import Settings, Validation, train
 from sknet.optim import EMA, SGD, Adam, RateFactors, WeightDecay
 from sknet.optim.schedules import FlatThenCosine

@@ -10,8 +10,8 @@ import scipy.sparse
 
 from sknet import Model, nn, optim
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
-from sknet.callbacks._checkpoint import saved_fit
 from sknet.engine import Accuracy, Batches, History, RSquared
+from sknet.engine._fit import saved_fit
 from sknet.engine._loop import Settings, Validation, train
 from sknet.engine._scores import Gathered
 from sknet.exceptions import FitInterruptedWarning, StateError
@@ -257,7 +257,7 @@ def test_an_interrupted_fit_is_saved_where_it_was(tmp_path, at):
 
 def test_a_checkpoint_of_another_version_is_refused_by_version(tmp_path, monkeypatch):
     network, optimizer, options = CASES["adam"]
-    monkeypatch.setattr("sknet.engine._checkpoint.VERSION", 9)
+    monkeypatch.setattr("sknet.engine._fit.VERSION", 9)
     fit(network, optimizer, options, [Checkpoint(tmp_path)], max_iter=1)
     monkeypatch.undo()
     with pytest.raises(
@@ -463,7 +463,7 @@ LIBRARIES = [
 @pytest.mark.parametrize("order", list(itertools.permutations(LIBRARIES)), ids=lambda _: "")
 def test_the_recorded_blas_is_numpys(order, monkeypatch, tmp_path):
     found = SimpleNamespace(info=lambda: list(order))
-    monkeypatch.setattr("sknet.engine._checkpoint.libraries", lambda: found)
+    monkeypatch.setattr("sknet.engine._fit.libraries", lambda: found)
     fit(thawed, optim.SGD(), {}, [Checkpoint(tmp_path)], max_iter=1)
     environment = saved_fit([], tmp_path).state["environment"]
     assert (environment["BLAS"], environment["BLAS threads"]) == ("2", 4)
