@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sknet.device._products import Ending, Library, Places, Products, form_of, library
+from sknet.device import Ending, form_of
+from sknet.device._products import Library, Places, Products, library
 from sknet.exceptions import DeviceError
 
 FORM = form_of(*(np.ones(shape, "float32") for shape in ((3, 4), (4, 5), (3, 5))))

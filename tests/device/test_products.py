@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sknet.device._products import form_of
+from sknet.device import form_of
 
 RNG = np.random.default_rng(0)
 

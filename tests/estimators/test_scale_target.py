@@ -24,10 +24,10 @@ from sknet.losses import (
     Loss,
     Poisson,
     Quantile,
+    Scaling,
     SquaredError,
     Tweedie,
 )
-from sknet.losses._base import Scaling
 from sknet.losses._wrappers import Standardized
 from tests.estimators.data import TABLES, WEIGHTS, estimator_for, quiet, same_bits
 

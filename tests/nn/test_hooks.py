@@ -12,10 +12,9 @@ from sknet import Model, Tensor, grad, nn, no_grad, ops
 from sknet.callbacks import Callback
 from sknet.compile import compile as compiled
 from sknet.core import gradients
-from sknet.engine import Batches, History
+from sknet.engine import Accuracy, Batches, History
 from sknet.engine._loop import Settings, train
 from sknet.engine._network import predict_rows
-from sknet.engine._scores import Accuracy
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.nn import functional_call
 

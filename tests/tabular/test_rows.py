@@ -14,18 +14,10 @@ from sknet.ops._codes import codes_of, decoded
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._encoder import fit_encoder
 from sknet.preprocessing._encodings import target_of
-from sknet.tabular import Members, TabularClassifier, TabularRegressor
+from sknet.tabular import Member, Members, TabularClassifier, TabularRegressor
 from sknet.tabular import _training as rows_module
 from sknet.tabular._members import setting_of
-from sknet.tabular._training import (
-    MOST_BYTES,
-    EncodedRows,
-    Member,
-    Rows,
-    Training,
-    encoded_rows,
-    reads_codes,
-)
+from sknet.tabular._training import MOST_BYTES, EncodedRows, Rows, Training, encoded_rows, reads_codes
 
 NATIVE = ["never", "always"]
 

@@ -7,15 +7,12 @@ import pytest
 
 from sknet import Model, nn, ops
 from sknet.callbacks import Callback
-from sknet.device import Device, to_device, to_host
-from sknet.device._backend import active
-from sknet.engine import Batches, _device_runner, _runners, fit_many
+from sknet.device import Device, active, to_device, to_host
+from sknet.engine import Accuracy, Batches, History, _device_runner, _runners, fit_many
 from sknet.engine._device_runner import DeviceSteps
-from sknet.engine._fit import History
 from sknet.engine._loop import Settings, train
 from sknet.engine._runner_cache import steps_for
 from sknet.engine._runners import EagerSteps, Outputs
-from sknet.engine._scores import Accuracy
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LogLoss
 from sknet.optim import SGD, Adam, AdamW, RMSprop

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine._batches import Batches
+from sknet.engine import Batches
 from sknet.engine._runners import CompiledSteps, EagerSteps
 from sknet.exceptions import ShapeError
 from sknet.nn import functional_call

@@ -4,19 +4,8 @@ import re
 
 import pytest
 
-from sknet.compile.native._instructions import (
-    CONVERTED,
-    TURN,
-    WIDTH,
-    Codes,
-    Field,
-    Job,
-    Kind,
-    Product,
-    Spread,
-    Tile,
-    Work,
-)
+from sknet.compile.native import Codes, Field
+from sknet.compile.native._instructions import CONVERTED, TURN, WIDTH, Job, Kind, Product, Spread, Tile, Work
 from sknet.compile.native._passes import FIELDS
 from tests.project import ROOT
 
