@@ -46,6 +46,9 @@ class _Traced(TracedArray):
         self.recorder = recorder
         self.variable = variable
 
+    def lifted(self, constant: Tensor) -> Tensor:
+        return self.recorder.lifted(constant)
+
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
         return self.recorder.record(primitive, inputs, params)
 
@@ -119,6 +122,10 @@ class Recorder:
         if self.lines is not None:
             self.lines.append(line_of())
         return self.traced(equation.output, *(_values(equation, inputs) if self._unroll else ()))
+
+    def lifted(self, constant: Tensor) -> Tensor:
+        """Return a constant whose operations are recorded; not where Python may read values."""
+        return constant if self._unroll else Tensor(self.traced(self._variable(constant)))
 
     def traced(self, variable: Variable, *value: np.ndarray) -> TracedArray:
         """Return the traced array of a variable, and of its value in the example where that is followed."""

@@ -1,8 +1,9 @@
 """A graph for any number of rows, or other lengths: shapes and parameters hold what depends on them."""
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import combinations
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
@@ -29,9 +30,12 @@ from sknet.ops import arange, broadcast_to, reshape
 from sknet.ops._batching import batching
 
 __all__ = [
+    "FIXED",
     "ROWS",
+    "VARYING",
     "Counted",
     "Filled",
+    "Free",
     "Input",
     "Length",
     "Lengths",
@@ -44,9 +48,13 @@ __all__ = [
     "SymbolicGraph",
     "Triangles",
     "differing",
+    "free_lengths",
     "graph_of_any_rows",
     "lift_constants",
+    "of_any_lengths",
     "outputs_with",
+    "plus",
+    "terms_of",
 ]
 
 
@@ -217,7 +225,7 @@ class Samples(NamedTuple):
 
     def _length(self, values: tuple[Any, ...], where: str) -> Length | Lengths:
         a, b, c = self.values
-        terms, found = [_terms(v) for v in values], Terms()
+        terms, found = [terms_of(v) for v in values], Terms()
         for sizes in {sizes: None for each in terms for sizes in each}:
             first, second, third = (each.get(sizes, 0) for each in terms)
             slope, rest = divmod(second - first, b - a)
@@ -229,7 +237,18 @@ class Samples(NamedTuple):
         return _interned_lengths(tuple(sorted((sizes, n) for sizes, n in found.items() if n)))
 
 
-def _terms(length: Any) -> Terms:
+def plus(length: Any, more: int) -> Any:
+    """Return the sum of a length and a number."""
+    if isinstance(length, Length):
+        return _interned(length.per_row, length.more + more)
+    if isinstance(length, Lengths):
+        terms = {**terms_of(length), (): terms_of(length).get((), 0) + more}
+        return _interned_lengths(tuple(sorted((sizes, n) for sizes, n in terms.items() if n)))
+    return length + more
+
+
+def terms_of(length: Any) -> Terms:
+    """Return the factor of each product of sizes in a length."""
     if isinstance(length, Lengths):
         return dict(length.terms)
     return {(0,): length.per_row, (): length.more} if isinstance(length, Length) else {(): length}
@@ -248,96 +267,6 @@ def _are_same(x: Any, y: Any) -> bool:
 
 # One object for equal lengths, which a file then holds once.
 _interned, _interned_lengths = cache(Length), cache(Lengths)
-BY_ROWS = Samples(0, ROWS)
-
-
-class Rows:
-    """The lengths and numbers in a captured graph that depend on the number of rows."""
-
-    def __init__(self, graphs: Sequence[Graph]) -> None:
-        self._shapes: dict[Variable, tuple[Any, ...]] = {}
-        self._numbers: dict[Variable, list[Any]] = {}
-        self._params: dict[Variable, dict[str, Any]] = {}
-        self._constants: dict[Variable, tuple[np.ndarray[Any, Any], ...]] = {}
-        first = graphs[0]
-        for variables in zip(*(g.inputs for g in graphs), strict=True):
-            self._shapes[variables[0]] = BY_ROWS.common(tuple(v.shape for v in variables), "an input")
-        self._add_all(graphs)
-        BY_ROWS.check(len({len(g.constants) for g in graphs}) == 1)
-        for variables in zip(*(g.constants for g in graphs), strict=True):
-            values = tuple(g.constants[v] for g, v in zip(graphs, variables, strict=True))
-            self._constants[variables[0]] = values
-            self._shapes[variables[0]] = BY_ROWS.common(tuple(v.shape for v in values), "a constant")
-        self.graph = first
-
-    def _add_all(self, graphs: Sequence[Graph]) -> None:
-        number = -1
-        for number, equations in enumerate(zip(*(g.equations for g in graphs), strict=False)):
-            try:
-                self._add(equations)
-            except CaptureError as error:
-                raise OtherOperationsError(str(error), number) from None
-        if len({len(g.equations) for g in graphs}) > 1:
-            raise OtherOperationsError(BY_ROWS.told("there are more"), number + 1)
-
-    def _add(self, equations: tuple[Equation, ...]) -> None:
-        first = equations[0]
-        name = first.primitive.name
-        BY_ROWS.check(len({e.primitive.name for e in equations}) == 1)
-        BY_ROWS.check(len({len(e.operands) for e in equations}) == 1)
-        self._numbers[first.output] = [
-            None if type(operands[0]) is Variable else BY_ROWS.number(operands, name)
-            for operands in zip(*(e.operands for e in equations), strict=True)
-        ]
-        self._shapes[first.output] = BY_ROWS.common(tuple(e.output.shape for e in equations), name)
-        self._params[first.output] = {
-            key: BY_ROWS.common(tuple(e.params[key] for e in equations), name) for key in first.params
-        }
-
-    def shape(self, variable: Variable) -> tuple[int | Length, ...]:
-        """Return the lengths of a variable's axes."""
-        return self._shapes[variable]
-
-    def params(self, equation: Equation) -> dict[str, Any]:
-        """Return the parameters of an equation, with a `Length` for each number that depends on the rows."""
-        return self._params[equation.output]
-
-    def numbers(self, equation: Equation) -> list[Any]:
-        """Return the operands of an equation that are numbers, and None for variables."""
-        return self._numbers[equation.output]
-
-    def constant(self, variable: Variable) -> tuple[np.ndarray[Any, Any], ...]:
-        """Return the values of a constant, the `variable`, for each number of `ROWS`."""
-        return self._constants[variable]
-
-    def form(self, variable: Variable) -> Any:
-        """Return the value of a constant, or what it is for any number of rows."""
-        return BY_ROWS.constant(self._constants[variable], self._shapes[variable])
-
-
-def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
-    """Capture a function for several numbers of rows."""
-    try:
-        return Rows([captured(n) for n in ROWS])
-    except OtherOperationsError as error:
-        lines = lines_of(lambda: captured(ROWS[-1]))
-        where = f" The first is {shown(lines[error.number])}." if error.number < len(lines) else ""
-        raise CaptureError(f"{error}{where}") from None
-
-
-class OtherOperationsError(CaptureError):
-    """A function does other operations for another number of rows; `number` counts those before."""
-
-    def __init__(self, message: str, number: int) -> None:
-        super().__init__(message)
-        self.number = number
-
-    def __reduce__(self) -> Any:
-        return type(self), (str(self), self.number)
-
-
-VARYING = (Length, Lengths)
-KEPT = 16  # graphs that are remembered, of as many numbers of rows
 
 
 class Input(NamedTuple):
@@ -365,6 +294,206 @@ class Position(int):
     def __new__(cls, position: int) -> Self:
         """Make it of a number."""
         return super().__new__(cls, position)
+
+
+class Rows:
+    """A captured graph with lengths and numbers that depend on the number of rows and other sizes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        variables = [*graph.inputs, *graph.constants, *(e.output for e in graph.equations)]
+        self.positions = {x: Position(i) for i, x in enumerate(variables)}
+        self.shapes: list[Any] = [x.shape for x in variables]
+        self.constants: list[Any] = list(graph.constants.values())
+        self.lines = [Line(e.primitive.name, tuple(map(self._operand, e.operands)), e.params)
+                      for e in graph.equations]  # fmt: skip
+        self.outputs = [self.positions[x] for x in graph.outputs]
+
+    def _operand(self, x: Any) -> Any:
+        return self.positions[x] if type(x) is Variable else x
+
+    @classmethod
+    def of_sizes(cls, captured: Callable[..., Graph], samples: Sequence[tuple[int, ...]]) -> Self:
+        """Capture a function for several values of each size, the first of which is the number of rows."""
+        if not samples:
+            return cls(captured())
+        *fewer, values = samples
+        graphs = [cls.of_sizes(lambda *sizes, v=v: captured(*sizes, v), fewer) for v in values]
+        try:
+            graphs[0]._join(graphs, Samples(len(fewer), tuple(values)))
+        except OtherOperationsError as error:
+            lines = lines_of(lambda: captured(*(each[0] for each in fewer), values[-1]))
+            where = f" The first is {shown(lines[error.number])}." if error.number < len(lines) else ""
+            raise CaptureError(f"{error}{where}") from None
+        return graphs[0]
+
+    def _join(self, graphs: Sequence[Self], by: Samples) -> None:
+        """Hold for any value of a size what graphs of the same function hold for a few."""
+        by.check(len({(len(x.graph.inputs), len(x.constants)) for x in graphs}) == 1)
+        lines = []
+        for number, each in enumerate(zip(*(x.lines for x in graphs), strict=False)):
+            try:
+                lines.append(_line(by, each))
+            except CaptureError as error:
+                raise OtherOperationsError(str(error), number) from None
+        if len({len(x.lines) for x in graphs}) > 1:
+            raise OtherOperationsError(by.told("there are more"), len(lines))
+        by.check(all(x.outputs == self.outputs for x in graphs))
+        first, last = len(self.graph.inputs), len(self.graph.inputs) + len(self.constants)
+        names = ["an input"] * first + ["a constant"] * (last - first) + [x.primitive for x in lines]
+        shapes = zip(*(x.shapes for x in graphs), strict=True)
+        self.shapes = [by.common(each, name) for each, name in zip(shapes, names, strict=True)]
+        constants = zip(*(x.constants for x in graphs), strict=True)
+        self.constants = [
+            by.constant(each, shape) for each, shape in zip(constants, self.shapes[first:last], strict=True)
+        ]
+        self.lines = lines
+
+    def shape(self, variable: Variable) -> tuple[Any, ...]:
+        """Return the lengths of a variable's axes."""
+        found: tuple[Any, ...] = self.shapes[self.positions[variable]]
+        return found
+
+    def line(self, equation: Equation) -> Line:
+        """Return an equation, with a `Length` or `Lengths` for each number that depends on sizes."""
+        return self.lines[self.positions[equation.output] - len(self.graph.inputs) - len(self.constants)]
+
+    def constant(self, variable: Variable) -> Any:
+        """Return the value of a constant, or its form for any sizes."""
+        return self.constants[self.positions[variable] - len(self.graph.inputs)]
+
+
+def _line(by: Samples, each: tuple[Line, ...]) -> Line:
+    name = each[0].primitive
+    by.check(len({line.primitive for line in each}) == 1)
+    by.check(len({len(line.operands) for line in each}) == 1)
+    operands = [_operand(by, x, name) for x in zip(*(line.operands for line in each), strict=True)]
+    return Line(name, tuple(operands), by.common(tuple(line.params for line in each), name))
+
+
+def _operand(by: Samples, values: tuple[Any, ...], where: str) -> Any:
+    if type(values[0]) is not Position:
+        return by.number(values, where)
+    by.check(all(type(x) is Position and x == values[0] for x in values), where)
+    return values[0]
+
+
+def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
+    """Capture a function for several numbers of rows."""
+    return Rows.of_sizes(captured, [ROWS])
+
+
+MOST_SIZES = 3  # that a graph depends on beside the number of rows
+MOST_TIED = 4  # axes that have one length
+Axis = tuple[int, int]  # the number of an input, and that of its axis
+Axes = tuple[Axis, ...]
+Shapes = Sequence[tuple[int, ...]]
+
+
+class Free(NamedTuple):
+    """Axes of inputs, tied ones together, that may have another length; for which lengths to capture."""
+
+    axes: tuple[Axes, ...] = ()
+    samples: tuple[tuple[int, ...], ...] = ()
+
+    def shapes(self, shapes: Shapes, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Return shapes of inputs with sizes, those of the rows first, in place of the lengths of axes."""
+        found = [[sizes[0], *shape[1:]] if shape else [] for shape in shapes]
+        for axes, length in zip(self.axes, sizes[1:], strict=True):
+            for i, axis in axes:
+                found[i][axis] = length
+        return [tuple(shape) for shape in found]
+
+    def captured(self, captured: Callable[[Shapes], Graph], shapes: Shapes) -> Rows:
+        """Capture a function of inputs of some shapes."""
+        return Rows.of_sizes(lambda *sizes: captured(self.shapes(shapes, sizes)), [ROWS, *self.samples])
+
+    def tied(self, axes: Axes, shapes: Shapes, step: int) -> "Free":
+        """Return what is free if other axes are, too."""
+        n = shapes[axes[0][0]][axes[0][1]]
+        return Free((*self.axes, axes), (*self.samples, (n, n + step, n + 3 * step)))
+
+
+FIXED = Free()
+
+
+def free_lengths(shape: Sequence[Any]) -> Free:
+    """Return what is free in a row of this shape: axes whose length depends on a size."""
+    found: dict[Any, list[Axis]] = {}
+    for axis, length in enumerate(shape, 1):
+        if isinstance(length, VARYING):
+            found.setdefault(length, []).append((0, axis))
+    return Free(tuple(map(tuple, found.values())), (ROWS,) * len(found))
+
+
+def of_any_lengths(
+    captured: Callable[[Shapes], Graph], shapes: Shapes, kept: Collection[Axis] = ()
+) -> tuple[Rows, Free, dict[Axis, str]]:
+    """Capture a function for any lengths that it takes of axes of inputs, but for axes that are `kept`.
+
+    Return the graph, the free axes, and why others are fixed which the function takes of other lengths.
+    """
+    free = FIXED
+    rows, fixed = free.captured(captured, shapes), dict[Axis, str]()
+    for axes in _candidates(shapes):
+        taken = {*kept, *(axis for each in free.axes for axis in each)}
+        if len(free.axes) == MOST_SIZES or not taken.isdisjoint(axes):
+            continue
+        wider = _taken(captured, shapes, free, axes)
+        if wider is None:
+            continue
+        try:
+            rows = wider.captured(captured, shapes)
+        except CaptureError as error:
+            fixed.update({axis: str(error) for axis in axes})
+        except Exception:  # the function's own, for one of the lengths
+            continue
+        else:
+            free = wider
+    known = {axis for axes in free.axes for axis in axes}
+    return rows, free, {axis: why for axis, why in fixed.items() if axis not in known}
+
+
+def _taken(captured: Callable[[Shapes], Graph], shapes: Shapes, free: Free, axes: Axes) -> Free | None:
+    """Return what is free with more axes; None if the function takes them neither longer nor shorter."""
+    for step in (1, -1):
+        wider = free.tied(axes, shapes, step)
+        if wider.samples[-1][-1] < 1:
+            return None
+        try:
+            captured(wider.shapes(shapes, (2, *(values[1] for values in wider.samples))))
+        except Exception:  # the function's own
+            continue
+        return wider
+    return None
+
+
+def _candidates(shapes: Shapes) -> Iterator[Axes]:
+    """Yield axes that may have other lengths: alone, and then with others of the same length."""
+    axes = [(i, axis) for i, shape in enumerate(shapes) for axis in range(1, len(shape))]
+    yield from ((axis,) for axis in axes)
+    by_length: dict[int, list[Axis]] = {}
+    for i, axis in axes:
+        by_length.setdefault(shapes[i][axis], []).append((i, axis))
+    for tied in by_length.values():
+        for count in range(2, min(len(tied), MOST_TIED) + 1):
+            yield from combinations(tied, count)
+
+
+class OtherOperationsError(CaptureError):
+    """A function does other operations for another size; `number` counts those before."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.number)
+
+
+VARYING = (Length, Lengths)
+FAR = 1 << 20  # a length that tables of positions do not have
+KEPT = 16  # graphs that are remembered, of as many numbers of rows
 
 
 class SymbolicGraph:
@@ -396,68 +525,26 @@ class SymbolicGraph:
     @classmethod
     def of_rows(cls, captured: Callable[[int], Graph]) -> Self:
         """Capture a function for several numbers of rows."""
-        return cls._of(graph_of_any_rows(captured))
-
-    @classmethod
-    def of_sizes(cls, captured: Callable[..., Graph], samples: Sequence[tuple[int, ...]]) -> Self:
-        """Capture a function for several numbers of rows, and several values of other sizes."""
-        if not samples:
-            return cls.of_rows(captured)
-        *fewer, values = samples
-        graphs = [cls.of_sizes(lambda *sizes, v=v: captured(*sizes, v), fewer) for v in values]
-        return graphs[0]._joined(graphs, Samples(len(samples), tuple(values)))
-
-    def _joined(self, graphs: Sequence[Self], by: Samples) -> Self:
-        """Return one graph for several of the same function, captured for samples of another size."""
-        parts = [
-            (x.outputs, x.result, [line.primitive for line in x.lines], len(x.constants)) for x in graphs
-        ]
-        by.check(all(part == parts[0] for part in parts))
-        inputs = [
-            Input(by.common(tuple(x.shape for x in each), "an input"), each[0].dtype, each[0].name)
-            for each in zip(*(x.inputs for x in graphs), strict=True)
-        ]
-        constants = [
-            by.constant(each, by.common(tuple(x.shape for x in each), "a constant"))
-            for each in zip(*(x.constants for x in graphs), strict=True)
-        ]
-        lines = []
-        for each in zip(*(x.lines for x in graphs), strict=True):
-            name = each[0].primitive
-            by.check(len({len(line.operands) for line in each}) == 1, name)
-            operands = [_operand(by, x, name) for x in zip(*(line.operands for line in each), strict=True)]
-            params = by.common(tuple(line.params for line in each), name)
-            lines.append(Line(name, tuple(operands), params))
-        others = (*self.others, by.values[0])
-        return type(self)(inputs, constants, lines, self.outputs, self.args, self.result, others)
+        return cls.of_sizes(graph_of_any_rows(captured))
 
     @classmethod
     def of(cls, graph: Graph) -> Self:
         """Describe one graph, in which nothing depends on the number of rows."""
-        return cls._of(Rows([graph] * len(ROWS)))
+        return cls.of_rows(lambda _: graph)
 
     @classmethod
-    def _of(cls, rows: Rows) -> Self:
+    def of_sizes(cls, rows: Rows, others: Sequence[int] = ()) -> Self:
+        """Describe a graph for any number of rows, and any values of other sizes, with those of a sample."""
         graph = rows.graph
-        signature = graph.called()
-        known = graph.names()
-        positions: dict[Variable, Position] = {}
-        for variable in (*graph.inputs, *graph.constants, *(e.output for e in graph.equations)):
-            positions[variable] = Position(len(positions))
-        lines = []
-        for equation in graph.equations:
-            operands = [
-                positions[x] if type(x) is Variable else number
-                for x, number in zip(equation.operands, rows.numbers(equation), strict=True)
-            ]
-            lines.append(Line(equation.primitive.name, tuple(operands), rows.params(equation)))
+        signature, known = graph.called(), graph.names()
         return cls(
             [Input(rows.shape(x), x.dtype, known[x]) for x in graph.inputs],
-            [rows.form(x) for x in graph.constants],
-            lines,
-            [positions[x] for x in graph.outputs],
+            rows.constants,
+            rows.lines,
+            rows.outputs,
             map_leaves(lambda leaf: _without_shape(leaf) if _is_array(leaf) else leaf, signature.args),
             signature.result,
+            others,
         )
 
     # -- for a number of rows -----------------------------------------------------------------
@@ -516,6 +603,30 @@ class SymbolicGraph:
                 found[number] = int(array.shape[axis])
         return tuple([n or 0 for n in found])
 
+    def limits(self, number: int) -> tuple[int, int | None]:
+        """Return the shortest and the longest length that a size may have; None is any."""
+        known = self.others[number - 1]
+        low = 1 if self._holds(number, 1) else _last(lambda n: self._holds(number, n), known, 1)
+        high = None if self._holds(number, FAR) else _last(lambda n: self._holds(number, n), known, FAR)
+        return low, high
+
+    def _holds(self, number: int, length: int) -> bool:
+        """Tell whether shapes fit if a size has some length, and counted positions are in their tables."""
+        others = [*self.others[: number - 1], length, *self.others[number:]]
+        try:
+            *_, equations, variables = self.verified(ROWS[0], *others)
+        except (ValueError, IndexError):
+            return False
+        first = len(self.inputs)
+        for line, equation in zip(self.lines, equations, strict=True):
+            if line.primitive == "take" and type(line.operands[1]) is Position:
+                place = line.operands[1] - first
+                is_counted = 0 <= place < len(self.constants) and isinstance(self.constants[place], Counted)
+                table, indices = equation.variables
+                if is_counted and indices.size > table.shape[line.params["axis"]]:
+                    return False
+        return min((n for x in variables for n in x.shape), default=0) >= 0
+
     def up_to(self, position: int) -> Self:
         """Return a graph that ends with one of the values, and takes the same inputs."""
         n_lines = max(0, position + 1 - len(self.inputs) - len(self.constants))
@@ -528,11 +639,12 @@ class SymbolicGraph:
         return type(self)(*parts, self.others)
 
 
-def _operand(by: Samples, values: tuple[Any, ...], where: str) -> Any:
-    if type(values[0]) is not Position:
-        return by.number(values, where)
-    by.check(all(type(x) is Position and x == values[0] for x in values), where)
-    return values[0]
+def _last(holds: Callable[[int], bool], known: int, beyond: int) -> int:
+    """Return the last number for which something holds, from a known one to one for which it does not."""
+    while abs(beyond - known) > 1:
+        middle = (known + beyond) // 2
+        known, beyond = (middle, beyond) if holds(middle) else (known, middle)
+    return known
 
 
 def _number_of(length: Any) -> int | None:

@@ -377,6 +377,21 @@ class TracedArray(MetaArray):
     def __getattr__(self, name: str) -> NoReturn:
         raise _NoDataError(f"an array without values has no attribute {name!r}")
 
+    def lifted(self, constant: Any) -> Any:
+        """Return a constant so that operations on it are recorded, where they can be.
+
+        Parameters
+        ----------
+        constant : Tensor
+            A constant.
+
+        Returns
+        -------
+        Tensor
+            The constant itself, unless it is captured.
+        """
+        return constant
+
     @abstractmethod
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "TracedArray":
         """Note that `primitive` is applied to `inputs`, this array among them; return its result.

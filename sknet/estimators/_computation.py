@@ -1,6 +1,6 @@
 """Computation of a fitted estimator, to be written in another form: network, inputs and outputs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sknet import ops
+from sknet.compile._symbolic import Axis
 from sknet.core import Tensor
 from sknet.engine._network import Head, Pass
 from sknet.estimators._base import BaseNet
@@ -20,7 +21,7 @@ from sknet.nn import Identity, Module, run
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._plan import FittedEncoder
 
-__all__ = ["Computation", "computation_of", "is_estimator", "outputs_of"]
+__all__ = ["Computation", "computation_of", "fixed_axes", "is_estimator", "outputs_of"]
 
 Frozen = FrozenClassifier | FrozenRegressor | FrozenTransformer
 
@@ -37,6 +38,7 @@ class Computation:
     labels: Any = None
     encoders: Sequence[Any] = ()
     scaling: InputScaling | None = None
+    fixed: Collection[Axis] = ()
 
 
 def is_estimator(model: Any) -> bool:
@@ -66,8 +68,24 @@ def computation_of(estimator: Any, example: Any = None, *, raw_scores: bool = Fa
     by: Pass = run if layer is None else estimator._layer(layer)
     outputs, labels = outputs_of(estimator, raw_scores) if layer is None else ({"variable": _as_it_is}, None)
     encoders = [estimator._inputs.encoder] if isinstance(estimator._inputs, Encoded) else []
-    scaling = estimator._scaling
-    return Computation(estimator._module, by, named, is_named, outputs, labels, encoders, scaling)
+    return Computation(
+        estimator._module, by, named, is_named, outputs, labels, encoders, estimator._scaling,
+        fixed_axes(estimator, named),
+    )  # fmt: skip
+
+
+def fixed_axes(frozen: Frozen, inputs: Mapping[str, Any]) -> set[Axis]:
+    """Return axes of inputs whose lengths are those of the fit: columns of tables, and units of their own."""
+    if isinstance(frozen._inputs, (int, Encoded)):
+        return {(0, 1)}
+    units = {} if frozen._scaling is None else frozen._scaling.inputs
+    return {
+        (i, x.ndim - behind)
+        for i, (name, x) in enumerate(inputs.items())
+        if name in units
+        for behind, length in enumerate(units[name].mean.shape[::-1], 1)
+        if length > 1
+    }
 
 
 def _inputs_of(frozen: Frozen, example: Any) -> Any:

@@ -271,6 +271,11 @@ class Frozen:
             Of the intervals that the file's `predict_interval` returns; None for 0.8, or for no such
             function where the loss has learned quantiles of another one.
 
+        Warns
+        -----
+        UserWarning
+            If the file takes only sequences of the length of the fit, though the network takes others.
+
         Raises
         ------
         CaptureError
@@ -285,8 +290,8 @@ class Frozen:
         The functions of NumPy are called on as many rows, and in the same order, as this predictor calls
         them, so results are the same to the bit, except where SciPy's functions are replaced (`erf` and
         `erfc`, thus "gelu"), where BLAS adds a multiple in one pass, and where large products are split:
-        these differ in the last digits.
-        Inputs have the lengths of the fit along all axes but the first.
+        these differ in the last digits, and so may sums over more steps than in the fit.
+        Inputs may have other lengths than in the fit where this predictor takes others.
         """
         write_atomically(Path(path), [self.as_python(layer, coverage).encode()])
 

@@ -1,17 +1,29 @@
 """Frozen predictors as Python files that need NumPy alone."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from sknet.compile import Graph, capture
+from sknet.compile._symbolic import (
+    ROWS,
+    Free,
+    Rows,
+    Shapes,
+    SymbolicGraph,
+    free_lengths,
+    of_any_lengths,
+)
 from sknet.compile.python import PythonSource, docstring, literal, names_in
 from sknet.core import Tensor, no_grad
 from sknet.engine._inputs import computed_dtype
 from sknet.engine._network import FEW_ROWS, MOST_ROWS, Head, Part, Pass
+from sknet.estimators._computation import fixed_axes
 from sknet.estimators._heads import DECODER, interval_head, probability_head
 from sknet.estimators._inputs import Encoded
+from sknet.graphs._export import with_any_lengths
 from sknet.nn import Scope, bindings, run
 from sknet.preprocessing._python import EncodedTable
 
@@ -79,10 +91,13 @@ def checked(given, expected):
     if missing:
         got = list(given) if isinstance(given, dict) else "one array"
         raise ValueError(f"expected the inputs {{list(expected)}}, got {{got}}: {{missing[-1]}} is missing")
-    found = {{}}
+    found, sizes = {{}}, {{}}
     for name, (shape, dtype) in expected.items():
         x = np.asarray(given[name])
-        if x.ndim != len(shape) + 1 or x.shape[1:] != shape or x.dtype.kind not in "biuf":
+        free = {{m: n for m, n in zip(shape, x.shape[1:]) if isinstance(m, str)}}
+        sizes = {{**free, **sizes}}
+        row = tuple([sizes.get(m, m) for m in shape])
+        if x.ndim != len(shape) + 1 or x.shape[1:] != row or x.dtype.kind not in "biuf":
             expects = ", ".join(["n_samples", *map(str, shape)])
             raise ValueError(
                 f"{{name}}: expected numbers of shape ({{expects}}), got {{x.dtype}} of shape {{x.shape}}"
@@ -95,6 +110,11 @@ def checked(given, expected):
             raise ValueError(f"{{name}} must hold integers, got {{x.dtype}}: use .astype('int64')")
         with np.errstate(all="ignore"):
             found[name] = np.ascontiguousarray(x, x.dtype if dtype is None else dtype)
+    for size, length in sizes.items():
+        low, high = LENGTHS[size]
+        if length < low or (high is not None and length > high):
+            most = "" if high is None else f" and at most {{high}}"
+            raise ValueError(f"expected {{size}}, a length, to be at least {{low}}{{most}}, got {{length}}")
     if len({{len(x) for x in found.values()}}) > 1:
         raise ValueError(f"expected as many rows in each of {{list(expected)}}")
     return found
@@ -223,23 +243,79 @@ KINDS = {"classifier": _of_classifier, "regressor": _of_regressor, "transformer"
 # -- writing them -------------------------------------------------------------------------------
 
 
-class _File:
-    """Collects the parts of a file."""
+class _Network:
+    """A predictor's network with its inputs, and codes for its decoder, as functions that can be captured."""
 
-    def __init__(self, frozen: Any, table: "Prepares | None", source: PythonSource) -> None:
-        self.frozen, self.source, self.is_prepared = frozen, source, table is not None
+    def __init__(self, frozen: Any) -> None:
         module, inputs = frozen._module, frozen._inputs
+        self._module, self._dtype = module, frozen._dtype
         self.values = {name: parameter.data for name, parameter in module.own_parameters()}
         self.values |= {name: np.asarray(buffer.data) for name, buffer in module.named_buffers()}
-        self.places = bindings(module)
-        self.names = {path: self.source.array(value, path) for path, value in self.values.items()}
-        self.layers = {name: self._layer(path) for path, name in self.names.items()}
+        self._places = bindings(module)
         example: Any = np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
         self.is_named = isinstance(example, dict)
         self.inputs: dict[str, dict[str, Any]] = {"X": example if self.is_named else {"X": example}}
         if hasattr(frozen, "inverse_transform"):
             self.inputs["codes"] = {"codes": np.zeros((1, *frozen._layer_shape(frozen._code)))}
-        self.passes: dict[Any, tuple[str, tuple[int, ...], Any]] = {}
+
+    def shapes(self, source: str) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the inputs, or of codes."""
+        return {name: x.shape for name, x in self.inputs[source].items()}
+
+    def captured(self, source: str, by: Pass) -> Callable[[Shapes], Graph]:
+        """Return what captures a pass for shapes of the inputs, or of codes."""
+        kinds = [computed_dtype(x, self._dtype) for x in self.inputs[source].values()]
+
+        def forward(*arrays: Tensor) -> Any:
+            values = dict(zip(self.values, arrays[: len(self.values)], strict=True))
+            scope = Scope({self._places[path]: value for path, value in values.items()}, training=False)
+            given: Any = arrays[len(self.values) :]
+            if source == "X" and self.is_named:
+                given = dict(zip(self.inputs["X"], given, strict=True))
+            return by(self._module, scope, given)
+
+        def captured(shapes: Shapes) -> Graph:
+            given = [np.zeros(shape, kind) for shape, kind in zip(shapes, kinds, strict=True)]
+            with no_grad():
+                return capture(forward, *self.values.values(), *given)
+
+        return captured
+
+
+class _Lengths(NamedTuple):
+    """Lengths of inputs or codes that are free, and the least and the most of each."""
+
+    free: Free
+    limits: dict[str, tuple[int, int | None]]
+
+    @classmethod
+    def of(cls, rows: Rows, free: Free, first: int = 1) -> Self:
+        graph = SymbolicGraph.of_sizes(rows, [values[0] for values in free.samples])
+        limits = [graph.limits(number) for number in range(1, len(free.axes) + 1)]
+        return cls(free, {f"s{first + i}": each for i, each in enumerate(limits)})
+
+    def row(self, number: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        """Return the shape of a row of an input, with names of lengths that are free."""
+        names = {axis: name for name, axes in zip(self.limits, self.free.axes, strict=True) for axis in axes}
+        return tuple([names.get((number, axis), n) for axis, n in enumerate(shape[1:], 1)])
+
+
+class _File:
+    """Collects the parts of a file."""
+
+    def __init__(
+        self,
+        frozen: Any,
+        table: "Prepares | None",
+        source: PythonSource,
+        given: _Network,
+        lengths: Mapping[str, _Lengths],
+    ) -> None:
+        self.frozen, self.source, self.is_prepared = frozen, source, table is not None
+        self.given, self.inputs, self.is_named, self.lengths = given, given.inputs, given.is_named, lengths
+        self.names = {path: self.source.array(value, path) for path, value in given.values.items()}
+        self.layers = {name: self._layer(path) for path, name in self.names.items()}
+        self.passes: dict[Any, tuple[str, tuple[Any, ...], Any]] = {}
         self.texts: list[str] = []
 
     def _layer(self, path: str) -> str:
@@ -247,30 +323,18 @@ class _File:
         layer = self.frozen._module.get_submodule(prefix) if prefix else self.frozen._module
         return f"{prefix} {type(layer).__name__}".strip()
 
-    def _rows(self, method: Method, n: int) -> dict[str, np.ndarray[Any, Any]]:
-        dtype = self.frozen._dtype
-        examples = self.inputs[method.source]
-        return {name: np.zeros((n, *x.shape[1:]), computed_dtype(x, dtype)) for name, x in examples.items()}
-
-    def network(self, method: Method) -> tuple[str, tuple[int, ...], Any]:
+    def network(self, method: Method) -> tuple[str, tuple[Any, ...], Any]:
         """Write the pass of a method; return the function's name, and shape and dtype of a row's output."""
         found = self.passes.get(method.by)
         if found is None:
             inner = {"X": "network", "codes": "decoder"}[method.source]
             name = "hidden" if method.name == "transform" else inner
-            module = self.frozen._module
+            of_shapes, free = self.given.captured(method.source, method.by), self.lengths[method.source].free
+            shapes = list(self.given.shapes(method.source).values())
 
-            def forward(*arrays: Tensor) -> Any:
-                values = dict(zip(self.values, arrays[: len(self.values)], strict=True))
-                scope = Scope({self.places[path]: value for path, value in values.items()}, training=False)
-                given = arrays[len(self.values) :]
-                if method.source == "X" and self.is_named:
-                    return method.by(module, scope, dict(zip(self.inputs["X"], given, strict=True)))
-                return method.by(module, scope, given)
-
-            def captured(n: int) -> Graph:
-                with no_grad():
-                    return capture(forward, *self.values.values(), *self._rows(method, n).values())
+            @cache
+            def captured(*sizes: int) -> Graph:
+                return of_shapes(free.shapes(shapes, sizes))
 
             text = self.source.function(
                 name,
@@ -279,10 +343,12 @@ class _File:
                 list(self.names.values()),
                 [self.source.local(name) for name in self.inputs[method.source]],
                 self.layers,
+                free=free,
             )
-            [output] = captured(1).outputs
+            rows = Rows.of_sizes(captured, [ROWS, *free.samples])
+            [output] = rows.graph.outputs
             self.texts.append(text)
-            found = self.passes[method.by] = (name, output.shape[1:], output.dtype)
+            found = self.passes[method.by] = (name, rows.shape(output)[1:], output.dtype)
         return found
 
     def method(self, method: Method) -> str:
@@ -346,6 +412,8 @@ class _File:
     def facts(self) -> str:
         """Return the constants that the functions read."""
         lines = label_facts(self.frozen, self.source)
+        limits = {name: each for lengths in self.lengths.values() for name, each in lengths.limits.items()}
+        lines.append(f"LENGTHS = {literal(limits)}  # of the free axes of inputs: at least, and at most")
         lines += self._expected("INPUTS", "MOST_ROWS", "X", run)
         if "codes" in self.inputs:
             lines += self._expected("CODES", "MOST_CODES", "codes", Part(DECODER))
@@ -356,8 +424,9 @@ class _File:
         kinds = {key: computed_dtype(x, self.frozen._dtype) for key, x in examples.items()}
         scaled = self.frozen._scaling.inputs if self.frozen._scaling is not None and source == "X" else {}
         names = {key: "float64" if key in scaled else kind.name for key, kind in kinds.items()}
-        facts = {key: (x.shape[1:], names[key] if kinds[key].kind == "f" else None)
-                 for key, x in examples.items()}  # fmt: skip
+        lengths = self.lengths[source]
+        facts = {key: (lengths.row(i, x.shape), names[key] if kinds[key].kind == "f" else None)
+                 for i, (key, x) in enumerate(examples.items())}  # fmt: skip
         given = examples if source == "X" and self.is_named else next(iter(examples.values()))
         rows = self.frozen._network.rows_at_once(given, by)
         return [
@@ -366,19 +435,19 @@ class _File:
         ]
 
 
-def head_source(source: PythonSource, method: Method, name: str, shape: tuple[int, ...], dtype: Any) -> str:
+def head_source(source: PythonSource, method: Method, name: str, shape: tuple[Any, ...], dtype: Any) -> str:
     """Return the definition of a function of raw outputs."""
-    head, several = method.head, []
+    head, several, free = method.head, [], free_lengths(shape)
     assert head is not None
 
-    def captured(n: int) -> Graph:
+    def captured(*sizes: int) -> Graph:
         def forward(output: Tensor) -> Any:
             found = head(output)
             several.append(isinstance(found, list))
             return found
 
         with no_grad():
-            return capture(forward, np.zeros((n, *shape), dtype))
+            return capture(forward, *[np.zeros(x, dtype) for x in free.shapes([(1, *shape)], sizes)])
 
     return source.function(
         name,
@@ -387,6 +456,7 @@ def head_source(source: PythonSource, method: Method, name: str, shape: tuple[in
         [],
         ["raw"],
         result=lambda names: f"[{', '.join(names)}]" if several[-1] else names[0],
+        free=free,
     )
 
 
@@ -407,13 +477,26 @@ def python_file(frozen: Any, layer: Any, coverage: float | None, table: "Prepare
         title = repr(frozen) if table is None else table.title
         table = EncodedTable(frozen._inputs.encoder, title, table)
     chosen = methods_of(frozen, frozen._kind, layer, coverage)
-    others = names_in(_written(frozen, chosen, table, PythonSource(None)))
-    return _written(frozen, chosen, table, PythonSource(others))
+    given = _Network(frozen)
+
+    def write(rows: Rows, free: Free) -> str:
+        lengths = {"X": _Lengths.of(rows, free)}
+        if "codes" in given.inputs:
+            captured, shapes = given.captured("codes", Part(DECODER)), list(given.shapes("codes").values())
+            of_codes, others, _ = of_any_lengths(captured, shapes)
+            lengths["codes"] = _Lengths.of(of_codes, others, len(free.axes) + 1)
+
+        def written(source: PythonSource) -> str:
+            return _written(frozen, chosen, table, _File(frozen, table, source, given, lengths))
+
+        return written(PythonSource(names_in(written(PythonSource(None)))))
+
+    fixed = fixed_axes(frozen, given.inputs["X"])
+    return with_any_lengths(given.captured("X", run), given.shapes("X"), write, fixed)
 
 
-def _written(frozen: Any, chosen: list[Method], table: "Prepares | None", source: PythonSource) -> str:
+def _written(frozen: Any, chosen: list[Method], table: "Prepares | None", file: _File) -> str:
     """Return the text of a file with some methods."""
-    file = _File(frozen, table, source)
     if table is not None and table.inverse is not None:
         chosen = [method._replace(then="restored(found)") for method in chosen if method.name == "predict"]
     before = "" if table is None else f"{table.write(file.source)}\n\n\n"

@@ -1,23 +1,31 @@
 """Networks exported as graphs, with their parameters, for any number of rows."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from sknet._late import above
 from sknet._tree import leaves, map_leaves
 from sknet.compile import Graph, Variable, capture
 from sknet.compile._graph import OutputIndex, checked_inputs, flat_arguments, outputs_of
-from sknet.compile._symbolic import SymbolicGraph
+from sknet.compile._symbolic import FIXED, Axis, Free, Rows, Shapes, SymbolicGraph, of_any_lengths
 from sknet.core import Tensor, as_tensor
 from sknet.device import is_array, to_host
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Parameter, Scope, bindings, run
 from sknet.nn._layer_outputs import RECORDED, Call, Calls, Recorded
 
-__all__ = ["Exported", "GraphLayers", "GraphModule", "export", "export_function", "export_network"]
+__all__ = [
+    "Exported",
+    "GraphLayers",
+    "GraphModule",
+    "export",
+    "export_function",
+    "export_network",
+    "with_any_lengths",
+]
 
 
 SYMBOLIC, N_ROWS = ".symbolic", ".n_rows"  # attributes that no parameter or child can take: they have dots
@@ -310,11 +318,8 @@ def state_of(module: Module) -> tuple[dict[str, Any], list[str]]:
     ]
 
 
-MOST_SIZES = 3  # that a graph depends on beside the number of rows
-MOST_TIED = 4  # axes that have one length
-Axis = tuple[int, int]  # the number of an input, and that of its axis
-Axes = tuple[Axis, ...]
-Shapes = Sequence[tuple[int, ...]]
+Written = TypeVar("Written")
+LIKE_IMAGES = 4  # axes of inputs that are no sequences
 
 
 class Exported(NamedTuple):
@@ -352,6 +357,40 @@ def export_function(function: Callable[[Tensor], Tensor], example: Tensor) -> Gr
         return capture(function, Variable(shapes[0], dtypes[0]))
 
     return GraphModule(_for_sizes(captured, [example])[0], {})
+
+
+def with_any_lengths(
+    captured: Callable[[Shapes], Graph],
+    shapes: Mapping[str, tuple[int, ...]],
+    write: Callable[[Rows, Free], Written],
+    fixed: Collection[Axis] = (),
+    *,
+    warns: bool = True,
+) -> Written:
+    """Write a function for any lengths of inputs that it takes, but of axes that are `fixed`.
+
+    Warn, if `warns`, of sequences that have the length of the fit, though the function takes others.
+    """
+    rows, free, reasons = of_any_lengths(captured, list(shapes.values()), fixed)
+    found = None
+    if free.axes:
+        try:
+            found = write(rows, free)
+        except CaptureError as error:
+            reasons |= {axis: str(error) for axes in free.axes for axis in axes}
+            free = FIXED
+            rows = free.captured(captured, list(shapes.values()))
+    found = write(rows, free) if found is None else found
+    for (i, axis), reason in reasons.items():
+        name, shape = list(shapes.items())[i]
+        if warns and len(shape) < LIKE_IMAGES:
+            warnings.warn(
+                f"what is written takes only the length {shape[axis]} in axis {axis} of the input {name!r}, "
+                f"that of the fit, though the network takes others: {reason}",
+                UserWarning,
+                stacklevel=5,
+            )
+    return found
 
 
 class _Network:
@@ -406,59 +445,6 @@ def _for_sizes(
     captured: Callable[[Shapes, Sequence[Any]], Graph], inputs: list[Any]
 ) -> tuple[SymbolicGraph, dict[Axis, str]]:
     """Return the graph for any lengths that it may have, and why it may not have some."""
-    known: list[Axes] = []
-    kept = _symbolic(captured, inputs, known)
-    fixed: dict[Axis, str] = {}
-    for axes in _candidates(inputs):
-        if len(known) == MOST_SIZES or any(axis in each for axis in axes for each in known):
-            continue
-        try:
-            kept = _symbolic(captured, inputs, [*known, axes])
-        except _OtherOperationsError as error:
-            fixed.update({axis: str(error) for axis in axes})
-        except Exception:  # the network itself takes no other lengths there
-            continue
-        else:
-            known.append(axes)
-    return kept, {axis: why for axis, why in fixed.items() if not any(axis in axes for axes in known)}
-
-
-class _OtherOperationsError(Exception):
-    """A network takes other lengths, and a graph does not."""
-
-
-def _symbolic(
-    captured: Callable[[Shapes, Sequence[Any]], Graph], inputs: list[Any], known: list[Axes]
-) -> SymbolicGraph:
-    """Return the graph for any number of rows, and any lengths of tied axes."""
     dtypes = [x.dtype for x in inputs]
-
-    def of_sizes(*sizes: int) -> Graph:
-        shapes = [[sizes[0], *x.shape[1:]] if x.shape else [] for x in inputs]
-        for axes, length in zip(known, sizes[1:], strict=True):
-            for i, axis in axes:
-                shapes[i][axis] = length
-        return captured([tuple(shape) for shape in shapes], dtypes)
-
-    lengths = [inputs[i].shape[axis] for ((i, axis), *_) in known]
-    samples = [(n, n + 1, n + 3) for n in lengths]
-    if known:
-        of_sizes(2, *(n + 1 for n in lengths))  # the network's own errors, before those of the graph
-    try:
-        return SymbolicGraph.of_sizes(of_sizes, samples)
-    except CaptureError as error:
-        if not known:
-            raise
-        raise _OtherOperationsError(str(error)) from None
-
-
-def _candidates(inputs: list[Any]) -> Iterator[Axes]:
-    """Yield axes that may have other lengths: alone, and then with others of the same length."""
-    axes = [(i, axis) for i, x in enumerate(inputs) for axis in range(1, len(x.shape))]
-    yield from ((axis,) for axis in axes)
-    by_length: dict[int, list[Axis]] = {}
-    for i, axis in axes:
-        by_length.setdefault(inputs[i].shape[axis], []).append((i, axis))
-    for tied in by_length.values():
-        for count in range(2, min(len(tied), MOST_TIED) + 1):
-            yield from combinations(tied, count)
+    rows, free, fixed = of_any_lengths(lambda shapes: captured(shapes, dtypes), [x.shape for x in inputs])
+    return SymbolicGraph.of_sizes(rows, [values[0] for values in free.samples]), fixed

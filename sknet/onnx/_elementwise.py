@@ -11,7 +11,6 @@ import numpy as np
 
 import sknet.ops  # noqa: F401  attaches the primitives' rules
 from sknet.compile import Equation
-from sknet.compile._symbolic import Length
 from sknet.core import PRIMITIVES, Primitive
 from sknet.device import result_dtype
 from sknet.onnx._writer import NOT_EXPORTED, TABLE, Value, Writer, row
@@ -31,7 +30,7 @@ BITWISE = {
 }
 
 
-def broadcast_shape(*values: Value) -> tuple[int | Length, ...]:
+def broadcast_shape(*values: Value) -> tuple[Any, ...]:
     """Return the shape that values broadcast to."""
     ndim = max(v.ndim for v in values)
     padded = [(1,) * (ndim - v.ndim) + v.shape for v in values]
@@ -509,7 +508,7 @@ def sliced(w: Writer, x: Value, axis: int, start: int, stop: int) -> Value:
 # -- sorting and searching -------------------------------------------------------------------
 
 
-def _sorted(w: Writer, x: Value, axis: int, k: int | Length, largest: bool) -> tuple[Value, Value]:
+def _sorted(w: Writer, x: Value, axis: int, k: Any, largest: bool) -> tuple[Value, Value]:
     """Return the first k elements in order and their indices; the sort is stable."""
     shape = [k if i == axis else n for i, n in enumerate(x.shape)]
     outputs = [(None, shape), (np.int64, shape)]

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -12,13 +12,23 @@ from sknet import nn
 from sknet._late import optional
 from sknet._tree import map_leaves
 from sknet.compile import Equation, Graph, capture
-from sknet.compile._symbolic import Length, Rows, SymbolicGraph, graph_of_any_rows
+from sknet.compile._symbolic import (
+    FIXED,
+    VARYING,
+    Axis,
+    Free,
+    Rows,
+    Shapes,
+    SymbolicGraph,
+    graph_of_any_rows,
+)
 from sknet.core import Tensor, no_grad
 from sknet.device import is_array, to_host
 from sknet.estimators._computation import computation_of, is_estimator
 from sknet.exceptions import CaptureError, StateError
 from sknet.freezing import FrozenPipeline
 from sknet.graphs import GraphModule
+from sknet.graphs._export import with_any_lengths
 from sknet.onnx import _elementwise, _neural, _shapes  # noqa: F401  they fill the table
 from sknet.onnx._tables import Tables
 from sknet.onnx._writer import NOT_EXPORTED, TABLE, Node, Value, Writer, operands_of
@@ -57,10 +67,11 @@ def export(
     path : path-like, default=None
         The file to write; None for no file.
     example : array, tuple of arrays or dict of str to array, each of shape (n_samples, ...), default=None
-        Example inputs, which determine dtypes and the lengths of all axes but the first. The model takes any
-        number of rows. Several inputs are a tuple in the order of the arguments of `forward`, or a dict by
-        name. An estimator knows its inputs; it needs an example only if axes have other lengths than in the
-        fit, such as the steps of sequences. A `Graph` or `GraphModule` needs none.
+        Example inputs, which determine dtypes and the lengths of axes. The model takes any number of rows,
+        and any length of an axis of which the module takes any, such as the steps of sequences: such axes
+        have names in the model. Several inputs are a tuple in the order of the arguments of `forward`, or a
+        dict by name. An estimator knows its inputs; it needs an example only if axes that the model cannot
+        leave free have other lengths than in the fit. A `Graph` or `GraphModule` needs none.
     dtype : {"float16", "float32", "float64"}, default=None
         The floating-point dtype of the model. None is that of a module; for estimators float32, also of those
         fitted in float64: inputs beyond seven digits need ``dtype="float64"``. Predictions of targets that
@@ -94,6 +105,11 @@ def export(
     CaptureError
         If the network cannot be captured, uses an operation that ONNX does not have, or does different
         operations for different numbers of rows.
+
+    Warns
+    -----
+    UserWarning
+        If an estimator takes sequences of other lengths than those of the fit, and the model does not.
 
     Notes
     -----
@@ -224,6 +240,8 @@ def written_estimator(
         encoders=found.encoders,
         splits=splits,
         scaling=found.scaling,
+        fixed=found.fixed,
+        warns=example is None,
     )
     named = dict(zip(found.outputs, outputs, strict=True))
     if found.labels is not None and has_labels:
@@ -262,6 +280,8 @@ def _written(
     encoders: Sequence[Any] = (),
     splits: bool | None = None,
     scaling: Any = None,
+    fixed: Collection[Axis] = (),
+    warns: bool = False,
 ) -> tuple[Writer, list[Value], list[Value], bool]:
     if nn.is_lazy(module):
         raise StateError(
@@ -278,19 +298,27 @@ def _written(
         bound = dict(zip(values, arrays[: len(values)], strict=True))
         return compute(bound, list(arrays[len(values) :]))
 
-    def captured(n_rows: int) -> Graph:
-        shapes = [(n_rows, *x.shape[1:]) if any_rows and x.ndim else x.shape for x in inputs.values()]
-        rows = [np.zeros(shape, x.dtype) for shape, x in zip(shapes, inputs.values(), strict=True)]
+    def captured(shapes: Shapes) -> Graph:
+        given = [np.zeros(shape, x.dtype) for shape, x in zip(shapes, inputs.values(), strict=True)]
         with no_grad():
-            return capture(forward, *values.values(), *rows)
+            return capture(forward, *values.values(), *given)
 
     table = Tables(encoders, kind, splits) if encoders else None
     names = list(inputs) if table is None else [value.name for value in table.inputs]
     public = {f"{path}_" if path in {*names, *reserved} else path: value for path, value in values.items()}
-    prepares = table if scaling is None else Standardized(scaling, names)
-    w, outputs = exported(captured, public, list(inputs), prepares)
-    given = [w.value(x) for x in w.rows.graph.inputs[len(values) :]] if prepares is None else prepares.inputs
-    return w, given, outputs, half
+
+    def write(rows: Rows, free: Free) -> tuple[Writer, list[Value], list[Value], bool]:
+        prepares = table if scaling is None else Standardized(scaling, names)
+        w, outputs = exported(rows, public, list(inputs), prepares, free)
+        own = rows.graph.inputs[len(values) :]
+        given = [w.value(x) for x in own] if prepares is None else prepares.inputs
+        return w, given, outputs, half
+
+    shapes = [x.shape for x in inputs.values()]
+    if not any_rows or encoders:
+        rows = graph_of_any_rows(lambda n: captured(FIXED.shapes(shapes, (n,)) if any_rows else shapes))
+        return write(rows, FIXED)
+    return with_any_lengths(captured, dict(zip(inputs, shapes, strict=True)), write, fixed, warns=warns)
 
 
 def _graph_inputs(module: GraphModule) -> Arrays:
@@ -375,34 +403,34 @@ class Standardized:
 
 
 def exported(
-    captured: Callable[[int], Graph],
+    rows: Rows,
     parameters: Mapping[str, np.ndarray[Any, Any]],
     inputs: Sequence[str],
     prepares: "Prepares | None" = None,
+    free: Free = FIXED,
 ) -> tuple[Writer, list[Value]]:
-    """Write the graph of a function of parameters and inputs, for any number of rows."""
-    rows = graph_of_any_rows(captured)
+    """Write the graph of a function of parameters and inputs for any number of rows and free lengths."""
     graph = rows.graph
-    first = inputs[0] if inputs else None
-    w = Writer(rows, first if prepares is None else prepares.first)
-    free = iter(graph.inputs)
+    first = inputs[:1] if prepares is None else [prepares.first]
+    w = Writer(rows, [*((name, 0) for name in first), *((inputs[i], axis) for (i, axis), *_ in free.axes)])
+    variables = iter(graph.inputs)
     for name, array in parameters.items():
-        w.bind(next(free), w.parameter(name, array))
+        w.bind(next(variables), w.parameter(name, array))
     for name in inputs:
-        variable = next(free)
+        variable = next(variables)
         value = Value(name, variable.dtype, rows.shape(variable))
         w.bind(variable, value if prepares is None else prepares.write(w, value))
     for equation in graph.equations:
-        _write(w, rows, equation)
+        _write(w, equation)
     return w, [w.value(x) for x in graph.outputs]
 
 
-def _write(w: Writer, rows: Rows, equation: Equation) -> None:
+def _write(w: Writer, equation: Equation) -> None:
     name = equation.primitive.name
     write = TABLE.get(name)
     if write is None:
         raise CaptureError(f"{name} cannot be exported to ONNX: {NOT_EXPORTED.get(name, 'it has no row')}")
-    found = write(w, equation, *operands_of(w, equation), **rows.params(equation))
+    found = write(w, equation, *operands_of(w, equation), **w.rows.line(equation).params)
     w.bind(equation.output, found)
 
 
@@ -462,5 +490,5 @@ class Types:
         )
 
     def info(self, name: str, value: Value) -> Any:
-        shape = [str(n) if isinstance(n, Length) else n for n in value.shape]
+        shape = [str(n) if isinstance(n, VARYING) else n for n in value.shape]
         return self._helper.make_tensor_value_info(name, self.number(value.dtype), shape)

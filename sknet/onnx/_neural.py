@@ -145,7 +145,8 @@ def _recurrence(
     weights = [_gates_first(w, y, taken) for y in (weight_ih, weight)]
     both = _biases(w, cell, size, bias, taken)
     x = w.transposed(x, [1, 0, 2])
-    counts = None if not isinstance(lengths, Value) else w.cast(lengths, np.int32)
+    has_lengths = isinstance(lengths, Value) and lengths.ndim == 1  # not the number of all steps
+    counts = w.cast(lengths, np.int32) if has_lengths else None
     h = _state(w, state, 0, rows, size)
     more = [_state(w, state, 1, rows, size)] if cell == "lstm" else []
     attributes: dict[str, Any] = {"hidden_size": size, "direction": "reverse" if reverse else "forward"}
@@ -158,7 +159,7 @@ def _recurrence(
         OPERATORS[cell], (x, *weights, both, counts, h, *more), outputs, **attributes
     )
     output = w.reshaped(w.transposed(found, [2, 0, 1, 3]), (rows, steps, size))
-    if counts is not None:
+    if has_lengths:
         output = _carried_on(w, output, last, lengths)
     if cells:
         end = w.transposed(cells[0], [1, 0, 2])
@@ -198,9 +199,9 @@ def _state(w: Writer, state: Value, number: int, rows: Any, size: int) -> Value:
 
 def _carried_on(w: Writer, output: Value, last: Value, lengths: Value) -> Value:
     """Return outputs that stay constant after a row's last step, where ONNX has zeros."""
-    rows, steps, size = output.shape[0], output.known(1), output.shape[2]
+    rows, steps, size = output.shape
     count = w.reshaped(w.cast(lengths, np.int64), (rows, 1, 1))
-    step = w.constant(np.arange(steps).reshape(steps, 1), np.int64)
+    step = w.reshaped(w.counted(steps), (steps, 1))
     is_real = expression(w, "x < y", {"x": step, "y": count}, np.dtype(np.int64))
     end = w.reshaped(last, (rows, 1, size))
     return w.add("Where", is_real, output, end, dtype=output.dtype, shape=broadcast_shape(output, end))

@@ -7,7 +7,7 @@ import numpy as np
 from sknet import neural_network
 from sknet._constraints import shown
 from sknet._late import optional
-from sknet.compile._symbolic import Length
+from sknet.compile._symbolic import VARYING, Length
 from sknet.estimators import (
     Autoencoder,
     LayerOutput,
@@ -147,7 +147,8 @@ def _infer_shapes(operator: Any) -> None:
                 f"the probabilities of this {type(model).__name__} are an array with {value.ndim} axes, "
                 'which cannot be turned into dicts: to_onnx(..., options={"zipmap": False})'
             )
-        shape = [n_rows if isinstance(n, Length) else n for n in value.shape]
+        lengths = [n_rows if n == Length(1, 0) else n for n in value.shape]
+        shape = [None if isinstance(n, VARYING) else n for n in lengths]
         variable.set_type(types[value.dtype](shape))
     operator.sknet_written = written
 

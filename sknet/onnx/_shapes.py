@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile import Equation
-from sknet.compile._symbolic import Length
+from sknet.compile._symbolic import VARYING, plus
 from sknet.exceptions import CaptureError
 from sknet.onnx._elementwise import common
 from sknet.onnx._writer import Value, Writer, row
@@ -114,7 +114,7 @@ def _is_mask(part: Any) -> bool:
     return isinstance(part, np.ndarray) and part.dtype == bool
 
 
-def _sliced(w: Writer, x: Value, parts: list[Any], result: tuple[int | Length, ...]) -> Value:
+def _sliced(w: Writer, x: Value, parts: list[Any], result: tuple[Any, ...]) -> Value:
     """Return x after integers and slices, with an axis of length 1 for each integer."""
     starts, stops, steps, axes = [], [], [], []
     shape = list(x.shape)
@@ -128,7 +128,7 @@ def _sliced(w: Writer, x: Value, parts: list[Any], result: tuple[int | Length, .
             start, stop, step = _bounds(part, x.shape[axis])
         else:
             start, step = part, 1
-            stop = END if part == -1 else part + 1
+            stop = END if part == -1 else plus(part, 1)
             shape[axis] = 1
         starts.append(start)
         stops.append(stop)
@@ -151,7 +151,7 @@ def _by_axis(parts: list[Any], lengths: Iterator[Any]) -> Iterator[tuple[int, An
             axis += 1
 
 
-def _bounds(part: slice, length: int | Length) -> tuple[Any, Any, int]:
+def _bounds(part: slice, length: Any) -> tuple[Any, Any, int]:
     step = 1 if part.step is None else part.step
     if step > 0:
         return 0 if part.start is None else part.start, END if part.stop is None else part.stop, step
@@ -159,7 +159,7 @@ def _bounds(part: slice, length: int | Length) -> tuple[Any, Any, int]:
     return start, -END if part.stop is None else part.stop, step
 
 
-def _gathered(w: Writer, x: Value, parts: list[Any], result: tuple[int | Length, ...]) -> Value:
+def _gathered(w: Writer, x: Value, parts: list[Any], result: tuple[Any, ...]) -> Value:
     """Return the elements that an index with arrays takes, from each row of x if it has rows."""
     places = _places(x, parts)
     rows = _rows_of(x)
@@ -184,8 +184,8 @@ def _scatter_add(w: Writer, equation: Equation, g: Value, index: Any, shape: Any
     return _scattered(w, zeros, places, g, "add")
 
 
-def _rows_of(x: Value) -> tuple[Length, ...]:
-    return tuple(n for n in x.shape if isinstance(n, Length))
+def _rows_of(x: Value) -> tuple[Any, ...]:
+    return tuple(n for n in x.shape if isinstance(n, VARYING))
 
 
 def _row_size(x: Value) -> int:
@@ -196,7 +196,7 @@ def _places(x: Value, parts: list[Any]) -> np.ndarray[Any, Any]:
     """Return the flat positions of the elements that an index takes, in x or in each row of it."""
     n_rows = len(_rows_of(x))
     first = [p for p in parts if p is not None][:n_rows]
-    if n_rows > 1 or (n_rows and not isinstance(x.shape[0], Length)):
+    if n_rows > 1 or (n_rows and not isinstance(x.shape[0], VARYING)):
         raise CaptureError("an index with arrays on both sides of a slice cannot be exported")
     if parts[:n_rows] != first or any(not isinstance(p, slice) or p != slice(None) for p in first):
         raise CaptureError("an index that takes some of the rows cannot be exported for any number of rows")

@@ -1,5 +1,6 @@
 """Writing the nodes of an ONNX graph, and the table of functions that write the primitives."""
 
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.compile import Equation, Variable
-from sknet.compile._symbolic import Counted, Filled, Length, Rows, Share
+from sknet.compile._symbolic import (
+    VARYING,
+    Counted,
+    Filled,
+    Length,
+    Lengths,
+    Rows,
+    Share,
+    Triangles,
+    terms_of,
+)
 from sknet.exceptions import CaptureError
 
 __all__ = ["NOT_EXPORTED", "TABLE", "Node", "Value", "Writer", "row"]
@@ -25,15 +36,15 @@ class Value(NamedTuple):
 
     name: str
     dtype: np.dtype[Any]
-    shape: tuple[int | Length, ...]
+    shape: tuple[Any, ...]
 
     def known(self, axis: int) -> int:
-        """Return the length of an axis that must not depend on the rows."""
-        length = self.shape[axis]
-        if isinstance(length, Length):
+        """Return the length of an axis that must not depend on sizes."""
+        length: int = self.shape[axis]
+        if isinstance(length, VARYING):
             raise CaptureError(
-                f"the length of axis {axis} of {self.name} depends on the number of rows, with which this "
-                "operation cannot be exported"
+                f"the length of axis {axis} of {self.name} depends on the number of rows or another free "
+                "length, with which this operation cannot be exported"
             )
         return length
 
@@ -55,14 +66,14 @@ class Node(NamedTuple):
 class Writer:
     """Collects nodes and constants."""
 
-    def __init__(self, rows: Rows, n_rows_of: str | None = None) -> None:
+    def __init__(self, rows: Rows, sizes_of: Sequence[tuple[str, int]] = ()) -> None:
         self.rows = rows
         self.nodes: list[Node] = []
         self.constants: dict[str, np.ndarray[Any, Any]] = {}
-        self._n_rows_of = n_rows_of
+        self._sizes_of = sizes_of  # an input and an axis for each size
         self._known: dict[bytes, Value] = {}
         self._values: dict[Variable, Value] = {}
-        self._n_rows: str | None = None
+        self._sizes: dict[int, Value] = {}
         self._count = 0
 
     # -- values -------------------------------------------------------------------------------
@@ -84,16 +95,31 @@ class Writer:
         return found
 
     def _constant_of(self, variable: Variable) -> Value:
-        found = self.rows.form(variable)
-        if isinstance(found, Filled) and not any(isinstance(n, Length) for n in found.shape):
+        found = self.rows.constant(variable)
+        if isinstance(found, Filled) and not any(isinstance(n, VARYING) for n in found.shape):
             return self.constant(np.broadcast_to(found.number, found.shape))
         if isinstance(found, Filled):
             return self.expanded(self.constant(found.number), found.shape)
         if isinstance(found, Counted):
-            start, step = self.constant(np.array(0, np.int64)), self.constant(np.array(1, np.int64))
-            stop = self.squeezed(self.lengths(found.shape))
-            return self.cast(self.add("Range", start, stop, step, shape=found.shape), found.dtype)
+            return self.cast(self.counted(*found.shape), found.dtype)
+        if isinstance(found, Triangles):
+            rows, columns = found.shape
+            column, row = self.counted(columns), self.counted(rows)
+            row = self.add("Add", row, self.constant(found.diagonal, np.int64))
+            row = self.reshaped(row, (rows, 1))
+            is_above = self.add("Greater", column, row, dtype=bool, shape=found.shape)
+            upper, lower = self.constant(found.upper), self.constant(found.lower)
+            return self.add("Where", is_above, upper, lower, dtype=lower.dtype, shape=found.shape)
         return self.constant(found)
+
+    def counted(self, *shape: int | Length | Lengths) -> Value:
+        """Return 0, 1, 2, ... in a shape."""
+        start, step = self.constant(np.array(0, np.int64)), self.constant(np.array(1, np.int64))
+        if len(shape) == 1:
+            stop = self.squeezed(self.lengths(shape))
+            return self.add("Range", start, stop, step, shape=shape)
+        stop = self.add("ReduceProd", self.lengths(shape), shape=(), keepdims=0)
+        return self.reshaped(self.add("Range", start, stop, step, shape=(None,)), shape)
 
     def constant(self, array: Any, dtype: Any = None) -> Value:
         """Return a constant; equal ones are shared."""
@@ -150,50 +176,58 @@ class Writer:
 
     # -- lengths ------------------------------------------------------------------------------
 
-    def lengths(self, shape: Sequence[int | Length]) -> Value:
+    def lengths(self, shape: Sequence[Any]) -> Value:
         """Return lengths as one value of dtype int64, computed where they depend on the rows."""
         if all(isinstance(n, int) for n in shape):
             return self.constant(np.array(shape, np.int64))
         parts: list[Value] = []
         for n in shape:
-            parts.append(self._length(n) if isinstance(n, Length) else self.constant([n], np.int64))
+            parts.append(self._length(n) if isinstance(n, VARYING) else self.constant([n], np.int64))
         if len(parts) == 1:
             return parts[0]
         return self.add("Concat", *parts, shape=(len(parts),), axis=0)
 
-    def _length(self, length: Length) -> Value:
-        if self._n_rows is None:
-            if self._n_rows_of is None:
+    def _length(self, length: Length | Lengths) -> Value:
+        total: Value | None = None
+        for sizes, factor in terms_of(length).items():
+            parts = [self._size(i) for i in sizes]
+            if factor != 1 or not parts:
+                parts.append(self.constant([factor], np.int64))
+            if factor:
+                product = functools.reduce(lambda x, y: self.add("Mul", x, y), parts)
+                total = product if total is None else self.add("Add", total, product)
+        assert total is not None
+        return total
+
+    def _size(self, number: int) -> Value:
+        if number not in self._sizes:
+            if number >= len(self._sizes_of):
                 raise CaptureError("lengths depend on the number of rows, and no input has rows")
-            source = Value(self._n_rows_of, np.dtype(np.int64), (1,))
-            self._n_rows = self.add("Shape", source, start=0, end=1).name
-        found = Value(self._n_rows, np.dtype(np.int64), (1,))
-        if length.per_row != 1:
-            found = self.add("Mul", found, self.constant([length.per_row], np.int64))
-        if length.more:
-            found = self.add("Add", found, self.constant([length.more], np.int64))
-        return found
+            name, axis = self._sizes_of[number]
+            source = Value(name, np.dtype(np.int64), (1,))
+            self._sizes[number] = self.add("Shape", source, start=axis, end=axis + 1)
+        return self._sizes[number]
 
     def number(self, number: Any, dtype: Any) -> Any:
         """Return a number as it is, or computed in a dtype if it depends on the rows."""
-        if isinstance(number, Length):
+        if isinstance(number, VARYING):
             return self.cast(self.squeezed(self.lengths([number])), dtype)
         if isinstance(number, Share):
             return self.add("Reciprocal", self.number(number.of, dtype))
         return number
 
-    def reshaped(self, x: Value, shape: Sequence[int | Length]) -> Value:
+    def reshaped(self, x: Value, shape: Sequence[Any]) -> Value:
         """Return x in another shape."""
         shape = tuple(shape)
         if shape == x.shape:
             return x
-        open_axes = [i for i, n in enumerate(shape) if isinstance(n, Length)]
+        open_axes = [i for i, n in enumerate(shape) if isinstance(n, VARYING)]
         if len(open_axes) == 1 and 0 not in shape:
-            known = [-1 if isinstance(n, Length) else n for n in shape]
+            known = [-1 if isinstance(n, VARYING) else n for n in shape]
             return self.add("Reshape", x, self.constant(known, np.int64), shape=shape)
         return self.add("Reshape", x, self.lengths(shape), shape=shape, allowzero=1)
 
-    def expanded(self, x: Value, shape: Sequence[int | Length]) -> Value:
+    def expanded(self, x: Value, shape: Sequence[Any]) -> Value:
         """Return x broadcast to a shape."""
         shape = tuple(shape)
         known = [n for n in shape if isinstance(n, int)]
@@ -259,8 +293,7 @@ def row(*names: str) -> Callable[[Row], Row]:
 
 def operands_of(w: Writer, equation: Equation) -> list[Any]:
     """Return an equation's operands: values, and numbers unless they depend on the rows."""
-    numbers = w.rows.numbers(equation)
     return [
-        w.value(x) if number is None else w.number(number, equation.output.dtype)
-        for x, number in zip(equation.operands, numbers, strict=True)
+        w.value(x) if type(x) is Variable else w.number(number, equation.output.dtype)
+        for x, number in zip(equation.operands, w.rows.line(equation).operands, strict=True)
     ]

@@ -4,6 +4,7 @@ import numpy as np
 import onnxruntime
 
 from sknet._tree import leaves
+from sknet.compile._symbolic import graph_of_any_rows
 from sknet.core import Tensor
 from sknet.onnx._export import exported, model_of
 
@@ -25,7 +26,7 @@ def run(model, *arrays):
 
 def model_of_function(captured, n_inputs):
     """Export a function of arrays alone; `captured` returns its graph for a number of rows."""
-    writer, outputs = exported(captured, {}, [f"x{i}" for i in range(n_inputs)])
+    writer, outputs = exported(graph_of_any_rows(captured), {}, [f"x{i}" for i in range(n_inputs)])
     inputs = [writer.value(variable) for variable in writer.rows.graph.inputs]
     return model_of(writer, inputs, {f"y{i}": output for i, output in enumerate(outputs)}, "function")
 

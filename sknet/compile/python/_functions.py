@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.compile._symbolic import Length, Share
+from sknet.compile._symbolic import VARYING, Length, Lengths, Share, terms_of
 from sknet.compile.python._literals import LACKING, FileNames, literal
 from sknet.core import Primitive
 from sknet.device import backend
@@ -341,8 +341,9 @@ class Functions:
         finally:
             self._asked = before
 
-    def _length(self, length: Length) -> str:
-        return f"({_length_text(length)})" if length.more or length.per_row != 1 else "n"
+    def _length(self, length: Length | Lengths) -> str:
+        text = _length_text(length)
+        return text if text.isidentifier() else f"({text})"
 
     def _module(self, module: ModuleType) -> str:
         if module is np:
@@ -374,16 +375,20 @@ class Functions:
         return f"slice({', '.join(parts)})"
 
 
-def _length_text(length: Length) -> str:
-    text = "n" if length.per_row == 1 else f"{literal(length.per_row)} * n"
-    if not length.more:
-        return text
-    return f"{text} {'+' if length.more > 0 else '-'} {literal(abs(length.more))}"
+def _length_text(length: Length | Lengths) -> str:
+    text = ""
+    for sizes, factor in sorted(terms_of(length).items(), key=lambda term: -len(term[0])):
+        names = [f"s{i}" if i else "n" for i in sizes]
+        if factor:
+            product = " * ".join([*([] if abs(factor) == 1 and names else [literal(abs(factor))]), *names])
+            sign = "-" if factor < 0 else "+"
+            text += f" {sign} {product}" if text else product if factor > 0 else f"-{product}"
+    return text
 
 
 # The kinds of values that can be written; the first match is used.
 WRITERS: list[tuple[Any, Callable[[Functions, Any], str]]] = [
-    (Length, Functions._length),
+    (VARYING, Functions._length),
     (Share, lambda self, share: f"(1 / {self._length(share.of)})"),
     (PLAIN, lambda self, value: literal(value)),
     (tuple, Functions._tuple),

@@ -204,7 +204,7 @@ def native_passes():
 
 
 RESERVED = LACKING.keys() | vars(builtins).keys() | {"n", "np", "base64", "decoded"}
-RESULT = re.compile(r"[vk]\d+")  # of an equation, or a constant
+RESULT = re.compile(r"[vks]\d+")  # of an equation, a constant, or a size
 
 
 class FileNames:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sknet.compile._graph import Equation, Graph, Variable, read_as_laid_out
 from sknet.compile._plan import Views
-from sknet.compile._symbolic import Length, Rows, graph_of_any_rows
+from sknet.compile._symbolic import FIXED, ROWS, Counted, Filled, Free, Rows, Triangles
 from sknet.compile.passes import optimize
 from sknet.compile.python._functions import Functions
 from sknet.compile.python._literals import FileNames, comment, docstring, literal
@@ -95,22 +95,28 @@ class PythonSource:
         self,
         name: str,
         doc: str,
-        captured: Callable[[int], Graph],
+        captured: Callable[..., Graph],
         constants: Sequence[str],
         arguments: Sequence[str],
         layers: Mapping[str, str] | None = None,
         result: Callable[[list[str]], str] = ", ".join,
+        free: Free = FIXED,
     ) -> str:
-        """Return the source of a function that computes a graph, for any number of rows."""
+        """Return the source of a function that computes a graph for any number of rows and free lengths."""
         for each in (name, *arguments):
             self._names.take(each)
-        rows = _optimized(captured)
+        rows = _optimized(captured, free)
         inputs = [*constants, *arguments]
         body = _Body(self, rows, dict(zip(rows.graph.inputs, inputs, strict=True)), layers or {})
         lines = [body.line(equation) for equation in rows.graph.equations]
         returned = result([body.operand(x) for x in rows.graph.outputs])
-        if any(re.search(r"\bn\b", line.partition("#")[0]) for line in (*lines, returned)):
-            lines.insert(0, f"n = len({arguments[0]})")
+        sizes = {"n": f"len({arguments[0]})"} | {
+            f"s{number}": f"{arguments[i]}.shape[{axis}]"
+            for number, ((i, axis), *_) in enumerate(free.axes, 1)
+        }
+        said = "\n".join(line.partition("#")[0] for line in (*lines, returned))
+        used = [f"{size} = {text}" for size, text in sizes.items() if re.search(rf"\b{size}\b", said)]
+        lines[:0] = used
         text = "".join(f"    {line}\n" for line in (f'"""{docstring(doc)}"""', *lines, f"return {returned}"))
         return f"def {name}({', '.join(arguments)}):\n{text}".rstrip("\n")
 
@@ -170,12 +176,13 @@ class PythonSource:
         return f'decoded("""\n{lines}""", {literal(array.dtype.str)}, {literal(array.shape)})'
 
 
-def _optimized(captured: Callable[[int], Graph]) -> Rows:
-    """Return the optimized graph that programs execute, or the captured one if that depends on the rows."""
+def _optimized(captured: Callable[..., Graph], free: Free) -> Rows:
+    """Return the optimized graph that programs execute, or the captured one if that depends on sizes."""
+    samples = [ROWS, *free.samples]
     try:  # the passes that change no bit, as in the programs of predictors
-        return graph_of_any_rows(lambda n: optimize(captured(n), exact=True))
+        return Rows.of_sizes(lambda *sizes: optimize(captured(*sizes), exact=True), samples)
     except CaptureError:
-        return graph_of_any_rows(captured)
+        return Rows.of_sizes(captured, samples)
 
 
 class _Body:
@@ -199,14 +206,13 @@ class _Body:
 
     def line(self, equation: Equation) -> str:
         """Return the line that computes an equation, and record the name of its result."""
-        numbers = self._rows.numbers(equation)
+        line = self._rows.line(equation)
         operands = [
-            self.operand(x) if number is None else self._source.value(number)
-            for x, number in zip(equation.operands, numbers, strict=True)
+            self.operand(x) if type(x) is Variable else self._source.value(number)
+            for x, number in zip(equation.operands, line.operands, strict=True)
         ]
-        params = self._rows.params(equation)
         write = LINES.get(equation.primitive.name, _plain)
-        text = self._laid_out(equation, write(self, equation, operands, params))
+        text = self._laid_out(equation, write(self, equation, operands, line.params))
         name = self._names[equation.output] = self._known[equation.output]
         said = [self._layers[x] for x in operands if x in self._layers]
         about = ": ".join([*dict.fromkeys(said), equation.primitive.name, self._shape(equation.output)])
@@ -231,17 +237,19 @@ class _Body:
         return f"({inside},)" if x.ndim == 1 else f"({inside})"
 
     def _constant(self, variable: Variable) -> str:
-        values, shape = self._rows.constant(variable), self._rows.shape(variable)
-        first, kind = values[0], literal(values[0].dtype.str)
-        if not any(isinstance(length, Length) for length in shape):
-            if any(v.tobytes() != first.tobytes() for v in values):
-                raise CaptureError("a constant depends on the number of rows")
-            return self._source.value(first)
-        if first.size and all((v == first.flat[0]).all() for v in values):
-            return f"np.full({self._source.value(shape)}, {self._source.value(first.flat[0].item())}, {kind})"
-        if all(v.ndim == 1 and (v == np.arange(len(v))).all() for v in values):
-            return f"np.arange({self._source.value(shape[0])}, dtype={kind})"
-        raise CaptureError("a constant has another length, and other values, for another number of rows")
+        found, write = self._rows.constant(variable), self._source.value
+        if not isinstance(found, (Filled, Counted, Triangles)):
+            return write(found)
+        shape, kind = write(found.shape), literal(variable.dtype.str)
+        if isinstance(found, Filled):
+            return f"np.full({shape}, {write(found.number.item())}, {kind})"
+        if isinstance(found, Counted):
+            [length, *others] = found.shape
+            if not others:
+                return f"np.arange({write(length)}, dtype={kind})"
+            return f"np.arange(np.prod({shape}), dtype={kind}).reshape({shape})"
+        mask = f"np.tri({write(found.shape[0])}, {write(found.shape[1])}, {write(found.diagonal)}, bool)"
+        return f"np.where({mask}, {write(found.lower)}, {write(found.upper)})"
 
 
 # -- lines ------------------------------------------------------------------------------------------

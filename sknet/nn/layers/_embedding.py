@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,7 +13,7 @@ from sknet import ops
 from sknet._constraints import WHOLE, shown
 from sknet._fields import ABSENT, POSITIVE, Buffers, Named, Params
 from sknet._params import Interval, StrOptions, resolve
-from sknet.core import Tensor, as_tensor
+from sknet.core import Tensor, TracedArray, as_tensor
 from sknet.device import Device, to_device
 from sknet.exceptions import DtypeError, InvalidParameterError, ShapeError
 from sknet.nn._module import Module, check_arguments
@@ -187,8 +187,15 @@ class PositionalEncoding(Module):
         x = as_tensor(x)
         if x.ndim < 2:
             raise ShapeError(f"{self!r}: expected an input of shape (..., length, dim), got {x.shape}")
-        waves = _waves(*x.shape[-2:], float(self.base)).astype(x.dtype)
-        return self.dropout(x + Tensor(to_device(waves, x.device)))
+        length, dim = x.shape[-2:]
+        periods = Tensor(to_device(float(self.base) ** (np.arange(0, dim, 2) / dim), x.device))
+        steps = ops.arange(length, dtype=np.float64, device=x.device)
+        if isinstance(x.data, TracedArray):
+            steps = x.data.lifted(steps)  # a graph for any length has operations, not their results
+        angles = ops.expand_dims(steps, 1) / periods
+        waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+        waves = ops.reshape(waves, (length, 2 * angles.shape[1]))[:, :dim]
+        return self.dropout(x + waves.astype(x.dtype))
 
 
 class EmbeddingBag(Embedding):
@@ -710,11 +717,3 @@ def _counts(values: Any, name: str) -> tuple[int, ...]:
 
 def _length(n_levels: int) -> int:
     return min(LONGEST, round(1.6 * math.pow(n_levels, 0.56)))
-
-
-@lru_cache(maxsize=16)
-def _waves(length: int, dim: int, base: float) -> np.ndarray[Any, Any]:
-    angles = np.arange(length)[:, None] / base ** (np.arange(0, dim, 2) / dim)
-    waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, 2 * angles.shape[1])[:, :dim]
-    waves.flags.writeable = False
-    return waves
