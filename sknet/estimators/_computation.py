@@ -1,7 +1,7 @@
 """Computation of a fitted estimator, to be written in another form: network, inputs and outputs."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,12 @@ from sknet.compile._symbolic import Axis
 from sknet.core import Tensor
 from sknet.engine._network import Head, Pass
 from sknet.estimators._base import BaseNet
-from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor, FrozenTransformer
+from sknet.estimators._frozen import (
+    FrozenClassifier,
+    FrozenMultiHeadNet,
+    FrozenRegressor,
+    FrozenTransformer,
+)
 from sknet.estimators._heads import probability_head
 from sknet.estimators._inputs import Encoded
 from sknet.estimators._layers import LayerOutput
@@ -23,7 +28,7 @@ from sknet.preprocessing._plan import FittedEncoder
 
 __all__ = ["Computation", "computation_of", "fixed_axes", "is_estimator", "outputs_of"]
 
-Frozen = FrozenClassifier | FrozenRegressor | FrozenTransformer
+Frozen = FrozenClassifier | FrozenMultiHeadNet | FrozenRegressor | FrozenTransformer
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Computation:
     inputs: Mapping[str, Any]
     is_named: bool
     outputs: Mapping[str, Head]
-    labels: Any = None
+    labels: Mapping[str, Any] = field(default_factory=dict)  # that outputs have numbers of, by their names
     encoders: Sequence[Any] = ()
     scaling: InputScaling | None = None
     fixed: Collection[Axis] = ()
@@ -66,7 +71,7 @@ def computation_of(estimator: Any, example: Any = None, *, raw_scores: bool = Fa
     if layer is None and isinstance(estimator, FrozenTransformer):
         layer = estimator._code
     by: Pass = run if layer is None else estimator._layer(layer)
-    outputs, labels = outputs_of(estimator, raw_scores) if layer is None else ({"variable": _as_it_is}, None)
+    outputs, labels = outputs_of(estimator, raw_scores) if layer is None else ({"variable": _as_it_is}, {})
     encoders = [estimator._inputs.encoder] if isinstance(estimator._inputs, Encoded) else []
     return Computation(
         estimator._module, by, named, is_named, outputs, labels, encoders, estimator._scaling,
@@ -95,11 +100,13 @@ def _inputs_of(frozen: Frozen, example: Any) -> Any:
     return np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
 
 
-def outputs_of(frozen: Any, raw_scores: bool = False) -> tuple[dict[str, Head], Any]:
-    """Return the outputs of a predictor."""
+def outputs_of(frozen: Any, raw_scores: bool = False) -> tuple[dict[str, Head], dict[str, Any]]:
+    """Return the outputs of a predictor, and the labels of those that are numbers of labels."""
     loss, targets = frozen._loss, frozen._targets
     if frozen._kind == "regressor":
-        return {"variable": loss.predict}, None
+        return {"variable": loss.predict}, {}
+    if frozen._kind == "multihead":
+        return _outputs_of_heads(frozen)
     temperature = getattr(frozen, "_temperature", None)
     decide = targets.deciding(loss, temperature) or _as_it_is
     outputs: dict[str, Head] = {"label": lambda output: targets.numbers(decide(output), loss.threshold)}
@@ -110,6 +117,25 @@ def outputs_of(frozen: Any, raw_scores: bool = False) -> tuple[dict[str, Head], 
         outputs["probabilities"] = _joined(lambda output: targets.per_column(head(output)), 0.0)
     else:
         outputs["scores"] = _joined(lambda output: targets.decisions(decide(output)), -np.inf)
+    return outputs, {} if targets.labels is None else {"label": targets.labels}
+
+
+def _outputs_of_heads(frozen: Any) -> tuple[dict[str, Head], dict[str, Any]]:
+    """Return an output for each head, of those with classes also probabilities."""
+    loss, targets, dtype = frozen._loss, frozen._targets, frozen._dtype
+
+    def head(name: str, kind: str) -> Head:
+        link = targets.link(loss, kind)
+        return _joined(lambda output: targets.numbers(link(output), loss, kind, dtype)[name], 0.0)
+
+    outputs = {name: head(name, "labels") for name in targets.heads}
+    for name in targets.classes:
+        if targets.has_probabilities(loss, name):
+            if f"{name}_probabilities" in outputs:
+                raise ValueError(
+                    f"{name}_probabilities is the name of a head, and of an output: rename the head"
+                )
+            outputs[f"{name}_probabilities"] = head(name, "probabilities")
     return outputs, targets.labels
 
 

@@ -207,6 +207,12 @@ class HeadTargets(RealTargets):
         """The classes of each head that has some."""
         return {name: each.classes for name, each in self.heads.items() if isinstance(each, ClassEncoder)}
 
+    @property
+    def labels(self) -> dict[str, Any]:
+        """The labels that numbers of each head count, of those that have some."""
+        found = {name: self.heads[name].labels for name in self.classes}
+        return {name: labels for name, labels in found.items() if labels is not None}
+
     def read(self, y: Any, caller: str) -> Any:
         """Return targets as a table of numbers, NaN where one is missing."""
         columns = []
@@ -326,6 +332,11 @@ class HeadTargets(RealTargets):
         """Return the score of a head whose loss has one of its own, or None."""
         return getattr(_of_one(loss).heads[name], "score", None)
 
+    @staticmethod
+    def has_probabilities(loss: Any, name: str) -> bool:
+        """Tell whether the loss of a head learns probabilities."""
+        return bool(_of_one(loss).heads[name].has_probabilities)
+
     # -- predictions --------------------------------------------------------------------------------
 
     def link(self, loss: Any, kind: str) -> Head:
@@ -349,8 +360,15 @@ class HeadTargets(RealTargets):
 
     def results(self, found: Any, loss: Any, kind: str, dtype: Any) -> dict[str, Any]:
         """Return predictions of each head: numbers and labels, or probabilities of those with classes."""
-        is_ensemble = isinstance(loss, Averaged)
-        own = _of_one(loss)
+        results = self.numbers(found, loss, kind, dtype)
+        for name in self.classes if kind == "labels" else ():
+            labels = self.heads[name].labels
+            results[name] = results[name] if labels is None else labels[results[name]]
+        return results
+
+    def numbers(self, found: Any, loss: Any, kind: str, dtype: Any) -> dict[str, Any]:
+        """Return what a link has made of outputs for each head, labels as their numbers."""
+        is_ensemble, own = isinstance(loss, Averaged), _of_one(loss)
         probable = is_ensemble or kind == "probabilities"
         widths = {name: self._width(name, own.heads[name], probable) for name in self.heads}
         results = {}
@@ -365,9 +383,9 @@ class HeadTargets(RealTargets):
                     results[name] = targets.per_column(part.astype(dtype))
             elif is_ensemble and of_head.has_probabilities:
                 both = isinstance(targets, ClassTargets) and targets.task == "binary"
-                results[name] = targets.decode(part[:, 1:] if both else part, 0.5)
+                results[name] = targets.numbers(part[:, 1:] if both else part, 0.5)
             else:
-                results[name] = targets.decode(part, of_head.threshold)
+                results[name] = targets.numbers(part, of_head.threshold)
         return results
 
     def _width(self, name: str, loss: Loss, probable: bool) -> int:

@@ -237,7 +237,51 @@ def methods_of(frozen: Any, kind: str, layer: Any, coverage: float | None) -> li
     return found
 
 
-KINDS = {"classifier": _of_classifier, "regressor": _of_regressor, "transformer": _of_transformer}
+def _of_heads(frozen: Any, coverage: float | None) -> Iterator[Method]:
+    loss, targets, dtype = frozen._loss, frozen._targets, frozen._dtype
+
+    def method(name: str, doc: str, kind: str) -> Method:
+        link = targets.link(loss, kind)
+        places: dict[str, Any] = {}
+
+        def parts(output: Tensor) -> Any:
+            several: list[Tensor] = []
+            for head, part in targets.numbers(link(output), loss, kind, dtype).items():
+                columns = part if isinstance(part, list) else [part]
+                first = len(several)
+                places[head] = slice(first, first + len(part)) if columns is part else first
+                several += columns
+            return several
+
+        with no_grad():
+            parts(Tensor(np.zeros((1, loss_outputs), dtype)))
+        return Method(name, doc, parts, then=_dict_of(targets, kind, places))
+
+    loss_outputs = targets.n_outputs * len(getattr(loss, "losses", [loss]))
+    yield method("predict", "Return predictions of each head.", "labels")
+    if loss.has_probabilities:
+        yield method("predict_proba", "Return the probabilities of heads with classes.", "probabilities")
+
+
+def _dict_of(targets: Any, kind: str, places: Mapping[str, Any]) -> str:
+    """Return the expression of what a function returns for heads, whose parts are at places of a list."""
+    items = {}
+    for name, place in places.items():
+        is_list = isinstance(place, slice)
+        text = f"found[{place.start}:{place.stop}]" if is_list else f"found[{place}]"
+        is_label = kind == "labels" and name in targets.classes and targets.heads[name].labels is not None
+        items[name] = f"LABELS[{literal(name)}][{text}]" if is_label else text
+    if targets.container == "array" and kind == "labels":
+        return next(iter(items.values()))
+    return f"{{{', '.join(f'{literal(name)}: {text}' for name, text in items.items())}}}"
+
+
+KINDS = {
+    "classifier": _of_classifier,
+    "multihead": _of_heads,
+    "regressor": _of_regressor,
+    "transformer": _of_transformer,
+}
 
 
 # -- writing them -------------------------------------------------------------------------------

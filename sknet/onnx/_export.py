@@ -90,7 +90,8 @@ def export(
         "probabilities", of shape (n_samples, n_classes), or "scores" for a loss without probabilities; for
         a regressor "variable", of shape (n_samples, n_outputs), even for a single output; for a transformer
         "variable". For several columns of labels, probabilities have shape (n_columns, n_samples,
-        most_classes), padded with 0 for columns with fewer classes.
+        most_classes), padded with 0 for columns with fewer classes. A network with several heads has an
+        output by the name of each, and for classes another, as "kind_probabilities".
 
     Raises
     ------
@@ -244,8 +245,8 @@ def written_estimator(
         warns=example is None,
     )
     named = dict(zip(found.outputs, outputs, strict=True))
-    if found.labels is not None and has_labels:
-        named["label"] = _labelled(w, named["label"], plain_labels(found.labels, type(estimator).__name__))
+    for name, labels in found.labels.items() if has_labels else ():
+        named[name] = _labelled(w, named[name], plain_labels(labels, type(estimator).__name__))
     return Written(w, inputs, named, type(estimator).__name__, is_half)
 
 

@@ -588,6 +588,22 @@ def test_files_pickles_and_frozen_predictors_predict_to_the_bit(n_members, tmp_p
     assert "'price': 'squared_error'" in repr(clone(net))
 
 
+@pytest.mark.parametrize("n_members", [1, 2])
+def test_python_files_predict_to_the_bit(n_members, tmp_path):
+    net = fitted(n_members=n_members)
+    net.freeze().to_python(tmp_path / "heads.py")
+    names: dict = {}
+    exec((tmp_path / "heads.py").read_text(), names)
+    for rows in (X, X[:1]):
+        np.testing.assert_equal(names["predict"](rows), net.predict(rows))
+        np.testing.assert_equal(names["predict_proba"](rows), net.predict_proba(rows))
+    np.testing.assert_equal(names["classes_"], net.classes_)
+    one = MultiHeadNet(Trunk, {"y": "log_loss"}, **SMALL).fit(X, KIND)
+    one.freeze().to_python(tmp_path / "one.py")
+    exec((tmp_path / "one.py").read_text(), names)
+    np.testing.assert_array_equal(names["predict"](X), one.predict(X))
+
+
 def test_members_are_averaged():
     net = MultiHeadNet(Trunk, {**LOSSES, "two": "log_loss"}, n_members=2, bootstrap=True, **SMALL)
     net.fit(X, {**Y, "two": BINARY})

@@ -369,3 +369,40 @@ def test_mistakes_are_named():
     ):
         with pytest.raises(ValueError, match="integers or strings, but those of this Net are"):
             plain_labels(labels, "Net")
+
+
+@pytest.mark.parametrize("n_members", [1, 2])
+def test_several_heads(n_members):
+    class Heads(nn.Module):
+        def __init__(self, n_features, n_outputs):
+            self.trunk = nn.Sequential(nn.Linear(n_features, 6), nn.Tanh())
+            self.heads = nn.ModuleDict({name: nn.Linear(6, width) for name, width in n_outputs.items()})
+
+        def forward(self, x):
+            x = self.trunk(x)
+            return {name: head(x) for name, head in self.heads.items()}
+
+    X, y = TABLES["multiclass"]
+    columns = np.stack([y % 2, y], axis=1) + 3
+    given = {"size": X[:, 0], "kind": NAMES[y % 4], "two": y > 0, "pair": columns}
+    kinds = {"size": "squared_error", "kind": "log_loss", "two": "log_loss", "pair": "log_loss"}
+    net = fitted(sknet.MultiHeadNet, X, given, module=Heads, loss=kinds, n_members=n_members)
+    found = names_and_arrays(onnx.export(net, dtype="float64"), X)
+    expected, probable = net.predict(X), net.predict_proba(X)
+    assert list(found) == [*kinds, "kind_probabilities", "two_probabilities", "pair_probabilities"]
+    close(found["size"].ravel(), expected["size"])
+    for name in ("kind", "two", "pair"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    close(found["kind_probabilities"], probable["kind"])
+    close(found["two_probabilities"], probable["two"])
+    close(found["pair_probabilities"], joined(probable["pair"]))
+    with pytest.raises(ValueError, match="rename the head"):
+        onnx.export(
+            fitted(
+                sknet.MultiHeadNet,
+                X,
+                {"a": y, "a_probabilities": X[:, 0]},
+                module=Heads,
+                loss={"a": "log_loss", "a_probabilities": "squared_error"},
+            )
+        )
