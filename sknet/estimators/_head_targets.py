@@ -30,7 +30,7 @@ from sknet.estimators._targets import (
 from sknet.losses import Loss
 from sknet.losses._wrappers import Averaged, Heads, mean_of, side_by_side, slices, split_columns
 
-__all__ = ["HeadTargets", "as_heads", "has_classes", "host_array", "labels_of", "missing_in_head"]
+__all__ = ["HeadTargets", "as_heads", "has_classes", "head_of", "host_array", "labels_of", "missing_in_head"]
 
 
 MOST_CLASSES = 1 << 24  # whose numbers float32 holds
@@ -44,7 +44,7 @@ def as_heads(y: Any, names: Sequence[str], caller: str) -> tuple[dict[str, Any],
         return {name: y[name] for name in names}, "dict", {}
     if is_frame(y):
         columns = names_of(y)
-        of_column = {each: _head_of(each, names) for each in columns}
+        of_column = {each: head_of(each, names) for each in columns}
         found_names = [head or each for each, head in of_column.items()]
         _check_names(found_names, names, f"{expects}, and y is a frame of {columns}")
         found = {}
@@ -58,7 +58,7 @@ def as_heads(y: Any, names: Sequence[str], caller: str) -> tuple[dict[str, Any],
     return {names[0]: y}, "array", {}
 
 
-def _head_of(column: Any, names: Sequence[str]) -> str | None:
+def head_of(column: Any, names: Sequence[str]) -> str | None:
     """Return the head of a frame's column, which has its name, or begins with it as in ``box__0``."""
     if column in names:
         return str(column)

@@ -23,6 +23,7 @@ from sknet.estimators._base import goes_in_steps
 from sknet.estimators._checks import r2_of_seen
 from sknet.estimators._classifier import class_weighted
 from sknet.estimators._fit import FitArguments, Recipe, Request
+from sknet.estimators._head_scoring import head_scorer
 from sknet.estimators._head_targets import (
     HeadTargets,
     as_heads,
@@ -238,6 +239,12 @@ class MultiHeadNet(NetOptions, SequenceFit):
             self._check_scaled(loss)
             self._targets = HeadTargets(y, loss, request.recipe.scale_target, request.classes, caller)
         return self._targets.read(y, caller)
+
+    def _recipe(self) -> Recipe:
+        found, scoring = super()._recipe(), self.scoring
+        if isinstance(scoring, Mapping) and scoring.keys() <= self.loss.keys():
+            found = found._replace(scoring={name: head_scorer(name, one) for name, one in scoring.items()})
+        return found
 
     @property
     def _loss(self) -> Loss | None:

@@ -1,5 +1,6 @@
 """Searches and cross-validation in threads; candidates continue training and share fitted steps."""
 
+from sknet.estimators._head_scoring import head_scorer
 from sknet.model_selection._cross_validation import cross_val_predict, cross_validate
 from sknet.model_selection._halving import HalvingGridSearchCV, HalvingRandomSearchCV, HyperbandSearchCV
 from sknet.model_selection._indexable import indexable
@@ -13,6 +14,7 @@ __all__ = [
     "RandomizedSearchCV",
     "cross_val_predict",
     "cross_validate",
+    "head_scorer",
     "indexable",
 ]
 

@@ -6,8 +6,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.model_selection
 from sklearn.base import clone
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score, roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -16,6 +19,7 @@ from sknet import MultiHeadNet, NetClassifier, NetRegressor, nn, ops
 from sknet.callbacks import Checkpoint
 from sknet.exceptions import InvalidParameterError, LoadError, ShapeError
 from sknet.losses import AFT, GaussianNLL, LogLoss, Loss, Ordinal, Quantile
+from sknet.model_selection import head_scorer, indexable
 from sknet.optim import SGD
 from tests.estimators.checks import run_check
 
@@ -452,6 +456,48 @@ def test_a_scorer_of_ones_own_gets_targets_as_they_were_given():
     net = MultiHeadNet(Trunk, LOSSES, scoring=of_kind, early_stopping=False, **SMALL)
     net.fit(X, frame, X_val=X, y_val=frame)
     assert net.history_["validation_of_kind"][-1] == accuracy_score(KIND, net.predict(X)["kind"])
+
+
+def test_scorers_by_heads():
+    val = {"price": np.where(BINARY, np.nan, PRICE), "kind": np.where(BINARY, None, KIND.astype(object))}
+    scoring = {"price": "neg_mean_absolute_error", "kind": "roc_auc_ovr"}
+    net = MultiHeadNet(Trunk, LOSSES, scoring=scoring, monitor="kind", early_stopping=True, **SMALL)
+    net.fit(X, Y, X_val=X, y_val=val)
+    seen = BINARY == 0
+    auc = roc_auc_score(KIND[seen], net.predict_proba(X[seen])["kind"], multi_class="ovr")
+    assert max(net.history_["validation_kind"]) == pytest.approx(auc, rel=1e-9)
+    assert net.best_validation_score_ == pytest.approx(auc, rel=1e-9)
+    price = net.history_["validation_price"][net.best_epoch_ - 1]
+    assert price == pytest.approx(-mean_absolute_error(PRICE[seen], net.predict(X[seen])["price"]), rel=1e-9)
+    assert head_scorer("kind", "accuracy")(net, X, Y) == net.scores(X, Y)["kind"]
+    assert repr(head_scorer("kind", "accuracy")) == "head_scorer('kind', 'accuracy')"
+    with pytest.raises(InvalidParameterError, match=r"head 'kind'.*'acuracy'"):
+        head_scorer("kind", "acuracy")
+    with pytest.raises(ValueError, match=r"there is no head 'sort', only \['price', 'kind'\]"):
+        head_scorer("sort", "r2")(net, X, Y)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_searches(own):
+    module = sknet.model_selection if own else sklearn.model_selection
+    frame = pd.DataFrame(Y)
+    scoring = {"price": head_scorer("price", "r2"), "kind": head_scorer("kind", "accuracy")}
+    grid = {"lr": [1e-4, 0.05], "loss_weights": [None, {"kind": 2.0}]}
+    net = MultiHeadNet(Trunk, LOSSES, max_iter=5, random_state=0)
+    search = module.GridSearchCV(net, grid, scoring=scoring, refit="kind", cv=2).fit(X, frame)
+    assert search.best_params_["lr"] == 0.05
+    results = search.cv_results_
+    best = search.best_index_
+    halves = [slice(120, 240), slice(0, 120)]
+    for k, half in enumerate(halves):
+        one = clone(net).set_params(**search.best_params_).fit(X[half], frame[half])
+        found = one.scores(X[halves[1 - k]], frame[halves[1 - k]])
+        for name in LOSSES:
+            assert results[f"split{k}_test_{name}"][best] == pytest.approx(found[name], rel=1e-9)
+    y = Y if own else indexable(Y)
+    scores = module.cross_validate(make_pipeline(StandardScaler(), net), X, y, cv=2, scoring=scoring)
+    assert scores["test_kind"].shape == (2,)
+    assert list(search.predict(X)) == list(frame)
 
 
 def test_times_that_the_loss_alone_reads():
