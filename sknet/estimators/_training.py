@@ -557,11 +557,15 @@ def sampled(request: Request, part: DataSet, model: Model, size: int) -> Batches
     sampler, targets = request.recipe.sampler, request.estimator._targets
     if sampler is None:
         return part.batches(model, size)
-    labels, weight = part.chosen(part.labels), part.chosen(part.weight)
+    labels, weight = part.chosen(part.labels), part.weight
     if sampler == "weight":
         if weight is None:
             raise ValueError("sampler='weight' draws rows by weights: give sample_weight or class_weight")
-        shares, part = weight, part._replace(weight=None)
+        of_rows = row_weights(weight)
+        shares = part.chosen(of_rows)
+        # Of weights of targets, which are 0 where one is missing, those within a row remain.
+        rest = None if weight.ndim < 2 else (weight.T / np.where(of_rows == 0, 1.0, of_rows)).T
+        part = part._replace(weight=rest)
     elif sampler == "balanced":
         if targets.task not in ("binary", "multiclass", "ordinal") or np.ndim(labels) > 1:
             raise ValueError(

@@ -381,13 +381,13 @@ def new_score_of(
     what = "the training rows" if is_training else "the validation rows"
     decides = "" if is_training else monitor.removeprefix(HELD_OUT)
     needs_inputs = any(scorer.looks_at_inputs for scorer in scorers)
+    is_drawn = is_training and network.request.recipe.sampler == "weight"  # as often as it weighs
 
     def compute(outputs: Any, rows: Any) -> dict[str, float]:
         inputs = part.chosen(part.read, rows) if needs_inputs else object()
         estimator = in_training(own, model, inputs, outputs)
         labels = own._given(part.chosen(part.labels, rows))
-        # Batches of rows that are drawn by their weights have none.
-        weight = None if batches.weight is None else row_weights(part.chosen(part.sample_weight, rows))
+        weight = None if is_drawn else row_weights(part.chosen(part.sample_weight, rows))
         with naming_classes(getattr(own._targets, "classes", None), labels, what):
             found = evaluated(scorers, estimator, inputs, labels, weight, what)
             if np.isnan(found.get(decides, 0.0)):

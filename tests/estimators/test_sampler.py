@@ -87,6 +87,19 @@ def test_drawing_by_weight_learns_what_weights_in_the_loss_do():
     np.testing.assert_allclose(balanced.predict_proba(X).mean(axis=0), 1 / 3, atol=0.06)
 
 
+def test_rows_with_missing_targets_are_drawn_by_weight():
+    targets = np.c_[Z, -Z]
+    targets[::3, 0] = np.nan
+    targets[0] = np.nan
+    options = SMALL | {"hidden_layer_sizes": (), "max_iter": 300, "lr": 0.01, "n_iter_no_change": 300}
+    rows, each = WEIGHT, np.c_[WEIGHT, 2.0 - WEIGHT]
+    for weight in (rows, each):
+        draw = MLPRegressor(**options, sampler="weight").fit(X, targets, sample_weight=weight)
+        loss = MLPRegressor(**options).fit(X, targets, sample_weight=weight)
+        np.testing.assert_allclose(draw.predict(X), loss.predict(X), atol=0.05)
+        assert draw.history_["score"][-1] == pytest.approx(draw.score(X, targets, weight), abs=0.01)
+
+
 def test_steps_seed_and_early_stopping():
     plain, balanced = (
         MLPClassifier(**SMALL, sampler=s, callbacks=[Seen()]).fit(X, Y) for s in (None, "balanced")
