@@ -17,7 +17,7 @@ from sknet.losses import Loss
 from sknet.preprocessing._schema import Schema, Table
 from sknet.tabular._members import Job, Task
 from sknet.tabular._predicting import Blend, Counted, Mix, badness, counted, spans_of
-from sknet.tabular._training import Member, TabularNet
+from sknet.tabular._training import Member
 
 __all__ = ["attributions", "permutation_importances"]
 
@@ -79,14 +79,14 @@ def _rises(
     }
     firsts = [_First(member, encoded[id(member.encoder)], factor) for member, factor in members]
     rises = np.zeros(len(task.schema.features))
-    changed = np.flatnonzero(sum(np.diff(each.starts) for each in encoded.values()))
-    same = len(rises)  # no column
-    [output] = sum(first.outputs([same]) for first in firsts)
+    changed = np.flatnonzero(np.any([np.diff(each.starts) for each in encoded.values()], axis=0))
+    same = np.array([len(rises)])  # no column
+    [output] = np.add.reduce([first.outputs(same) for first in firsts])
     least = badness(output, y, weight, loss)
     at_once = max(1, MOST_ELEMENTS // max(first.base.size for first in firsts))
     for start in range(0, len(changed), at_once):
         chosen = changed[start : start + at_once]
-        outputs = sum(first.outputs(chosen) for first in firsts)
+        outputs = np.add.reduce([first.outputs(chosen) for first in firsts])
         rises[chosen] = [badness(output, y, weight, loss) - least for output in outputs]
     return rises
 
@@ -105,7 +105,7 @@ class _Replaced:
         change = change[:, self.places]
         self.change = change if is_dense else change.toarray()
         # A column has those from its start to that of the next; one more has none.
-        self.starts = owners.searchsorted(np.arange(len(schema.features) + 2))
+        self.starts: np.ndarray = owners.searchsorted(np.arange(len(schema.features) + 2))
 
 
 class _First:
@@ -118,7 +118,7 @@ class _First:
         self.base = np.hstack([rows.rows @ weight for weight in weights])
         self._weights = np.hstack([weight[rows.places] for weight in weights])
 
-    def outputs(self, columns: Sequence[int]) -> np.ndarray:
+    def outputs(self, columns: np.ndarray) -> np.ndarray:
         """Return outputs times the factor, of shape (n_columns, n_rows, n_outputs), for columns replaced."""
         products = np.tile(self.base, (len(columns), 1, 1))
         for product, column in zip(products, columns, strict=True):
@@ -126,11 +126,12 @@ class _First:
             product += self._rows.change[:, own] @ self._weights[own]
         network, stacked = self._network, products.reshape(-1, self.base.shape[1])
         chunk = partial(network.chunk, comes_again=False, by=_after_first)
-        found = to_host(in_chunks(chunk, stacked, ROWS_AT_ONCE, network.dtype, network.device))
-        return self._factor * found.reshape(*products.shape[:2], -1)
+        outputs = to_host(in_chunks(chunk, stacked, ROWS_AT_ONCE, network.dtype, network.device))
+        found: np.ndarray = self._factor * outputs.reshape(*products.shape[:2], -1)
+        return found
 
 
-def _after_first(network: TabularNet, scope: nn.Scope, args: Any) -> Any:
+def _after_first(network: Any, scope: nn.Scope, args: Any) -> Any:
     """Run a network on the products of its first weights and rows."""
     [products] = args
     size = network.body[0].out_features
