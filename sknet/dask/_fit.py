@@ -185,6 +185,7 @@ def _refuse(estimator: Any, given: FitArguments, resume_from: Any) -> None:
         ("refit_on_all", params.get("refit_on_all"), "set refit_on_all=False"),
         ("calibrate", params.get("calibrate") is not None, "calibrate on rows in memory"),
         ("X_val", given.X_val is not None, "set early_stopping=True, which holds rows of each partition out"),
+        ("several heads", isinstance(params.get("loss"), dict), "fit what is in memory, fit(X.compute())"),
         ("offset", given.offset is not None, "fit what is in memory, fit(X.compute())"),
         ("groups", given.groups is not None, "set early_stopping=True, which holds rows out at random"),
         ("resume_from", resume_from is not None, "set warm_start=True to go on from the fitted weights"),
