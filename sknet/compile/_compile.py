@@ -85,7 +85,7 @@ class Takes:
     def __init__(self, args: Tree) -> None:
         found = named_leaves(args)
         self.names = [name for name, _ in found]
-        self.leaves = [_variable_like(leaf) for _, leaf in found]
+        self.leaves = [Variable(x.shape, x.dtype) if is_dense(x) else x for _, x in found]
         self.tree = rebuild(args, iter(self.leaves))
 
 
@@ -454,10 +454,6 @@ class Compiled:
                     "that changes as an array of shape ()."
                 )
         return found
-
-
-def _variable_like(leaf: Any) -> Any:
-    return Variable(leaf.shape, leaf.dtype) if is_dense(leaf) else leaf
 
 
 def _root(array: Any) -> Any:

@@ -542,7 +542,7 @@ class SymbolicGraph:
             rows.constants,
             rows.lines,
             rows.outputs,
-            map_leaves(lambda leaf: _without_shape(leaf) if _is_array(leaf) else leaf, signature.args),
+            map_leaves(lambda leaf: Variable((), leaf.dtype) if _is_array(leaf) else leaf, signature.args),
             signature.result,
             others,
         )
@@ -695,10 +695,6 @@ def _dtype(constant: Any) -> np.dtype[Any]:
 
 def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) or is_array(leaf)
-
-
-def _without_shape(leaf: Any) -> Variable:
-    return Variable((), leaf.dtype)
 
 
 MOST = 1 << 10  # elements of a constant that may be an input; larger ones are the same for all

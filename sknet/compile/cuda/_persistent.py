@@ -95,13 +95,10 @@ def _takes(form: Form, parts: Sequence[str]) -> bool:
 
 def _is_suited(graph: Graph, most: int) -> bool:
     """Tell by shapes alone whether one block of threads may be faster than a launch for each group."""
-    products = sum(_multiplications(e) for e in graph.equations if e.primitive.name == "matmul")
+    matmuls = [e for e in graph.equations if e.primitive.name == "matmul"]
+    products = sum(e.output.size * e.variables[0].shape[-1] for e in matmuls)
     is_small = 0 < products <= MOST_PRODUCTS and sum(x.nbytes for x in graph.inputs) <= most
     return is_small and not any(has_rule(e) or e.output.size == 0 for e in graph.equations)
-
-
-def _multiplications(equation: Equation) -> int:
-    return equation.output.size * equation.variables[0].shape[-1]
 
 
 def _is_narrow(equation: Equation) -> bool:

@@ -527,11 +527,6 @@ def _is_along(kept: _Axes, gone: _Axes) -> bool:
     return nearest(gone) <= nearest(kept)
 
 
-def _contiguous(shape: tuple[int, ...]) -> list[int]:
-    """Return the strides of a contiguous array."""
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-
-
 def _strides(plan: Plan, x: Variable) -> tuple[int, ...]:
     return tuple([stride // x.dtype.itemsize for stride in plan.views.ghost(x).strides])
 
@@ -603,7 +598,7 @@ class _Writer:
         elements = [maps.element(equation.variables[0]) for equation in equations]
         lines, used = live([*maps.loads, *maps.lines], [*maps.stores, *elements])
         body = [*map(str, lines), *maps.stores]
-        strides = _contiguous(maps.shape)
+        strides = [math.prod(maps.shape[axis + 1 :]) for axis in range(len(maps.shape))]
         kept, gone = _divided(maps.shape, strides, axes_of(equations[0]))
         if any(INDEX.search(line) for line in body):
             body.insert(0, f"const {self._index} i = {self._offset(kept, gone)};")

@@ -94,14 +94,6 @@ def _uses_of_loop(row: Row) -> Found:
     return (row[12], read, [written]) if count and written[1] > 0 else NO_USES
 
 
-def _uses_of_blas(row: Row) -> Found:
-    return _uses_of_level_1(row[2:8], row[8], row[9])
-
-
-def _uses_of_add_multiple(row: Row) -> Found:
-    return _uses_of_level_1(row[3:9], row[9], row[1])
-
-
 def _uses_of_level_1(given: Row, length: int, size: int) -> Found:
     _, factor, x, _, y, _ = given
     if length > ALONE:
@@ -137,8 +129,8 @@ def _uses_of_quotients(row: Row) -> Found:
 
 RULES: dict[int, Callable[[Row], Found]] = {
     Kind.LOOP: _uses_of_loop,
-    Kind.BLAS: _uses_of_blas,
-    Kind.ADD_MULTIPLE: _uses_of_add_multiple,
+    Kind.BLAS: lambda row: _uses_of_level_1(row[2:8], row[8], row[9]),
+    Kind.ADD_MULTIPLE: lambda row: _uses_of_level_1(row[3:9], row[9], row[1]),
     Kind.MASK: _uses_of_mask,
     Kind.MASK_POSITIVE: _uses_of_mask_positive,
     Kind.MOMENTS: _uses_of_moments,

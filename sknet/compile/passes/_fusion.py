@@ -15,9 +15,8 @@ from sknet.compile._plan import Finish, Group, is_elementwise
 __all__ = ["BLOCK", "Kernels", "fuse", "fuse_maps", "join_totals"]
 
 
-BLOCK = (
-    1 << 13
-)  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
+# Elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one.
+BLOCK = 1 << 13
 MOST = 64  # equations per kernel: more would run out of registers
 CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: smaller arrays need no blocks
 NO_FINISHES: Mapping[Equation, tuple[Finish, Sequence[Equation]]] = MappingProxyType({})
