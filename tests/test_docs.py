@@ -15,7 +15,9 @@ README = ROOT / "README.md"
 # Documents that show what their code prints.
 SHOWN = [
     README,
-    *(ROOT / f"docs/{name}.md" for name in ("quickstart", "guide/recipes", "guide/which_estimator")),
+    ROOT / "docs/quickstart.md",
+    *(ROOT / f"docs/guide/{name}.md" for name in ("recipes", "which_estimator")),
+    *(ROOT / f"docs/guide/{name}.md" for name in ("production", "tables", "validation")),
 ]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
