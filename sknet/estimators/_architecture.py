@@ -28,6 +28,7 @@ __all__ = [
     "activation_layer",
     "architecture_of",
     "check_activation",
+    "check_never_falls",
     "named_network",
 ]
 
@@ -38,6 +39,23 @@ def check_activation(activation: Any, caller: str) -> None:
     """Raise an InvalidParameterError unless hidden layers can have this activation."""
     if not callable(activation) or isinstance(activation, (type, nn.Module)):
         resolve(activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=caller)
+
+
+# Activations with a derivative that is nowhere negative.
+NEVER_FALLING = (
+    *("celu", "elu", "hardshrink", "hardsigmoid", "hardtanh", "identity", "leaky_relu", "log_sigmoid"),
+    *("logistic", "relu", "relu6", "selu", "sigmoid", "softplus", "softshrink", "softsign", "tanh"),
+    "tanhshrink",
+)
+
+
+def check_never_falls(activation: Any, caller: str) -> None:
+    """Raise an InvalidParameterError unless a network of this activation can be monotonic."""
+    if not (isinstance(activation, str) and activation in NEVER_FALLING):
+        invalid(
+            f"With monotonic_cst, the 'activation' parameter of {caller} must be the name of one that never "
+            f"falls, among {list(NEVER_FALLING)}. Got {shown(activation)} instead."
+        )
 
 
 def activation_layer(activation: Activation) -> nn.Module:
@@ -88,19 +106,21 @@ class Perceptron(Architecture):
         "dropout": SHARE,
     }
 
-    def build(self, inputs: Any, n_outputs: int) -> nn.Sequential:
-        """Return the layers for these inputs."""
+    def build(self, inputs: Any, n_outputs: int, directions: Any = None) -> nn.Sequential:
+        """Return the layers for these inputs; outputs rise with inputs of direction 1 and fall with -1."""
         # scikit-learn's scheme (Glorot & Bengio, 2010), with a smaller bound for the logistic function.
         like = activation_layer(self.activation)
         init = nn.init.GlorotUniform(2.0 if isinstance(like, nn.ACTIVATIONS["logistic"]) else 6.0)
         layers: list[nn.Module] = []
         width = int(inputs.shape[1])
         for size in self.hidden_layer_sizes:
-            layers += [nn.Linear(width, size, init=init), like.copy()]
+            linear = _linear(width, size, directions, init)
+            layers += [linear, like.copy()]
             if self.dropout:
                 layers.append(nn.Dropout(self.dropout))
             width = size if isinstance(self.activation, str) else _width_after(like, size)
-        return nn.Sequential(*layers, nn.Linear(width, n_outputs, init=init))
+            directions = getattr(linear, "out_directions", None)
+        return nn.Sequential(*layers, _linear(width, n_outputs, directions, init, is_last=True))
 
     def parameters(self) -> dict[str, Any]:
         return vars(self).copy()
@@ -119,6 +139,13 @@ class Perceptron(Architecture):
         """Paths of the linear layers, from the inputs to the outputs; activations may have some inside."""
         apart = 3 if self.dropout else 2
         return [str(number * apart) for number in range(len(self.hidden_layer_sizes) + 1)]
+
+
+def _linear(n_in: int, n_out: int, directions: Any, init: Any, *, is_last: bool = False) -> nn.Linear:
+    """Return a layer for inputs of some directions; the outputs of the last one rise."""
+    if directions is None:
+        return nn.Linear(n_in, n_out, init=init)
+    return nn.MonotonicLinear(directions, [1] * n_out if is_last else n_out, init=init)
 
 
 def _width_after(activation: nn.Module, width: int) -> int:

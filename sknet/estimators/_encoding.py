@@ -37,9 +37,10 @@ def encode_rows(request: Request) -> tuple[Any, Any, EncodedTable]:
     target = None if labels is None else _target(filled(labels), encoder.target_type)
     own = encoder.random_state
     draws = random_state if own is None else check_random_state(own)
-    fitted, X = _encoded(estimator, encoder, schema, table, target, split[0], draws)
+    directions = schema.directions(estimator, recipe.monotonic_cst)
+    fitted, X = _encoded(estimator, encoder, schema, table, target, split[0], draws, directions)
     y = _dense(reconstructed(estimator, X)) if is_reconstructed else labels
-    return X, y, EncodedTable(fitted, split, random_state, began)
+    return X, y, EncodedTable(fitted, split, random_state, began, fitted.plan.directions(directions))
 
 
 def _decided(request: Request) -> TableEncoder:
@@ -102,15 +103,18 @@ def _encoded(
     target: Target | None,
     training: Any,
     random_state: RandomState,
+    directions: Any,
 ) -> tuple[TableEncoder, Any]:
     """Return an encoder that is fitted on the training rows, and all rows encoded, in their order."""
     if training is None:
-        fitted, outputs = fit_encoder(encoder, estimator, schema, table, target, random_state)
+        fitted, outputs = fit_encoder(
+            encoder, estimator, schema, table, target, random_state, None, directions
+        )
         return fitted, fitted.encode(table, outputs)
     own = np.unique(training)
     others = np.setdiff1d(np.arange(table.n_rows), own)
     rows, seen = table.take(own), None if target is None else target.take(own)
-    fitted, outputs = fit_encoder(encoder, estimator, schema, rows, seen, random_state)
+    fitted, outputs = fit_encoder(encoder, estimator, schema, rows, seen, random_state, None, directions)
     parts = fitted.encode(rows, outputs), fitted.encode(table.take(others))
     order = np.argsort(np.concatenate([own, others]))
     if scipy.sparse.issparse(parts[0]):

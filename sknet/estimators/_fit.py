@@ -91,6 +91,7 @@ class Recipe(NamedTuple):
     frozen: tuple[str, ...] = ()
     encoder: "TableEncoder | None" = None
     n_members: int | None = None
+    monotonic_cst: Any = None
 
     @property
     def array_dtype(self) -> str:
@@ -106,7 +107,7 @@ class Recipe(NamedTuple):
         """Return the parameters that a continued fit cannot change, by name."""
         own: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
         own |= {"scale_inputs": self.scale_inputs, "scale_target": self.scale_target}
-        more = {"encoder": self.encoder, "n_members": self.n_members}
+        more = {name: getattr(self, name) for name in ("encoder", "n_members", "monotonic_cst")}
         return {**self.architecture.parameters(), **own, **more}
 
 
@@ -315,6 +316,7 @@ class EncodedTable(NamedTuple):
     split: tuple[Any, Any]
     random_state: Any
     began: RandomSnapshot
+    directions: Any = None
 
 
 class Data(NamedTuple):

@@ -12,7 +12,13 @@ from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.device import to_host
 from sknet.engine import Model
-from sknet.estimators._architecture import Activation, Members, Perceptron, check_activation
+from sknet.estimators._architecture import (
+    Activation,
+    Members,
+    Perceptron,
+    check_activation,
+    check_never_falls,
+)
 from sknet.estimators._base import BaseNet
 from sknet.estimators._fit import Fitted, layer_sizes
 from sknet.estimators._members import MEMBERS
@@ -31,6 +37,7 @@ from sknet.estimators._options import (
 from sknet.estimators._regressor import UncertainRegressor
 from sknet.estimators._scaling import InputScaling
 from sknet.losses import Loss
+from sknet.nn import MonotonicLinear
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Schedule
 
@@ -97,6 +104,15 @@ class FirstLayer(NamedTuple):
         return self.scaling.each("scale")[:, np.newaxis]
 
 
+def effective(arrays: Mapping[str, Any], module: Any) -> dict[str, Any]:
+    """Return parameters by their paths, with the weights that multiply the inputs of monotonic layers."""
+    found = dict(arrays)
+    for path, layer in module.named_modules():
+        if isinstance(layer, MonotonicLinear) and f"{path}.weight" in found:
+            found[f"{path}.weight"] = read_only(layer.effective(to_host(found[f"{path}.weight"])))
+    return found
+
+
 def write_arrays(
     model: Model, paths: list[str], values: Iterable[Any], name: str, first: FirstLayer | None = None
 ) -> None:
@@ -118,8 +134,12 @@ def write_arrays(
             )
     changed = dict(zip(paths, arrays, strict=True))
     if first is not None:  # the other of weights and biases stays as it is for inputs in their own units
-        weight, bias = first.of_inputs({path: p.data for path, p in parameters.items()})
+        before = effective({path: p.data for path, p in parameters.items()}, model.module)
+        weight, bias = first.of_inputs(before)
         changed |= first.standardized(changed.get(first.weight, weight), changed.get(first.bias, bias))
+    for path, array in effective(changed, model.module).items():
+        if not np.array_equal(array, changed[path], equal_nan=True):
+            raise ValueError(f"{name} of the layer of {path!r} have other signs than monotonic_cst demands")
     for path, array in changed.items():
         parameters[path].data = array
 
@@ -181,7 +201,8 @@ class PerceptronLayers(BaseNet):
                 f"the {n_members} members of this {type(self).__name__} have {name} of their own: see "
                 "model_.module[0], model_.module[1], ..."
             )
-        model, arrays = self.model_, self.model_.evaluation_parameters
+        model = self.model_
+        arrays = effective(model.evaluation_parameters, model.module)
         linear = self._architecture.linear_layers
         paths = [f"{path}.{parameter}" for path in linear]
         found = [to_host(arrays[path]) for path in paths]
@@ -203,6 +224,7 @@ PERCEPTRON: dict[str, Any] = {
     "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
     "activation": "no_validation",  # the names are better told by the function that looks them up
     "dropout": [Interval(Real, 0, 1, closed="left")],
+    "monotonic_cst": ["array-like", dict, None],
 }
 
 
@@ -212,10 +234,13 @@ class NamedPerceptron(WithEncoder, NamedOptions, PerceptronLayers):
     hidden_layer_sizes: Any
     activation: Activation
     dropout: float
+    monotonic_cst: Any
 
     def _described(self) -> Perceptron:
         # Only checked: a name is resolved where the network is built, and compared when a fit continues.
         check_activation(self.activation, type(self).__name__)
+        if self.monotonic_cst is not None:
+            check_never_falls(self.activation, type(self).__name__)
         return Perceptron(layer_sizes(self.hidden_layer_sizes), self.activation, self.dropout)
 
 
@@ -259,6 +284,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         *,
         encoder: "str | TableEncoder | None" = None,
         dropout: float = 0.0,
+        monotonic_cst: Any = None,
         loss: "str | Loss | Callable[..., Any]" = "log_loss",
         optimizer: str | BaseOptimizer = "adam",
         lr: "float | Schedule | None" = None,
@@ -291,7 +317,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.encoder = encoder
-        self.dropout = dropout
+        self.dropout, self.monotonic_cst = dropout, monotonic_cst
         self.loss = loss
         self.optimizer, self.lr = optimizer, lr
         self.alpha = alpha
@@ -369,6 +395,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         *,
         encoder: "str | TableEncoder | None" = None,
         dropout: float = 0.0,
+        monotonic_cst: Any = None,
         loss: "str | Loss | Callable[..., Any]" = "squared_error",
         optimizer: str | BaseOptimizer = "adam",
         lr: "float | Schedule | None" = None,
@@ -401,7 +428,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.encoder = encoder
-        self.dropout = dropout
+        self.dropout, self.monotonic_cst = dropout, monotonic_cst
         self.loss = loss
         self.optimizer, self.lr = optimizer, lr
         self.alpha = alpha

@@ -12,6 +12,7 @@ from sknet import nn, ops
 from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet._params import same
+from sknet._validation import check_one_direction, directions_of
 from sknet.core import Tensor, no_grad
 from sknet.device import active, arrays_in, device_of, to_device
 from sknet.engine import Model
@@ -154,7 +155,7 @@ def _new_network(data: Data, dtype: Any) -> tuple[nn.Module, DataSet, Loss]:
     request, rows, loss = data.request, data.rows, data.loss
     recipe, estimator, X = request.recipe, request.estimator, rows.X
     architecture = recipe.architecture
-    network = _built(estimator, architecture, X, loss)
+    network = _built(data, loss)
     estimator._inputs = estimator._input_scaling = None
     estimator.__dict__.pop("_allows_nan", None)
     if architecture.is_foreign:
@@ -164,7 +165,7 @@ def _new_network(data: Data, dtype: Any) -> tuple[nn.Module, DataSet, Loss]:
             ignored = getattr(recipe.loss, "ignore_index", None)
             estimator._targets = PositionTargets(filled(rows.labels), request.classes, ignored)
             rows, loss = encode_targets(request, rows)
-            network = _built(estimator, architecture, X, loss)
+            network = _built(data, loss)
             inputs, shape = Inputs.of(network, X, dtype, architecture.forward)
             row = rows.labels.shape[1:]
             if shape is not None and row == shape[1:] != shape[:-1]:
@@ -229,9 +230,17 @@ def _takes_missing(estimator: Any, network: nn.Module, X: Any, dtype: Any) -> bo
         )
 
 
-def _built(estimator: Any, architecture: Any, X: Any, loss: Loss) -> nn.Module:
-    """Return the network for inputs and targets, which may need outputs for each of several heads."""
-    network: nn.Module = architecture.build(X, getattr(loss, "outputs", None) or _n_outputs(estimator, loss))
+def _built(data: Data, loss: Loss) -> nn.Module:
+    """Return a new network, with outputs for each of several heads, and monotonic where that is demanded."""
+    (estimator, recipe, *_), table = data.request, data.table
+    cst = recipe.monotonic_cst
+    directions = directions_of(estimator, cst) if table is None else table.directions
+    if directions is not None:
+        check_one_direction(estimator._targets.task, loss)
+    n_outputs = getattr(loss, "outputs", None) or _n_outputs(estimator, loss)
+    architecture: Any = recipe.architecture
+    more = {} if directions is None else {"directions": directions}
+    network: nn.Module = architecture.build(data.rows.X, n_outputs, **more)
     return network
 
 

@@ -192,6 +192,7 @@ def _recipe(estimator: Any) -> Recipe:
         callbacks=check_callbacks(estimator.callbacks, name),
         frozen=check_patterns(estimator.frozen, name),
         encoder=check_encoder(getattr(estimator, "encoder", None), name),
+        monotonic_cst=getattr(estimator, "monotonic_cst", None),
     )
 
 
@@ -212,6 +213,12 @@ class NamedOptions(BaseNet):
         the network, on the rows that are trained on. None is for X that holds numbers only.
     dropout : float in [0, 1), default=0.0
         Share of hidden units that is dropped in each training step.
+    monotonic_cst : array-like of shape (n_features,), dict of str to int, or None, default=None
+        For each column of X, or by its name, 1 if predictions must not fall where it rises, -1 if they must
+        not rise, and 0 (or no entry) for no constraint: of a classifier, which must have two classes, the
+        probability of the second. It holds for every input, up to rounding; columns of categories, dates
+        and texts have no order, nor do missing values. The network then has `nn.MonotonicLinear` layers and
+        an activation that never falls.
     loss : str, Loss or callable, default="log_loss"
         What is minimized; see `sknet.losses`. A function ``(y_true, output)`` returns one value per row: it
         is given class numbers and the network's raw outputs, of which the log loss makes probabilities.

@@ -100,6 +100,7 @@ LASTING = Fields.of(
         "scale_target": [bool, ABSENT],
         "encoder": [Named("TableEncoder"), None, ABSENT],
         "n_members": [POSITIVE, None, ABSENT],
+        "monotonic_cst": [None, dict, list, tuple, np.ndarray, ABSENT],
         "*": Any,  # of the architecture, see below
     },
 )

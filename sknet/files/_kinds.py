@@ -250,7 +250,7 @@ def _of_parameters(x: Any) -> dict[str, Any]:
 ADDED = {
     **{"encoder": None, "lr": None, "value_means": False, "n_members": 1, "bootstrap": False},
     **{"verbose": False, "embeddings": False, "target_dtype": "float64", "extrapolate": False},
-    **{"base": None, "scales": None, "calibrate": None, "sampler": None},
+    **{"base": None, "scales": None, "calibrate": None, "sampler": None, "monotonic_cst": None},
 }
 
 

@@ -60,12 +60,19 @@ def _gru_biases(bias: Array) -> tuple[Array, Array]:
 
 
 def _linear(layer: Linear) -> Counterpart:
-    if layer.parametrization == "standard":
-        return Counterpart({"weight": transposed("weight")})
-    # PyTorch has no layer of this parametrization: the standard one that computes the same.
-    root = layer.in_features**0.5
-    weight = TorchLayout(("weight",), lambda x: x.T * root, lambda x: ((x / root).T.astype(x.dtype),))
-    return Counterpart({"weight": weight})
+    # PyTorch has no other parametrizations, nor signs: the layer that computes the same.
+    root = 1.0 if layer.parametrization == "standard" else layer.in_features**0.5
+
+    def load(x: Array) -> Array:
+        weight = x.T * root
+        if not np.array_equal(layer.effective(weight), weight, equal_nan=True):
+            raise StateError(f"weights of {layer!r} have other signs than its directions demand")
+        return weight
+
+    def dump(weight: Array) -> tuple[Array, ...]:
+        return ((layer.effective(weight) / root).T.astype(weight.dtype),)
+
+    return Counterpart({"weight": TorchLayout(("weight",), load, dump)})
 
 
 BIASES = ("bias_ih", "bias_hh")

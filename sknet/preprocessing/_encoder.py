@@ -235,9 +235,11 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         target: Target | None,
         random_state: np.random.RandomState,
         rows: Any = None,
+        directions: np.ndarray | None = None,
     ) -> "dict[int, Crossed]":
         chosen = {name: getattr(self, name) for name in Options.__dataclass_fields__}
-        self._plan, fitted = fit_plan(schema, table, target, Options(**chosen), random_state, rows)
+        options = Options(**chosen)
+        self._plan, fitted = fit_plan(schema, table, target, options, random_state, rows, directions)
         self._schema, self.n_features_out_ = schema, self._plan.width
         return fitted
 
@@ -355,10 +357,11 @@ def fit_encoder(
     target: Target | None,
     random_state: np.random.RandomState,
     rows: Any = None,
+    directions: np.ndarray | None = None,
 ) -> "tuple[TableEncoder, dict[int, Crossed]]":
     """Return a fitted copy of an encoder, for an estimator that has read its table itself."""
     fitted: TableEncoder = clone(encoder)
     for name in ("n_features_in_", "feature_names_in_"):
         if name in vars(estimator):
             setattr(fitted, name, getattr(estimator, name))
-    return fitted, fitted._fit_table(schema, table, target, random_state, rows)
+    return fitted, fitted._fit_table(schema, table, target, random_state, rows, directions)

@@ -165,6 +165,18 @@ class Plan:
         found += [(1, 0)] * flags
         return (*found, *(block for column in self._columns for block in column.blocks))
 
+    def directions(self, of_numbers: np.ndarray | None) -> np.ndarray | None:
+        """Return -1, 0 or 1 for each output, given that for each number; flags have no direction."""
+        if of_numbers is None:
+            return None
+        found = np.zeros(self.width, np.int8)
+        if self.sparse is None:
+            numbers = np.concatenate([self.numbers.values[0], self.numbers.bins[0]])
+        else:
+            numbers = self.sparse.kept
+        found[: len(numbers)] = of_numbers[numbers]
+        return found
+
     def owners(self, schema: Schema) -> np.ndarray:
         """Return the index of the column of the table that each output comes from."""
         numbers = schema.owners_of_numbers
@@ -227,15 +239,23 @@ def _different(names: list[str]) -> list[str]:
 
 
 def fit_plan(
-    schema: Schema, table: Table, target: Target | None, options: Options, random_state: Any, rows: Any = None
+    schema: Schema,
+    table: Table,
+    target: Target | None,
+    options: Options,
+    random_state: Any,
+    rows: Any = None,
+    directions: np.ndarray | None = None,
 ) -> tuple[Plan, dict[int, Crossed]]:
-    """Fit the encoding of every column."""
+    """Fit the encoding of every column; all outputs of numbers with a direction rise with them."""
     n_rows = table.n_rows if rows is None else len(rows)
     sample, of_sample = _sample(table, target, options, random_state, rows, n_rows)
     numbers = _fit_numbers(schema, table, sample, of_sample, options, rows)
     sparse_names = [f.name for f in schema.features if f.kind == "number"] if schema.is_sparse else []
     sparse = None if table.sparse is None else fit_sparse(sparse_names, _of(table.sparse, rows))
     telling = _telling(numbers, sample, of_sample, options)
+    if directions is not None:
+        telling = [i for i in telling if not directions[i]]
     several = any(len(feature.levels) > options.max_levels for feature in schema.categories)
     if target is not None and (telling or several):
         target = target.take(slice(None) if rows is None else rows)

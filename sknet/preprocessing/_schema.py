@@ -13,6 +13,7 @@ from sknet._frames import RowReader, is_collection, names_of, rows_of_records
 from sknet._hints import suggestion
 from sknet._late import cached_property, issparse, scipy_sparse
 from sknet._params import StrOptions
+from sknet._validation import directions_of
 from sknet._warnings import warn_caller
 from sknet.preprocessing._columns import (
     CATEGORY,
@@ -219,6 +220,19 @@ class Schema:
     def owners_of_numbers(self) -> np.ndarray:
         """The index of the column that each number comes from."""
         return np.repeat(np.arange(len(self.features)), [len(each.number_names) for each in self.features])
+
+    def directions(self, estimator: Any, monotonic_cst: Any) -> np.ndarray | None:
+        """Return -1, 0 or 1 for each number of a `Table`; None if no column is constrained."""
+        found = directions_of(estimator, monotonic_cst)
+        if found is None:
+            return None
+        for feature, direction in zip(self.features, found, strict=True):
+            if direction and feature.kind not in (NUMBER, DROPPED):
+                raise ValueError(
+                    f"monotonic_cst constrains {feature.label}, which is read as a {feature.kind}, and only "
+                    "numbers have an order: set its constraint to 0, or give it as numbers"
+                )
+        return found[self.owners_of_numbers]
 
     @property
     def notes(self) -> list[str]:

@@ -186,6 +186,7 @@ def test_every_layer_with_a_state_has_a_row():
     # PyTorch has no equivalent; their state has their own names.
     alone = {nn.PeriodicEmbedding, nn.PiecewiseLinearEncoding, nn.ParametricActivation}
     alone |= {nn.CategoryEmbeddings, nn.BatchEnsembleLinear, nn.EnsembleLinear}
+    alone |= {nn.MonotonicLinear}  # with a test of its own
     tested = {type(module) for mine, *_ in ROWS.values() for module in mine().modules()}
     assert {kind for kind in with_state if kind in vars(nn).values()} - containers - alone - {
         nn.Module

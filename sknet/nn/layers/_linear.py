@@ -7,18 +7,30 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState
 
-from sknet._fields import ABSENT, Named, Params
+from sknet._constraints import invalid, shown
+from sknet._fields import ABSENT, Buffers, Named, Params
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_host
 from sknet.exceptions import ShapeError
 from sknet.nn._initializer import draw_bias, draw_weight, rows_of, write
 from sknet.nn._module import Module, check_arguments
-from sknet.nn._parameter import Parameter, Registered, ones, zeros
+from sknet.nn._parameter import DEFAULT_DTYPE, Parameter, Registered, ones, zeros
 from sknet.nn.init import FromData, Initializer, scheme
-from sknet.ops import broadcast_to, expand_dims, matmul, mean, moveaxis, reshape
+from sknet.ops import (
+    broadcast_to,
+    equal,
+    expand_dims,
+    less,
+    matmul,
+    mean,
+    moveaxis,
+    negative,
+    reshape,
+    where,
+)
 
-__all__ = ["BatchEnsembleLinear", "EnsembleLinear", "EnsembleView", "Linear", "Scale"]
+__all__ = ["BatchEnsembleLinear", "EnsembleLinear", "EnsembleView", "Linear", "MonotonicLinear", "Scale"]
 
 
 class Linear(Module):
@@ -116,7 +128,7 @@ class Linear(Module):
 
     def forward(self, x: Any) -> Tensor:
         try:
-            product = matmul(x, self.weight)
+            product = matmul(x, self.effective(self.weight))
         except ShapeError as error:
             shape = tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
             raise ShapeError(
@@ -126,6 +138,21 @@ class Linear(Module):
             product = product * self.in_features**-0.5
         bias = self.bias
         return product if bias is None else product + bias
+
+    def effective(self, weight: Any) -> Any:
+        """Return the factors of the input for values of the parameter `weight`: here these.
+
+        Parameters
+        ----------
+        weight : array or Tensor of shape (in_features, out_features)
+            Values of the parameter.
+
+        Returns
+        -------
+        array or Tensor of shape (in_features, out_features)
+            The factors.
+        """
+        return weight
 
     # -- initialization from data: see `nn.init.FromData` -------------------------------------------
 
@@ -156,7 +183,8 @@ class Linear(Module):
         rows = rows_of(x, found.n_rows, random_state)
         if rows.shape[-1] != self.in_features:
             return  # the forward pass raises
-        outputs = rows @ values * (1.0 if self.parametrization == "standard" else self.in_features**-0.5)
+        factor = 1.0 if self.parametrization == "standard" else self.in_features**-0.5
+        outputs = rows @ self.effective(values) * factor
         values, offsets = found.fitted(random_state, values, outputs)
         write(weight, values)
         if bias is not None and bias.awaits_data:
@@ -167,6 +195,109 @@ class Linear(Module):
         bias = ", bias=False" if self.bias is None else ""
         form = "" if self.parametrization == "standard" else f", parametrization={self.parametrization!r}"
         return f"{self.in_features}, {self.out_features}{bias}{form}"
+
+
+class MonotonicLinear(Linear):
+    r"""Affine map of the last axis whose outputs only rise, or only fall, with some inputs.
+
+    Parameters
+    ----------
+    in_directions : array-like of shape (in_features,)
+        1 for inputs that rise with a quantity, such as the quantity itself, -1 for those that fall with it,
+        and 0 for those that do not depend on it.
+    out_directions : int or array-like of shape (out_features,)
+        The same for the outputs. A number of outputs is one of hidden units, of which a third each has no
+        direction (none if all inputs have one), rises and falls.
+    bias : bool, default=True
+        Whether to add a bias.
+    parametrization, init, device : str, Initializer or str, str or Device
+        As of `Linear`.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (in_features, out_features)
+        As of `Linear`, without the signs: see `effective`.
+    bias : Parameter of shape (out_features,), or None
+        As of `Linear`.
+
+    Notes
+    -----
+    An input of direction :math:`s_i \ne 0` is multiplied by :math:`s_i t_j |w_{ij}|` for an output of
+    direction :math:`t_j`, one without a direction by :math:`w_{ij}`.
+
+    A network of these layers, with activations between them that never fall, is monotonic for every input.
+    Hidden units of all three directions are needed to learn any monotonic function: added up with their
+    signs, ReLUs that rise are convex and those that fall are concave (D. Runje and S. M. Shankaranarayana,
+    "Constrained Monotonic Neural Networks", ICML 2023), and units without a direction are an unconstrained
+    network of the other inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> first = nn.MonotonicLinear([1, 0], 6)
+    >>> first.out_directions
+    Tensor([ 0.,  0.,  1.,  1., -1., -1.], dtype=float32)
+    >>> net = nn.Sequential(first, nn.ReLU(), nn.MonotonicLinear(first.out_directions, [1])).initialize(0)
+    >>> bool((np.diff(net([[-1e3, 0.5], [0.0, 0.5], [1e6, 0.5]]).numpy()[:, 0]) >= 0).all())
+    True
+    """
+
+    in_directions: Any
+    out_directions: Any
+    _stored_fields = {
+        "in_directions": Buffers("f", "in_features"),
+        "out_directions": Buffers("f", "out_features"),
+    }
+
+    def __init__(
+        self,
+        in_directions: Any,
+        out_directions: Any,
+        bias: bool = True,
+        *,
+        parametrization: str = "standard",
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        inputs = _directions("in_directions", in_directions)
+        if isinstance(out_directions, Integral):
+            check_arguments(self, out_features=out_directions)
+            n_free = int(out_directions) // 3 * int((inputs == 0).any())
+            n_falling = (int(out_directions) - n_free) // 2
+            counts = [n_free, int(out_directions) - n_free - n_falling, n_falling]
+            out_directions = np.repeat([0, 1, -1], counts)
+        outputs = _directions("out_directions", out_directions)
+        super().__init__(
+            len(inputs), len(outputs), bias, parametrization=parametrization, init=init, device=device
+        )
+        self.register_buffer("in_directions", inputs, persistent=False, device=device)
+        self.register_buffer("out_directions", outputs, persistent=False, device=device)
+
+    def effective(self, weight: Any) -> Any:
+        if isinstance(weight, np.ndarray):
+            rows, columns = (to_host(x.data).astype(weight.dtype) for x in self._buffers.values())
+            rows = rows[:, np.newaxis]
+            return np.where(rows == 0, weight, np.abs(weight) * (rows * columns))
+        rows = expand_dims(self.in_directions, -1)
+        size = where(less(weight, 0.0), negative(weight), weight)  # the gradient of abs(0) is 0
+        return where(equal(rows, 0.0), weight, size * (rows * self.out_directions))
+
+    def extra_repr(self) -> str:
+        """Return the lengths, the numbers of inputs and outputs with a direction, and other options."""
+        counts = [np.count_nonzero(to_host(x.data)) for x in (self.in_directions, self.out_directions)]
+        return f"{super().extra_repr()}, monotonic={counts[0]} to {counts[1]}"
+
+
+def _directions(name: str, given: Any) -> Any:
+    """Return directions, -1, 0 or 1, as floats."""
+    found = to_host(given.data if isinstance(given, Tensor) else np.asarray(given))
+    if found.ndim != 1 or not len(found) or not np.isin(found, (-1, 0, 1)).all():
+        invalid(
+            f"The {name!r} parameter of MonotonicLinear must be an array-like of -1, 0 or 1, with one axis. "
+            f"Got {shown(given)} instead."
+        )
+    return found.astype(DEFAULT_DTYPE)
 
 
 class Scale(Module):

@@ -71,6 +71,11 @@ ROWS = {
     "Linear batches": (lambda: nn.Linear(4, 3), (2, 4)),
     "Linear without bias": (lambda: nn.Linear(4, 3, bias=False), (4,)),
     "Linear ntp": (lambda: nn.Linear(4, 3, parametrization="ntp"), (4,)),
+    "MonotonicLinear": (lambda: nn.MonotonicLinear([1, 0, -1, 1], 5), (4,)),
+    "MonotonicLinear ntp": (
+        lambda: nn.MonotonicLinear([-1, 1], [0, 1], bias=False, parametrization="ntp"),
+        (3, 2),
+    ),
     "PeriodicEmbedding": (lambda: nn.PeriodicEmbedding(3, 2, 4, 0.5, "tanh"), (3,)),
     "PeriodicEmbedding without a map": (lambda: nn.PeriodicEmbedding(2, None, 3, 0.5), (2, 2)),
     "PiecewiseLinearEncoding": (
