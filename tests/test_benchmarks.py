@@ -13,7 +13,7 @@ from examples.benchmarks.measured import Table, machine, read, write
 from tests.project import ROOT, benchmark
 
 SCRIPTS = {path.stem for path in (ROOT / "examples/benchmarks").glob("*.py") if path.stem != "measured"}
-OFF_THE_PAGE = {"ablation", "early_stopping", "workers"}  # of other pages, and of the guide
+OFF_THE_PAGE = {"ablation", "early_stopping", "monotonic", "workers"}  # of other pages, and of the guide
 
 # Prints what the tables of scripts look like, in a process of its own, since scripts set the environment.
 SCHEMAS = """

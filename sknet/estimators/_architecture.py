@@ -29,6 +29,7 @@ __all__ = [
     "architecture_of",
     "check_activation",
     "check_never_falls",
+    "linear_layer",
     "named_network",
 ]
 
@@ -114,13 +115,13 @@ class Perceptron(Architecture):
         layers: list[nn.Module] = []
         width = int(inputs.shape[1])
         for size in self.hidden_layer_sizes:
-            linear = _linear(width, size, directions, init)
+            linear = linear_layer(width, size, directions, init=init)
             layers += [linear, like.copy()]
             if self.dropout:
                 layers.append(nn.Dropout(self.dropout))
             width = size if isinstance(self.activation, str) else _width_after(like, size)
             directions = getattr(linear, "out_directions", None)
-        return nn.Sequential(*layers, _linear(width, n_outputs, directions, init, is_last=True))
+        return nn.Sequential(*layers, linear_layer(width, n_outputs, directions, is_last=True, init=init))
 
     def parameters(self) -> dict[str, Any]:
         return vars(self).copy()
@@ -141,11 +142,13 @@ class Perceptron(Architecture):
         return [str(number * apart) for number in range(len(self.hidden_layer_sizes) + 1)]
 
 
-def _linear(n_in: int, n_out: int, directions: Any, init: Any, *, is_last: bool = False) -> nn.Linear:
-    """Return a layer for inputs of some directions; the outputs of the last one rise."""
+def linear_layer(
+    n_in: int, n_out: int, directions: Any = None, *, is_last: bool = False, **options: Any
+) -> nn.Linear:
+    """Return a layer for inputs of some directions, if they have any; outputs of the last layer rise."""
     if directions is None:
-        return nn.Linear(n_in, n_out, init=init)
-    return nn.MonotonicLinear(directions, [1] * n_out if is_last else n_out, init=init)
+        return nn.Linear(n_in, n_out, **options)
+    return nn.MonotonicLinear(directions, [1] * n_out if is_last else n_out, **options)
 
 
 def _width_after(activation: nn.Module, width: int) -> int:

@@ -232,7 +232,8 @@ class Schema:
                     f"monotonic_cst constrains {feature.label}, which is read as a {feature.kind}, and only "
                     "numbers have an order: set its constraint to 0, or give it as numbers"
                 )
-        return found[self.owners_of_numbers]
+        of_numbers: np.ndarray = found[self.owners_of_numbers]
+        return of_numbers
 
     @property
     def notes(self) -> list[str]:

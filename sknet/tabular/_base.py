@@ -20,7 +20,7 @@ from sknet._hints import ForeignAttributes
 from sknet._parallel import blas_threads
 from sknet._params import PlainNumbers, explained, explained_call, unknown_parameter, validate_parameters
 from sknet._random import check_random_state
-from sknet._validation import Interval, StrOptions
+from sknet._validation import Interval, StrOptions, check_one_direction
 from sknet.core import Tensor
 from sknet.device import Device
 from sknet.engine import History
@@ -57,6 +57,7 @@ CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # names are checked by the function that looks them up, with a better message
     "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
     "columns": "no_validation",  # checked with the columns, with a better message
+    "monotonic_cst": ["array-like", dict, None],
     "n_folds": [Interval(Integral, 1, None, closed="left")],
     "members": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "budget": [Interval(Real, 0, MOST_WORK, closed="right"), str],
@@ -91,6 +92,11 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         Columns that are categories; as for `TableEncoder`.
     columns : dict of str or int to str, default=None
         Kinds of columns where they are not to be found from dtypes and texts; as for `TableEncoder`.
+    monotonic_cst : array-like of shape (n_features,), dict of str to int, or None, default=None
+        For each column of X, or by its name, 1 if predictions must not fall where it rises, -1 if they must
+        not rise, and 0 (or no entry) for no constraint: of a classifier, which must have two classes, the
+        probability of the second. It holds for every input, up to rounding; columns of categories, dates
+        and texts have no order, nor do missing values.
     n_folds : int, default=4
         Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
     budget : float or str, default=1.0
@@ -134,6 +140,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     _targets_may_be_missing = True
     _of_networks = "members_"
     columns: Any
+    monotonic_cst: Any
     scoring: Any
     _stored_fields = ENSEMBLE
 
@@ -344,7 +351,11 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         if not settings:
             raise ValueError("smooth=None and sharp=None leave no members: at least one must not be None")
         n_outputs = targets.n_outputs * loss.outputs_per_target
-        return Task(schema, table, target_of(y, kind), encoded, weight, loss, n_outputs, settings)
+        directions = schema.directions(self, self.monotonic_cst)
+        if directions is not None:
+            check_one_direction(targets.task, loss)
+        target = target_of(y, kind)
+        return Task(schema, table, target, encoded, weight, loss, n_outputs, settings, directions)
 
     def _jobs(self, task: Task, folds: list[Fold], random_state: Any) -> list[Job]:
         """Return the jobs, longest first; seeds do not depend on that order."""
@@ -419,7 +430,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             sparse_output=task.schema.is_sparse,
         )
         encoder, fitted = fit_encoder(
-            unfitted, self, task.schema, task.table, task.target, random_state, training
+            unfitted, self, task.schema, task.table, task.target, random_state, training, task.directions
         )
         is_host = self.device is None or Device(self.device).kind == "cpu"
         blocks = encoder.plan.blocks if is_host and reads_codes(task.table) else ()
@@ -444,6 +455,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             task.n_outputs,
             seed,
             one_hot=encoder.plan.one_hot,
+            directions=encoder.plan.directions(task.directions),
             device=self.device or "cpu",
         )
 

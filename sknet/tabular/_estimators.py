@@ -77,6 +77,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         loss: str | Loss = "log_loss",
         categorical_features: Any = "from_dtype",
         columns: Any = None,
+        monotonic_cst: Any = None,
         n_folds: int = 4,
         members: int | str = "auto",
         budget: float | str = 1.0,
@@ -93,6 +94,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         self.loss = loss
         self.categorical_features = categorical_features
         self.columns = columns
+        self.monotonic_cst = monotonic_cst
         self.n_folds = n_folds
         self.members = members
         self.budget = budget
@@ -250,6 +252,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         loss: str | Loss = "squared_error",
         categorical_features: Any = "from_dtype",
         columns: Any = None,
+        monotonic_cst: Any = None,
         n_folds: int = 4,
         members: int | str = "auto",
         budget: float | str = 1.0,
@@ -266,6 +269,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         self.loss = loss
         self.categorical_features = categorical_features
         self.columns = columns
+        self.monotonic_cst = monotonic_cst
         self.n_folds = n_folds
         self.members = members
         self.budget = budget

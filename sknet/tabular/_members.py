@@ -337,6 +337,7 @@ class Task:
     loss: Loss
     n_outputs: int
     settings: dict[str, Setting]
+    directions: np.ndarray | None = None
     _stored_fields = {
         "y": np.ndarray,
         "weight": [np.ndarray, None],

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sknet.engine._batches import ComputedRows
 from sknet.engine._loop import Settings, Validation, train
 from sknet.engine._model_copies import slim_model
 from sknet.engine._network import chunk_rows_of, predict_rows
+from sknet.estimators._architecture import linear_layer
 from sknet.losses import LogLoss, Loss
 from sknet.ops import is_sparse
 from sknet.ops._codes import Blocks, coded_matmul, codes_of, decoded
@@ -73,6 +75,12 @@ class LevelVectors(nn.Module):
             at, place = stop, last
         return ops.concat([*parts, weight[place:]])
 
+    def directions(self, of_inputs: np.ndarray) -> np.ndarray:
+        """Return the directions of the columns of the output."""
+        found = np.zeros(self.width, of_inputs.dtype)
+        found[~self.is_vector] = of_inputs[~self.has_vector]
+        return found
+
 
 class TabularNet(nn.Module):
     """A perceptron in the neural tangent parametrization, for rows of encoded tables."""
@@ -95,22 +103,32 @@ class TabularNet(nn.Module):
         dropout: float,
         scales: bool = True,
         spans: Sequence[tuple[int, int]] = (),
+        directions: "np.ndarray | None" = None,
     ) -> None:
         self.vectors = LevelVectors(n_features, spans) if spans else None
         width = n_inputs = n_features if self.vectors is None else self.vectors.width
         self.scale = nn.Scale(width) if scales else None
+        if directions is not None and self.vectors is not None:
+            directions = self.vectors.directions(directions)
         layers: list[nn.Module] = []
+        linear, of_layer = partial(linear_layer, parametrization="ntp"), directions
         for size in hidden_layer_sizes:
-            layers += [nn.Linear(width, size, parametrization="ntp", init="data"), nn.ReLU()]
+            layers += [linear(width, size, of_layer, init="data"), nn.ReLU()]
+            of_layer = getattr(layers[-2], "out_directions", None)
             if dropout:
                 layers.append(nn.Dropout(dropout))
             width = size
-        last = nn.Linear(width, n_outputs, parametrization="ntp", init=nn.init.FromData(bias="zeros"))
+        last = linear(width, n_outputs, of_layer, is_last=True, init=nn.init.FromData(bias="zeros"))
         self.body = nn.Sequential(*layers, last)
-        self.skip = nn.Linear(n_inputs, n_outputs, bias=False, parametrization="ntp", init="zeros")
+        self.skip = linear(n_inputs, n_outputs, directions, is_last=True, bias=False, init="zeros")
+
+    @property
+    def is_monotonic(self) -> bool:
+        """True if weights have signs, whatever those of the parameters are."""
+        return isinstance(self.skip, nn.MonotonicLinear)
 
     def forward(self, x: Any) -> Tensor:
-        joins = self.training and not self.body[0].awaits_data
+        joins = (self.training or self.is_monotonic) and not self.body[0].awaits_data
         if self.scale is not None and (joins or self.blocks):
             return self._with_scaled_weights(x)
         h = x if self.vectors is None else self.vectors(x)
@@ -127,7 +145,7 @@ class TabularNet(nn.Module):
         factors: Any = self.body[0].in_features ** -0.5
         if self.scale is not None:
             factors = self.scale.weight[:, np.newaxis] * factors
-        weights = [layer.weight * factors for layer in (self.body[0], self.skip)]
+        weights = [layer.effective(layer.weight * factors) for layer in (self.body[0], self.skip)]
         return weights if self.vectors is None else [self.vectors.weights(weight) for weight in weights]
 
     def rest(self, hidden: Tensor, skipped: Tensor) -> Tensor:
@@ -140,6 +158,18 @@ class TabularNet(nn.Module):
 
     def _times(self, x: Any, weight: Tensor) -> Any:
         return coded_matmul(x, weight, self.blocks) if self.blocks else x @ weight
+
+    def without_signs(self) -> "TabularNet":
+        """Return a network that predicts the same with weights that have their signs."""
+        if not self.is_monotonic:
+            return self
+        plain = self.copy().to(device="cpu")
+        if plain.scale is not None:
+            factors, has_direction = plain.scale.weight.numpy(), self.skip.in_directions.numpy() != 0
+            plain.scale.weight.data = np.where(has_direction, np.abs(factors), factors)
+        plain.body = nn.Sequential(*[_signed(layer) for layer in plain.body])
+        plain.skip = _signed(plain.skip)
+        return plain
 
     def without_vectors(self) -> "TabularNet":
         """Return a network that predicts the same from one-hot columns."""
@@ -159,6 +189,19 @@ class TabularNet(nn.Module):
         plain.body = nn.Sequential(_widened(first, vectors, scale), *others)
         plain.skip = _widened(plain.skip, vectors, scale)
         return plain
+
+
+def _signed(layer: Any) -> Any:
+    """Return a plain layer for a monotonic one; others as they are."""
+    if not isinstance(layer, nn.MonotonicLinear):
+        return layer
+    found = nn.Linear(
+        layer.in_features, layer.out_features, bias=layer.bias is not None, parametrization="ntp"
+    )
+    found.weight.data = layer.effective(layer.weight.numpy())
+    if layer.bias is not None:
+        found.bias.data = layer.bias.data
+    return found
 
 
 def _widened(layer: nn.Linear, vectors: LevelVectors, scale: np.ndarray) -> nn.Linear:
@@ -392,6 +435,7 @@ class Training:
         seed: int,
         *,
         one_hot: "tuple[tuple[int, int], ...]" = (),
+        directions: "np.ndarray | None" = None,
         device: Any = "cpu",
     ) -> None:
         random_state = np.random.RandomState(seed)
@@ -403,6 +447,7 @@ class Training:
             setting.dropout,
             scales,
             one_hot if setting.embeddings and scales else (),
+            directions,
         )
         network.initialize(random_state)
         seen: Any = slice(None)
@@ -455,10 +500,10 @@ class Training:
 
 
 def _predicting(model: Model) -> Model:
-    """Return a trained model without what only training needs, whose network reads one-hot columns."""
+    """Return a trained model of plain layers, which reads one-hot columns and has nothing for training."""
     if model.module.blocks:
         del model.module.blocks
-    network = model.module.without_vectors()
+    network = model.module.without_signs().without_vectors()
     if network is model.module:
         return slim_model(model)
     return Model(
