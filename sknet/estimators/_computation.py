@@ -19,14 +19,14 @@ from sknet.estimators._frozen import (
     FrozenTransformer,
 )
 from sknet.estimators._heads import probability_head
-from sknet.estimators._inputs import Encoded
+from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.estimators._layers import LayerOutput
 from sknet.estimators._scaling import InputScaling
 from sknet.nn import Identity, Module, run
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._plan import FittedEncoder
 
-__all__ = ["Computation", "computation_of", "fixed_axes", "is_estimator", "outputs_of"]
+__all__ = ["Computation", "computation_of", "is_estimator", "outputs_of"]
 
 Frozen = FrozenClassifier | FrozenMultiHeadNet | FrozenRegressor | FrozenTransformer
 
@@ -77,20 +77,6 @@ def computation_of(estimator: Any, example: Any = None, *, raw_scores: bool = Fa
         estimator._module, by, named, is_named, outputs, labels, encoders, estimator._scaling,
         fixed_axes(estimator, named),
     )  # fmt: skip
-
-
-def fixed_axes(frozen: Frozen, inputs: Mapping[str, Any]) -> set[Axis]:
-    """Return axes of inputs whose lengths are those of the fit: columns of tables, and units of their own."""
-    if isinstance(frozen._inputs, (int, Encoded)):
-        return {(0, 1)}
-    units = {} if frozen._scaling is None else frozen._scaling.inputs
-    return {
-        (i, x.ndim - behind)
-        for i, (name, x) in enumerate(inputs.items())
-        if name in units
-        for behind, length in enumerate(units[name].mean.shape[::-1], 1)
-        if length > 1
-    }
 
 
 def _inputs_of(frozen: Frozen, example: Any) -> Any:

@@ -41,6 +41,7 @@ __all__ = [
     "as_host",
     "check_one_input",
     "check_table",
+    "fixed_axes",
     "follows_namespace",
     "forward_of",
     "is_by_name",
@@ -660,3 +661,17 @@ class Encoded:
         """Return the rows of a table like that of the fit, encoded."""
         encoder = self.encoder
         return encoder.encode(encoder.read(check_table([X] if is_record(X) else X)))
+
+
+def fixed_axes(frozen: Any, inputs: Mapping[str, Any]) -> set[tuple[int, int]]:
+    """Return axes of inputs whose lengths are those of the fit: columns of tables, and units of their own."""
+    if isinstance(frozen._inputs, (int, Encoded)):
+        return {(0, 1)}
+    units = {} if frozen._scaling is None else frozen._scaling.inputs
+    return {
+        (i, x.ndim - behind)
+        for i, (name, x) in enumerate(inputs.items())
+        if name in units
+        for behind, length in enumerate(units[name].mean.shape[::-1], 1)
+        if length > 1
+    }

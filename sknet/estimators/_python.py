@@ -20,9 +20,8 @@ from sknet.compile.python import PythonSource, docstring, literal, names_in
 from sknet.core import Tensor, no_grad
 from sknet.engine._inputs import computed_dtype
 from sknet.engine._network import FEW_ROWS, MOST_ROWS, Head, Part, Pass
-from sknet.estimators._computation import fixed_axes
 from sknet.estimators._heads import DECODER, interval_head, probability_head
-from sknet.estimators._inputs import Encoded
+from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.graphs._export import with_any_lengths
 from sknet.nn import Scope, bindings, run
 from sknet.preprocessing._python import EncodedTable
