@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol
+from weakref import ref
 
 import numpy as np
 
@@ -579,7 +580,8 @@ def optimized(
 
 
 # Programs by graph, each with its own slots for sparse matrices, which a bound function replaces.
-_programs = Cache(64)
+MOST_PROGRAMS = 64
+_programs = Cache(MOST_PROGRAMS)
 _planning = Lock()  # no two threads plan the same graph
 
 
@@ -640,15 +642,17 @@ def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[
 
 
 class Known(NamedTuple):
-    """A function that was captured before."""
+    """A function that was captured before, as long as others keep its program."""
 
-    made: Prepared
+    program: "ref[Program]"
+    made: tuple[Any, ...]  # what else `Prepared` has
     places: tuple[int, ...]
     takes: Takes | None
 
 
 MOST_FUNCTIONS = 256
 # Functions by key, most of which share a program; None for one whose key also includes its random stream.
+# Programs are large: those that `_programs` has dropped, and nothing runs, are planned again.
 _functions = Cache(MOST_FUNCTIONS)
 
 
@@ -670,16 +674,19 @@ def compile_cached(
     forms = tuple([(path, _form(leaf)) for path, leaf in named])
     key: Hashable = structure, donate, exact, product_precision(), forms
     found: Known | None = _functions.get(key) or _functions.get((key, stream))
-    if found is not None:
+    program = None if found is None else found.program()
+    if found is not None and program is not None:
         matrices = [sparse[place] for place in found.places]
-        return found.made.bound(args if found.takes is None else found.takes, slots, matrices)
+        made = Prepared(program, *found.made)
+        return made.bound(args if found.takes is None else found.takes, slots, matrices)
     made, takes = prepared(function, args, donate, exact), None if sparse else Takes(args)
     if all(matrix in sparse for matrix in made.matrices):
         places = tuple([sparse.index(matrix) for matrix in made.matrices])
         if made.draws:
             _functions.put(key, None)
             key = key, stream
-        _functions.put(key, Known(made._replace(matrices=()), places, takes))
+        known = Known(ref(made.program), made._replace(matrices=())[1:], places, takes)
+        _functions.put(key, known)
     return made.bound(args if takes is None else takes, slots, made.matrices)
 
 

@@ -128,15 +128,13 @@ def _peak(buffers: list[Buffer]) -> int:
 # -- views: equations that compute nothing; their arrays are made once, when memory is assigned --
 
 
-SMALL = 1 << 16  # bytes; above, an array that nobody reads should take no memory
+SMALL = np.empty(1 << 16, np.uint8)  # the memory of all arrays that nobody accesses and that fit into it
 
 
 def _untouched(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return an array with arbitrary values, in pages that the system provides only if they are accessed."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    if size <= SMALL:
-        return np.empty(shape, dtype)
-    return np.frombuffer(mmap.mmap(-1, size), dtype).reshape(shape)
+    return np.ndarray(shape, dtype, SMALL if size <= SMALL.size else mmap.mmap(-1, size))
 
 
 class Views:

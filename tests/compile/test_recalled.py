@@ -6,10 +6,13 @@ import weakref
 import numpy as np
 import scipy.sparse
 
-from sknet import ops
+from sknet import NetRegressor, nn, ops
+from sknet.compile import Plan
 from sknet.compile._compile import MOST_FUNCTIONS as KEPT
-from sknet.compile._compile import compile_cached
+from sknet.compile._compile import MOST_PROGRAMS, compile_cached
 from sknet.device import Device
+
+ALONE = 16  # at most, of the steps that wait for a later fit
 
 
 class Counted:
@@ -99,13 +102,43 @@ def test_the_least_recently_used_are_evicted():
     assert function.times == before + 1
 
 
+def scaled(number):
+    """Compile a function with a constant of its own."""
+    function = Counted(lambda x: x * (1 + number * 1e-6))
+    return compile_cached(("constant", number), function, (np.ones(1),)), function
+
+
 def test_programs_of_many_constants_are_freed():
     alive = weakref.WeakSet()
-    for number in range(KEPT + 100):
-        scale = 1 + number * 1e-6
-        alive.add(compile_cached(("constant", number), lambda x, scale=scale: x * scale, (np.ones(1),)).plan)
+    for number in range(2 * MOST_PROGRAMS):
+        alive.add(scaled(number)[0].plan)
     gc.collect()
-    assert len(alive) <= KEPT
+    assert len(alive) <= MOST_PROGRAMS
+
+
+def test_a_program_in_use_is_found_after_many_others():
+    in_use, _ = scaled(0.5)
+    for number in range(1, 2 * MOST_PROGRAMS):
+        scaled(number)
+    found, function = scaled(0.5)
+    assert function.times == 0
+    assert found.plan is in_use.plan
+    dropped, function = scaled(1)
+    assert function.times == 1
+    assert dropped(np.ones(1)).tolist() == [1 + 1e-6]
+
+
+def test_programs_of_fits_with_many_constants_are_freed():
+    def n_plans():
+        gc.collect()
+        return sum(type(x) is Plan for x in gc.get_objects())
+
+    X, y = np.eye(4), np.arange(4.0)
+    before = n_plans()
+    for number in range(MOST_PROGRAMS + 30):
+        network = nn.Sequential(nn.Linear(4, 2), nn.LeakyReLU(number / 1000), nn.Linear(2, 1))
+        NetRegressor(network, tol=1e9, n_iter_no_change=1, random_state=0).fit(X, y).predict(X)
+    assert n_plans() <= max(before, MOST_PROGRAMS + ALONE)
 
 
 def test_shapes_are_part_of_the_structure():

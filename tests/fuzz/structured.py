@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 from numpy.random import Generator
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
@@ -39,13 +40,13 @@ from sknet import nn, onnx
 from sknet.callbacks import Callback
 from sknet.exceptions import LoadError
 from sknet.files._registry import all_known, stored_name
-from sknet.losses import Loss
+from sknet.losses import Loss, Quantile
 from sknet.model_selection import GridSearchCV, HalvingGridSearchCV, HyperbandSearchCV
 from sknet.nn.init import Initializer
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Schedule
 from sknet.persistence import read_any, write
-from sknet.tabular import TabularRegressor
+from sknet.tabular import TabularClassifier, TabularRegressor
 from tests.fuzz.command import run
 from tests.fuzz.estimators import Both
 from tests.fuzz.files import LABELS, NAMES, Net, X, Y, originals, paths
@@ -61,6 +62,22 @@ SECONDS = 2.0  # after which a use is interrupted
 HANGS = 90.0  # after which the process is ended
 OWN = (Net, Both)
 TABLE = np.c_[X.astype(object), LABELS]
+STEPS, IMAGES = np.stack([X, -X], axis=1), np.resize(X, (len(X), 1, 4, 4))
+ANIMALS = ("fox", "owl", "bear", "wolf", "hare")
+ABOUT = [f"the {('red', 'blue')[i % 2]} {ANIMALS[i % 5]} that runs {i} miles" for i in range(len(X))]
+# Columns of every kind that an encoder guesses or is told, under names that need quotes.
+FRAME = pandas.DataFrame(
+    {
+        "day": [f"{1 + i}.04.2021" for i in range(len(X))],
+        'pr"ice': [f"${i * 700:,}" for i in range(len(X))],
+        "p\naid": ["yes" if i % 3 else "no" for i in range(len(X))],
+        "user_id": np.arange(len(X)) + 100,
+        "about'": ABOUT,
+        "city": pandas.Categorical(["Rome", "Bern", None, "Oslo"] * (len(X) // 4)),
+        "when": pandas.date_range("2021-01-01", periods=len(X), tz="Europe/Rome"),
+        "size": np.where(X[:, 0] > 1, np.nan, X[:, 0]),
+    }
+)
 CODES = [
     f"{MARK}()", f"{MARK}() if %d else 1", f"1; {MARK}()", f'"""\n{MARK}()\n"""', f"'+{MARK}()+'",
     f'"+{MARK}()+"', f"x\n{MARK}()\n#", f"x\n    {MARK}()\n    ", f"{{{MARK}()}}", f"np.add({MARK}())",
@@ -148,10 +165,56 @@ def others() -> list[Any]:
     tabular = TabularRegressor(n_folds=2, budget=0.02, random_state=0)
     ensemble = make_pipeline(MinMaxScaler(), tabular).fit(X, X[:, :2])
     pipelines = map(sknet.freeze, (simple, ordinal, encoded, ensemble))
-    colors, animals = ("red", "blue", "green"), ("foxes", "owls", "bears", "wolves", "hares")
-    texts = np.array([[f"{colors[i % 3]} {animals[i % 5]}"] for i in range(len(X))], dtype=object)
+    texts = np.array([[text] for text in ABOUT], dtype=object)
     words = sknet.TableEncoder(columns={0: "text"}, random_state=0).fit(texts, LABELS)
-    return [both, tagger, joined, tied, again, columns, stream, words, *searches(), *frozen, *pipelines]
+    made = [both, tagger, joined, tied, again, columns, stream, words, *searches(), *frozen, *pipelines]
+    return [*made, *tables(small), *uncertain(small), *named_networks(own)]
+
+
+def tables(small: dict[str, Any]) -> list[Any]:
+    """Return what reads a frame whose columns are guessed: texts as dates, numbers, booleans and words."""
+    encoder = sknet.TableEncoder(columns={"user_id": "id", "city": "category"}, random_state=0)
+    network = sknet.MLPClassifier(encoder="table", **small).fit(FRAME, LABELS)
+    members = {"n_folds": 2, "budget": 0.02, "random_state": 0}
+    ensemble = TabularClassifier(**members).fit(FRAME, LABELS)
+    pipeline = make_pipeline(sknet.TableEncoder(random_state=0), sknet.MLPRegressor(**small)).fit(FRAME, Y)
+    written = [network.freeze(), ensemble.freeze(), sknet.freeze(pipeline)]
+    return [encoder.fit(FRAME, LABELS), network, ensemble, *written]
+
+
+def uncertain(small: dict[str, Any]) -> list[Any]:
+    """Return estimators with units, calibrations, missing targets and failure times."""
+    held_out = {"early_stopping": True, "validation_fraction": 0.5}
+    times, numbers = np.c_[np.exp(Y), np.arange(len(Y)) % 2], pandas.DataFrame(X, columns=[*"ab", "'", "\n"])
+    constant = np.where(np.arange(4) == 1, 3.0, X)
+    both = np.c_[Y, np.where(X[:, 0] > 0, np.nan, Y)]
+    found = [
+        sknet.MLPClassifier(calibrate="conformal", **held_out, **small).fit(numbers, LABELS),
+        sknet.MLPClassifier(calibrate="temperature", **held_out, **small).fit(X, LABELS),
+        sknet.MLPRegressor(calibrate="conformal", **held_out, **small).fit(X, Y),
+        sknet.MLPRegressor(loss=Quantile([0.1, 0.5, 0.9]), **small).fit(X, Y),
+        sknet.MLPRegressor(scale_target=True, dropout=0.5, **small).fit(X, 1e9 * both),
+        sknet.MLPRegressor(loss="gaussian_nll", n_members=2, **small).fit(X, Y),
+        *[sknet.MLPRegressor(loss=loss, **small).fit(X, times) for loss in ("cox", "aft")],
+    ]
+    stream = sknet.MLPRegressor(**small).partial_fit(constant[:12], Y[:12])
+    return [*found, stream, *[each.freeze() for each in found]]
+
+
+def named_networks(own: dict[str, Any]) -> list[Any]:
+    """Return networks by name, with augmented images and sequences of different lengths."""
+    narrow = {
+        **{name: {"channels": 2, "augment": "shift"} for name in ("conv", "resnet")},
+        **{name: {"hidden_size": 3} for name in ("lstm", "gru")},
+        **{"tcn": {"channels": 4, "num_layers": 1}, "transformer": {"embed_dim": 4, "num_layers": 1}},
+    }
+    ragged = [x[: 1 + i % 2] for i, x in enumerate(STEPS)]
+    found = []
+    for name, arguments in narrow.items():
+        rows = IMAGES if name in ("conv", "resnet") else ragged if name == "gru" else STEPS
+        net = sknet.NetClassifier(name, **own).set_params(**{f"module__{k}": v for k, v in arguments.items()})
+        found.append(net.fit(rows, LABELS))
+    return [*found, *[each.freeze() for each in found]]
 
 
 def searches() -> list[Any]:
@@ -375,7 +438,7 @@ def uses(x: Any, folder: Path, path: Path) -> Iterator[Callable[[], Any]]:
     if isinstance(x, dict):  # the state of a fit
         yield lambda: sknet.MLPClassifier((3,), max_iter=3, random_state=0).fit(X, LABELS, resume_from=path)
         return
-    given = (X, X[:1], TABLE, TABLE[:1])
+    given = [each for rows in (X, TABLE, FRAME, STEPS, IMAGES) for each in (rows, rows[:1])]
     yield lambda: (repr(x), str(x))
     yield lambda: x._repr_html_()
     yield lambda: x.summary()
@@ -388,15 +451,21 @@ def uses(x: Any, folder: Path, path: Path) -> Iterator[Callable[[], Any]]:
     yield lambda: x(X, {"scale": 2.0, "y": X[0]})
     yield lambda: x.initialize(0)(X.astype("float32"))
     yield lambda: x.step(X, Y[:, None])
-    yield lambda: written_as_python(x, folder, X)
-    yield lambda: written_as_python(x, folder, TABLE)
+    for rows in (X, FRAME):
+        yield lambda rows=rows: x.predict_interval(rows, coverage=0.5)
+        yield lambda rows=rows: x.predict_set(rows, coverage=0.5)
+        yield lambda rows=rows: x.predict_samples(rows, 2)
+        yield lambda rows=rows: x.integrated_gradients(rows[:2])
+    yield lambda: (x.notes, x.get_feature_names_out(), x.feature_importances_)
+    for rows in (X, TABLE, FRAME):
+        yield lambda rows=rows: written_as_python(x, folder, rows)
     yield lambda: written_as_python(x.freeze(), folder, X)
     yield lambda: sknet.freeze(x).predict(X[:1])
     yield lambda: sknet.save(x, folder / "again")
     yield lambda: sknet.load(folder / "again", trusted=OWN)
     yield lambda: onnx.export(x, folder / "it.onnx", X.astype("float32"))
     yield lambda: x.export(X.astype("float32"))(X[:1].astype("float32"))
-    for rows, y in ((X, LABELS), (X, Y), (TABLE, LABELS)):
+    for rows, y in ((X, LABELS), (X, Y), (TABLE, LABELS), (FRAME, LABELS), (STEPS, LABELS)):
         yield lambda rows=rows, y=y: x.fit(rows, y)
     yield lambda: written_as_python(x.freeze(), folder, X)
     yield lambda: as_part(x)
