@@ -16,6 +16,7 @@ from sknet.tabular._base import is_ensemble
 
 __all__ = [
     "Display",
+    "as_label",
     "found_callback",
     "largest",
     "names_of_inputs",
@@ -40,6 +41,11 @@ class Display:
             ax = optional("matplotlib.pyplot", f"{type(self).__name__}.plot", "plot").subplots()[1]
         self.ax_, self.figure_ = ax, ax.figure
         return ax
+
+
+def as_label(name: Any) -> str:
+    """Return a name from data as a label: two dollars in it are no formula."""
+    return str(name).replace("$", r"\$")
 
 
 def network_of(estimator: Any, *, or_ensemble: bool = False) -> Any:

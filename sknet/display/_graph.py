@@ -10,7 +10,7 @@ from typing import Any, Self
 from sknet._tree import leaves
 from sknet.compile import Graph, Variable
 from sknet.core import Primitive, Tensor
-from sknet.display._base import Display, network_of
+from sknet.display._base import Display, as_label, network_of
 from sknet.nn import Module
 from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 
@@ -361,7 +361,7 @@ class GraphDisplay(Display):
                 "zorder": 3,
                 "color": "black",
             }
-            text = f"{node.label}\n{node.shape}"
+            text = as_label(f"{node.label}\n{node.shape}")
             self.boxes_.append(ax.text(node.place, -node.rank, text, **{**style, **kwargs}))
         patches = import_module("matplotlib.patches")
         for edge in self._routes:

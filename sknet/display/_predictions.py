@@ -8,6 +8,7 @@ import numpy as np
 from sknet._constraints import shown
 from sknet.display._base import (
     Display,
+    as_label,
     largest,
     names_of_inputs,
     network_of,
@@ -171,7 +172,7 @@ class IntervalDisplay(Display):
             self.coverage_ = float(np.mean(inside))
             label = f"targets, {self.coverage_:.0%} inside"
             self.points_ = ax.scatter(self.x, self.y, s=6, color="0.4", label=label)
-        ax.set(xlabel=self.xlabel, ylabel="target")
+        ax.set(xlabel=as_label(self.xlabel), ylabel="target")
         ax.legend()
         return self
 
@@ -337,7 +338,7 @@ class AttributionDisplay(Display):
         values = flat[0] if len(flat) == 1 else np.abs(flat).mean(axis=0)
         order = np.argsort(np.abs(values), kind="stable")[-most:]
         names = [f"feature {place}" for place in range(len(values))]
-        names = names if self.feature_names is None else list(map(str, self.feature_names))
+        names = names if self.feature_names is None else list(map(as_label, self.feature_names))
         self.bars_ = ax.barh([names[place] for place in order], values[order], **kwargs)
         ax.set_xlabel("attribution" if len(flat) == 1 else "mean size of the attribution")
         return self

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from sknet.callbacks import LearningRateFinder
-from sknet.display._base import Display, found_callback, network_of
+from sknet.display._base import Display, as_label, found_callback, network_of
 from sknet.optim.schedules import Progress
 
 __all__ = ["LearningRateDisplay", "LossCurveDisplay"]
@@ -145,7 +145,9 @@ class LossCurveDisplay(Display):
         if self.best_epoch is not None:
             label = f"best epoch {self.best_epoch}"
             self.best_line_ = ax.axvline(self.best_epoch, linestyle="--", color="0.5", label=label)
-        ax.set(xlabel="epoch", ylabel=self.metric.replace("_", " "), title=self.estimator_name or "")
+        ax.set(
+            xlabel="epoch", ylabel=as_label(self.metric).replace("_", " "), title=self.estimator_name or ""
+        )
         self.lr_line_ = self._rates(ax) if learning_rate else None
         lines = (self.line_, *drawn[1:], self.validation_line_, self.best_line_, self.lr_line_)
         ax.legend(handles=[line for line in lines if line is not None])

@@ -8,7 +8,7 @@ import numpy as np
 from sknet._constraints import shown
 from sknet.callbacks import GradientMonitor
 from sknet.device import to_host
-from sknet.display._base import Display, found_callback, largest, network_of, tiled
+from sknet.display._base import Display, as_label, found_callback, largest, network_of, tiled
 
 __all__ = ["GradientDisplay", "WeightsDisplay"]
 
@@ -154,7 +154,7 @@ class WeightsDisplay(Display):
             self.image_ = ax.imshow(page, **options)
             ax.figure.colorbar(self.image_, ax=ax)
             _label(ax, kind)
-        ax.set_title(self.name or "")
+        ax.set_title(as_label(self.name or ""))
         return self
 
 
@@ -299,7 +299,7 @@ class GradientDisplay(Display):
                 with np.errstate(divide="ignore", invalid="ignore"):
                     values = values / np.asarray(self.weight_norms[name], dtype=float)
             values = np.where(np.isfinite(values) & (values > 0), values, np.nan)
-            (self.lines_[name],) = ax.plot(self.epochs, values, **{"label": name, **kwargs})
+            (self.lines_[name],) = ax.plot(self.epochs, values, **{"label": as_label(name), **kwargs})
         what = "gradient norm / weight norm" if relative else "gradient norm"
         ax.set(xlabel="epoch", ylabel=what, yscale="log")
         ax.legend(fontsize="small")

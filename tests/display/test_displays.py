@@ -1,5 +1,6 @@
 """Displays draw what they are given: the artists hold the data of the fit."""
 
+import io
 import itertools
 import math
 import re
@@ -499,3 +500,37 @@ def test_a_network_of_ones_own_in_an_estimator():
     net.partial_fit(X, Y, classes=[0, 1, 2])
     display = GraphDisplay.from_estimator(net, ax=axes())
     assert [node.kind for node in display.nodes] == ["input", "layer", "layer", "layer", "output"]
+
+
+# -- names of data are no formulas ---------------------------------------------------------------------------
+
+PRICES = ["cost $\\frac$", "$a_b$ and $", "price in \\$"]
+
+
+def drawn_texts(display):
+    """Return the texts of a figure as its reader sees them."""
+    written = io.StringIO()
+    with plt.rc_context({"svg.fonttype": "none"}):
+        display.figure_.savefig(written, format="svg")
+    tree = ElementTree.fromstring(written.getvalue())
+    return ["".join(each.itertext()) for each in tree.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_names_with_dollars():
+    rows = np.random.default_rng(0).normal(size=(9, 3))
+    norms = {name: [1.0, 2.0] for name in PRICES}
+    nodes = capture(ops.exp, np.ones(3))
+    displays = [
+        AttributionDisplay(rows, feature_names=PRICES).plot(),
+        GradientDisplay([1, 2], norms).plot(),
+        *[WeightsDisplay(rows, name=name).plot() for name in PRICES],
+        *[LossCurveDisplay({name: [2.0, 1.0]}, metric=name).plot() for name in PRICES],
+        *[IntervalDisplay(rows[:, 0], *rows[:, :3].T, xlabel=name).plot() for name in PRICES],
+    ]
+    found = [drawn_texts(display) for display in displays]
+    for names, texts in zip([PRICES, PRICES, *[[name] for name in PRICES * 3]], found, strict=True):
+        for name in names:
+            assert name in texts or name.replace("_", " ") in texts
+    graph = GraphDisplay.from_graph(nodes)
+    graph.nodes[0].label = PRICES[0]
+    assert any(PRICES[0] in text for text in drawn_texts(graph.plot()))

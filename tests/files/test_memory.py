@@ -89,6 +89,52 @@ def raised_by(pairs):
     return [int(line) for line in done.stdout.split()]
 
 
+def parts(n):
+    """Return objects whose largest part has about n values: levels, units, residuals, sequences, results."""
+    rng = np.random.default_rng(0)
+    settings = {"hidden_layer_sizes": (3,), "max_iter": 1, "random_state": 0}
+    each = np.repeat(np.arange(max(2, n // 20)), 5)  # a level has to occur five times
+    levels = np.array([[f"{i} of {'many' * 40}"] for i in each.tolist()], dtype=object)
+    wide, held = rng.normal(size=(4, n)), rng.normal(size=(n, 1))
+    steps, codes = rng.normal(size=(20, 5, 4)), np.arange(20) % 2
+    estimators = {
+        "levels": sknet.TableEncoder(columns={0: "category"}).fit(levels),
+        "numbers as levels": sknet.TableEncoder(columns={0: "category"}).fit(each[:, np.newaxis]),
+        "units": sknet.MLPRegressor(**settings).fit(wide, np.arange(4.0)),
+        "members": sknet.MLPRegressor(n_members=2, **settings).fit(wide, np.arange(4.0)),
+        "part of a stream": sknet.MLPRegressor(**settings).partial_fit(wide, np.arange(4.0)),
+        "residuals": sknet.MLPRegressor(calibrate="conformal", **settings).fit(
+            held[:20], codes, X_val=held, y_val=held[:, 0]
+        ),
+        "recurrent": sknet.NetClassifier("lstm", max_iter=1, random_state=0)
+        .set_params(module__hidden_size=max(4, n // 3000))
+        .fit(steps, codes),
+        "candidates": sknet.model_selection.GridSearchCV(
+            sknet.MLPClassifier(**settings), {"alpha": list(rng.random(2))}, cv=2
+        ).fit(rng.normal(size=(20, n)), codes),
+        "ensemble": sknet.TabularClassifier(n_folds=2, budget=0.02, random_state=0).fit(
+            rng.normal(size=(20, 5)), codes
+        ),
+    }
+    frozen = ("units", "members", "residuals", "recurrent", "ensemble")
+    return estimators | {f"frozen {name}": estimators[name].freeze() for name in frozen}
+
+
+@resets_the_peak
+def test_loading_parts_of_estimators_takes_no_more(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        small, large = parts(30), parts(500_000)
+    pairs = []
+    for i, name in enumerate(large):
+        pairs.append([str(tmp_path / f"{size}{i}") for size in ("small", "large")])
+        sknet.save(small[name], pairs[-1][0])
+        sknet.save(large[name], pairs[-1][1])
+    for name, pair, raised in zip(large, pairs, raised_by(pairs), strict=True):
+        size = os.path.getsize(pair[1])
+        assert raised < 2 * size + (16 << 20), f"{name}: {raised / size:.2f} times the file"
+
+
 @resets_the_peak
 def test_loading_takes_twice_the_size(tmp_path):
     small, large = contents(3), contents(WIDTH)
