@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
+from sknet._arguments import name_errors_of, named_errors
 from sknet._constraints import (
     Interval,
     Options,
@@ -59,6 +60,10 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 class PlainNumbers:
     """Mixin of objects with parameters: numbers of NumPy among them become Python's when they are set."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_errors_of(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, NUMBERS) and name in names_of(cast(Hashable, type(self))):
@@ -273,6 +278,7 @@ def explained(init: Callable[..., None]) -> Callable[..., None]:
 def explained_call(method: Method) -> Method:
     """Return a method of an estimator whose error for an unknown argument suggests the right one."""
     names = list(inspect.signature(method).parameters)[1:]
+    named = named_errors(method)
 
     @wraps(method)
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -283,7 +289,7 @@ def explained_call(method: Method) -> Method:
                 where = f"{type(self).__name__}.{method.__name__}"
                 its = f"Its arguments are {', '.join(names)}."
                 raise TypeError(f"{where} has no argument {name!r}{or_names(hint, its)}")
-        return method(self, *args, **kwargs)
+        return named(self, *args, **kwargs)
 
     return cast(Method, told)
 

@@ -33,8 +33,8 @@ def check_random_state(seed: Any) -> RandomState:
     if isinstance(seed, np.random.Generator):
         return _seeded(int(seed.integers(2**32)))
     raise ValueError(
-        f"{seed!r} cannot be used to seed a numpy.random.RandomState: give an int, a RandomState, a "
-        "Generator or None"
+        f"{shown(seed)} cannot be used to seed a numpy.random.RandomState: random_state must be an int, a "
+        "RandomState, a Generator or None"
     )
 
 

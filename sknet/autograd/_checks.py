@@ -3,11 +3,13 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from sknet import _tree
+from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._parallel import Lock
 from sknet.autograd._function import Bundle
@@ -24,6 +26,7 @@ __all__ = ["detect_anomaly", "gradcheck"]
 # -- gradients against differences ------------------------------------------------------------
 
 
+@named_errors
 def gradcheck(
     function: Callable[..., Any],
     inputs: Sequence[Any],
@@ -87,7 +90,7 @@ def gradcheck(
             raise GradientError(
                 f"gradcheck: input {name} must be float64, got {x.dtype}: use .astype('float64')"
             )
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(index(random_state))
 
     def projected(*tensors: Tensor) -> Tensor:
         """Return the weighted sum of all that the function returns."""

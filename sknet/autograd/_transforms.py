@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet import _tree
+from sknet._arguments import checked, named_errors
 from sknet.core import Tensor, as_tensor, enable_grad, is_grad_enabled
 from sknet.core._backward import newest_first, ones_like, pull_back, zeros_like
 from sknet.device import is_array, to_device
@@ -123,7 +124,10 @@ def _point(connected: bool, x: Any) -> Tensor:
 
 def argument_positions(argnums: Argnums) -> tuple[int, ...]:
     """Return positions as a tuple."""
-    return (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    found = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    if not found:
+        raise ValueError("argnums must be the position of an argument, or several, got none")
+    return found
 
 
 def pulled_back(
@@ -173,6 +177,7 @@ def check_like(name: str, what: str, given: Any, expected: Any) -> list[Tensor]:
 # -- transforms -------------------------------------------------------------------------------
 
 
+@checked
 def value_and_grad(
     function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
 ) -> Callable[..., tuple[Any, Any]]:
@@ -225,6 +230,7 @@ def value_and_grad(
     return derivative
 
 
+@checked
 def grad(function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False) -> Callable[..., Any]:
     """Return a function that computes the gradient of `function`.
 
@@ -307,8 +313,9 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
     return at.returned(pullback)
 
 
+@named_errors
 def jvp(
-    function: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool = False
+    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> tuple[Any, ...]:
     """Return the value of a function, and its derivative in a direction.
 
@@ -359,7 +366,8 @@ def jvp(
     return at.returned(at.like_value(found))
 
 
-def hvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, ...]:
+@named_errors
+def hvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
     """Return the product of a scalar function's Hessian with a vector.
 
     Parameters
@@ -412,6 +420,7 @@ def hvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any,
 Blocks = list[list[Tensor]]
 
 
+@checked
 def jacobian(
     function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
 ) -> Callable[..., Any]:
@@ -466,6 +475,7 @@ def jacobian(
     return derivative
 
 
+@checked
 def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """Return a function that computes all second derivatives of `function`.
 

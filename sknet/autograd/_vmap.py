@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet import _tree
+from sknet._arguments import checked
 from sknet.core import (
     Primitive,
     Tensor,
@@ -95,6 +96,7 @@ def _outer(x: Tensor) -> Tensor:
     return tensor if x.node is not None or tensor.node is None else tensor.detach()
 
 
+@checked
 def vmap(function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0) -> Callable[..., Any]:
     """Return a function that applies `function` to every argument of a stack, in one pass.
 

@@ -10,6 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sknet._arguments import named_errors
+from sknet._constraints import shown
 from sknet.core import _primitive as p
 from sknet.core import _tape
 from sknet.core._backward import Hookable, from_here, move_keeping, newest_first, notes_of
@@ -768,6 +770,8 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
     def reshape(self, *shape: Any) -> "Tensor":
         """Same elements in another shape, given as a tuple or as integers; one length may be -1."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        if not all(isinstance(length, (int, np.integer)) for length in wanted):
+            raise ShapeError(f"reshape: lengths must be integers, got {shown(tuple(wanted))}")
         return bind(p.reshape, (self,), {"shape": tuple(wanted)})
 
     def permute_dims(self, *axes: Any) -> "Tensor":
@@ -782,6 +786,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
         """Axes in reverse order."""
         return bind(p.permute_dims, (self,), {"axes": tuple(range(-1, -self.ndim - 1, -1))})
 
+    @named_errors
     def astype(self, dtype: DTypeLike) -> "Tensor":
         """Elements converted to `dtype`."""
         wanted = _real(np.dtype(dtype))

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._constraints import shown
 from sknet._late import optional
 from sknet.callbacks import Callback
 from sknet.estimators._base import BaseNet
@@ -39,6 +40,8 @@ class Display:
         """Return axes to draw into, those of a new figure if there are none, and keep them."""
         if ax is None:
             ax = optional("matplotlib.pyplot", f"{type(self).__name__}.plot", "plot").subplots()[1]
+        if not hasattr(ax, "figure"):
+            raise TypeError(f"{type(self).__name__}: ax must be axes of Matplotlib or None, got {shown(ax)}")
         self.ax_, self.figure_ = ax, ax.figure
         return ax
 

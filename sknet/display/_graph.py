@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Self
 
+from sknet._arguments import named_errors
 from sknet._tree import leaves
 from sknet.compile import Graph, Variable
 from sknet.core import Primitive, Tensor
@@ -262,6 +263,7 @@ class GraphDisplay(Display):
         self._routes = placed(nodes)
 
     @classmethod
+    @named_errors
     def from_module(
         cls, module: Module, *inputs: Any, dtype: Any = "float32", training: bool = False
     ) -> Self:
@@ -293,6 +295,7 @@ class GraphDisplay(Display):
         return cls(flow_of_module(module, *inputs, dtype=dtype, training=training))
 
     @classmethod
+    @named_errors
     def from_graph(cls, graph: Graph) -> Self:
         """Show the operations of a captured graph.
 
@@ -309,6 +312,7 @@ class GraphDisplay(Display):
         return cls(flow_of_graph(graph))
 
     @classmethod
+    @named_errors
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the network of a fitted estimator.
 
@@ -329,6 +333,7 @@ class GraphDisplay(Display):
         network = network_of(estimator)
         return cls.from_module(network.model_.module, (1, network.n_features_in_)).plot(ax, **kwargs)
 
+    @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw boxes and arrows.
 

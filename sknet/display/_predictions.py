@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet.display._base import (
     Display,
@@ -16,6 +17,7 @@ from sknet.display._base import (
     tiled,
     transformed,
 )
+from sknet.exceptions import ShapeError
 
 __all__ = ["AttributionDisplay", "IntervalDisplay"]
 
@@ -87,6 +89,7 @@ class IntervalDisplay(Display):
         self.xlabel = xlabel
 
     @classmethod
+    @named_errors
     def from_estimator(
         cls,
         estimator: Any,
@@ -143,10 +146,14 @@ class IntervalDisplay(Display):
         x, xlabel = _positions(X, feature, prediction)
         order = np.argsort(x, kind="stable")
         low, high = bounds[order, 0], bounds[order, 1]
-        target = None if y is None else np.asarray(y)[order]
+        target = None if y is None else np.asarray(y)
+        if target is not None and target.shape != x.shape:
+            raise ShapeError(f"y must hold one target for each of {len(x)} rows, got shape {target.shape}")
+        target = None if target is None else target[order]
         display = cls(x[order], prediction[order], low, high, target, coverage=coverage, xlabel=xlabel)
         return display.plot(ax, **kwargs)
 
+    @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw predictions, intervals and targets.
 
@@ -244,6 +251,7 @@ class AttributionDisplay(Display):
         self.image_shape = image_shape
 
     @classmethod
+    @named_errors
     def from_estimator(
         cls,
         estimator: Any,
@@ -304,6 +312,7 @@ class AttributionDisplay(Display):
         names = names if feature_names is None else feature_names
         return cls(found, feature_names=names, image_shape=image_shape).plot(ax, **kwargs)
 
+    @named_errors
     def plot(self, ax: Any = None, *, n_columns: int | None = None, most: int = 15, **kwargs: Any) -> Self:
         """Draw the attributions.
 

@@ -6,6 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from sknet._arguments import named_errors
+from sknet._constraints import shown
 from sknet.callbacks import LearningRateFinder
 from sknet.display._base import Display, as_label, found_callback, network_of
 from sknet.optim.schedules import Progress
@@ -73,6 +75,7 @@ class LossCurveDisplay(Display):
         self.estimator_name = estimator_name
 
     @classmethod
+    @named_errors
     def from_estimator(
         cls,
         estimator: Any,
@@ -108,6 +111,7 @@ class LossCurveDisplay(Display):
         display = cls(network.history_, best_epoch=best, metric=metric, estimator_name=name)
         return display.plot(ax, learning_rate=learning_rate, **kwargs)
 
+    @named_errors
     def plot(self, ax: Any = None, *, learning_rate: bool = False, **kwargs: Any) -> Self:
         """Draw the curves.
 
@@ -220,6 +224,7 @@ class LearningRateDisplay(Display):
         self.log_x = log_x
 
     @classmethod
+    @named_errors
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the range test of a fitted estimator, or else the rates of its fit.
 
@@ -246,6 +251,7 @@ class LearningRateDisplay(Display):
         return cls(curves, xlabel="epoch", ylabel="learning rate").plot(ax, **kwargs)
 
     @classmethod
+    @named_errors
     def from_finder(cls, finder: LearningRateFinder, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the losses of a range test by rate, with the suggestion.
 
@@ -278,6 +284,7 @@ class LearningRateDisplay(Display):
         return display.plot(ax, **kwargs)
 
     @classmethod
+    @named_errors
     def from_schedules(
         cls,
         schedules: Any,
@@ -327,6 +334,7 @@ class LearningRateDisplay(Display):
         }
         return cls(curves, xlabel="step", ylabel="learning rate").plot(ax, **kwargs)
 
+    @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the curves.
 
@@ -361,6 +369,8 @@ def _named(schedules: Any) -> Mapping[str, Callable[[Progress], float]]:
     if isinstance(schedules, Mapping):
         return schedules
     given = schedules if isinstance(schedules, (list, tuple)) else [schedules]
+    if not all(map(callable, given)):
+        raise TypeError(f"schedules must be callables of a Progress, as Cosine(0.1), got {shown(schedules)}")
     names = [getattr(each, "__name__", type(each).__name__) for each in given]
     repeated = {name for name in names if names.count(name) > 1}
     labels = [f"{name} {place}" if name in repeated else name for place, name in enumerate(names, 1)]

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet.callbacks import GradientMonitor
 from sknet.device import to_host
@@ -56,6 +57,7 @@ class WeightsDisplay(Display):
         self.name = name
 
     @classmethod
+    @named_errors
     def from_estimator(
         cls,
         estimator: Any,
@@ -101,6 +103,7 @@ class WeightsDisplay(Display):
         display = cls(to_host(parameters[parameter]), name=parameter)
         return display.plot(ax, kind=kind, image_shape=image_shape, **kwargs)
 
+    @named_errors
     def plot(
         self,
         ax: Any = None,
@@ -237,6 +240,7 @@ class GradientDisplay(Display):
         self.weight_norms = weight_norms
 
     @classmethod
+    @named_errors
     def from_estimator(cls, estimator: Any, *, relative: bool = False, ax: Any = None, **kwargs: Any) -> Self:
         """Draw what the `GradientMonitor` of a fitted estimator has measured.
 
@@ -267,6 +271,7 @@ class GradientDisplay(Display):
         display = cls(monitor.epochs_, monitor.norms_, monitor.weight_norms_)
         return display.plot(ax, relative=relative, **kwargs)
 
+    @named_errors
     def plot(self, ax: Any = None, *, relative: bool = False, **kwargs: Any) -> Self:
         """Draw a curve for each parameter.
 

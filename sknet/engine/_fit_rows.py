@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet import ops
-from sknet._constraints import shown
+from sknet._constraints import WHOLE, shown
 from sknet._frames import as_array
 from sknet.callbacks import Callback, PrintLog, ProgressBar
 from sknet.callbacks._callback import Rows, check_callbacks, fresh_callbacks
@@ -89,7 +89,7 @@ class Prepared:
     def __init__(
         self, model: ModelLike, options: Options, training: Rows | None = None, resume_from: Any = None
     ) -> None:
-        self._model, self._options = model, options
+        self._model, self._options = model, options._replace(check_finite=bool(options.check_finite))
         self._given = check_callbacks(options.callbacks, options.caller)
         self.callbacks = fresh_callbacks(self._given)
         self.all_callbacks = [*self.callbacks, *_shown(options.verbose, options.caller)]
@@ -143,6 +143,7 @@ def fit_rows(
 ) -> History:
     """Train a model on rows, in place."""
     check_count(epochs, "epochs", options.caller)
+    shuffle = bool(shuffle)
     prepared = Prepared(model, options, rows, resume_from)
     chosen = rows.X.rows if isinstance(rows.X, RowSubset) else None
     rows = rows if chosen is None else rows._replace(X=rows.X.X)
@@ -156,7 +157,7 @@ def fit_rows(
     if not model.optimizer.goes_in_steps:
         return _minimized(model, (X, y, weight), epochs, options, prepared)
     batches = Batches(X, y, weight, size, model.dtype, model.device, chosen)
-    settings = Settings(max_iter=epochs, shuffle=shuffle, check_finite=options.check_finite)
+    settings = Settings(max_iter=epochs, shuffle=shuffle, check_finite=bool(options.check_finite))
     try:
         train(
             model,
@@ -276,7 +277,7 @@ def _batch_size(size: Any, caller: str) -> int:
 
 def check_count(value: Any, name: str, caller: str) -> int:
     """Return a count after checking that it is a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < WHOLE:
         more = " or 'auto'" if name == "batch_size" else ""
         raise ValueError(
             f"The {name!r} parameter of {caller} must be a positive int{more}. Got {shown(value)} instead."

@@ -45,6 +45,8 @@ def arguments(X: Any) -> Any:
 
 def first_input(X: Any) -> Any:
     """Return the one input, or the first of several."""
+    if isinstance(X, dict) and not X:
+        raise ValueError("X is an empty dict: expected inputs by the names of arguments")
     return next(iter(X.values())) if isinstance(X, dict) else X
 
 

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from sknet._arguments import named_errors
 from sknet._config import config_context, get_config
 from sknet._random import check_random_state
 from sknet.callbacks._callback import check_callbacks, fresh_callbacks
@@ -295,13 +296,14 @@ def _run(packet: bytes, which: tuple[int, int], config: Any, *shared: Any) -> by
         return _packet(_opened(packet, shared)(), shared, f"the result of fit {number} of {count}")
 
 
+@named_errors
 def fit_many(
     models: Sequence[Model],
     X: Any,
     y: Any,
     sample_weight: Any = None,
     *,
-    rows: "Sequence[Any] | None" = None,
+    rows: Sequence[Any] | None = None,
     n_jobs: int | None = None,
     callbacks: Any = None,
     **options: Any,

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sknet._arguments import named_errors
 from sknet._hints import ForeignAttributes
 from sknet._parallel import Pool
 from sknet._params import explained_call
@@ -178,6 +179,7 @@ class Model(ForeignAttributes):
 
     compile = CompileMode()
 
+    @named_errors
     def __init__(
         self,
         module: Module,
@@ -707,6 +709,7 @@ class Model(ForeignAttributes):
 
     # -- the step in place ------------------------------------------------------------------------------
 
+    @named_errors
     @on_device
     def step(self, X: Any, y: Any, sample_weight: Any = None) -> StepResult:
         """Train on one batch, in place.
@@ -787,6 +790,7 @@ class Model(ForeignAttributes):
 
     # -- many steps -------------------------------------------------------------------------------------
 
+    @named_errors
     @explained_call
     def fit(
         self,
@@ -864,6 +868,7 @@ class Model(ForeignAttributes):
         options = Options("Model.fit", held_out, scores, callbacks, verbose, check_finite)
         return fit_rows(self, Rows(X, y, sample_weight), epochs, batch_size, shuffle, options, resume_from)
 
+    @named_errors
     @_explained
     def train(
         self,
@@ -1005,6 +1010,7 @@ class Model(ForeignAttributes):
 
     # -- prediction -------------------------------------------------------------------------------------
 
+    @named_errors
     def predict(self, X: Any) -> Any:
         """Return predictions: probabilities or means, by the loss's inverse link.
 

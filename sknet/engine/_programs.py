@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from sknet import ops
+from sknet._arguments import named_errors
 from sknet._late import cached_property
 from sknet._parallel import Cache
 from sknet.compile import Compiled, capture
@@ -363,6 +364,7 @@ class CompiledStep:
         return f"CompiledStep({', '.join(batch)}; print its source)"
 
 
+@named_errors
 def compiled_step(model: ModelLike, X: Any, y: Any, weight: Any = None) -> CompiledStep:
     """Return the training step of a model for batches like this one; nothing is run.
 

@@ -574,7 +574,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
 
     def _drawn(self, X: Any, head: Head | None, n_draws: Any, random_state: Any) -> Any:
         """Return predictions of shape (n_draws, n_samples, ...), with dropout as in training."""
-        if isinstance(n_draws, bool) or not isinstance(n_draws, Integral) or int(n_draws) < 1:
+        if isinstance(n_draws, bool) or not isinstance(n_draws, Integral) or not 1 <= int(n_draws) < 2**31:
             raise ValueError(f"n_draws must be a positive integer, got {shown(n_draws)}")
         n_draws, source = int(n_draws), check_random_state(random_state)
         keys = [stream_key(np.random.RandomState(source.randint(2**31))) for _ in range(n_draws)]

@@ -325,10 +325,13 @@ def required_names(forward: Forward | None) -> list[str]:
     return [name for name, required in (forward or {}).items() if required]
 
 
+DEEPEST = 64  # axes of an array of NumPy
+
+
 def _rank(X: Any) -> int:
     """Return the number of axes of an array, or of nested lists."""
     depth = 0
-    while isinstance(X, (list, tuple)) and len(X):
+    while isinstance(X, (list, tuple)) and len(X) and depth < DEEPEST:  # it may hold itself
         X, depth = X[0], depth + 1
     return depth + len(getattr(X, "shape", ()))
 

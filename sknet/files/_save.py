@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
+from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._late import version_of
 from sknet.callbacks._checkpoint import checked_fit
@@ -32,6 +33,7 @@ PACKAGES = ("sknet", "numpy", "scikit-learn")
 INCLUDE = ("all", "predict")
 
 
+@named_errors
 def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> None:
     """Write an estimator, a model or a network to a file that executes no code when it is loaded.
 
@@ -130,6 +132,7 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version()} | found
 
 
+@named_errors
 def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
     """Read a file that `save` has written; no code in it is executed, and nothing is imported.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._arguments import named_errors
 from sknet._late import issparse
 from sknet.freezing._encoders import (
     Branch,
@@ -45,6 +46,7 @@ class _RefusedError(Exception):
     """An estimator cannot be frozen: which one, and why."""
 
 
+@named_errors
 def freeze(estimator: Any) -> Any:
     """Freeze a fitted pipeline into a predictor on arrays.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from sklearn import model_selection
 
+from sknet._arguments import named_errors
 from sknet.estimators._targets import naming_labels
 from sknet.model_selection._indexable import indexable
 from sknet.model_selection._parallel_fits import fits_networks, in_group_threads, is_stacked, stacked
@@ -13,6 +14,7 @@ from sknet.model_selection._parallel_fits import fits_networks, in_group_threads
 __all__ = ["cross_val_predict", "cross_validate"]
 
 
+@named_errors
 def cross_validate(
     estimator: Any,
     X: Any,
@@ -94,6 +96,7 @@ def cross_validate(
     return found
 
 
+@named_errors
 def cross_val_predict(
     estimator: Any,
     X: Any,

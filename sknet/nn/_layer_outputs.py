@@ -81,7 +81,7 @@ class Calls:
                     f"{self._listed()}. Give layer=-1 for the output of that one."
                 )
             raise ValueError(
-                f"there is no layer {layer}: {self._name} has {len(self.layers)}, {self._listed()}. "
+                f"there is no layer {shown(layer)}: {self._name} has {len(self.layers)}, {self._listed()}. "
                 f"Numbers go from {-len(self.layers)} to {len(self.layers) - 1}."
             )
         return self.layers[int(layer)]
@@ -92,7 +92,8 @@ class Calls:
             path, number = found[1], int(found[2])
         if path not in self._known:
             raise ValueError(
-                f"there is no layer {path!r}{nearest(path, self._known)}: {self._name} has {self._listed()}, "
+                f"there is no layer {shown(path)}{nearest(path, self._known)}: {self._name} has "
+                f"{self._listed()}, "
                 f"and a layer may be the path of any module, {sorted(filter(None, self._known))}"
             )
         first, _ = self._known[path]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike
 
+from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._fields import COUNT, Together
 from sknet._hints import or_names, suggestion
@@ -436,6 +437,7 @@ class LazyConvTranspose2d(Lazy, ConvTranspose2d, infer="in_channels", axis=-3):
     """
 
 
+@named_errors
 def is_lazy(module: Module) -> bool:
     """Tell whether there is a module here or below whose shapes are not known yet.
 
@@ -458,6 +460,7 @@ def is_lazy(module: Module) -> bool:
     return any(isinstance(each, Lazy) for each in module.modules())
 
 
+@named_errors
 def materialize(module: M, *inputs: Any, dtype: DTypeLike = "float32", **named: Any) -> M:
     """Turn lazy modules into ordinary ones by a pass without data.
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
 
+from sknet._arguments import named_errors
 from sknet._constraints import PLAIN, plain, shown
 from sknet._fields import ABSENT, COUNT
 from sknet._hints import hints, or_names, parameter_hint, suggestion
@@ -65,6 +66,7 @@ class Registry:
 
     # -- registering ----------------------------------------------------------------------------
 
+    @named_errors
     def register_parameter(self, name: str, parameter: Parameter) -> None:
         """Add a parameter; assigning it as an attribute does the same.
 
@@ -90,6 +92,7 @@ class Registry:
         self._parameters[name] = parameter
         note_structure()
 
+    @named_errors
     def register_module(self, name: str, module: Any) -> None:
         """Add a module as a child; assigning it as an attribute does the same.
 
@@ -115,6 +118,7 @@ class Registry:
         children[name] = vars(self)[name] = module
         note_structure()
 
+    @named_errors
     def register_buffer(
         self, name: str, value: Any, persistent: bool = True, *, device: "str | Device | None" = None
     ) -> None:
@@ -141,6 +145,7 @@ class Registry:
         (self._transient.discard if persistent else self._transient.add)(name)
         note_structure()
 
+    @named_errors
     def set_buffer(self, name: str, value: Any) -> None:
         """Set the value of a buffer, as a forward pass does with its running statistics.
 
@@ -284,6 +289,7 @@ class Registry:
         """Yield the modules registered here."""
         return iter(list(self._children.values()))
 
+    @named_errors
     def get_submodule(self, path: str) -> "Module":
         """Return the module at a dotted path; this one itself for "".
 
@@ -312,6 +318,7 @@ class Registry:
             module = module._children[part]
         return module  # type: ignore[no-any-return]
 
+    @named_errors
     def get_parameter(self, path: str) -> Parameter:
         """Return the parameter at a dotted path, as the module's attribute would give it.
 
@@ -333,6 +340,7 @@ class Registry:
         owner, name = self._owner_of(path, "_parameters", "parameter")
         return bound_parameter(owner._parameters[name])  # type: ignore[return-value]
 
+    @named_errors
     def get_buffer(self, path: str) -> Tensor:
         """Return the value of the buffer at a dotted path.
 
@@ -558,6 +566,7 @@ class Module(Registry):
         scope = current_scope()
         return self._training if scope is None or scope.training is None else scope.training
 
+    @named_errors
     def train(self, mode: bool = True) -> Self:
         """Set the mode of this module and all below it.
 
@@ -579,6 +588,7 @@ class Module(Registry):
         """Set the mode for prediction: ``train(False)``."""
         return self.train(False)
 
+    @named_errors
     def apply(self, function: Callable[["Module"], Any]) -> Self:
         """Call a function with every module: those below first, this one last.
 
@@ -595,6 +605,7 @@ class Module(Registry):
         _apply(self, function, set())
         return self
 
+    @named_errors
     def requires_grad_(self, mode: bool = True) -> Self:
         """Make all parameters trainable, or freeze them.
 
@@ -695,6 +706,7 @@ class Module(Registry):
 
     # -- hooks ------------------------------------------------------------------------------------
 
+    @named_errors
     def register_forward_pre_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:
         """Register a function that sees, and may replace, the arguments of every forward pass.
 
@@ -718,6 +730,7 @@ class Module(Registry):
         """
         return _hooks.register(self, "forward_pre", hook, with_kwargs)
 
+    @named_errors
     def register_forward_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:
         """Register a function that sees, and may replace, the output of every forward pass.
 
@@ -735,6 +748,7 @@ class Module(Registry):
         """
         return _hooks.register(self, "forward", hook, with_kwargs)
 
+    @named_errors
     def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Register a function that sees, and may replace, the gradients of the outputs.
 
@@ -751,6 +765,7 @@ class Module(Registry):
         """
         return _hooks.register(self, "backward_pre", hook)
 
+    @named_errors
     def register_full_backward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Register a function that sees the gradients of inputs and outputs.
 
@@ -832,6 +847,7 @@ class Module(Registry):
     def _migrate_state(self, state: dict[str, Any], prefix: str, version: int) -> None:
         """Change this module's entries in a state that was written by an older `_version` of its class."""
 
+    @named_errors
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Keys:
         """Copy values into the parameters and persistent buffers: all of them, or after an error none.
 
@@ -859,6 +875,7 @@ class Module(Registry):
         """
         return load_state_dict(self, state, strict)
 
+    @named_errors
     def to(self, dtype: DTypeLike | None = None, device: "str | Device | None" = None) -> Self:
         """Convert the floating parameters and buffers to a dtype, and move all of them to a device.
 
@@ -1118,6 +1135,7 @@ def bindings(module: Module) -> dict[str, Binding]:
     return found
 
 
+@named_errors
 def functional_call(
     module: Module,
     values: Mapping[str, Any],

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import DTypeLike
 
+from sknet._arguments import named_errors
 from sknet._tree import leaves, map_leaves
 from sknet.core import Primitive, Tensor
 from sknet.nn._hooks import Hooks
@@ -238,6 +239,7 @@ class _Ledger:
         return sum(array.nbytes for array in new.values())
 
 
+@named_errors
 def summary(module: Module, *inputs: Any, dtype: DTypeLike = "float32", training: bool = False) -> Summary:
     """Return a table of a module's layers: output shapes, parameters, operations, memory.
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from sknet._arguments import named_errors
 from sknet.device import to_host
 from sknet.exceptions import StateError
 from sknet.nn._module import Module, join, nearest
@@ -141,6 +142,7 @@ def _entries(module: Module, path: str = "", place: Place = str) -> Iterator[Ent
         yield from _entries(below, join(path, child), inner)
 
 
+@named_errors
 def from_torch(state_dict: Mapping[str, Any], module: M, strict: bool = True) -> M:
     """Load the state of a PyTorch module into a module of the same structure: all of it, or nothing.
 
@@ -217,6 +219,7 @@ def from_torch(state_dict: Mapping[str, Any], module: M, strict: bool = True) ->
     return module
 
 
+@named_errors
 def to_torch(module: Module) -> dict[str, Array]:
     """Return a module's state by the names and in the layouts of PyTorch.
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from sknet import nn
+from sknet._arguments import named_errors
 from sknet._late import optional
 from sknet._tree import map_leaves
 from sknet.compile import Equation, Graph, capture
@@ -54,8 +56,13 @@ ML, ML_OPSET = "ai.onnx.ml", 3
 ML_OPERATORS = frozenset({"LabelEncoder"})
 
 
+@named_errors
 def export(
-    model: Any, path: str | os.PathLike[str] | None = None, example: Any = None, *, dtype: Any = None
+    model: Any,
+    path: str | os.PathLike[str] | None = None,
+    example: Any = None,
+    *,
+    dtype: DTypeLike | None = None,
 ) -> Any:
     """Return a module or a fitted estimator as an ONNX model, and write it to a file.
 

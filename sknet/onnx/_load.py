@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
+from sknet._arguments import named_errors
 from sknet._fields import Named
 from sknet.core import Tensor
 from sknet.exceptions import LoadError
@@ -26,6 +27,7 @@ DTYPES = (
 )
 
 
+@named_errors
 def load(path: str | os.PathLike[str]) -> "Network":
     """Return the network in an ONNX file as a module, which can be trained further.
 

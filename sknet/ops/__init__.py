@@ -7,7 +7,7 @@ accept tensors, arrays and numbers, and return tensors.
 import typing as _typing
 
 from sknet import _hints
-from sknet.ops import _methods, linalg  # noqa: F401
+from sknet.ops import _methods, linalg
 from sknet.ops._activation import *  # noqa: F403
 from sknet.ops._attention import *  # noqa: F403
 from sknet.ops._convolution import *  # noqa: F403
@@ -27,6 +27,8 @@ from sknet.ops._sort import *  # noqa: F403
 __all__ = sorted(name for name in globals() if not name.startswith("_"))
 
 if not _typing.TYPE_CHECKING:
+    _methods.name_errors(globals(), __all__)
+    _methods.name_errors(vars(linalg), linalg.__all__)
     _methods.attach({name: globals()[name] for name in __all__})
     __getattr__ = _hints.module_getattr("sknet.ops", __all__)
 

@@ -1,6 +1,7 @@
 """New arrays: filled, counted, and masks of triangles."""
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,13 @@ def full_like(x: Any, value: float, dtype: DTypeLike | None = None) -> Tensor:
     return full(x.shape, value, x.dtype if dtype is None else dtype, x.device)
 
 
+def _lengths(shape: Shape) -> tuple[int, ...]:
+    lengths = tuple(map(index, lengths_of(shape)))
+    if any(length < 0 for length in lengths):
+        raise ShapeError(f"a shape must have lengths of 0 or more, got {shown(shape)}")
+    return lengths
+
+
 # -- of a shape -------------------------------------------------------------------------------
 
 
@@ -62,19 +70,19 @@ def full(shape: Shape, value: float, dtype: DTypeLike | None = None, device: Pla
     """Return an array of `shape` full of `value`, of its own or another `dtype`, on a `device`."""
     where_to = available(device)
     kind = np.asarray(value).dtype if dtype is None else np.dtype(dtype)
-    return Tensor(backend(where_to.kind).full(lengths_of(shape), value, kind, where_to))
+    return Tensor(backend(where_to.kind).full(_lengths(shape), value, kind, where_to))
 
 
 def zeros(shape: Shape, dtype: DTypeLike = "float64", device: Place = "cpu") -> Tensor:
     """Return zeros of a `shape` and a `dtype`, on a `device`."""
     where_to = available(device)
-    return Tensor(backend(where_to.kind).zeros(lengths_of(shape), dtype, where_to))
+    return Tensor(backend(where_to.kind).zeros(_lengths(shape), dtype, where_to))
 
 
 def ones(shape: Shape, dtype: DTypeLike = "float64", device: Place = "cpu") -> Tensor:
     """Return ones of a `shape` and a `dtype`, on a `device`."""
     where_to = available(device)
-    return Tensor(backend(where_to.kind).ones(lengths_of(shape), dtype, where_to))
+    return Tensor(backend(where_to.kind).ones(_lengths(shape), dtype, where_to))
 
 
 def eye(
@@ -106,7 +114,8 @@ def eye(
     array([[0., 1., 0.],
            [0., 0., 1.]])
     """
-    return Tensor(np.eye(n_rows, n_columns, k, dtype=dtype), device=device)
+    rows, columns = _lengths((n_rows, n_rows if n_columns is None else n_columns))
+    return Tensor(np.eye(rows, columns, k, dtype=dtype), device=device)
 
 
 # -- counted ----------------------------------------------------------------------------------
@@ -143,6 +152,8 @@ def arange(
     array([1, 3, 5])
     """
     first, end = (0, start) if stop is None else (start, stop)
+    if not np.isfinite((end - first) / step):
+        raise ValueError(f"arange: from {first} to {end} in steps of {step}, there is no end")
     return Tensor(np.arange(first, end, step, dtype=dtype), device=device)
 
 

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from sknet._late import SpecialFunction
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
@@ -540,7 +541,7 @@ p.astype.define(
 )
 
 
-def astype(x: Any, dtype: Any) -> Tensor:
+def astype(x: Any, dtype: DTypeLike) -> Tensor:
     """Return x converted to `dtype`; x itself if that is its dtype."""
     tensor = as_tensor(x)
     return tensor if tensor.dtype == np.dtype(dtype) else tensor.astype(dtype)

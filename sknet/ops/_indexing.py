@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from sknet._frames import is_basic, may_repeat, rows_of, with_ellipsis
 from sknet.core import Primitive, Shaped, Tensor, as_tensor, bind, normalize_axis
@@ -310,7 +311,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, *, from_end: bool = Tr
     return bind(_take_along_axis, (x, _indices(indices, x)), params)
 
 
-def one_hot(indices: Any, n_classes: int, dtype: Any = "float32") -> Tensor:
+def one_hot(indices: Any, n_classes: int, dtype: DTypeLike = "float32") -> Tensor:
     """Return rows of zeros with a one where `indices` point to.
 
     Parameters

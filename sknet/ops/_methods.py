@@ -4,15 +4,17 @@ A method is the function itself, with the tensor as its first operand.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from sknet._arguments import named_errors
 from sknet.core import Methods, Tensor
 from sknet.core._tensor import OF_NUMPY
 
-__all__ = ["METHODS", "OPERATORS", "attach"]
+__all__ = ["METHODS", "OPERATORS", "attach", "name_errors"]
 
 # The families whose functions are methods: by the names of their modules.
 FAMILIES = ("elementwise", "indexing", "products", "reduce", "shape", "sort")
@@ -27,6 +29,14 @@ OPERATORS = {
 
 
 METHODS: dict[str, Callable[..., Any]] = {}
+
+
+def name_errors(module: dict[str, Any], names: Iterable[str]) -> None:
+    """Let functions name arguments of wrong types, also in the modules where pickles look for them."""
+    for name in names:
+        if inspect.isfunction(function := module[name]):
+            module[name] = named_errors(function)
+            setattr(sys.modules[function.__module__], name, module[name])
 
 
 def attach(functions: Mapping[str, Any]) -> None:

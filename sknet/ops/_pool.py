@@ -389,9 +389,10 @@ def _output_size(name: str, size: Any, image: Tensor, rank: int) -> Pair:
     return each_axis(name, "output_size", given[0] if rank == len(given) == 1 else given, rank)
 
 
-def _bins(n: int, count: int) -> list[tuple[int, int]]:
-    """Divide n elements among `count` windows, which overlap if n is not a multiple."""
-    return [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
+def _bins(n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Divide n elements among `count` windows, which overlap if n is not a multiple: starts and ends."""
+    numbers = np.arange(count)
+    return numbers * n // count, -(-(numbers + 1) * n // count)
 
 
 def _check_any(name: str, x: Tensor, rank: int) -> None:
@@ -418,7 +419,7 @@ def _adaptive_avg(rank: int, x: Any, output_size: Any) -> Tensor:
 def _averaging(n: int, count: int) -> np.ndarray:
     """Return the matrix that takes the means over windows of n elements."""
     matrix = np.zeros((count, n))
-    for row, (start, stop) in zip(matrix, _bins(n, count), strict=True):
+    for row, start, stop in zip(matrix, *_bins(n, count), strict=True):
         row[start:stop] = 1 / (stop - start)
     return matrix
 
@@ -439,9 +440,8 @@ def _adaptive_max(rank: int, x: Any, output_size: Any) -> Tensor:
 
 def _members(n: int, count: int) -> np.ndarray:
     """Return the elements of all windows; a short window repeats its last one."""
-    bins = _bins(n, count)
-    longest = max(stop - start for start, stop in bins)
-    return np.array([np.minimum(np.arange(start, start + longest), stop - 1) for start, stop in bins])
+    starts, ends = _bins(n, count)
+    return np.minimum(starts[:, None] + np.arange((ends - starts).max()), ends[:, None] - 1)
 
 
 def adaptive_avg_pool1d(x: Any, output_size: Size | None) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet._constraints import shown
 from sknet.core import Primitive, Tensor, TracedArray, as_tensor, bind, is_capturing, normalize_axes
 from sknet.core import _primitive as kinds
 from sknet.core import _primitive as p
@@ -295,6 +296,8 @@ def tensordot(x: Any, y: Any, axes: int | Sequence[Sequence[int]] = 2) -> Tensor
     x, y = as_tensor(x), as_tensor(y)
     if isinstance(axes, (int, np.integer)):
         axes = range(-int(axes), 0), range(int(axes))
+    if len(axes) != 2:
+        raise ShapeError(f"tensordot: axes must be an integer or a pair of sequences, got {shown(axes)}")
     mine, theirs = axes
     mine = normalize_axes(tuple(mine), x.ndim, "tensordot")
     theirs = normalize_axes(tuple(theirs), y.ndim, "tensordot")

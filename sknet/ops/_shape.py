@@ -309,7 +309,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
     if axis is None:
         return reshape(roll(reshape(out, (-1,)), shift, 0), out.shape)
     axes = normalize_axes(axis, out.ndim, "roll")
-    shifts = tuple(shift) if isinstance(shift, Sequence) else (shift,) * len(axes)
+    shifts = (shift,) * len(axes) if isinstance(shift, (int, np.integer)) else tuple(shift)
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: {len(shifts)} shifts {shift} do not fit {len(axes)} axes {axis}")
     for a, n in zip(axes, map(int, shifts), strict=True):

@@ -303,7 +303,7 @@ METHODS: dict[str, Callable[[float], float]] = {
 
 def quantile(
     x: Any,
-    q: float | Sequence[float] | Any,
+    q: float | Sequence[float] | Tensor,
     axis: Axis = None,
     keepdims: bool = False,
     method: str = "linear",

@@ -1,4 +1,4 @@
-"""Bad values for every parameter of every public class: of estimators, layers, losses and others.
+"""Bad values for every parameter of every public class, and for arguments of public functions and methods.
 
 A value is shown, as text and in a notebook, and used: a fit of a few rows, a pass of a layer, a validation of
 what only stores its parameters. It is accepted, or refused by a ValueError or TypeError that names the
@@ -7,7 +7,9 @@ parameter; the object and its attributes are then as before. Nothing takes long,
     python -m tests.fuzz.parameters --cases 10000 --seed 0
 """
 
+import copy
 import inspect
+import re
 import signal
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,16 +21,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import NotFittedError
 
 import sknet
 from sknet import callbacks, exceptions, losses, model_selection, neural_network, nn, optim
 from sknet._params import ParameterObject
 from sknet.nn import init
 from sknet.optim import schedules
+from tests.fuzz.calls import Call, calls
 from tests.fuzz.command import run
 
 SECONDS = 10
 MOST_SHOWN = 40_000  # characters
+LONGEST = 11_000  # of a message, which may repeat a text of the user's
 MODULES = (sknet, nn, init, losses, optim, schedules, callbacks, model_selection, neural_network)
 OWN = tuple(
     value
@@ -102,6 +107,34 @@ OTHERS = {  # words in the errors of scikit-learn, and in those of containers
 }
 
 
+RAW = (  # what Python, NumPy and pandas say for themselves
+    "object is not|has no attribute|unsupported operand|not supported between|setting an array element"
+    "|too large to|ambiguous|cannot be interpreted|can't multiply|not enough values|too many values"
+    "|takes from|positional argument|unexpected keyword|cannot convert|unhashable|invalid literal|bad operand"
+    "|is not iterable|cannot unpack|recursion depth|must be real number|ufunc|Maximum allowed"
+)
+
+
+DATA = {
+    *("X", "y", "sample_weight", "X_val", "y_val", "sample_weight_val", "groups", "lengths", "lengths_val"),
+    *(
+        "classes",
+        "baseline",
+        "batches",
+        "example",
+        "inputs",
+        "function",
+        "input_features",
+        "x",
+        "cv",
+        "scoring",
+    ),
+}
+
+
+FOUND: dict[str, Any] = {"path": (OSError, AttributeError), "resume_from": OSError, "index": IndexError}
+
+
 class Hostile:
     """An object whose special methods raise."""
 
@@ -141,6 +174,16 @@ class Mute:
         return 5
 
 
+class Oversized:
+    """An object of a length that no memory holds, whose array cannot be had."""
+
+    def __len__(self):
+        return 2**62
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("no array")
+
+
 class Plain:
     """An object that nothing expects."""
 
@@ -149,6 +192,19 @@ def _nested() -> Any:
     found: Any = 1
     for _ in range(50):
         found = [found]
+    return found
+
+
+def _deep() -> Any:
+    found: Any = 1
+    for _ in range(3000):
+        found = [found]
+    return found
+
+
+def _circular_dict() -> Any:
+    found: dict[str, Any] = {}
+    found["a"] = found
     return found
 
 
@@ -225,6 +281,30 @@ VALUES: "dict[str, Callable[[], Any]]" = {
     "loss": losses.SquaredError,
     "optimizer": optim.Adam,
     "Ellipsis": lambda: ...,
+    "-0.0": lambda: -0.0,
+    "2**31": lambda: 2**31,
+    "5e-324": lambda: 5e-324,
+    "1e308": lambda: 1e308,
+    "int8": lambda: np.int8(-1),
+    "uint64": lambda: np.uint64(2**64 - 1),
+    "float16 NaN": lambda: np.float16("nan"),
+    "longdouble": lambda: np.longdouble(1) / 3,
+    "complex64": lambda: np.complex64(1j),
+    "bool of NumPy": lambda: np.bool_(True),
+    "str of NumPy": lambda: np.str_("a"),
+    "bytes of NumPy": lambda: np.bytes_(b"a"),
+    "void": lambda: np.void(b"abcd"),
+    "datetime64": lambda: np.datetime64("NaT"),
+    "timedelta64": lambda: np.timedelta64(3, "s"),
+    "deep list": _deep,
+    "circular dict": _circular_dict,
+    "list of lists of texts": lambda: [["a", "b"], ["c", "d"]],
+    "lone surrogate": lambda: "\ud800",
+    "oversized object": Oversized,
+    "error": lambda: ValueError("x"),
+    "array of NaN": lambda: np.full((12, 3), np.nan),
+    "array of dates": lambda: np.zeros((12, 3), "datetime64[s]"),
+    "array without elements": lambda: np.empty((0, 3)),
 }
 
 
@@ -251,6 +331,12 @@ def pairs() -> list[tuple[type, str]]:
         for name, p in inspect.signature(cls).parameters.items()
         if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     ]
+
+
+@cache
+def arguments() -> list[tuple[Call, str]]:
+    """Return functions with the names of their arguments."""
+    return [(call, name) for call in calls() for name in call.parameters]
 
 
 def needed(cls: type) -> dict[str, Any]:
@@ -330,13 +416,64 @@ def state_of(instance: Any) -> dict[str, int]:
     return {name: id(value) for name, value in vars(instance).items()}
 
 
+def is_worded(error: Exception, said: str, name: str, function: str) -> bool:
+    """Tell whether the error of a call says in words which argument, or which function, is wrong."""
+    if isinstance(error, (*OWN, NotFittedError)):
+        return True
+    if name in FOUND and isinstance(error, FOUND[name]):
+        return True
+    if not isinstance(error, (ValueError, TypeError)):
+        return False
+    if name in DATA:  # which scikit-learn and NumPy read
+        return True
+    words = (name, name.rstrip("s"), *function.rpartition(".")[::2], *OTHERS.get(name, ()))
+    return any(word and word.lower() in said.lower() for word in words) and not re.search(RAW, said)
+
+
+def of_call(call: Call, name: str, text: str, seed: int = -1) -> str | None:
+    """Return what is wrong with an argument of a function and one of the values."""
+    shown = f"seed {seed}: {call.name}({name}={text})"
+    instance = copy.deepcopy(call.of) if hasattr(call.of, "fit") else call.of
+    function = call.function if instance is None else getattr(instance, call.function.__name__)
+    before = state_of(instance) if hasattr(instance, "fit") else None
+    arguments = {**call.arguments, name: VALUES[text]()}
+    try:
+        with bounded(SECONDS), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            function(**arguments)
+    except TooLongError:
+        return f"{shown}: takes more than {SECONDS} s"
+    except Exception as error:
+        try:
+            said = str(error)
+        except Exception as other:
+            return f"{shown}: {type(error).__name__} that cannot be shown: {other!r}"
+        if not is_worded(error, said, name, call.name):
+            return f"{shown}: {type(error).__name__}: {said[:300]}"
+        return _wrong_with(said, instance, before, shown)
+    return None
+
+
+def _wrong_with(said: str, instance: Any, before: Any, shown: str) -> str | None:
+    """Return what is wrong with an error in words, or with what it has left behind."""
+    if len(said) > LONGEST:
+        return f"{shown}: a message of {len(said)} characters"
+    if before is not None and state_of(instance) != before:
+        changed = {k for k in {*before, *vars(instance)} if before.get(k) != state_of(instance).get(k)}
+        return f"{shown}: refused, but {sorted(changed)} changed"
+    return None
+
+
 def mismatch(seed: int) -> str | None:
     """Return what is wrong with a case; None if nothing is."""
     rng = np.random.default_rng(seed)
-    chosen = pairs()
-    cls, name = chosen[int(rng.integers(len(chosen)))]
     text = list(VALUES)[int(rng.integers(len(VALUES)))]
-    return of_case(cls, name, text, seed)
+    if rng.random() < 0.5:
+        cls, name = pairs()[int(rng.integers(len(pairs())))]
+        return of_case(cls, name, text, seed)
+    chosen = arguments()
+    call, name = chosen[int(rng.integers(len(chosen)))]
+    return of_call(call, name, text, seed)
 
 
 def of_case(cls: type, name: str, text: str, seed: int = -1) -> str | None:
@@ -361,11 +498,7 @@ def of_case(cls: type, name: str, text: str, seed: int = -1) -> str | None:
             return f"{shown}: {type(error).__name__} that cannot be shown: {other!r}"
         if not is_documented(error, name, cls):
             return f"{shown}: {type(error).__name__}: {said[:300]}"
-        if len(said) > 5000:
-            return f"{shown}: a message of {len(said)} characters"
-        if before is not None and state_of(instance) != before:
-            changed = {k for k in {*before, *vars(instance)} if before.get(k) != state_of(instance).get(k)}
-            return f"{shown}: refused, but {sorted(changed)} changed"
+        return _wrong_with(said, instance, before, shown)
     return None
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from sknet import _constraints
 from tests.fuzz.command import mismatches
-from tests.fuzz.parameters import VALUES, mismatch, of_case, pairs
+from tests.fuzz.parameters import VALUES, arguments, mismatch, of_case, pairs
 
 CASES, PART = 400, 100
 HOSTILE = (
@@ -25,6 +25,7 @@ def test_no_parameter_is_shown_by_what_its_class_does(text):
 
 def test_there_are_many_parameters():
     assert len(pairs()) > 800
+    assert len(arguments()) > 900
     assert len({cls for cls, _ in pairs()}) > 140
     assert len(VALUES) > 50
 

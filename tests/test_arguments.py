@@ -1,0 +1,138 @@
+"""Errors name the argument that is not of its annotation's type; nothing else changes."""
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sknet
+from sknet import autograd, ops
+from sknet._arguments import checked, named_errors
+from sknet.exceptions import ShapeError
+
+
+class Hostile:
+    """An object that cannot be shown."""
+
+    def __repr__(self):
+        raise RuntimeError("no representation")
+
+
+def failing(error):
+    @named_errors
+    def called(
+        x: Any,
+        n: int = 0,
+        is_on: bool = False,
+        sizes: int | Sequence[int] = 1,
+        table: Mapping[str, Any] | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        raise error
+
+    return called
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("n", 0.5, "must be an integer, got 0.5"),
+        ("n", 10**400, "must be an integer, got an int of 1329 bits"),
+        ("n", Hostile(), "must be an integer, got an object of .*Hostile, whose representation raises"),
+        ("is_on", "yes", "must be True or False, got 'yes'"),
+        ("is_on", np.zeros(2), "must be True or False"),
+        ("sizes", "ab", "must be an integer or a sequence whose items are an integer, got 'ab'"),
+        ("sizes", [1, None], "must be an integer or a sequence"),
+        ("table", {0: 1}, "must be a mapping or None"),
+        ("function", 3, "must be a callable or None, got 3"),
+        ("x", 10**400, "must be a number of at most 64 bits"),
+    ],
+)
+def test_a_wrong_argument_is_named(name, value, expected):
+    call = failing(TypeError("raw"))
+    with pytest.raises((TypeError, ValueError), match=f"called: {name} {expected}") as caught:
+        call(**{"x": 1.0, name: value})
+    assert str(caught.value.__cause__) == "raw"
+
+
+@pytest.mark.parametrize("error", [TypeError("own words"), ShapeError("own words"), LookupError("a user's")])
+def test_other_errors_pass_as_they_are(error):
+    with pytest.raises(type(error)) as caught:
+        failing(error)(1.0, np.int8(2), np.True_, (3, np.int64(4)), {"a": 1}, len)
+    assert caught.value is error
+
+
+def test_errors_of_the_package_pass_whatever_the_arguments():
+    with pytest.raises(ShapeError, match="own words"):
+        failing(ShapeError("own words"))(1.0, n="a")
+
+
+def test_a_raw_error_of_a_computation_names_all_arguments():
+    with pytest.raises(
+        ValueError, match=r"cannot be computed with x=1\.0, n=3: ZeroDivisionError: by"
+    ):
+        failing(ZeroDivisionError("by"))(1.0, 3)
+
+
+def test_a_long_message_is_shortened():
+    with pytest.raises(ValueError, match=r"^x+\.\.\.x+$") as caught:
+        failing(ValueError("x" * 10**6))(1.0)
+    assert len(str(caught.value)) < 3000
+
+
+def test_checked_functions_refuse_before_the_call():
+    called = []
+
+    @checked
+    def count(n: int) -> None:
+        called.append(n)
+
+    count(np.int64(3))
+    with pytest.raises(TypeError, match="count: n must be an integer, got 'a'"):
+        count("a")
+    assert called == [3]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: ops.sum([1.0], keepdims=np.zeros(2)), "sum: keepdims must be True or False"),
+        (lambda: ops.zeros(10**400), "zeros: shape must be an integer or a sequence"),
+        (lambda: ops.ones(-1), "lengths of 0 or more, got -1"),
+        (lambda: ops.linalg.matrix_power(np.eye(2), 0.5), "matrix_power: n must be an integer, got 0.5"),
+        (lambda: ops.arange(3, step=0), "arange cannot be computed with .*: ZeroDivisionError"),
+        (lambda: ops.arange(np.inf), "arange: .* there is no end"),
+        (lambda: ops.astype([1.0], "nonsense"), "astype: dtype must be a dtype, got 'nonsense'"),
+        (lambda: ops.add([1.0], 10**400), "add: y must be a number of at most 64 bits"),
+        (lambda: autograd.grad(3), "grad: function must be a callable, got 3"),
+        (lambda: autograd.hessian(ops.sum, [])(np.ones(2)), "argnums must be the position of an argument"),
+        (lambda: sknet.nn.Linear(2, 2).get_parameter(3), "get_parameter: path must be a str, got 3"),
+        (lambda: sknet.nn.is_lazy(3), "is_lazy: module must be an instance of .*Module', got 3"),
+    ],
+)
+def test_public_functions_name_their_arguments(call, expected):
+    with pytest.raises((TypeError, ValueError), match=expected):
+        call()
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "transform", "decision_function"])
+def test_methods_name_data_that_cannot_be_read(method):
+    fitted = sknet.MLPClassifier((2,), max_iter=20, random_state=0).fit(np.arange(8.0)[:, None], [0, 1] * 4)
+    before = dict(vars(fitted))
+    for X in (10**400, [[10**400]]):
+        with pytest.raises(ValueError, match=f"{method}: X "):
+            getattr(fitted, method)(X)
+    assert vars(fitted) == before
+
+
+def test_functions_are_still_pickled_by_name():
+    for function in (ops.relu, ops.linalg.inv, ops.concat):
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_adaptive_windows_and_differences_end():
+    with pytest.raises((ValueError, MemoryError)):
+        ops.adaptive_max_pool1d(np.ones((1, 2, 3)), 2**62)
+    assert ops.diff(np.arange(4.0), n=10**12).shape == (0,)
