@@ -70,9 +70,7 @@ def test_errors_of_the_package_pass_whatever_the_arguments():
 
 
 def test_a_raw_error_of_a_computation_names_all_arguments():
-    with pytest.raises(
-        ValueError, match=r"cannot be computed with x=1\.0, n=3: ZeroDivisionError: by"
-    ):
+    with pytest.raises(ValueError, match=r"cannot be computed with x=1\.0, n=3: ZeroDivisionError: by"):
         failing(ZeroDivisionError("by"))(1.0, 3)
 
 
@@ -117,6 +115,7 @@ def test_public_functions_name_their_arguments(call, expected):
         call()
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "transform", "decision_function"])
 def test_methods_name_data_that_cannot_be_read(method):
     fitted = sknet.MLPClassifier((2,), max_iter=20, random_state=0).fit(np.arange(8.0)[:, None], [0, 1] * 4)

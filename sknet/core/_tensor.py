@@ -768,7 +768,13 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
         return bind(p.sqrt, (self,), {})
 
     def reshape(self, *shape: Any) -> "Tensor":
-        """Same elements in another shape, given as a tuple or as integers; one length may be -1."""
+        """Same elements in another shape, given as a tuple or as integers; one length may be -1.
+
+        Raises
+        ------
+        ShapeError
+            If a length is no integer, or the number of elements differs.
+        """
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         if not all(isinstance(length, (int, np.integer)) for length in wanted):
             raise ShapeError(f"reshape: lengths must be integers, got {shown(tuple(wanted))}")

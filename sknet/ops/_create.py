@@ -108,6 +108,11 @@ def eye(
     Tensor of shape (n_rows, n_columns)
         The matrix.
 
+    Raises
+    ------
+    ShapeError
+        If a number is negative.
+
     Examples
     --------
     >>> eye(2, 3, 1).numpy()
@@ -145,6 +150,11 @@ def arange(
     -------
     Tensor of shape (n,)
         The numbers.
+
+    Raises
+    ------
+    ValueError
+        If they have no end.
 
     Examples
     --------

@@ -393,7 +393,8 @@ def diff(x: Any, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = 
     before, after = [[] if x is None else [_end(x, out, at)] for x in (prepend, append)]
     if before or after:
         out = concat([*before, out, *after], at)
-    for _ in range(min(n, out.shape[at])):  # then nothing is left
+    length = out.shape[at]
+    for _ in range(n if n < length else length):  # then nothing is left
         later, earlier = take_slice(out, at, 1), take_slice(out, at, 0, -1)
         out = not_equal(later, earlier) if out.dtype == bool else later - earlier
     return out

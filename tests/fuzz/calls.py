@@ -3,6 +3,7 @@
 import copy
 import inspect
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -258,4 +259,6 @@ def _of_displays() -> Iterator[Call]:
 @cache
 def calls() -> list[Call]:
     """Return all calls."""
-    return [*_of_ops(), *_of_functions(), *_of_estimators(), *_of_models(), *_of_displays()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of short fits
+        return [*_of_ops(), *_of_functions(), *_of_estimators(), *_of_models(), *_of_displays()]

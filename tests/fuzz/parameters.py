@@ -407,6 +407,8 @@ def is_documented(error: Exception, name: str, cls: type) -> bool:
     """Tell whether an error says which parameter is wrong."""
     if isinstance(error, OWN) and not isinstance(error, (ValueError, TypeError)):
         return True
+    if isinstance(error, exceptions.NonFiniteError):  # of numbers that are too large for a fit
+        return True
     words = {name, name.rstrip("s"), name.removesuffix("_"), *OTHERS.get(name, ())}
     return isinstance(error, (ValueError, TypeError)) and any(word in str(error) for word in words)
 
