@@ -1,10 +1,11 @@
 """Arguments of functions: the error for one that is not of its annotation's type.
 
 Nothing is checked before a call. If it fails, arguments are compared with the annotations, and one that does
-not fit is named; errors of sknet's own classes pass as they are.
+not fit is named; errors of sknet's own classes, and those that name an argument, pass as they are.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import copy
 from functools import cache, wraps
@@ -88,12 +89,13 @@ def wrong_argument(
     """Return the error that names the argument for which a call failed; None if the given one does."""
     if isinstance(error, OWN):
         return None
+    given, name = _given(function, args, kwargs), function.__name__
+    said = str(error) if isinstance(error, (ValueError, TypeError)) else ""
     found = _wrong_type(function, args, kwargs)
     if found is not None:
-        return found
-    given, name = _given(function, args, kwargs), function.__name__
+        return found if not any(re.search(rf"\b{key}\b", said) for key in given) else None
     if isinstance(error, (ValueError, TypeError)):
-        said, half = str(error), LONGEST // 2
+        half = LONGEST // 2
         return None if len(said) <= LONGEST else type(error)(f"{said[:half]}...{said[-half:]}")
     for key, value in given.items():
         if not _is_readable(value):

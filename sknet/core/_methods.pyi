@@ -150,7 +150,7 @@ class Methods:
         """Return x where it is positive and negative_slope * x elsewhere (He et al., 2015)."""
     def prod(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return the product over `axis` (all axes for None); elements may be 0, also for the gradient."""
-    def quantile(self, q: float | Sequence[float] | Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, method: str = 'linear') -> Tensor:
+    def quantile(self, q: float | Sequence[float] | Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, method: str = 'linear') -> Tensor:
         """Return quantiles: the values below which the fractions `q` of all elements over `axis` are."""
     def reciprocal(self) -> Tensor:
         """Return 1 / x."""
