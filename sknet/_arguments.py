@@ -131,8 +131,9 @@ def _is_readable(value: Any) -> bool:
     """Tell whether a value, and what it holds, can be shown and converted without an error of its own."""
     try:
         repr(value)
-        np.asarray(value, np.float64)
-    except (ValueError, TypeError):
+        if isinstance(value, (Number, list, tuple)):
+            np.asarray(value, np.float64)
+    except (ValueError, TypeError, *OWN):
         return not isinstance(value, Number)
     except Exception:
         return False
