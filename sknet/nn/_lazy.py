@@ -149,6 +149,7 @@ class _Sizes:
         self.found.append(max(int(result.size), result.scratch))
 
 
+@named_errors
 def largest_activation(module: Module, shape: Any, dtype: Any = "float32") -> int:
     """Return how many elements the largest array of a forward pass has for each row of a batch.
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
 
+from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._fields import ABSENT, POSITIVE, Named
 from sknet._params import Interval, StrOptions, described_by
@@ -645,8 +646,9 @@ class GRU(_Recurrent):
         self._build(cell, input_size, hidden_size, num_layers, dropout, bidirectional, returns)
 
 
+@named_errors
 def pad_sequences(
-    sequences: Sequence[Any], *, maxlen: int | None = None, dtype: "DTypeLike | None" = None, value: float = 0
+    sequences: Sequence[Any], *, maxlen: int | None = None, dtype: DTypeLike | None = None, value: float = 0
 ) -> tuple[Any, Any]:
     """Return sequences of different lengths as one array, padded at the end, and their lengths.
 
