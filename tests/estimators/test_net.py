@@ -204,7 +204,7 @@ def test_pickles_and_copies_continue_alike():
             assert same_parameters(net, other)
 
 
-PERCEPTRONS_OWN = {"hidden_layer_sizes", "activation", "dropout"}
+PERCEPTRONS_OWN = {"hidden_layer_sizes", "activation", "dropout", "monotonic_cst"}
 
 
 @pytest.mark.parametrize("kind", ["Classifier", "Regressor"])
