@@ -174,6 +174,16 @@ class Mute:
         return 5
 
 
+class Heads(nn.Module):
+    """A network with two outputs by name."""
+
+    def __init__(self):
+        self.number, self.label = nn.LazyLinear(1), nn.LazyLinear(1)
+
+    def forward(self, x):
+        return {"number": self.number(x), "label": self.label(x)}
+
+
 class Oversized:
     """An object of a length that no memory holds, whose array cannot be had."""
 
@@ -351,6 +361,9 @@ def needed(cls: type) -> dict[str, Any]:
         special["groups"] = lambda: {"*": optim.Adam()}
     if issubclass(cls, (sknet.NetClassifier, sknet.NetRegressor, sknet.NetTransformer)):
         special["module"] = lambda: nn.Sequential(nn.LazyLinear(3), nn.Tanh(), nn.LazyLinear(outputs))
+    if cls is sknet.MultiHeadNet:
+        special["module"] = lambda: Heads()
+        special["loss"] = lambda: {"number": "squared_error", "label": "log_loss"}
     found: dict[str, Any] = {"scale_factor": 2.0} if cls is nn.Upsample else {}
     for name, p in inspect.signature(cls).parameters.items():
         if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
@@ -375,6 +388,9 @@ def displayed(instance: Any) -> None:
 def used(instance: Any) -> None:
     """Use an object's parameters."""
     if hasattr(instance, "fit"):
+        if isinstance(instance, sknet.MultiHeadNet):
+            instance.fit(X, {"number": X[:, 0], "label": LABELS})
+            return
         is_classifier = "Classifier" in type(instance).__name__ or "CV" in type(instance).__name__
         instance.fit(X, LABELS if is_classifier else X[:, 0])
     elif isinstance(instance, nn.Module):
