@@ -183,11 +183,11 @@ def tables(small: dict[str, Any]) -> list[Any]:
 
 
 def uncertain(small: dict[str, Any]) -> list[Any]:
-    """Return estimators with units, calibrations, missing targets and failure times."""
+    """Return estimators with units, calibrations, missing targets, failure times and several heads."""
     held_out = {"early_stopping": True, "validation_fraction": 0.5}
     times, numbers = np.c_[np.exp(Y), np.arange(len(Y)) % 2], pandas.DataFrame(X, columns=[*"ab", "'", "\n"])
     constant = np.where(np.arange(4) == 1, 3.0, X)
-    both = np.c_[Y, np.where(X[:, 0] > 0, np.nan, Y)]
+    both, heads = np.c_[Y, np.where(X[:, 0] > 0, np.nan, Y)], {"size": Y, "kind": LABELS}
     found = [
         sknet.MLPClassifier(calibrate="conformal", **held_out, **small).fit(numbers, LABELS),
         sknet.MLPClassifier(calibrate="temperature", **held_out, **small).fit(X, LABELS),
@@ -196,6 +196,8 @@ def uncertain(small: dict[str, Any]) -> list[Any]:
         sknet.MLPRegressor(scale_target=True, dropout=0.5, **small).fit(X, 1e9 * both),
         sknet.MLPRegressor(loss="gaussian_nll", n_members=2, **small).fit(X, Y),
         *[sknet.MLPRegressor(loss=loss, **small).fit(X, times) for loss in ("cox", "aft")],
+        sknet.MultiHeadNet(nn.LazyLinear(4), {"size": "huber", "kind": "log_loss"}, max_iter=2).fit(X, heads),
+        sknet.MLPClassifier(sampler="balanced", **small).fit(X, LABELS),
     ]
     stream = sknet.MLPRegressor(**small).partial_fit(constant[:12], Y[:12])
     return [*found, stream, *[each.freeze() for each in found]]
