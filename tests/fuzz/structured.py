@@ -560,13 +560,14 @@ class Trial:
 
     def _use(self, x: Any, path: Path) -> None:
         for does in uses(x, self.folder, path):
-            signal.setitimer(signal.ITIMER_REAL, SECONDS)
             try:
-                does()
-            except (Exception, LateError):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+                    does()
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except (Exception, LateError):  # the alarm may ring as it is turned off
                 continue
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
             if self.guard.seen:
                 return
 
