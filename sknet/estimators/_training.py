@@ -36,7 +36,7 @@ from sknet.estimators._network import weights_of
 from sknet.estimators._offset import offset_units
 from sknet.estimators._scaling import InputScaling, Units, feature_axis, units_of
 from sknet.estimators._targets import numbers_of
-from sknet.estimators._validation import data_sets, new_score_of, split_rows
+from sknet.estimators._validation import check_some_weight, data_sets, new_score_of, split_rows
 from sknet.exceptions import LoadError
 from sknet.losses import Loss
 from sknet.losses._wrappers import Columns, WithOffset, without_offset
@@ -221,6 +221,8 @@ def input_scaling(network: Network, training: Any) -> InputScaling | None:
         training = training if isinstance(recipe.validation_split, (tuple, list)) else None
         weight = network.data.undrawn_weight
     weight = row_weights(weights_of(request, X, rows.labels, weight))
+    if training is not None and weight is not None:
+        check_some_weight(weight[training], "the training rows")
     lengths, n_steps = lengths_of(X), first_input(X).shape[1:2]
     found = {}
     for name, (x, axis) in features_of(network).items():

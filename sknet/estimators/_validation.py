@@ -30,6 +30,7 @@ from sknet.losses._wrappers import without_offset
 __all__ = [
     "check_given",
     "check_measured",
+    "check_some_weight",
     "check_validation_split",
     "data_sets",
     "given_split",
@@ -112,14 +113,18 @@ def data_sets(
         return whole, None if network.request.given.X_val is None else _given_rows(network, loss)
     training = whole._replace(rows=rows)
     held_out = _undrawn(network, whole)._replace(rows=held_out_rows)
-    for part, what in ((training, "the training rows"), (held_out, "the validation set")):
-        weight = part.chosen(part.weight)
-        if weight is not None and not weight.any():
-            raise ValueError(
-                f"all sample weights of {what} are zero: give more rows a positive weight, or set "
-                "early_stopping=False"
-            )
+    check_some_weight(training.chosen(training.weight), "the training rows")
+    check_some_weight(held_out.chosen(held_out.weight), "the validation set")
     return training, held_out
+
+
+def check_some_weight(weight: Any, what: str) -> None:
+    """Raise a ValueError if all rows of a part have no weight."""
+    if weight is not None and not weight.any():
+        raise ValueError(
+            f"all sample weights of {what} are zero: give more rows a positive weight, or set "
+            "early_stopping=False"
+        )
 
 
 def _undrawn(network: Network, whole: DataSet) -> DataSet:

@@ -172,6 +172,13 @@ def test_validation_sets(task, args, message):
         estimator.fit(*args)
 
 
+@pytest.mark.parametrize("row", range(0, N, 5))
+def test_standardized_inputs_of_rows_without_weight(row):
+    estimator = estimator_for("regression", early_stopping=True, batch_size="auto", scale_inputs=True)
+    with pytest.raises(ValueError, match=NO_WEIGHT):
+        estimator.fit(X, Z, np.eye(N)[row])
+
+
 VALUES = [
     ("hidden_layer_sizes", [0, -3, None, "a"], "must be an array-like or an int in the range"),
     ("hidden_layer_sizes", [(5, 0), (5, -1), (2.5,), ((5,),), ["a"]], "must be > 0, got .* a hidden layer"),
