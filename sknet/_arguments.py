@@ -1,13 +1,14 @@
 """Arguments of functions: the error for one that is not of its annotation's type.
 
 Nothing is checked before a call. If it fails, arguments are compared with the annotations, and one that does
-not fit is named; errors of sknet's own classes, and those that name an argument, pass as they are.
+not fit is named; errors that sknet raises, and those that name an argument, pass as they are.
 """
 
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import copy
+from dis import opmap
 from functools import cache, wraps
 from numbers import Number
 from operator import index
@@ -33,6 +34,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 OWN = tuple(getattr(exceptions, name) for name in exceptions.__all__ if name.endswith("Error"))
 # Errors of computations in Python and NumPy, which are no answer to a user.
 RAW = (ArithmeticError, AttributeError, KeyError, RecursionError, StopIteration)
+RAISE = opmap["RAISE_VARARGS"]
 WORDS: dict[Any, str] = {
     bool: "True or False", int: "an integer", float: "a number", str: "a str", NoneType: "None", None: "None",
     Callable: "a callable", Mapping: "a mapping",
@@ -72,6 +74,8 @@ def name_errors_of(estimator: type) -> None:
     """Let methods of a class of estimators name arguments of wrong types, those of its mixins as well."""
     for name in METHODS:
         owner = next((base for base in estimator.__mro__ if name in vars(base)), object)
+        if name == "transform" and owner is not estimator:
+            continue  # scikit-learn would wrap a copy, whose class may not want it
         is_named = owner is not estimator and hasattr(owner, "set_params")  # by its own call
         if is_named or not owner.__module__.startswith("sknet."):
             continue
@@ -87,7 +91,7 @@ def wrong_argument(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> Exception | None:
     """Return the error that names the argument for which a call failed; None if the given one does."""
-    if isinstance(error, OWN):
+    if isinstance(error, OWN) or _is_raised_here(error):
         return None
     given, name = _given(function, args, kwargs), function.__name__
     said = str(error) if isinstance(error, (ValueError, TypeError)) else ""
@@ -105,6 +109,20 @@ def wrong_argument(
         values = ", ".join(f"{key}={shown(value):.80}" for key, value in given.items())
         return ValueError(f"{name} cannot be computed with {values}: {type(error).__name__}: {error}")
     return None
+
+
+def _is_raised_here(error: Exception) -> bool:
+    """Tell whether a statement of sknet has raised an error, not a computation of NumPy or Python."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if (
+        error.__cause__ is not None
+        or last is None
+        or not last.tb_frame.f_globals.get("__name__", "").startswith("sknet.")
+    ):
+        return False
+    return last.tb_frame.f_code.co_code[last.tb_lasti] == RAISE
 
 
 def _given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

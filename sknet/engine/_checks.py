@@ -1,7 +1,6 @@
 """Checks of outputs, targets and weights, and of the range of outputs that a loss expects."""
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -139,14 +138,13 @@ def check_targets(loss: Loss, y: Tensor) -> None:
         loss.check_target(y.numpy())
 
 
-def warn_of_probabilities(loss: Loss, output: Tensor, stacklevel: int) -> None:
+def warn_of_probabilities(loss: Loss, output: Tensor) -> None:
     """Warn if a loss that expects logits is given the output of a softmax or a sigmoid."""
     if _are_probabilities(loss, output):
-        warnings.warn(
+        warn_caller(
             f"{loss!r} expects raw outputs (logits), but these look like probabilities: remove the "
             "softmax or sigmoid at the end of the network, or use NLL() or BinaryCrossEntropy()",
             UserWarning,
-            stacklevel=stacklevel + 1,
         )
 
 

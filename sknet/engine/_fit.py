@@ -6,7 +6,6 @@ import math
 import os
 import platform
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from numbers import Real
@@ -21,6 +20,7 @@ from sknet._fields import Fields
 from sknet._late import cached_property, version_of
 from sknet._native import core
 from sknet._parallel import libraries
+from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, FitView
 from sknet.callbacks._callback import Rows
 from sknet.callbacks._checkpoint import VERSION, Checkpoint, SavedFit, check_state, read_checkpoint
@@ -410,7 +410,7 @@ class Hooks:
             try:
                 self._call(callback, "on_fit_end")
             except KeptError as kept:
-                warnings.warn(f"{kept}: the result of the fit is kept.", CallbackWarning, stacklevel=3)
+                warn_caller(f"{kept}: the result of the fit is kept.", CallbackWarning)
             except BaseException as failure:
                 failures.append(failure)
         if failures:
@@ -783,9 +783,8 @@ def _warn_of_environment(saved: Mapping[str, Any], now: Mapping[str, Any], path:
     """Warn if a saved fit is resumed where rounding may differ."""
     found = differences(dict(saved), dict(now))
     if found:
-        warnings.warn(
+        warn_caller(
             f"{path} was written where rounding may differ: {'; '.join(found)}. The fit continues, "
             "but may not end with the same bits",
             UserWarning,
-            stacklevel=4,
         )

@@ -1,12 +1,12 @@
 """Full-batch fits: L-BFGS."""
 
 import time
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from sknet._warnings import warn_caller
 from sknet.callbacks import Callback
 from sknet.core import no_grad
 from sknet.device import active, leased, to_device, to_host
@@ -70,17 +70,15 @@ def _minimized(
                 model.restore_weights(Weights(_on_device(latest[0], model), {}, {}))
                 raise
             fit.exception = error
-            warnings.warn(
+            warn_caller(
                 f"Training interrupted by user after {latest[1]} whole iterations; what was learned is kept.",
                 FitInterruptedWarning,
-                stacklevel=3,
             )
         except KeptError as kept:
             fit.exception = kept.error
-            warnings.warn(
+            warn_caller(
                 f"{kept}: the fit ends after {latest[1]} whole iterations; what was learned is kept.",
                 CallbackWarning,
-                stacklevel=3,
             )
         else:
             if hooks.stopped_by is None and not found.converged:
@@ -96,11 +94,10 @@ def _minimized(
 def _warn_of_limit(found: Any) -> None:
     from sklearn.exceptions import ConvergenceWarning  # predictors do without
 
-    warnings.warn(
+    warn_caller(
         f"lbfgs failed to converge after {found.n_iter} iteration(s): {found.message}. "
         "Raise max_iter or max_fun, or scale the data.",
         ConvergenceWarning,
-        stacklevel=4,
     )
 
 

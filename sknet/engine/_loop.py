@@ -3,7 +3,6 @@
 import math
 import sys
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from sknet._config import native_setting
 from sknet._frames import are_indices
 from sknet._parallel import BlasThreads, Threads
 from sknet._random import RandomSnapshot
+from sknet._warnings import warn_caller
 from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import Device, active, leased, namespace, to_device, to_host
@@ -421,17 +421,15 @@ def run_loop(
             if loop.guard.is_urgent or current_group() is not None:  # not to begin the next fit of a group
                 raise
             fit.exception, interrupted = error, True
-            warnings.warn(
+            warn_caller(
                 f"Training interrupted by user after {loop.n_iter} whole epochs; what was learned is kept.",
                 FitInterruptedWarning,
-                stacklevel=3,
             )
         except KeptError as kept:
             fit.exception, interrupted = kept.error, True
-            warnings.warn(
+            warn_caller(
                 f"{kept}: the fit ends after {loop.n_iter} whole epochs; what was learned is kept.",
                 CallbackWarning,
-                stacklevel=3,
             )
     return Outcome(loop.n_iter, hooks.stopped_by, interrupted)
 

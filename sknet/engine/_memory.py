@@ -1,7 +1,6 @@
 """The arrays behind a model: parameters in one flat buffer, optimizer state, buffers, and copies of them."""
 
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from types import MappingProxyType
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.random import RandomState
 
+from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad, note_write
 from sknet.device import (
     Device,
@@ -484,7 +484,7 @@ def unpickle(self: "Memory", state: dict[str, Any]) -> None:
     try:
         self.device = available(self.device)
     except DeviceError as error:
-        warnings.warn(f"{error}; the model computes on the CPU instead", DeviceWarning, stacklevel=2)
+        warn_caller(f"{error}; the model computes on the CPU instead", DeviceWarning)
         self.device = Device("cpu")
     self.module.to(device=self.device)
     with active(self.device):

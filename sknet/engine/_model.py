@@ -1052,7 +1052,7 @@ def _look_at(self: "Model", output: Tensor) -> None:
     """Warn if the first output is probabilities, and the loss expects logits."""
     if not (self._has_seen_output or self.memory.looked or is_capturing()):
         self._has_seen_output = True
-        warn_of_probabilities(self.loss_function, output, stacklevel=4)  # of the decorated `loss`
+        warn_of_probabilities(self.loss_function, output)
 
 
 def _array(model: "Model", value: Any) -> Any:

@@ -1,12 +1,12 @@
 """Copies of models: parts with stable names, slim copies, and states to return to."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from sknet._random import check_random_state
+from sknet._warnings import warn_caller
 from sknet.device import Device, active, available, on_device, to_device, to_host
 from sknet.engine._memory import Arrays, Epoch, ModelState, Pending, copied_random_state, copy_of
 from sknet.engine._model import Model
@@ -114,7 +114,7 @@ def _available(device: str) -> Device:
     try:
         return available(device)
     except DeviceError as error:
-        warnings.warn(f"{error}; the model computes on the CPU instead", DeviceWarning, stacklevel=2)
+        warn_caller(f"{error}; the model computes on the CPU instead", DeviceWarning)
         return Device("cpu")
 
 

@@ -1,6 +1,5 @@
 """Steps of a model, eager and captured: programs of gradients and updates, and when they are valid."""
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping
 from operator import is_
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from sknet import ops
 from sknet._arguments import named_errors
 from sknet._late import cached_property
 from sknet._parallel import Cache
+from sknet._warnings import warn_caller
 from sknet.compile import Compiled, capture
 from sknet.compile._compile import compile_cached
 from sknet.core import Tensor, attach_aux, gradients, no_grad
@@ -523,11 +523,9 @@ def on_one_row(model: ModelLike, X: Any) -> Callable[[Any], Any]:
 MOST_SHAPES = 8  # of batches, each with a program with its own memory
 
 
-def not_compiled(error: Exception, stacklevel: int) -> None:
+def not_compiled(error: Exception) -> None:
     """Warn that steps are eager, and say why."""
-    warnings.warn(
-        f"the training step is not compiled, which is slower: {error}", UserWarning, stacklevel=stacklevel + 1
-    )
+    warn_caller(f"the training step is not compiled, which is slower: {error}", UserWarning)
 
 
 def eager_step(
@@ -608,7 +606,7 @@ class Stepper:
         except (CaptureError, GraphError) as error:
             if model.compile is True:
                 raise
-            not_compiled(error, stacklevel=6)
+            not_compiled(error)
             self._given_up = latest.hooks
             return None
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)

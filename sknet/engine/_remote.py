@@ -188,7 +188,7 @@ class SplitStep:
             except (CaptureError, GraphError) as error:
                 if self._model.compile is True:
                     raise
-                not_compiled(error, stacklevel=4)
+                not_compiled(error)
                 self._programs = None
                 return None
             self._by_rows.put(n_rows, found)

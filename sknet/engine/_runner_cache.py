@@ -35,7 +35,7 @@ def steps_for(model: ModelLike, batches: Batches, check_finite: bool, copies: bo
     except (CaptureError, GraphError) as error:
         if model.compile is True:
             raise
-        not_compiled(error, stacklevel=4)
+        not_compiled(error)
         return EagerSteps(model, batches, check_finite)
 
 

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._set_output import _get_container_adapter
 from sklearn.utils.validation import _check_feature_names, _check_feature_names_in, check_is_fitted
 
+from sknet._arguments import named_errors
 from sknet._fields import Named, shown
 from sknet._params import PlainNumbers
 from sknet.device import arrays_in, device_of, is_array, to_device, to_host
@@ -45,6 +46,7 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
     n_features_in_: int
     _inputs: Inputs | Encoded | None
 
+    @named_errors
     @follows_namespace
     def transform(self, X: Any, layer: int | str = -2) -> Any:
         """Return the output of a layer: hidden activations, in evaluation mode.

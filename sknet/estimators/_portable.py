@@ -4,7 +4,6 @@ import copy
 import io
 import pickle
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from inspect import getattr_static
 from types import FunctionType
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad
 from sknet.exceptions import CaptureError, DeviceError, GraphError, StateError
 from sknet.graphs import GraphModule
@@ -71,20 +71,18 @@ def portable_module(
         made = {path: export_network(part, its).module for path, (part, its) in given.items()}
         found = export_network(module, example, made)
     except (CaptureError, GraphError, StateError, DeviceError) as error:
-        warnings.warn(
+        warn_caller(
             f"this predictor can only be loaded where the classes and functions of its network {name} are "
             f"defined, since it cannot become a graph: {error}",
             UserWarning,
-            stacklevel=4,
         )
         return module
     for (argument, axis), reason in found.fixed.items():
         if axis == 1 and len(example[argument].shape if isinstance(example, dict) else example[0].shape) < 4:
-            warnings.warn(
+            warn_caller(
                 f"where {name} is not defined, this predictor takes only sequences of the length of those of "
                 f"the fit as its input {argument!r}: {reason}",
                 UserWarning,
-                stacklevel=4,
             )
     return found.module
 
@@ -146,11 +144,10 @@ def _of_heads(loss: Heads, raw: Any) -> Any:
 
 
 def _kept(loss: Any, why: Any) -> Any:
-    warnings.warn(
+    warn_caller(
         f"this predictor cannot be loaded where {type(loss).__name__} is not defined: the loss cannot become "
         f"graphs, since {why}",
         UserWarning,
-        stacklevel=5,
     )
     return loss
 

@@ -266,8 +266,7 @@ def _dict_of(targets: Any, kind: str, places: Mapping[str, Any]) -> str:
     """Return the expression of what a function returns for heads, whose parts are at places of a list."""
     items = {}
     for name, place in places.items():
-        is_list = isinstance(place, slice)
-        text = f"found[{place.start}:{place.stop}]" if is_list else f"found[{place}]"
+        text = f"found[{literal(place)}]"
         is_label = kind == "labels" and name in targets.classes and targets.heads[name].labels is not None
         items[name] = f"LABELS[{literal(name)}][{text}]" if is_label else text
     if targets.container == "array" and kind == "labels":

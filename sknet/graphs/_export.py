@@ -1,13 +1,13 @@
 """Networks exported as graphs, with their parameters, for any number of rows."""
 
 import inspect
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple, TypeVar, cast
 
 from sknet._late import above
 from sknet._tree import leaves, map_leaves
+from sknet._warnings import warn_caller
 from sknet.compile import Graph, Variable, capture
 from sknet.compile._graph import OutputIndex, checked_inputs, flat_arguments, outputs_of
 from sknet.compile._symbolic import FIXED, Axis, Free, Rows, Shapes, SymbolicGraph, of_any_lengths
@@ -384,11 +384,10 @@ def with_any_lengths(
     for (i, axis), reason in reasons.items():
         name, shape = list(shapes.items())[i]
         if warns and len(shape) < LIKE_IMAGES:
-            warnings.warn(
+            warn_caller(
                 f"what is written takes only the length {shape[axis]} in axis {axis} of the input {name!r}, "
                 f"that of the fit, though the network takes others: {reason}",
                 UserWarning,
-                stacklevel=5,
             )
     return found
 

@@ -1,13 +1,13 @@
 """Losses of survival analysis, whose targets are times and whether an event was seen then."""
 
 import math
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sknet import ops
 from sknet._params import StrOptions
+from sknet._warnings import warn_caller
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
 from sknet.losses._base import Loss, finite_numbers, reject, shape_error
@@ -172,11 +172,10 @@ class AFT(_OfTimes):
         super().check_target(y, name=name, n_outputs=n_outputs)
         usual = float(np.median(np.asarray(y)[:, 0])) if len(y) else 1.0
         if not 1 / FAR_UNIT < usual < FAR_UNIT:
-            warnings.warn(
+            warn_caller(
                 f"the median of the times in {name} is {usual:.3g}, and AFT begins near 1, which costs many "
                 f"epochs: give times in another unit, such as {name}[:, 0] / {usual:.1g}",
                 UserWarning,
-                stacklevel=2,
             )
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
