@@ -34,7 +34,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 OWN = tuple(getattr(exceptions, name) for name in exceptions.__all__ if name.endswith("Error"))
 # Errors of computations in Python and NumPy, which are no answer to a user.
 RAW = (ArithmeticError, AttributeError, KeyError, RecursionError, StopIteration)
-RAISE = opmap["RAISE_VARARGS"]
+RAISE = bytes([opmap["RAISE_VARARGS"]])
 WORDS: dict[Any, str] = {
     bool: "True or False", int: "an integer", float: "a number", str: "a str", NoneType: "None", None: "None",
     Callable: "a callable", Mapping: "a mapping",
@@ -91,13 +91,15 @@ def wrong_argument(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> Exception | None:
     """Return the error that names the argument for which a call failed; None if the given one does."""
-    if isinstance(error, OWN) or _is_raised_here(error):
+    raised_by = _raised_by(error)
+    if isinstance(error, OWN) or ((raised_by or "").startswith("sknet.") and error.__cause__ is None):
         return None
     given, name = _given(function, args, kwargs), function.__name__
     said = str(error) if isinstance(error, (ValueError, TypeError)) else ""
     found = _wrong_type(function, args, kwargs)
     if found is not None:
-        return found if not any(re.search(rf"\b{key}\b", said) for key in given) else None
+        is_named = raised_by is not None and any(re.search(rf"\b{key}\b", said) for key in given)
+        return None if is_named else found
     if isinstance(error, (ValueError, TypeError)):
         half = LONGEST // 2
         return None if len(said) <= LONGEST else type(error)(f"{said[:half]}...{said[-half:]}")
@@ -111,18 +113,14 @@ def wrong_argument(
     return None
 
 
-def _is_raised_here(error: Exception) -> bool:
-    """Tell whether a statement of sknet has raised an error, not a computation of NumPy or Python."""
+def _raised_by(error: Exception) -> str | None:
+    """Return the module whose statement has raised an error; None if a computation of NumPy or Python has."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    if (
-        error.__cause__ is not None
-        or last is None
-        or not last.tb_frame.f_globals.get("__name__", "").startswith("sknet.")
-    ):
-        return False
-    return last.tb_frame.f_code.co_code[last.tb_lasti] == RAISE
+    if last is None or last.tb_frame.f_code.co_code[last.tb_lasti : last.tb_lasti + 1] != RAISE:
+        return None
+    return str(last.tb_frame.f_globals.get("__name__", ""))
 
 
 def _given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +147,7 @@ def _is_readable(value: Any) -> bool:
     """Tell whether a value, and what it holds, can be shown and converted without an error of its own."""
     try:
         repr(value)
-        if isinstance(value, (Number, list, tuple)):
+        if isinstance(value, (Number, list, tuple)) or hasattr(value, "__array__"):
             np.asarray(value, np.float64)
     except (ValueError, TypeError, *OWN):
         return not isinstance(value, Number)

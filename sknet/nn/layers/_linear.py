@@ -292,7 +292,8 @@ class MonotonicLinear(Linear):
 def _directions(name: str, given: Any) -> Any:
     """Return directions, -1, 0 or 1, as floats."""
     found = to_host(given.data if isinstance(given, Tensor) else np.asarray(given))
-    if found.ndim != 1 or not len(found) or not np.isin(found, (-1, 0, 1)).all():
+    are_numbers = found.ndim == 1 and found.dtype.kind in "iuf" and len(found) > 0
+    if not (are_numbers and np.isin(found, (-1, 0, 1)).all()):
         invalid(
             f"The {name!r} parameter of MonotonicLinear must be an array-like of -1, 0 or 1, with one axis. "
             f"Got {shown(given)} instead."
