@@ -295,7 +295,7 @@ class WithHeads(Architecture):
         factory = getattr(self.network, "factory", None)
         # Networks of sknet's own have one array of outputs.
         home = getattr(getattr(factory, "factory", None), "__module__", "")
-        counts: Any = sum(widths.values()) if home.startswith("sknet.") else widths
+        counts: Any = sum(widths.values()) if home.startswith("sknet.nn.") else widths
         return HeadOutputs(self.network.build(inputs, counts), widths)
 
     def parameters(self) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from sknet._frames import RowReader, is_collection, names_of, rows_of_records
 from sknet._hints import suggestion
 from sknet._late import cached_property, issparse, scipy_sparse
 from sknet._params import StrOptions
-from sknet._validation import directions_of
 from sknet._warnings import warn_caller
 from sknet.preprocessing._columns import (
     CATEGORY,
@@ -223,6 +222,8 @@ class Schema:
 
     def directions(self, estimator: Any, monotonic_cst: Any) -> np.ndarray | None:
         """Return -1, 0 or 1 for each number of a `Table`; None if no column is constrained."""
+        from sknet._validation import directions_of  # predictions do without scikit-learn
+
         found = directions_of(estimator, monotonic_cst)
         if found is None:
             return None
