@@ -32,6 +32,7 @@ def run(document: Any, name: str) -> list[list[dict[str, Any]]]:
     namespace: dict[str, object] = {"__name__": "__main__"}
     found: list[list[dict[str, Any]]] = []
     backend = mpl.get_backend()
+    plt.close("all")  # what an earlier notebook or test has left open
     plt.switch_backend("agg")
     try:
         for cell in document["cells"]:

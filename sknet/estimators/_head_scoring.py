@@ -41,13 +41,15 @@ def head_scorer(head: str, scoring: Any) -> "HeadScorer":
     Examples
     --------
     >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import KFold
     >>> from sknet import MultiHeadNet, nn
     >>> from sknet.model_selection import cross_validate, head_scorer
     >>> X, y = load_iris(return_X_y=True)
     >>> network = nn.Sequential(nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(4))
     >>> net = MultiHeadNet(network, {"width": "squared_error", "kind": "log_loss"}, tol=0.1, random_state=0)
     >>> scoring = {"width": head_scorer("width", "r2"), "kind": head_scorer("kind", "accuracy")}
-    >>> found = cross_validate(net, X[:, :3], {"width": X[:, 3], "kind": y}, scoring=scoring, cv=3)
+    >>> parts = KFold(3, shuffle=True, random_state=0)
+    >>> found = cross_validate(net, X[:, :3], {"width": X[:, 3], "kind": y}, scoring=scoring, cv=parts)
     >>> found["test_kind"].shape
     (3,)
     """
