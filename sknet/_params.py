@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
-from sknet._arguments import name_errors_of, named_errors
+from sknet._arguments import name_errors_of
 from sknet._constraints import (
     Interval,
     Options,
@@ -278,7 +278,6 @@ def explained(init: Callable[..., None]) -> Callable[..., None]:
 def explained_call(method: Method) -> Method:
     """Return a method of an estimator whose error for an unknown argument suggests the right one."""
     names = list(inspect.signature(method).parameters)[1:]
-    named = named_errors(method)
 
     @wraps(method)
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -289,7 +288,7 @@ def explained_call(method: Method) -> Method:
                 where = f"{type(self).__name__}.{method.__name__}"
                 its = f"Its arguments are {', '.join(names)}."
                 raise TypeError(f"{where} has no argument {name!r}{or_names(hint, its)}")
-        return named(self, *args, **kwargs)
+        return method(self, *args, **kwargs)
 
     return cast(Method, told)
 
