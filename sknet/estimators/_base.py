@@ -9,7 +9,7 @@ from copy import deepcopy
 from inspect import signature
 from numbers import Integral
 from os import PathLike
-from typing import Any, Self, SupportsIndex, cast
+from typing import Any, Self, SupportsIndex, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -41,7 +41,7 @@ from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
 from sknet.estimators._fit import EARLIER, Compared, FitArguments, Fitted, Recipe, Request
 from sknet.estimators._fitting import fit_network
-from sknet.estimators._inputs import Encoded, Inputs, RowsWithOffset
+from sknet.estimators._inputs import Encoded, Inputs, RowsWithOffset, may_be_missing
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._members import are_several, fit_members
 from sknet.estimators._offset import apply_offset
@@ -53,6 +53,8 @@ from sknet.losses import LOSSES, Loss
 from sknet.losses._wrappers import Averaged
 
 __all__ = ["BaseNet", "goes_in_steps"]
+
+F = TypeVar("F")
 
 
 class HoldsLists(PlainNumbers, BaseEstimator):
@@ -587,6 +589,19 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
                     "and predict(X, return_std=True)"
                 )
             return namespace(found).moveaxis(found, 1, 0)
+
+    def _frozen_as(self, kind: Callable[..., F], *own: Any) -> F:
+        """Return a frozen predictor of a class, with what it has of its own."""
+        return kind(
+            self.model_,
+            self._targets,
+            self._inputs or self.n_features_in_,
+            self._architecture.label(self.model_.module),
+            *own,
+            names=getattr(self, "feature_names_in_", None),
+            scaling=self._input_scaling,
+            allows_nan=may_be_missing(self),
+        )
 
     def _link(self, name: str) -> Head | None:
         """Return a method of the fitted loss, applied to raw outputs; None before the fit."""

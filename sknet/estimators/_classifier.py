@@ -28,7 +28,7 @@ from sknet.estimators._checks import (
 )
 from sknet.estimators._fit import FitArguments, Fitted, Recipe
 from sknet.estimators._heads import gives_probabilities, probability_head
-from sknet.estimators._inputs import as_host, follows_namespace, may_be_missing, on_host
+from sknet.estimators._inputs import as_host, follows_namespace, on_host
 from sknet.estimators._targets import (
     ClassEncoder,
     ClassTargets,
@@ -329,20 +329,9 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             With the parameters as they are now.
         """
         check_is_fitted(self)
-        label = self._architecture.label(self.model_.module)
-        inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
         from sknet.estimators._frozen import FrozenClassifier  # fits do without it
 
-        return FrozenClassifier(
-            self.model_,
-            self._targets,
-            inputs,
-            label,
-            self._temperature,
-            names=names,
-            scaling=self._input_scaling,
-            allows_nan=may_be_missing(self),
-        )
+        return self._frozen_as(FrozenClassifier, self._temperature)
 
     @property
     def _temperature(self) -> Any:

@@ -32,7 +32,7 @@ from sknet.estimators._head_targets import (
     labels_of,
     missing_in_head,
 )
-from sknet.estimators._inputs import follows_namespace, may_be_missing, on_host, with_lengths
+from sknet.estimators._inputs import follows_namespace, on_host, with_lengths
 from sknet.estimators._members import MEMBERS
 from sknet.estimators._net import MODULE, NetOptions
 from sknet.estimators._options import CONSTRAINTS, SCALE_TARGET, NamedOptions, check_loss_of_logits
@@ -494,19 +494,9 @@ class MultiHeadNet(NetOptions, SequenceFit):
             With the parameters as they are now.
         """
         check_is_fitted(self)
-        label = self._architecture.label(self.model_.module)
-        inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
         from sknet.estimators._frozen import FrozenMultiHeadNet  # fits do without it
 
-        return FrozenMultiHeadNet(
-            self.model_,
-            self._targets,
-            inputs,
-            label,
-            names=names,
-            scaling=self._input_scaling,
-            allows_nan=may_be_missing(self),
-        )
+        return self._frozen_as(FrozenMultiHeadNet)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -23,7 +23,7 @@ from sknet.estimators._heads import (
     gives_quantiles,
     interval_head,
 )
-from sknet.estimators._inputs import as_host, follows_namespace, may_be_missing, on_host, with_offset
+from sknet.estimators._inputs import as_host, follows_namespace, on_host, with_offset
 from sknet.estimators._targets import ArrayTargets, RealTargets
 from sknet.losses._wrappers import Averaged, WithOffset
 
@@ -150,19 +150,9 @@ class BaseRegressor(RegressorMixin, BaseNet):
             With the parameters as they are now.
         """
         check_is_fitted(self)
-        label = self._architecture.label(self.model_.module)
-        inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
         from sknet.estimators._frozen import FrozenRegressor  # fits do without it
 
-        return FrozenRegressor(
-            self.model_,
-            self._targets,
-            inputs,
-            label,
-            names=names,
-            scaling=self._input_scaling,
-            allows_nan=may_be_missing(self),
-        )
+        return self._frozen_as(FrozenRegressor)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

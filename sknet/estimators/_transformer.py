@@ -21,7 +21,7 @@ from sknet.estimators._checks import without_padding
 from sknet.estimators._fit import FitArguments, Recipe
 from sknet.estimators._frozen import FrozenTransformer
 from sknet.estimators._heads import DECODER, checked_codes, has_decoder
-from sknet.estimators._inputs import as_host, follows_namespace, may_be_missing, on_host
+from sknet.estimators._inputs import as_host, follows_namespace, on_host
 from sknet.estimators._layers import HiddenLayers, LayerOutput
 from sknet.estimators._network import reconstructed
 from sknet.estimators._options import NamedOptions
@@ -274,19 +274,7 @@ class BaseTransformer(Coding, NamedOptions):
         FrozenTransformer
             With the parameters as they are now.
         """
-        code = self._meant(None)
-        label = self._architecture.label(self.model_.module)
-        inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
-        return FrozenTransformer(
-            self.model_,
-            self._targets,
-            inputs,
-            label,
-            code,
-            names=names,
-            scaling=self._input_scaling,
-            allows_nan=may_be_missing(self),
-        )
+        return self._frozen_as(FrozenTransformer, self._meant(None))
 
     def _chosen(self, X: Any, target: Any) -> Chosen:
         meant = model_layer(self.model_, self._example(), self._layer_of_code())
