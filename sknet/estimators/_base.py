@@ -538,9 +538,9 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         if "model_" not in self.__dict__:
             check_is_fitted(self)
         model, scaling = self.model_, self._input_scaling
-        if by is predict_rows and args and type(X) is np.ndarray and self._is_known_table(X):
+        if by is predict_rows and type(X) is np.ndarray and self._is_known_table(X):
             units = None if scaling is None else scaling.of_table
-            found = network_of(model).unchecked(X, *args, units=units)
+            found = network_of(model).unchecked(X, *(args or ("raw",)), units=units)
             if found is not None:
                 return found
         if type(X) is RowsWithOffset:

@@ -245,6 +245,9 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         ndarray of shape (n_samples,) or (n_samples, n_labels)
             The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
         """
+        return self._labelled(X)
+
+    def _labelled(self, X: Any) -> Any:
         output = self._decided(X)
         labels = self._targets.decode(to_host(output), self.model_.loss_function.threshold)
         return to_device(labels, device_of(output)) if labels.dtype.kind in "biuf" else labels

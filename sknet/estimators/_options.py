@@ -421,7 +421,7 @@ class Decisions(BaseClassifier):
         ndarray of shape (n_samples,) or (n_samples, n_labels)
             The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
         """
-        return super().predict(with_offset(X, offset))
+        return self._labelled(with_offset(X, offset))
 
     @available_if(gives_probabilities)
     @follows_namespace

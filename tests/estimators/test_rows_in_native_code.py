@@ -92,13 +92,16 @@ def test_rows_are_standardized_in_double_precision(columns, dtype):
                 np.testing.assert_allclose(predict(rows), expected[:, 0], rtol=1e-9, atol=1e-12)
 
 
-def test_the_row_path_is_taken_by_a_few_rows(monkeypatch):
-    predictor = fitted(MLPClassifier).freeze()
+@pytest.mark.parametrize("is_frozen", [True, False])
+@pytest.mark.parametrize(("kind", "method"), [(kind, name) for kind in METHODS for name in METHODS[kind]])
+def test_the_row_path_is_taken_by_a_few_rows(monkeypatch, kind, method, is_frozen):
+    predict = getattr(fitted(kind).freeze() if is_frozen else fitted(kind), method)
     rows = [X[:1], X[:7], X[:16].astype("float32"), 30 * X[:3], X[:2].astype(int)]
-    expected = [predictor.predict_proba(each) for each in rows]
-    monkeypatch.setattr("sknet.estimators._frozen.warn_of_overflow", None)  # what all other predictions call
+    expected = [predict(each) for _ in range(2) for each in rows][len(rows) :]
+    for module in ("_frozen", "_base"):  # what all other predictions call
+        monkeypatch.setattr(f"sknet.estimators.{module}.warn_of_overflow", None)
     for each, before in zip(rows, expected, strict=True):
-        np.testing.assert_array_equal(predictor.predict_proba(each), before)
+        np.testing.assert_array_equal(predict(each), before)
 
 
 BAD = {
