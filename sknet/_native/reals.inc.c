@@ -114,14 +114,16 @@ static inline void N(squares_of)(const int64_t *one, int64_t start, int64_t end,
 
 static inline void N(quotients_of)(const int64_t *one, int64_t start, int64_t end, int once) {
     const T more = one[5] ? *(const T *)at(one[5]) : (T)-0.0; /* adding -0 changes nothing */
-    const T *v = at(one[4]), *m = at(one[6]), given = *(const T *)at(one[8]);
+    const T *v = at(one[4]), *m = at(one[6]), given = one[8] ? *(const T *)at(one[8]) : 1;
     const T factor = given == 0 ? 0 : given; /* as `add_zero_times` does */
+    const T rate = one[10] ? *(const T *)at(one[10]) : 1, *factors = at(one[11]);
     T *out = at(one[7]), *w = at(one[9]);
     INDEPENDENT
     for (int64_t i = start; i < end; i++) {
-        const T quotient = m[i] / (N(root)(v[i]) + more);
+        const T quotient = m[i] / (N(root)(v[i]) + more) * rate * (factors ? factors[i] : 1);
         out[i] = quotient;
-        w[i] = N(sum_of)(factor, quotient, w[i], once);
+        if (w)
+            w[i] = N(sum_of)(factor, quotient, w[i], once);
     }
 }
 

@@ -122,9 +122,10 @@ def _uses_of_squares(row: Row) -> Found:
 
 
 def _uses_of_quotients(row: Row) -> Found:
-    size, length, _, v, more, m, quotients, factor, w = row[1:10]
-    numbers = [(factor, 0), *([(more, 0)] if more else [])]
-    return length, [*numbers, (v, size), (m, size), (w, size)], [(quotients, size), (w, size)]
+    size, length, _, v, more, m, quotients, factor, w, rate, factors = row[1:12]
+    read = [(number, 0) for number in (factor, more, rate) if number]
+    read += [(x, size) for x in (v, m, w, factors) if x]
+    return length, read, [(x, size) for x in (quotients, w) if x]
 
 
 RULES: dict[int, Callable[[Row], Found]] = {
@@ -192,14 +193,14 @@ def _updates(rows: list[Row]) -> Iterator[Row]:
     """Yield instructions, of which sequences that updates have are one, with the bits of them all."""
     i = 0
     while i < len(rows):
-        count, row = _update(rows[i : i + 4]) if rows[i][0] in (Kind.LOOP, Kind.BLAS) else (1, rows[i])
+        count, row = _update(rows[i : i + 6]) if rows[i][0] in (Kind.LOOP, Kind.BLAS) else (1, rows[i])
         yield row
         i += count
 
 
 def _update(rows: list[Row]) -> tuple[int, Row]:
     """Return how many of these instructions are one that is faster, and that one."""
-    for count, rule in ((2, _moments), (3, _squares), (4, _quotients), (3, _quotients)):
+    for count, rule in RULES_OF_UPDATES:
         found = rule(rows[:count]) if len(rows) >= count else None
         if found is not None and _is_element_by_element(rows[:count]):
             body = contracted_body(found[1])
@@ -236,22 +237,30 @@ def _squares(rows: list[Row]) -> Row | None:
 
 
 def _quotients(rows: list[Row]) -> Row | None:
-    """Match q = sqrt(v); q += more; q = m / q; w += factor * q, with the second or without."""
-    (root, *sums, quotient, add), more = rows, 0
-    q = root[4]
-    if not (_is(root, Meaning.ROOT) and _is(quotient, Meaning.QUOTIENT) and add[0] == Kind.ADD_MULTIPLE):
-        return None
-    size = add[1]
-    for each in sums:
-        if not (_is(each, Meaning.SUM) and each[3] == each[5] == q and each[16:19] == [size, 0, size]):
-            return None
-        more = each[4]
-    m, v, w = quotient[3], root[3], add[7]
-    if not quotient[4] == quotient[5] == add[5] == q or len({m, v, w, q}) < 4 - (m == v):
+    """Match q = sqrt(v); q += more; q = m / q; q *= rate; q *= factors; w += factor * q, or fewer of them."""
+    root, *rest = rows
+    v, q, size = root[3], root[4], root[16]
+    more = rate = factors = factor = w = 0
+    if _is(rest[0], Meaning.SUM) and rest[0][3] == rest[0][5] == q and rest[0][16:19] == [size, 0, size]:
+        more = rest.pop(0)[4]
+    quotient, *rest = rest
+    m = quotient[3]
+    if not (_is(root, Meaning.ROOT) and _is(quotient, Meaning.QUOTIENT) and quotient[4] == quotient[5] == q):
         return None
     if not (_is_dense(root, size) and _is_dense(quotient, size)):
         return None
-    return _row(Kind.QUOTIENTS, size, add[9], 0, v, more, m, q, add[4], w)
+    if rest and rest[0][0] == Kind.BLAS and rest[0][4] == q and not rest[0][6] and zeroes_by_product(size):
+        rate = rest.pop(0)[3]
+    if rest and _is(rest[0], Meaning.PRODUCT) and rest[0][3] == rest[0][5] == q and _is_dense(rest[0], size):
+        factors = rest.pop(0)[4]
+    if rest and rest[0][0] == Kind.ADD_MULTIPLE and rest[0][5] == q:
+        factor, w = rest[0][4], rest.pop(0)[7]
+    elif rest and _is(rest[0], Meaning.SUM) and rest[0][3:6] in ([w := rest[0][5], q, w], [q, w, w]):
+        rest = rest[1:] if _is_dense(rest[0], size) else rest
+    known = [v, q, *[x for x in (w, factors) if x], *([m] if m != v else [])]
+    if rest or len(set(known)) < len(known):
+        return None
+    return _row(Kind.QUOTIENTS, size, root[12], 0, v, more, m, q, factor, w, rate, factors)
 
 
 def _is(row: Row, meaning: Meaning) -> bool:
@@ -269,6 +278,19 @@ def _is_scal(row: Row) -> bool:
 
 def _is_axpy(row: Row, target: int) -> bool:
     return row[0] == Kind.BLAS and row[6] == target and row[10] == 1
+
+
+RULES_OF_UPDATES = ((2, _moments), (3, _squares), *[(count, _quotients) for count in (6, 5, 4, 3)])
+
+
+@cache
+def zeroes_by_product(size: int) -> bool:
+    """Tell whether this BLAS multiplies a vector by 0, which leaves NaN, instead of filling it with 0."""
+    from scipy.linalg import blas
+
+    x = np.array([np.nan, -1.0], f"f{size}")
+    found = blas.get_blas_funcs("scal", dtype=x.dtype)(0.0, x)
+    return bool(np.isnan(found[0]) and np.signbit(found[1]))
 
 
 @cache

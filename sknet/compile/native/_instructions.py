@@ -129,7 +129,7 @@ Spread = IntEnum("Spread", "ADD_ROW SUBTRACT_COLUMN MULTIPLY_COLUMN DIVIDE_COLUM
 
 
 # Loops that may be fused with a neighbouring instruction.
-Meaning = IntEnum("Meaning", "OTHER RELU IS_POSITIVE SQUARE ROOT SUM QUOTIENT", start=0)
+Meaning = IntEnum("Meaning", "OTHER RELU IS_POSITIVE SQUARE ROOT SUM QUOTIENT PRODUCT", start=0)
 
 
 class Tape:

@@ -61,7 +61,7 @@ MEANINGS: dict[Any, Meaning] = {
     np.maximum: Meaning.RELU,
     np.greater: Meaning.IS_POSITIVE,
     np.square: Meaning.SQUARE,
-    np.multiply: Meaning.SQUARE,  # if both operands are the same
+    np.multiply: Meaning.PRODUCT,  # SQUARE if both operands are the same
     np.sqrt: Meaning.ROOT,
     np.add: Meaning.SUM,
     np.divide: Meaning.QUOTIENT,
@@ -118,8 +118,8 @@ def _meaning(function: Any, arrays: Sequence[Array]) -> Meaning:
         return Meaning.OTHER if arrays[1].flags.writeable or arrays[1].any() else found
     if any(x.dtype.char not in "fd" for x in arrays):
         return Meaning.OTHER
-    if function is np.multiply and address_of(arrays[0]) != address_of(arrays[1]):
-        return Meaning.OTHER
+    if function is np.multiply and address_of(arrays[0]) == address_of(arrays[1]):
+        return Meaning.SQUARE
     return found
 
 

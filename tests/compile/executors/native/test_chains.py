@@ -103,6 +103,12 @@ def quotients(v, t, m, w, factor, more):
 UPDATES = [Kind.MOMENTS, Kind.SQUARES, Kind.QUOTIENTS]
 
 
+def scaled_quotients(v, t, m, w, rate, more, factors):
+    scal, _ = level_1(w.dtype)
+    scaled = [Call(scal, (rate, t)), Call(np.multiply, (t, factors, t)), Call(np.add, (w, t, w))]
+    return [*quotients(v, t, m, w, rate, more)[:-1], *scaled]
+
+
 # -- updates ------------------------------------------------------------------------------------
 
 
@@ -124,6 +130,25 @@ def test_a_multiple_of_quotients_of_any_factor(factor, dtype):
         arrays = vectors(4, n, dtype, seed=2)
         kinds = assert_as_one_after_the_other(quotients(*arrays, np.array(factor, dtype), more), arrays)
         assert kinds == [Kind.QUOTIENTS]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rate", [-0.01, 0.0, np.nan])
+@pytest.mark.parametrize("n_calls", [4, 5, 6])
+def test_quotients_are_scaled_by_a_rate_and_by_factors(n_calls, rate, dtype):
+    for n in (40, 1061):
+        v, t, m, w, factors = arrays = vectors(5, n, dtype, seed=2)
+        calls = scaled_quotients(v, t, m, w, np.array(rate, dtype), np.array(1e-8, dtype), factors)
+        assert assert_as_one_after_the_other(calls[:n_calls], arrays) == [Kind.QUOTIENTS]
+
+
+def test_factors_of_an_update_in_its_own_memory_are_no_part_of_it():
+    v, t, m, w = arrays = [np.abs(x) for x in vectors(4, 40, "float64")]
+    for factors in (t, w):
+        calls = scaled_quotients(v, t, m, w, np.array(0.1), np.array(1e-8), factors)
+        kinds = assert_as_one_after_the_other(calls, arrays)
+        assert kinds[0] == Kind.QUOTIENTS
+        assert len(kinds) > 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
