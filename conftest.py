@@ -29,7 +29,12 @@ NUMPYS_OWN = {
 # Tests that run as users do, in native code where it was built. Others are of NumPy's plan, which every
 # installation has, and turn native code on where they need it; the environment may choose for all.
 IN_NATIVE_CODE = (
-    *("tests/compile/test_", "tests/compile/python/", "tests/compile/executors/test_"),
+    *(
+        "tests/compile/test_",
+        "tests/compile/executors/test_",
+        "tests/graphs/test_literals.py",
+        "tests/graphs/test_python.py",
+    ),
     *("tests/compile/executors/native/", "tests/engine/step/", "tests/freezing/"),
 )
 GIVEN_NATIVE = os.environ.get("SKNET_NATIVE")

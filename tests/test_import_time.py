@@ -23,7 +23,7 @@ HEAVY = (
     "sklearn.preprocessing",
     "sknet.autograd",
     "sknet.compile.native._run",
-    "sknet.compile.python",
+    "sknet.graphs._python",
     "sknet.engine._device_runner",
     "sknet.engine._fit_rows",
     "sknet.engine._many",

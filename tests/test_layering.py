@@ -26,7 +26,8 @@ LAYERS = [
     {"ops"},
     {"autograd"},
     {"nn", "losses", "optim", "compile"},
-    {"persistence", "preprocessing", "graphs"},
+    {"graphs"},
+    {"persistence", "preprocessing"},
     {"callbacks"},
     {"engine"},
     {"estimators"},
@@ -158,7 +159,7 @@ def test_names_without_an_underscore_may_be_imported(module, source):
 ORDERS = {
     "sknet.compile": [
         *("_graph", "_plan", "_capture", "passes", "_calls", "_symbolic"),
-        *("python", "numpy", "native", "cuda", "_compile"),
+        *("numpy", "native", "cuda", "_compile"),
     ],
     "sknet.engine": [
         *("_inputs", "_memory", "_model_type", "_checks", "_scheduler", "_batches", "_fingerprint", "_fit"),

@@ -16,13 +16,14 @@ from sknet.compile._symbolic import (
     free_lengths,
     of_any_lengths,
 )
-from sknet.compile.python import PythonSource, docstring, literal, names_in
 from sknet.core import Tensor, no_grad
 from sknet.engine._inputs import computed_dtype
 from sknet.engine._network import FEW_ROWS, MOST_ROWS, Head, Part, Pass
 from sknet.estimators._heads import DECODER, interval_head, probability_head
 from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.graphs._export import with_any_lengths
+from sknet.graphs._literals import docstring, literal, names_in
+from sknet.graphs._python import PythonSource
 from sknet.nn import Scope, bindings, run
 from sknet.preprocessing._python import EncodedTable
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from sknet.compile.python import PythonSource, docstring, literal
 from sknet.exceptions import CaptureError
 from sknet.freezing._encoders import (
     Bins,
@@ -46,6 +45,8 @@ from sknet.freezing._transformers import (
     scaled,
     selected,
 )
+from sknet.graphs._literals import docstring, literal
+from sknet.graphs._python import PythonSource
 from sknet.preprocessing._python import columns_of, encoding_call, table_facts
 
 __all__ = ["Table", "steps_file"]

@@ -1,4 +1,4 @@
-"""Exported networks: graphs with their parameters, which do not need the network's class."""
+"""Networks as graphs with their parameters, which do not need their classes, and graphs as Python."""
 
 from sknet.graphs._export import GraphModule, export
 

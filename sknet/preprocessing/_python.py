@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sknet.compile.python import PythonSource, literal
 from sknet.exceptions import CaptureError
+from sknet.graphs._literals import literal
+from sknet.graphs._python import PythonSource
 from sknet.preprocessing._columns import (
     CATEGORY,
     DATE,

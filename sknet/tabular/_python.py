@@ -7,11 +7,12 @@ import numpy as np
 
 from sknet import nn
 from sknet.compile import Graph, capture
-from sknet.compile.python import PythonSource, docstring, literal
 from sknet.core import Tensor, no_grad
 from sknet.engine._layer_outputs import detached
 from sknet.engine._network import rows_at_once
 from sknet.estimators._python import Method, file_text, head_source, in_parts, label_facts, methods_of
+from sknet.graphs._literals import docstring, literal
+from sknet.graphs._python import PythonSource
 from sknet.preprocessing._python import encoding_call, table_source
 from sknet.tabular._predicting import Counted
 from sknet.tabular._training import Member

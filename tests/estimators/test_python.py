@@ -11,8 +11,8 @@ import pytest
 
 import sknet
 from sknet import NetClassifier, NetRegressor, NetTransformer, losses, nn, ops
-from sknet.compile.python import names_in
 from sknet.exceptions import CaptureError
+from sknet.graphs._literals import names_in
 from sknet.losses import LOSSES
 from tests.estimators.data import TABLES, estimator_for, quiet
 from tests.estimators.nets import Both, Gate, Images, Tokens

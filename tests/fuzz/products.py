@@ -20,9 +20,9 @@ import numpy as np
 import sknet
 from sknet import Tensor, nn, ops
 from sknet.compile import capture, compile
-from sknet.compile.python import PythonSource
 from sknet.core import gradients
 from sknet.device import Device, to_device, to_host
+from sknet.graphs._python import PythonSource
 from sknet.optim import SGD
 from tests.compile.native import assert_equal_training
 from tests.devices import fake

@@ -9,12 +9,11 @@ from sknet import Tensor, ops
 from sknet._tree import leaves
 from sknet.compile import capture, compile
 from sknet.compile._graph import OWN
-from sknet.compile.python import PythonSource
-from sknet.compile.python._literals import LACKING
-from sknet.compile.python._source import NOT_WRITTEN
 from sknet.core import PRIMITIVES, bind, no_grad
 from sknet.device import backend
 from sknet.exceptions import CaptureError
+from sknet.graphs._literals import LACKING
+from sknet.graphs._python import NOT_WRITTEN, PythonSource
 from tests.compile.helpers import named
 from tests.contracts.rows import ROWS
 from tests.contracts.table import drawn

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import sknet
-from sknet.compile.python import comment, docstring, literal
 from sknet.exceptions import CaptureError
 from sknet.freezing._encoders import Branch, Chain, Columns, Levels, OneHot
 from sknet.freezing._python import Table, steps_file
@@ -25,6 +24,7 @@ from sknet.freezing._transformers import (
     Quantiles,
     Scaling,
 )
+from sknet.graphs._literals import comment, docstring, literal
 
 CODE = "__import__('os').abort()"
 TEXTS = [
