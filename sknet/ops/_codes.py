@@ -21,18 +21,30 @@ Blocks = tuple[tuple[int, int], ...]
 """For each block how many columns it has, and 1 if they are steps: 1/2 before the bin and -1/2 behind it."""
 
 
+AT_ONCE = 2**16  # elements that are computed together on the host
+
+
 def decoded(codes: Any, blocks: Blocks, xp: Any = np) -> Any:
     """Return the rows that codes stand for, of shape (n_rows, n_columns)."""
     counts, is_steps = (np.array(each, np.int64) for each in zip(*blocks, strict=True))
     owner = np.repeat(np.arange(len(counts)), counts)
     place = (np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(codes.dtype)
-    bins, half = codes[:, ::2], xp.asarray((0.5 * is_steps[owner]).astype(codes.dtype))
+    half, bins = xp.asarray((0.5 * is_steps[owner]).astype(codes.dtype)), codes[:, ::2]
     known = isinstance(bins, np.ndarray)  # a device would be waited for
     if known and not ((bins >= 0) & (bins < counts) & (bins == np.floor(bins))).all():
         raise IndexError(f"bins of encoded rows must be integers from 0 to {(counts - 1).tolist()}")
     owner, place = xp.asarray(owner), xp.asarray(place)
-    bins = bins[:, owner]
-    return xp.where(place == bins, codes[:, 1::2][:, owner], xp.where(place < bins, half, -half))
+
+    def rows(part: Any) -> Any:
+        bins = part[:, ::2][:, owner]
+        return xp.where(place == bins, part[:, 1::2][:, owner], xp.where(place < bins, half, -half))
+
+    if not known:
+        return rows(codes)
+    found, size = np.empty((len(codes), len(owner)), codes.dtype), max(1, AT_ONCE // len(owner))
+    for start in range(0, len(codes), size):
+        found[start : start + size] = rows(codes[start : start + size])
+    return found
 
 
 def codes_of(rows: np.ndarray, blocks: Blocks) -> np.ndarray:

@@ -26,7 +26,7 @@ SHARE, PASSES_OF_A_STEP = 0.04, 3
 # Rows of a fold that are permuted: at least, at most, and at least of tables with very many columns.
 FEWEST_ROWS, MOST_ROWS, FEWEST_PREDICTIONS = 8, 1000, 20_000
 # Elements of the products of permuted rows that are in memory together, and rows that are predicted together.
-MOST_ELEMENTS, ROWS_AT_ONCE = 2**22, 4096
+MOST_ELEMENTS, ROWS_AT_ONCE = 2**19, 4096
 
 
 def permutation_importances(
