@@ -40,13 +40,12 @@ from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
 from sknet.estimators._fit import EARLIER, Compared, FitArguments, Fitted, Recipe, Request
-from sknet.estimators._fitting import fit_network
+from sknet.estimators._fitting import SupportsCallbacks, fit_as_task, fit_network
 from sknet.estimators._inputs import Encoded, Inputs, RowsWithOffset, may_be_missing
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._members import are_several, fit_members
 from sknet.estimators._offset import apply_offset
 from sknet.estimators._scaling import InputScaling
-from sknet.estimators._sklearn_callbacks import SupportsCallbacks, fit_as_task
 from sknet.estimators._stored import ESTIMATOR, check_estimator
 from sknet.estimators._summary import Summarized
 from sknet.losses import LOSSES, Loss
