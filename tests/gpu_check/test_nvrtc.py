@@ -14,7 +14,7 @@ from tests.devices import nvrtc
 from tests.devices.texts import PROGRAMS, Kernel, gathered
 
 OLDEST, *NEWER = ARCHITECTURES = (80, 90, 100)
-SAMPLE = 150  # kernels of a family on the newer architectures; the text is the same for all
+SAMPLE = 50  # kernels of a family on the newer architectures; the text is the same for all
 MODULES = 10
 TOGETHER = 100
 REGISTERS = 128  # of a thread: with more, a multiprocessor has room for only one block
