@@ -83,13 +83,17 @@ def needs_torch(item):
     return "torch" in vars(item.module) or "torch" in item.fixturenames or "torch" in constants
 
 
+@cache
+def parts_of(path):
+    """Return the parts of the suite that a file belongs to."""
+    return [part for part, patterns in PARTS.items() if any(fnmatch(path, pattern) for pattern in patterns)]
+
+
 @pytest.hookimpl(tryfirst=True)  # before those marked are chosen
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        path = item.path.relative_to(config.rootpath).as_posix()
-        for part, patterns in PARTS.items():
-            if any(fnmatch(path, pattern) for pattern in patterns):
-                item.add_marker(part)
+        for part in parts_of(item.nodeid.partition("::")[0]):
+            item.add_marker(part)
         if needs_torch(item):
             item.add_marker("oracle")
 

@@ -1,6 +1,7 @@
 """Tests set no private attributes of sknet, nor of anything that is not imported from elsewhere."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from tests.project import ROOT, source_files
@@ -10,6 +11,8 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
+# What a text has that sets an attribute, as most do not; they are not parsed.
+MAYBE = re.compile(r"setattr|\._\w+\s*(?:\W{0,3}=|:|in\b)")
 OURS = ("sknet", "tests", "docs", "examples")
 
 
@@ -42,11 +45,15 @@ def faults(tree: ast.AST) -> Iterator[int]:
                 yield node.lineno
 
 
+def faults_of(text: str) -> list[int]:
+    return list(faults(ast.parse(text))) if MAYBE.search(text) else []
+
+
 def test_no_test_sets_a_private_attribute():
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in source_files("tests")
-        for line in faults(ast.parse(path.read_text()))
+        for line in faults_of(path.read_text())
     ]
     assert not found
 
@@ -54,7 +61,7 @@ def test_no_test_sets_a_private_attribute():
 def test_a_violation_is_detected():
     ours = "import sknet\npatch.setattr(sknet, '_y', 1)"
     for text in ("x._y = 1", "x.y._z += 1", "setattr(x, '_y', 1)", "patch.setattr('a.b._c', 1)", ours):
-        assert list(faults(ast.parse(text))), text
+        assert faults_of(text), text
     theirs = "from cupy.cuda import compiler\npatch.setattr(compiler, '_y', 1)"
     for text in ("self._y = 1", "x.y = 1", "patch.setattr(x, 'y', 1)", "x.__name__ = 'y'", theirs):
-        assert not list(faults(ast.parse(text))), text
+        assert not faults_of(text), text

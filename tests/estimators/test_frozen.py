@@ -91,10 +91,9 @@ def fitted(task, **params):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "dropout"), [("float32", 0.0), ("float64", 0.3)])
 @pytest.mark.parametrize("activation", MODULES)
-def test_every_activation(activation, dtype, dropout):
-    estimator = fitted("multiclass", activation=MODULES[activation], dtype=dtype, dropout=dropout)
+def test_every_activation(activation):
+    estimator = fitted("multiclass", activation=MODULES[activation], dtype="float32", dropout=0.3)
     assert_frozen_is(estimator, TABLES["multiclass"][0])
 
 

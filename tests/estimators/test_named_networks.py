@@ -56,9 +56,15 @@ def test_images_are_learned(name):
     assert estimator.score(IMAGES[400:], LABELS[400:]) > 0.9
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru", "tcn", "transformer"])
+SEQUENCES = {"ids": (IDS, HAS_THREE), "two": (SERIES, RISES)}
+
+
 @pytest.mark.parametrize(
-    ("X", "y"), [(IDS, HAS_THREE), (SERIES, RISES), (SERIES[..., 0], RISES)], ids=["ids", "two", "one"]
+    ("name", "X", "y"),
+    [
+        *[(name, *rows) for name in ("lstm", "gru", "tcn", "transformer") for rows in SEQUENCES.values()],
+        ("tcn", SERIES[..., 0], RISES),  # a sequence of numbers is one of a single feature for all of them
+    ],
 )
 def test_sequences_are_learned(name, X, y, tmp_path):
     estimator = fitted(name, X, y, max_iter=40, batch_size=32, lr=3e-3)

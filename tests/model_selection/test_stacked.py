@@ -56,9 +56,10 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("is_piped", [False, True], ids=["alone", "piped"])
-@pytest.mark.parametrize("n_jobs", [None, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "n_jobs", "is_piped"),
+    [("grid", None, False), ("grid", 2, True), ("random", 2, False), ("random", None, True)],
+)
 def test_all_fits_of_a_search_are_one_program(kind, n_jobs, is_piped, sizes, fake_device):
     mine, theirs, told = KINDS[kind]
     told = told | {"cv": 3, "scoring": ["neg_log_loss", "accuracy"], "refit": "accuracy"}

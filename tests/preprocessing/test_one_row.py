@@ -80,17 +80,19 @@ def test_a_row_of_a_frame_is_read_as_it_is_among_others(kind, name):
         column = pd.Series(RARE[kind][0](rng, n))
     else:
         column = KINDS[int(kind.split()[1]) % len(KINDS)](np.random.default_rng(int(kind.split()[1])), n)
-    for columns in (list(FITTED), [each for each in FITTED if each != "dates" or name == "dates"]):
+    without_dates = [each for each in FITTED if each != "dates"]
+    for columns in [list(FITTED), *([without_dates] if name != "dates" else [])]:
         encoder = TableEncoder(sparse_output=False, min_count=1).fit(FITTED[columns])
         for rows in containers(FITTED[columns].assign(**{name: column})):
             whole = outcome(encoder, rows)
-            found = [outcome(encoder, rows[i : i + 1]) for i in range(n)]
             if isinstance(whole, tuple):
                 assert whole[1] == f"column '{name}'"
-                assert whole in [each for each in found if isinstance(each, tuple)]
+                each = (outcome(encoder, rows[i : i + 1]) for i in range(n))
+                assert whole in (one for one in each if isinstance(one, tuple))
                 continue
-            for i, each in enumerate(found):
-                np.testing.assert_array_equal(each, whole[i : i + 1], err_msg=f"row {i}")
+            for i in range(0, n, 3):  # texts, codes and truth recur every four rows
+                one = outcome(encoder, rows[i : i + 1])
+                np.testing.assert_array_equal(one, whole[i : i + 1], err_msg=f"row {i}")
 
 
 def containers(frame):

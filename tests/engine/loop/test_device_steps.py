@@ -129,8 +129,10 @@ def test_layers(layers, fake_device):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-3), ("float64", 1e-8)])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: type(o).__name__)
-@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "huber", "poisson"])
+@pytest.mark.parametrize(
+    ("loss", "optimizer"),
+    list(zip(["log_loss", "squared_error", "huber", "poisson"], OPTIMIZERS, strict=True)),
+)
 def test_losses_and_optimizers(loss, optimizer, dtype, tolerance, fake_device):
     settings = {"loss": loss, "optimizer": optimizer, "alpha": 1e-3, "dtype": dtype}
     assert_same_training(
