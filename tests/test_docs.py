@@ -97,7 +97,7 @@ def test_ci_runs_the_commands_of_the_readme():
 NAMED = re.compile(r"(?<![\w/])((?:sknet|tests|examples|docs)/[\w./*<>-]*\w\.\w+)(?::([\w.]+))?")
 
 
-@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/row.md"])
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/row.md", "docs/spine.md"])
 def test_files_and_functions_that_are_named_exist(name):
     named = NAMED.findall((ROOT / name).read_text())
     assert named

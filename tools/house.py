@@ -7,13 +7,14 @@ import argparse
 import ast
 import io
 import json
+import re
 import statistics
 import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "sknet"
@@ -28,19 +29,20 @@ NO_CODE = {
 }
 # Functions and files of a fit and of a prediction, each counted once.
 TRACE = """
-import json, os, sys
+import collections, json, os, sys
 os.environ["SKNET_NATIVE"] = "never"
 import numpy as np
 from sknet import MLPClassifier
 from sknet.callbacks import Callback
 
-root, seen = sys.argv[1], set()
+root, seen = sys.argv[1], collections.Counter()
 def watch(frame, event, arg):
     if event == "call" and frame.f_code.co_filename.startswith(root):
-        seen.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+        code = frame.f_code
+        seen[code.co_filename, code.co_qualname, code.co_firstlineno] += 1
 
 def files():
-    return len({file for file, _ in seen})
+    return len({file for file, *_ in seen})
 
 class Begin(Callback):
     def on_fit_begin(self, fit):
@@ -61,7 +63,8 @@ import warnings
 warnings.simplefilter("ignore")
 before = []
 estimator, X = small()
-found = {"fit_files": files(), "fit_functions": len(seen)}
+found = {"fit_files": files(), "fit_functions": len({key[:2] for key in seen})}
+calls = +seen
 found["modules_loaded"] = sum(name.partition(".")[0] == "sknet" for name in sys.modules)
 small([Begin()])
 found["files_before_training"] = before[0]
@@ -70,8 +73,11 @@ sys.setprofile(watch)
 estimator.predict(X)
 sys.setprofile(None)
 found["predict_files"] = files()
+found["calls"] = [(file, line, count) for (file, _, line), count in (calls + seen).items()]
 print(json.dumps(found))
 """
+# An entry of the spine: a file, and names in it.
+ENTRY = re.compile(r"^- (`sknet/[\w/]+\.py`(?:,\s+`[\w.]+`)*):", re.MULTILINE)
 
 
 class Row(NamedTuple):
@@ -97,14 +103,45 @@ def docstring_lines(tree: ast.AST) -> set[int]:
     return lines
 
 
-def code_lines(text: str) -> tuple[int, int]:
-    """Return the numbers of lines with code, docstrings excluded, and of lines of docstrings."""
+def lines_with_code(text: str) -> set[int]:
+    """Return the numbers of the lines with code, docstrings excluded."""
     code: set[int] = set()
-    documented = docstring_lines(ast.parse(text))
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in NO_CODE:
             code.update(range(token.start[0], token.end[0] + 1))
-    return len(code - documented), len(documented)
+    return code - docstring_lines(ast.parse(text))
+
+
+def code_lines(text: str) -> tuple[int, int]:
+    """Return the numbers of lines with code, docstrings excluded, and of lines of docstrings."""
+    return len(lines_with_code(text)), len(docstring_lines(ast.parse(text)))
+
+
+def definitions(tree: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, range]]:
+    """Yield names that a module or class defines, and the lines of each definition."""
+    for node in tree.body:
+        lines = range(node.lineno, (node.end_lineno or 0) + 1)
+        if isinstance(node, ast.Assign):
+            yield from ((prefix + x.id, lines) for x in node.targets if isinstance(x, ast.Name))
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            yield prefix + node.name, range(first, lines.stop)
+            if isinstance(node, ast.ClassDef):
+                yield from definitions(node, f"{prefix}{node.name}.")
+
+
+def spine() -> dict[str, set[int]]:
+    """Return the lines with code that `docs/spine.md` lists, by file, or raise a KeyError for a name."""
+    found: dict[str, set[int]] = {}
+    for entry in ENTRY.findall((ROOT / "docs" / "spine.md").read_text()):
+        file, *names = re.findall(r"`([^`]+)`", entry)
+        text = (ROOT / file).read_text()
+        listed: dict[str, set[int]] = {}
+        for name, lines in definitions(ast.parse(text)):
+            listed.setdefault(name, set()).update(lines)
+        chosen = set().union(*(listed[name] for name in names)) if names else lines_with_code(text)
+        found.setdefault(file, set()).update(chosen & lines_with_code(text))
+    return found
 
 
 def module_of(path: Path) -> str:
@@ -157,7 +194,13 @@ def private_share(paths: list[Path]) -> float:
     return 100 * touching / len(paths)
 
 
-def traced() -> dict[str, int]:
+def share_within(calls: list[tuple[str, int, int]], lines: dict[str, set[int]]) -> float:
+    """Return the share of calls, in percent, of functions that begin in these lines of files."""
+    inside = [n for file, line, n in calls if line in lines.get(str(Path(file).relative_to(ROOT)), ())]
+    return 100 * sum(inside) / sum(n for *_, n in calls)
+
+
+def traced() -> dict[str, Any]:
     """Return what a small fit and a prediction run through, in a process of their own."""
     command = [sys.executable, "-c", TRACE, str(PACKAGE)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -171,7 +214,7 @@ def rows() -> list[Row]:
     code, documented = [each[0] for each in counts], [each[1] for each in counts]
     native = [path for path in PACKAGE.rglob("*.[ch]") if path.suffix in (".c", ".h")]
     tests = [path for path in python_files(ROOT / "tests") if path.name.startswith("test_")]
-    found = traced()
+    found, backbone = traced(), spine()
     return [
         Row("code lines of Python", sum(code), 45_000),
         Row("lines of C", sum(len(path.read_text().splitlines()) for path in native), 4_000),
@@ -184,6 +227,8 @@ def rows() -> list[Row]:
         Row("files before training", found["files_before_training"], 25),
         Row("files of a prediction", found["predict_files"], 15),
         Row("modules loaded by a small fit", found["modules_loaded"], 150),
+        Row("code lines of the spine", sum(map(len, backbone.values())), 6_000),
+        Row("calls within the spine, %", share_within(found["calls"], backbone), 75, True),
         Row("files of tests that import private names, %", private_share(tests), 5),
     ]
 
