@@ -11,7 +11,7 @@ import sys
 import types
 from collections.abc import Callable, Hashable, Mapping
 from numbers import Integral
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -243,7 +243,32 @@ def _of_parameters(x: Any) -> dict[str, Any]:
     params = x.get_params(deep=False)
     _check_parameters(x, params)
     state = {name: value for name, value in _attributes(x).items() if name not in params}
-    return {"params": params, "state": _checked(type(x), state)}
+    chosen = [state.pop(name, None) for name in CHOSEN]
+    described = {"params": params, "state": _checked(type(x), state)}
+    return described if chosen == [None] * len(CHOSEN) else {**described, "choices": _of_choices(*chosen)}
+
+
+def _of_choices(output: Any, request: Any, callbacks: Any) -> dict[str, Any]:
+    """Return what scikit-learn's methods such as `set_output` and `set_fit_request` have set."""
+    methods = [] if request is None else vars(request).items()
+    requests = {name: dict(each.requests) for name, each in methods if name != "owner"}
+    return {"output": output or {}, "requests": requests, "callbacks": list(callbacks or [])}
+
+
+def _choose(made: Any, choices: dict[str, Any]) -> None:
+    CHOICES.check(choices)
+    if choices["output"]:
+        made.set_output(**choices["output"])
+    if choices["callbacks"]:
+        made.set_callbacks(*choices["callbacks"])
+    found = made._get_metadata_request() if choices["requests"] else None
+    for method, requests in choices["requests"].items():
+        if method == "owner" or method not in vars(found):
+            raise ValueError(f"{type(made).__name__} has no method {method!r} that takes metadata")
+        for name, alias in requests.items():
+            vars(found)[method].add_request(param=name, alias=alias)
+    if found is not None:
+        made._metadata_request = found
 
 
 # Parameters that objects in earlier files do not have yet, and their values there.
@@ -256,7 +281,18 @@ ADDED = {
 
 # Attributes that a fitted object has, and no other.
 FITTED = {"model_", "members_", "cv_results_", "_plan"}
-PARAMETERS = Fields.of("object", {"params": dict[str, Any], "state": dict[str, Any]})
+PARAMETERS = Fields.of(
+    "object", {"params": dict[str, Any], "state": dict[str, Any], "choices": [dict[str, Any], ABSENT]}
+)
+CHOSEN = "_sklearn_output_config", "_metadata_request", "_skl_callbacks"
+CHOICES = Fields.of(
+    "choices",
+    {
+        "output": Items(Literal["transform"], Literal["default", "pandas", "polars"]),
+        "requests": Items(str, Items(str, [bool, str, None])),
+        "callbacks": list,
+    },
+)
 
 
 def _with_parameters(cls: Any, state: dict[str, Any]) -> Any:
@@ -269,6 +305,8 @@ def _with_parameters(cls: Any, state: dict[str, Any]) -> Any:
     _check_fields(cls, own, is_partial=not own.keys() & FITTED)
     vars(made).update({**params, **(own if _ours(cls) is cls else _checked(cls, own))})
     _check_parameters(made, params)
+    if "choices" in state:
+        _choose(made, state["choices"])
     return _whole(made)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch
+from sklearn.utils.metadata_routing import MetadataRequest
 
 from sknet._late import optional
 from sknet.exceptions import LoadError
@@ -28,6 +29,7 @@ PER_MEMBER = 1 << 10  # the same for what is known of a member
 ENTRY = b"PK\x01\x02"  # which begins what an archive says of a member
 HEAD = 1 << 14  # bytes, more than the header of an array has
 CHUNK = 1 << 16
+REQUESTS = (MetadataRequest, type(MetadataRequest(owner="").fit))  # what set_fit_request and its like store
 LEAVES = (np.ndarray, str, bytes, int, float, type(None), type)
 
 
@@ -44,6 +46,10 @@ def packed(estimator: Any) -> tuple[Bytes, list[Any], int]:
     inside = list({id(x): x for x in _found_in(estimator, is_ours)}.values())
     seats = {id(x): Seat(number) for number, x in enumerate(inside)}
     frame = copy.deepcopy(estimator, dict(seats))
+    for request in _found_in(frame, lambda x: type(x) in REQUESTS):
+        for each in (request, *vars(request).values()):
+            if type(each) in REQUESTS:
+                each.owner = type(each.owner).__name__  # which would hold the request again
     written = skops.dumps(frame)
     spent = max(archive_needs(written, math.inf) - len(written), 0)
     return np.frombuffer(written, np.uint8), inside, math.ceil(spent)
@@ -54,7 +60,7 @@ def unpacked(frame: Bytes, inside: list[Any], trusted: Iterable[Any], spare: int
     skops, written = _skops(), frame.tobytes()
     del frame
     archive_needs(written, len(written) + spare)
-    known = [*map(full_name, (Seat, Bunch, np.dtype, *splitters(), *trusted))]
+    known = [*map(full_name, (Seat, Bunch, np.dtype, *REQUESTS, *splitters(), *trusted))]
     unknown = [name for name in skops.get_untrusted_types(data=written) if name not in known]
     if unknown:
         short = ", ".join(name.rpartition(".")[2] for name in unknown)

@@ -304,3 +304,10 @@ def test_an_error_leaves_a_training_in_parts_as_it_was(name, hook):
         part(estimator.set_callbacks(Recorder(error_in=hook)), y)
     np.testing.assert_array_equal(estimator.predict(X), before)
     assert estimator.history_.n_epochs == epochs
+
+
+def test_files_hold_them(tmp_path):
+    estimator = ESTIMATORS["MLPClassifier"]().set_callbacks(Recorder())
+    sknet.save(estimator, tmp_path / "it.safetensors")
+    loaded = sknet.load(tmp_path / "it.safetensors", trusted=[Recorder])
+    assert [type(each) for each in loaded._skl_callbacks] == [Recorder]

@@ -93,12 +93,18 @@ def documents(tmp_path_factory):
 
 CODE = {"tuple": [{"tuple": ["exec", np.ones(3)]}]}
 CLF, FROZEN = ("classifier", "MLPClassifier"), "frozen"
+OWNER = {
+    "dict": {"output": {"dict": {}}, "requests": {"dict": {"owner": {"dict": {"a": True}}}}, "callbacks": []}
+}
+OTHER = {"dict": {"output": {"dict": {"transform": "x"}}, "requests": {"dict": {}}, "callbacks": []}}
 EDITS = {
     "a missing field": (*CLF, put(["state", "history_"], ...), "lacks its field 'history_'"),
     "an unknown field": (*CLF, put(["state", "other"], 1), "has no field 'other', only"),
     "a type": (*CLF, put(["state", "n_iter_"], "7"), "'n_iter_' .* must be an int from 0"),
     "a range": (*CLF, put(["state", "n_outputs_"], 0), "'n_outputs_' .* must be an int from 1"),
     "a parameter": (*CLF, put(["params", "alpha"], -1.0), "'alpha' parameter of .* must be"),
+    "a request": (*CLF, put(["choices"], OWNER), "has no method 'owner' that takes"),
+    "an output": (*CLF, put(["choices"], OTHER), "'output' of choices must be"),
     "labels": (CLF[0], "ClassTargets", put(["classes"], np.array([1, 0])), "are not sorted"),
     "outputs": (CLF[0], "ClassTargets", put(["n_outputs"], 2), "a binary task have 2 outputs"),
     "a weight": (CLF[0], "Linear", put(["settings", "in_features"], 7), "has in_features = 3, but"),

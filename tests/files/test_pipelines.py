@@ -6,8 +6,9 @@ import sys
 import numpy as np
 import pandas
 import pytest
+import sklearn
 import skops.io
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor, VotingClassifier
 from sklearn.impute import SimpleImputer
@@ -171,3 +172,24 @@ def test_trusted_types_are_sknets():
     other = ("numpy.", "functools.partial", "sklearn.model_selection.")
     assert all(name.startswith(("sknet.", *other)) for name in sknet.trusted_types())
     assert "sknet.estimators._mlp.MLPClassifier" in sknet.trusted_types()
+
+
+def test_what_methods_of_scikit_learn_set_is_stored(tmp_path):
+    with sklearn.config_context(enable_metadata_routing=True), quiet():
+        requests = {"sample_weight": "counts", "offset": False}
+        net = sknet.MLPRegressor(**SMALL).set_output(transform="pandas").set_fit_request(**requests)
+        scaler = StandardScaler().set_fit_request(sample_weight="counts")
+        pipeline = make_pipeline(scaler, net)
+        ensemble = sknet.TabularRegressor().set_score_request(sample_weight=True)
+        for estimator in (net, sknet.TableEncoder().set_output(transform="polars"), ensemble, pipeline):
+            path = tmp_path / f"{type(estimator).__name__}.safetensors"
+            sknet.save(estimator, path)
+            loaded = sknet.load(path)
+            if hasattr(estimator, "_sklearn_output_config"):
+                assert loaded._sklearn_output_config == estimator._sklearn_output_config
+            for each in (loaded, clone(loaded)):
+                assert str(each.get_metadata_routing()) == str(estimator.get_metadata_routing())
+        counts = np.arange(len(TARGETS)) % 3
+        expected = pipeline.fit(X, TARGETS, counts=counts).predict(X)
+        np.testing.assert_array_equal(loaded.fit(X, TARGETS, counts=counts).predict(X), expected)
+        assert list(loaded[-1].transform(X).columns) == list(net.get_feature_names_out())
