@@ -1,5 +1,6 @@
 """Parameters that sknet's own estimators share, and what they stand for."""
 
+import copy
 from abc import abstractmethod
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self
@@ -128,8 +129,8 @@ CONSTRAINTS: dict[str, Any] = {
 
 
 def check_loss_of_logits(loss: Any, name: str) -> Loss:
-    """Return the loss of an estimator whose network ends without a link."""
-    found = check_loss(loss, name)
+    """Return the loss of an estimator, whose network ends without a link; `set_params` does not reach it."""
+    found = copy.copy(check_loss(loss, name))
     if found.of_probabilities:
         raise ValueError(
             f"{found!r} expects probabilities, but {name} outputs logits: use 'log_loss', the same from "

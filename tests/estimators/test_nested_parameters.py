@@ -6,6 +6,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, ParameterGrid
 
 from sknet import MLPRegressor
+from sknet.losses import AFT, Quantile
 from sknet.optim import EMA, SGD, Adam, ClipNorm, Groups, Muon
 from sknet.optim.schedules import Adaptive, Constant, Joined, Linear, Product, WarmUp
 
@@ -74,3 +75,22 @@ def test_grid_search(optimizer, grid, by_hand):
         search.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
     )
     assert search.best_estimator_.optimizer == expected.best_params_["optimizer"]
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("loss", "targets", "after"),
+    [
+        (Quantile([0.1, 0.5, 0.9]), Y, {"loss__quantile": 0.2}),
+        (AFT("weibull"), np.column_stack([np.exp(Y), np.ones(40)]), {"loss__distribution": "log_normal"}),
+    ],
+    ids=["quantiles", "times"],
+)
+def test_parameters_of_a_loss_are_those_of_the_next_fit(loss, targets, after):
+    fitted = MLPRegressor((3,), loss=loss, max_iter=2, random_state=0).fit(X, targets)
+    expected = fitted.predict(X), fitted.predict_interval(X), fitted.score(X, targets)
+    fitted.set_params(**after)
+    found = fitted.predict(X), fitted.predict_interval(X), fitted.score(X, targets)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(fitted.fit(X, targets).predict(X), clone(fitted).fit(X, targets).predict(X))
