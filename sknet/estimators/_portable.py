@@ -18,7 +18,7 @@ from sknet.graphs import GraphModule
 from sknet.graphs._export import export_function, export_network
 from sknet.losses import Loss
 from sknet.losses._function import FunctionLoss
-from sknet.losses._wrappers import FrozenLoss, Heads
+from sknet.losses._wrappers import Averaged, FrozenLoss, Heads
 from sknet.nn import Module
 
 __all__ = ["as_captured", "pack", "portable_loss", "portable_module", "unpack"]
@@ -119,6 +119,9 @@ def portable_loss(loss: Any, raw: Any) -> Any:
         return loss
     if isinstance(loss, Heads):
         return _of_heads(loss, raw)
+    if isinstance(loss, Averaged):
+        each = enumerate(loss.losses)
+        return Averaged([portable_loss(own, lambda m=m: loss.parts(raw())[m]) for m, own in each])
     if isinstance(loss, FunctionLoss):
         return _frozen(loss, None, raw)
     cls = type(loss)

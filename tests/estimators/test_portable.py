@@ -142,6 +142,8 @@ made = {
     "arrays": (NetTransformer(Tagger, code="gru", target="y", **two), S, S[:, :, :1], [(S2, {})]),
     "derived loss": (NetRegressor(Net, loss=Shifted(), scale_target=True, **two), X, 1e2 * X[:, 0]),
     "members": (NetClassifier(Words, n_members=2, **two), ids, y, [(ids[:3, :2], {})]),
+    "members and loss": (MLPRegressor((4,), loss=Shifted(), n_members=2, **two), X, 1e2 * X[:, 0]),
+    "members of classes": (MLPClassifier((4,), loss=Sure(), n_members=2, **two), X, y),
     "ensemble": (TabularRegressor(members=1, budget=0.1, loss=Shifted(), random_state=0), X, X[:, 0]),
 }
 fits = {name: (each[0].fit(*each[1:3]).freeze(), each[1], [*each[3:]]) for name, each in made.items()}
@@ -201,7 +203,7 @@ def run(text: str, folder) -> str:
 @pytest.mark.slow
 def test_a_process_without_the_classes_predicts_the_same(tmp_path):
     run(WRITES, tmp_path)
-    assert len(run(READS, tmp_path).splitlines()) == 20
+    assert len(run(READS, tmp_path).splitlines()) == 22
 
 
 class Net(nn.Module):
