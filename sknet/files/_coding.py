@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from sknet.device import Device, MetaArray, is_array, to_host
-from sknet.files._kinds import kind_of
+from sknet.files._kinds import PREDICTORS, kind_of
 from sknet.files._registry import NotKnownError, Registry, stored_name
+from sknet.nn import Module
 from sknet.nn.init import Initializer
 
 __all__ = ["SCHEMA", "Decoder", "Encoder"]
@@ -48,6 +49,7 @@ class Decoder:
     def __init__(self, registry: Registry, spare: int) -> None:
         self._registry, self.spare = registry, spare
         self._objects: list[Any] = []
+        self._taken: set[int] = set()
 
     def document(self, described: list[Tree], value: Tree) -> Any:
         """Return the value of a document, after creating its objects."""
@@ -60,14 +62,22 @@ class Decoder:
                 path = path_to(number, described, value)
                 where = f"at {path}, and as" if path else "as"
                 raise ValueError(f"it has, {where} objects[{number}], {error}") from error.__cause__
-        return self.value(value)
+        try:
+            return self.value(value)
+        except (ImportError, NotKnownError):
+            raise
+        except Exception as error:
+            raise ValueError(f"its value is invalid: {type(error).__name__}: {error}") from error
 
     def _add(self, name: Any, state: Tree) -> None:
         if not isinstance(name, str):
             raise ValueError(f"{name!r} is not the name of a class")
         cls = self._registry.find(name, lambda found: isinstance(found, type))
         try:
-            self._objects.append(kind_of(cls).restore(cls, self.value(state)))
+            found = self.value(state)
+            if issubclass(cls, PREDICTORS) and isinstance(module := found.get("_module"), Module):
+                self._take(module)
+            self._objects.append(kind_of(cls).restore(cls, found))
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
             if isinstance(error, NotKnownError):
                 raise
@@ -109,6 +119,13 @@ class Decoder:
         self.spare -= n_bytes
         if self.spare < 0:
             raise ValueError("its values need more memory than the file justifies")
+
+    def _take(self, module: Module) -> None:
+        """Count parameters that another predictor or model has, since a predictor copies its own."""
+        found = {id(parameter): parameter for parameter in module.parameters() if parameter.is_drawn}
+        has_owner = [x for key, x in found.items() if key in self._taken or x.home is not None]
+        self._spend(sum(x.data.nbytes for x in has_owner))
+        self._taken |= found.keys()
 
     def _unordered(self, items: Any) -> list[Any]:
         found = self._items(items)

@@ -31,7 +31,7 @@ from sknet.losses import Loss
 from sknet.nn import Lazy, Module, ModuleFactory, Parameter, StateDict, is_lazy
 from sknet.optim import BaseOptimizer
 
-__all__ = ["is_stored", "kind_of"]
+__all__ = ["PREDICTORS", "is_stored", "kind_of"]
 
 
 class Kind(NamedTuple):
@@ -407,6 +407,9 @@ def _meta(cls: Any, state: Any) -> Any:
     return cls(*state)
 
 
+PREDICTORS = (FrozenClassifier, FrozenMultiHeadNet, FrozenRegressor, FrozenTransformer)
+
+
 class Record(tuple[Any, ...]):
     """Represents all `typing.NamedTuple` classes in the table."""
 
@@ -420,7 +423,7 @@ KINDS = (
     Kind((GraphModule,), _graphs.of_graph_module, _graphs.graph_module),
     Kind((Module,), _of_module, _module),
     Kind((ModuleFactory,), _of_factory, _factory),
-    Kind((FrozenClassifier, FrozenMultiHeadNet, FrozenRegressor, FrozenTransformer), _attributes, _predictor),
+    Kind(PREDICTORS, _attributes, _predictor),
     Kind((History,), dict, _history),
     Kind((StateDict,), lambda x: [dict(x), x.metadata], _state_dict),
     Kind((MetaArray,), lambda x: [x.shape, str(x.dtype)], _meta),

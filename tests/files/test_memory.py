@@ -241,6 +241,15 @@ def archives(frame):
     }
 
 
+def copies(frozen, path):
+    """Return a file with many predictors of one network, each of which has parameters of its own."""
+    sknet.save(frozen, path)
+    kind, document = read_any(path)
+    last = document["objects"][-1]
+    write(path, {**document, "objects": [*document["objects"], *[last] * 40]}, kind)
+    return path.read_bytes()
+
+
 def hostile(small):
     """Return files that say what takes more memory than they do."""
     header, document, arrays = apart(small)
@@ -265,6 +274,7 @@ def test_loading_takes_no_more_whatever_a_file_says(tmp_path):
     sknet.save(clf, tmp_path / "small")
     sknet.save(pipeline, tmp_path / "pipeline")
     files = hostile((tmp_path / "small").read_bytes())
+    files["predictors of one network"] = copies(fitted(400)[0].freeze(), tmp_path / "it")
     kind, document = read_any(tmp_path / "pipeline")
     for name, frame in archives(document["frame"].tobytes()).items():
         write(tmp_path / "it", {**document, "frame": np.frombuffer(frame, np.uint8)}, kind)
