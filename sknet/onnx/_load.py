@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,7 @@ class Reading:
         self._onnx, self._graph, self._path = onnx, model.graph, path
         self._opset = self._opset_of(model)
         self._dtypes = {getattr(onnx.TensorProto, name): name for name in DTYPES}
+        self._read: Counter[Path] = Counter()  # bytes of each file of weights
 
     def _refused(self, what: str) -> LoadError:
         return LoadError(f"{self._path!r} has {what}, which sknet does not support")
@@ -402,6 +404,9 @@ class Reading:
             with path.open("rb") as file:
                 if offset + length > os.fstat(file.fileno()).st_size:
                     raise LoadError(f"{self._path!r}: {str(path)!r} ends before the data of {what}")
+                self._read[path] += length
+                if self._read[path] > 2 * os.fstat(file.fileno()).st_size:
+                    raise LoadError(f"{self._path!r}: arrays up to {what} share the bytes of {str(path)!r}")
                 file.seek(offset)
                 return file.read(length)
         except OSError as error:

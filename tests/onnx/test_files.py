@@ -93,6 +93,18 @@ def test_external_data_stay_in_the_folder_and_in_their_file(entries, message, pa
     assert str(path) in str(caught.value)
 
 
+def test_external_data_are_not_read_again_and_again(path):
+    model = of(*[node("Identity", f"w{i}") for i in range(3)], **{f"w{i}": normal(4, 2) for i in range(3)})
+    (path.parent / "weights.bin").write_bytes(normal(4, 2).tobytes())
+    for tensor in model.graph.initializer:
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="weights.bin")
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(LoadError, match="arrays up to 'w2' share the bytes of '"):
+        onnx.load(path)
+
+
 def test_external_data_of_a_constant_are_refused(path):
     model = of(helper.make_node("Constant", [], ["w"], value=library.numpy_helper.from_array(normal(4, 2))),
                node("MatMul", "w"))  # fmt: skip
