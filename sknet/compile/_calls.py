@@ -74,29 +74,10 @@ FILL, RESHAPE, TRANSPOSE, VIEW = (Method(name) for name in ("fill", "reshape", "
 
 
 class Call(NamedTuple):
-    """One call of a function.
-
-    Attributes
-    ----------
-    function : Name or callable
-        The function.
-    args : tuple
-        Positional arguments: names or arrays, numbers, texts, and tuples of these.
-    named : mapping of str to object
-        Arguments by name.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import compile
-    >>> [call] = compile(ops.exp, (np.zeros(2),)).calls()
-    >>> call.function
-    <ufunc 'exp'>
-    """
+    """One call of a function, given by a name or itself."""
 
     function: Any
-    args: tuple[Any, ...]
+    args: tuple[Any, ...]  # names or arrays, numbers, texts, and tuples of these
     named: Mapping[str, Any] = NOTHING_NAMED
 
     def run(self) -> Any:
@@ -171,27 +152,7 @@ def bound(items: Iterable[Call | Loop], values: dict[str, Any]) -> Iterator[Call
 
 
 def runner_of(calls: Iterable[Call]) -> Callable[[], None]:
-    """Return a function that makes calls, one after the other.
-
-    Parameters
-    ----------
-    calls : iterable of Call
-        Bound to memory.
-
-    Returns
-    -------
-    callable
-        Without arguments.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile._calls import Call, runner_of
-    >>> x = np.ones(3)
-    >>> runner_of([Call(np.add, (x, x, x)), Call(np.negative, (x, x))])()
-    >>> x
-    array([-2., -2., -2.])
-    """
+    """Return a function without arguments that makes bound calls one after the other."""
     given = [
         (partial(call.function, **call.named) if call.named else call.function, call.args) for call in calls
     ]

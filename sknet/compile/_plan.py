@@ -205,46 +205,16 @@ class Finish(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Equations that are executed together.
+    """Equations that are executed together."""
 
-    Attributes
-    ----------
-    equations : list of Equation
-        In order. Those of a group of several are elementwise and have the same output shape, but for
-        the reductions of a kernel.
-    rows : int
-        Rows of the leading axis per block; 0 if the array is not divided.
-    fused : bool
-        Whether one kernel computes all equations, element by element; values that no other group
-        uses are never in memory.
-    reductions : sequence of Equation
-        Those of the equations that reduce an output of the others, over the same axes, in their kernel.
-    epilogue : sequence of Equation
-        Those that are then computed for each total.
-    parts : sequence of Group
-        The groups of which this one consists, if it has totals of several arrays.
-    finish : Finish or None
-        How a product is finished, if the equations are that and a product.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import ops
-    >>> from sknet.compile import capture
-    >>> from sknet.compile.passes import fuse
-    >>> graph = capture(lambda x: ops.tanh(ops.exp(x) + 1), np.zeros((1024, 1024)))
-    >>> group = fuse(graph)[0]
-    >>> group.rows, group.in_parts, len(group.internal)
-    (8, True, 3)
-    """
-
-    equations: list[Equation]
-    rows: int
-    fused: bool = False
+    equations: list[Equation]  # several are elementwise, of one output shape, but for the reductions
+    rows: int  # of the leading axis per block; 0 if the array is not divided
+    fused: bool = False  # one kernel computes all, and internal values are never in memory
+    # of an output of the other equations, over the same axes, in their kernel
     reductions: Sequence[Equation] = ()
-    epilogue: Sequence[Equation] = ()
-    parts: Sequence["Group"] = ()
-    finish: Finish | None = None
+    epilogue: Sequence[Equation] = ()  # computed afterwards for each total
+    parts: Sequence["Group"] = ()  # the groups of which this one consists, if it has totals of several arrays
+    finish: Finish | None = None  # of a product, if the equations are that and a product
 
     @property
     def maps(self) -> list[Equation]:

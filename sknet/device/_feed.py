@@ -22,32 +22,10 @@ Write = Callable[[int, int, Sequence[np.ndarray]], None]
 
 
 class Feed:
-    """Rows in the host's memory, of which a device holds two chunks: one to compute with, one on its way.
+    """Rows in the host's memory, of which a device holds two chunks: one to compute with, one on its way."""
 
-    The host writes rows into one of two page-locked buffers. From there they are copied beside what the
-    device computes. What reads a chunk waits for its copy, and that for what reads the chunk before it.
-
-    Parameters
-    ----------
-    device : Device
-        The device.
-    forms : sequence of (tuple of int, dtype)
-        Shape and dtype of a row, in each of several arrays.
-    n_rows : int
-        The number of rows.
-    rows : int
-        Rows of a chunk.
-    write : callable
-        ``write(start, stop, arrays)`` writes these rows into host arrays, one for each form.
-
-    Attributes
-    ----------
-    arrays : list of array of shape (2 * rows, ...)
-        The two chunks in each of the arrays, on the device.
-    nbytes : int
-        Bytes of `arrays`.
-    """
-
+    # The host writes rows into one of two page-locked buffers, from which they are copied beside what the
+    # device computes. What reads a chunk waits for its copy, and that for what reads the chunk before it.
     most_bytes = 32 << 20
     """The most bytes of a buffer in the host's memory, unless a row has more."""
 

@@ -127,10 +127,7 @@ def _own_part(rows: DataSet, scaling: Any, loss: Loss) -> DataSet:
 
 
 def _known_columns(rows: DataSet, targets: Any, scaling: Any) -> list[tuple[str, np.ndarray, bool]]:
-    """Return targets in units that are not missing, column by column, and whether they are shifted.
-
-    Arrays have one unit for all.
-    """
+    """Return known targets in units, by column or of all columns of arrays, and whether they are shifted."""
     y, missing = np.asarray(rows.y, np.float64), is_missing(rows.labels)
     y = y if y.ndim == 2 else y.reshape(-1, 1)
     y = y if missing is None else np.where(missing, np.nan, y)

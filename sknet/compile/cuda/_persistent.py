@@ -37,34 +37,16 @@ NARROW = 4  # terms of a product that is computed where its elements are used, w
 
 
 class Phases(NamedTuple):
-    """The text of one step for a block of threads, and the memory that it works in.
+    """The text of one step for a block of threads, and the memory that it works in."""
 
-    Attributes
-    ----------
-    functions : str
-        Functions in C, one for each phase.
-    declarations : list of str
-        Statements that name arrays in ``memory``, the shared memory of the block.
-    calls : list of str
-        Statements of a step, each of which ends with a barrier.
-    constants : dict of str to ndarray
-        Arrays that a kernel takes, by the names of its parameters.
-    names, kinds : dict of Variable to str
-        Names of inputs, outputs and constants, and their types in C.
-    nbytes : int
-        Bytes of ``memory``.
-    zeros : tuple of int
-        Bytes of ``memory``, from the first to the last, that must be zero before the first step.
-    """
-
-    functions: str
-    declarations: list[str]
-    calls: list[str]
-    constants: dict[str, np.ndarray]
-    names: dict[Variable, str]
-    kinds: dict[Variable, str]
-    nbytes: int
-    zeros: tuple[int, int]
+    functions: str  # in C, one for each phase
+    declarations: list[str]  # of arrays in `memory`, the shared memory of the block
+    calls: list[str]  # of a step, each followed by a barrier
+    constants: dict[str, np.ndarray]  # arrays that a kernel takes, by the names of its parameters
+    names: dict[Variable, str]  # of inputs, outputs and constants
+    kinds: dict[Variable, str]  # their types in C
+    nbytes: int  # of `memory`
+    zeros: tuple[int, int]  # bytes of `memory` that must be zero before the first step
 
 
 class _UnsuitedError(Exception):

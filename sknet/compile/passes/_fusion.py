@@ -31,32 +31,17 @@ def _nothing(*args: Any) -> tuple[()]:
 
 
 class Kernels(NamedTuple):
-    """Kinds of kernels that a device executor can generate.
+    """Kinds of kernels that a device executor can generate."""
 
-    Attributes
-    ----------
-    is_map : callable
-        Tells whether a kernel can be generated for an equation that computes each element independently.
-    is_reduction : callable
-        Tells whether a kernel can be generated for an equation that reduces its operands.
-    is_fusible : callable
-        ``is_fusible(equation, reductions)`` tells whether an equation is a reduction that the kernel of its
-        operand can compute besides others.
-    is_in_rows : callable
-        Tells whether an equation is a reduction within rows so short that each is computed by lanes that
-        exchange values: all of them know its total.
-    shapes_of_rows : callable
-        Returns, for such a reduction, the shapes of its operand and of arrays with an element per row.
-    has_operands : callable
-        ``has_operands(equation, made, reduction)`` tells whether a map, computed in the kernel of a
-        reduction, has its operands at hand if they are among the values that were computed there, ``made``.
-    """
-
-    is_map: Callable[[Equation], bool]
+    is_map: Callable[[Equation], bool]  # of each element independently
     is_reduction: Callable[[Equation], bool] = _never
+    # a reduction in the kernel of its operand, besides other reductions
     is_fusible: Callable[[Equation, Sequence[Equation]], bool] = _never
+    # reduces rows so short that lanes exchange values, and all of them know the total
     is_in_rows: Callable[[Equation], bool] = _never
+    # of the operand of such a reduction, and of arrays with an element per row
     shapes_of_rows: Callable[[Equation], Sequence[tuple[int, ...]]] = _nothing
+    # tells whether a map in the kernel of a reduction finds its operands among the values made there
     has_operands: Callable[[Equation, set[Variable], Equation], bool] = _never
 
 
