@@ -135,8 +135,11 @@ def direction_of(scorer: Callable[..., Any]) -> bool | None:
     return said if isinstance(said, bool) else None
 
 
+OF_EVERY_CLASS = "validation_split=StratifiedShuffleSplit(1) or X_val and y_val"
+
+
 @contextmanager
-def naming_classes(classes: Any, scored: Any, rows: str) -> Iterator[None]:
+def naming_classes(classes: Any, scored: Any, rows: str, by: str = OF_EVERY_CLASS) -> Iterator[None]:
     """Add to a scorer's ValueError which classes the scored rows lack."""
     try:
         yield
@@ -148,9 +151,8 @@ def naming_classes(classes: Any, scored: Any, rows: str) -> Iterator[None]:
         named = ", ".join(map(repr, missing))
         several = "class" if len(missing) == 1 else "classes"
         raise ValueError(
-            f"{error}. {rows.capitalize()} have no row of {several} {named}: score rows of every class, by "
-            "validation_split=StratifiedShuffleSplit(1) or X_val and y_val; leave the class out; or choose a "
-            "scorer that does without"
+            f"{error}. {rows.capitalize()} have no row of {several} {named}: score rows of every class, "
+            f"by {by}; leave the class out; or choose a scorer that does without"
         ) from error
 
 

@@ -417,13 +417,18 @@ def of_another_type(levels: list[Any], known: Any) -> str:
     is_text, was_text = ({isinstance(level, str) for level in each} for each in (levels, known))
     if not len(is_text) == len(was_text) == 1 or is_text == was_text:
         return ""
-    if not {*map(str, levels)} & {*map(str, known)}:
+    if not {*map(_as_text, levels)} & {*map(_as_text, known)}:
         return ""
     now, before = ("texts" if True in each else "no texts" for each in (is_text, was_text))
     return (
         f"all levels are unseen, since they are {now}, such as {levels[0]!r}, and those of the fit are "
         f"{before}, such as {next(iter(known))!r}: convert the column"
     )
+
+
+def _as_text(level: Any) -> str:
+    """Return a level as a text that is the same for 1, "1" and "1.0"."""
+    return str(level).removesuffix(".0")
 
 
 def time_zone(name: str) -> Any:

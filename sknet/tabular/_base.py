@@ -21,6 +21,7 @@ from sknet._parallel import blas_threads
 from sknet._params import PlainNumbers, explained, explained_call, unknown_parameter, validate_parameters
 from sknet._random import check_random_state
 from sknet._validation import Interval, StrOptions, check_one_direction
+from sknet.callbacks._scoring import naming_classes
 from sknet.core import Tensor
 from sknet.device import Device
 from sknet.engine import History
@@ -517,7 +518,10 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         other = type(self).__new__(type(self))
         other.__dict__.update(vars(self), _outputs=lambda X: outputs)
         X = _safe_indexing(X, rows) if scorers[0].looks_at_inputs else None
-        [value] = evaluated(scorers, other, X, y, weight, "held-out rows").values()
+        with naming_classes(
+            getattr(self, "classes_", None), y, "held-out rows", "a larger budget or X_val and y_val"
+        ):
+            [value] = evaluated(scorers, other, X, y, weight, "held-out rows").values()
         return value
 
     def _by_error(self) -> bool:

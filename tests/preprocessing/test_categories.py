@@ -145,10 +145,10 @@ def test_without_targets_the_most_frequent_levels_are_kept():
     assert names == [f"c_z{i:02d}" for i in range(10, 50)]
 
 
-@pytest.mark.parametrize("fitted", ["numbers", "texts"])
-def test_levels_of_another_type_are_told(fitted):
+@pytest.mark.parametrize(("fitted", "form"), [("numbers", "{}"), ("numbers", "{}.0"), ("texts", "{}")])
+def test_levels_of_another_type_are_told(fitted, form):
     codes = np.arange(40) % 4
-    tables = {"numbers": codes.astype(object), "texts": np.array([str(x) for x in codes], dtype=object)}
+    tables = {"numbers": codes.astype(object), "texts": np.array([*map(form.format, codes)], dtype=object)}
     other = tables["texts" if fitted == "numbers" else "numbers"]
     encoder = TableEncoder().fit(pd.DataFrame({"zip": tables[fitted]}))
     for rows in (slice(None), slice(1)):

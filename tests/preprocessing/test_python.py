@@ -117,7 +117,7 @@ def test_what_a_file_refuses(tmp_path):
 @pytest.mark.parametrize("fitted", ["numbers", "texts"])
 def test_levels_of_another_type_are_told(fitted, tmp_path):
     codes = np.arange(40) % 4
-    tables = {"numbers": codes.astype(object), "texts": np.array([str(x) for x in codes], dtype=object)}
+    tables = {"numbers": codes.astype(object), "texts": np.array([f"{x}.0" for x in codes], dtype=object)}
     other = tables["texts" if fitted == "numbers" else "numbers"]
     encoder = sknet.TableEncoder(categorical_features=[0]).fit(tables[fitted][:, None])
     module = written(encoder, tmp_path)

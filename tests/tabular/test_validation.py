@@ -129,3 +129,12 @@ def test_a_long_fit_shows_its_progress(is_watched, capsys, monkeypatch):
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     TabularClassifier(**QUICK, n_jobs=1).fit(*rows(60))
     assert ("Member 6 of 6" in capsys.readouterr().out) == is_watched
+
+
+def test_a_scorer_that_lacks_a_class_names_it():
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    y = np.array(["a", "b"])[(X[:, 0] > 0).astype(int)]
+    y[0] = "c"
+    clf = TabularClassifier(budget=0.05, scoring="neg_log_loss", random_state=0)
+    with pytest.raises(ValueError, match="Held-out rows have no row of class 'c': score"):
+        clf.fit(X, y)
