@@ -1,11 +1,12 @@
 """Edited safe files: one or two fields of an object get values that its class never wrote.
 
 For every class that a file may name, a field gets a value of another type, or a huge, negative, non-finite,
-empty, deeply nested, shared or circular one, a text with code, or a name with quotes and line ends. What
-still loads is used as a user would: represented, called, fitted, continued, frozen, saved, and written as
-Python and as ONNX. A process of its own does so, so that a crash and a hang are seen, too. An audit hook
-fails on code made from a text of the file, a write elsewhere, an import from outside of a list, a process and
-a connection.
+empty, deeply nested, shared or circular one, a text with code, a name with quotes and line ends, or one that
+contradicts other fields: one more or less, another order, another object. What still loads is used as a user
+would: represented, called, fitted, continued, frozen, saved, and written as Python and as ONNX; no use ends
+in an error of Python that the object had not before. A process of its own does so, so that a crash and a hang
+are seen, too. An audit hook fails on code made from a text of the file, a write elsewhere, an import from
+outside of a list, a process and a connection.
 
     python -m tests.fuzz.structured --cases 20000 --seed 0
 """
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 import tracemalloc
 import warnings
 from collections import defaultdict
@@ -78,6 +80,7 @@ FRAME = pandas.DataFrame(
         "size": np.where(X[:, 0] > 1, np.nan, X[:, 0]),
     }
 )
+RAW = (AttributeError, TypeError, LookupError, ArithmeticError, AssertionError)
 CODES = [
     f"{MARK}()", f"{MARK}() if %d else 1", f"1; {MARK}()", f'"""\n{MARK}()\n"""', f"'+{MARK}()+'",
     f'"+{MARK}()+"', f"x\n{MARK}()\n#", f"x\n    {MARK}()\n    ", f"{{{MARK}()}}", f"np.add({MARK}())",
@@ -323,6 +326,26 @@ def array(rng: Generator, old: Any) -> Any:
         )()  # fmt: skip
 
 
+def near(rng: Generator, number: int, old: Any) -> Any:
+    """Return a value of the same type that contradicts others: one more, one less, or in another order."""
+    if isinstance(old, np.ndarray) and old.ndim:
+        axis = int(rng.integers(old.ndim))
+        rows, first = np.arange(old.shape[axis]), old.take(range(min(1, old.shape[axis])), axis)
+        return pick(rng, [old.take(rows[:-1], axis), np.concatenate([old, first], axis), np.flip(old, axis)])
+    if isinstance(old, str):
+        return pick(rng, [old + "x", old[:-1], old.upper()])
+    if isinstance(old, (bool, int, float)):
+        return not old if isinstance(old, bool) else old + pick(rng, [1, -1])
+    if isinstance(old, list):
+        return pick(rng, [old[:-1], old[1:], old + old[-1:], old[::-1]])
+    if not isinstance(old, dict) or not old:
+        return pick(rng, [0, False, [], ""])
+    if "object" in old:
+        return {"object": int(rng.integers(number + 1))}
+    (key, item), *others = old.items()
+    return pick(rng, [dict(others), {**old, f"{key}_": item}, dict([*others, (key, item)])])
+
+
 def nested(rng: Generator) -> Any:
     value: Any = pick(rng, [1, MARK, []])
     for _ in range(int(10 ** rng.uniform(0.5, 2.2))):
@@ -358,6 +381,8 @@ def tagged(rng: Generator, number: int, old: Any) -> Any:
 
 def value(rng: Generator, number: int, old: Any) -> Any:
     """Return a value for a field, given the number of the object and the value before."""
+    if rng.random() < 0.25:
+        return near(rng, number, old)
     kind = rng.random()
     if kind < 0.4:
         text = pick(rng, CODES[:N_CODES] if rng.random() < 0.8 else CODES)
@@ -396,32 +421,33 @@ def edited(rng: Generator, state: Any, number: int, within: Place = ()) -> Any:
     return with_value(state, place[:-1], holder)
 
 
-def edited_document(rng: Generator, seed: int) -> tuple[str, str, Document]:
-    """Return the name of the class, and kind and document of a file in which an object of it is changed.
+def edited_document(rng: Generator, seed: int) -> tuple[str, int, Document]:
+    """Return the name of the class, the number of a document, and it with a changed object of the class.
 
     Every second seed has the next field of all, so that each is changed; every 20th, a checkpoint, or the
     value of a file, of which the objects are parts.
     """
     if seed % 20 == 10:
-        kind, document = pick(rng, documents())
+        i = int(rng.integers(len(documents())))
+        kind, document = documents()[i]
         if "objects" in document:
-            return "value", kind, {**document, "value": edited(rng, document["value"], 0)}
-        return kind, kind, edited(rng, document, 0)
+            return "value", i, {**document, "value": edited(rng, document["value"], 0)}
+        return kind, i, edited(rng, document, 0)
     if seed % 2:
         name, known = fields()[seed // 2 % len(fields())]
         i, k, place = pick(rng, known)
-        kind, document = documents()[i]
+        document = documents()[i][1]
         objects = list(document["objects"])
         objects[k] = [name, edited(rng, objects[k][1], k, place)]
-        return name, kind, {**document, "objects": objects}
+        return name, i, {**document, "objects": objects}
     names, shares = weights()
     name = str(rng.choice(names, p=shares))
     i, k = pick(rng, places()[name])
-    kind, document = documents()[i]
+    document = documents()[i][1]
     objects = list(document["objects"])
     for _ in range(1 if rng.random() < 0.8 else 2):
         objects[k] = [name, edited(rng, objects[k][1], k)]
-    return name, kind, {**document, "objects": objects}
+    return name, i, {**document, "objects": objects}
 
 
 # -- uses ---------------------------------------------------------------------------------------------
@@ -506,6 +532,15 @@ def written_as_python(x: Any, folder: Path, rows: Any) -> None:
 # -- one case -----------------------------------------------------------------------------------------
 
 
+def is_raw(error: BaseException) -> bool:
+    """Tell whether a computation in sknet, and no statement, has raised an error."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    is_ours = bool(last) and last[0].filename.startswith(os.path.dirname(sknet.__file__))
+    return is_ours and isinstance(error, RAW) and not (last[0].line or "").startswith("raise")
+
+
 class Trial:
     """Loads and uses edited files, in a process that may end."""
 
@@ -515,6 +550,7 @@ class Trial:
         os.chdir(folder / "inner")
         sknet.trusted_types()  # imports all of sknet, so that loading imports nothing
         self.guard = Guard(os.path.realpath(folder))
+        self.raw: dict[int, str] = {}  # errors of Python, by the number of the use
         signal.signal(signal.SIGALRM, interrupted)
         for i in {i for found in places().values() for i, _ in found[:1]}:
             write(folder / "it", documents()[i][1], documents()[i][0])
@@ -525,14 +561,15 @@ class Trial:
     def finding(self, seed: int) -> str | None:
         """Return what is wrong with how an edited file is read and used, or None."""
         rng = np.random.default_rng(seed)
-        name, kind, document = edited_document(rng, seed)
+        name, i, document = edited_document(rng, seed)
         path = self.folder / "it"
         try:
-            write(path, document, kind)
+            write(path, document, documents()[i][0])
         except (TypeError, ValueError, RecursionError):  # no file can hold it
             return None
         self.guard.seen.clear()
-        found = self._judged(path)
+        self.raw.clear()
+        found = self._judged(path) or (self._raw(i) if name != "value" else None)
         return f"seed {seed}, {name}: {found}" if found else None
 
     def _judged(self, path: Path) -> str | None:
@@ -558,15 +595,29 @@ class Trial:
                 self._use(x, path)
         return "; ".join(self.guard.seen[:3]) or None
 
-    def _use(self, x: Any, path: Path) -> None:
-        for does in uses(x, self.folder, path):
+    def _raw(self, i: int) -> str | None:
+        """Return an error of Python in a use that succeeds with the object of a document as it was."""
+        found = self.raw.copy()
+        if not found:
+            return None
+        path, (kind, document) = self.folder / "it", documents()[i]
+        write(path, document, kind)
+        self._use(sknet.load(path, trusted=OWN), path, failed := set[int]())
+        return next((text for number, text in found.items() if number not in failed), None)
+
+    def _use(self, x: Any, path: Path, failed: set[int] | None = None) -> None:
+        for number, does in enumerate(uses(x, self.folder, path)):
             try:
                 try:
                     signal.setitimer(signal.ITIMER_REAL, SECONDS)
                     does()
                 finally:
                     signal.setitimer(signal.ITIMER_REAL, 0)
-            except (Exception, LateError):  # the alarm may ring as it is turned off
+            except (Exception, LateError) as error:  # the alarm may ring as it is turned off
+                if failed is not None:
+                    failed.add(number)
+                if is_raw(error):
+                    self.raw[number] = f"{type(error).__name__}: {error!s:.200}"
                 continue
             if self.guard.seen:
                 return

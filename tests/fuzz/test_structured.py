@@ -4,11 +4,12 @@ import sys
 
 import pytest
 
-from sknet.files._registry import all_known, stored_name
+from sknet._fields import Arrays
+from sknet.files._registry import Registry, all_known, stored_name
 from sknet.persistence import read_any, write
 from tests.fuzz.command import mismatches
 from tests.fuzz.guard import MARK, Guard
-from tests.fuzz.structured import Worker, documents, places
+from tests.fuzz.structured import Worker, documents, is_raw, places
 
 # Classes without an object of their own in the files: of a running fit or search, and a base.
 NOT_EDITED = {
@@ -41,6 +42,16 @@ def test_documents_are_files(tmp_path):
     for kind, document in documents():
         write(tmp_path / "it", document, kind)
         assert read_any(tmp_path / "it")[0] == kind
+
+
+@pytest.mark.parametrize(
+    ("function", "is_raised_raw"),
+    [(lambda: next(Arrays("f", "n").named(3)), True), (lambda: Registry(3), False), (lambda: 1 / 0, False)],
+)
+def test_errors_of_python_are_told_from_those_of_statements(function, is_raised_raw):
+    with pytest.raises((AttributeError, TypeError, ZeroDivisionError)) as caught:
+        function()
+    assert is_raw(caught.value) is is_raised_raw
 
 
 @pytest.mark.parametrize(
