@@ -44,10 +44,10 @@ class Attributions:
         """Importances of the columns of X, which sum to 1: mean absolute contributions to outputs.
 
         They are integrated gradients from the mean of up to 200 evenly spaced rows of the fit, of a stream
-        those of its first part, to each of these rows, for the predicted class, or else for all outputs. With
-        an encoder, contributions of all that a column is encoded as are summed. There are none for inputs
-        other than rows of real numbers, for
-        more than 16,384 columns, and in a slim estimator.
+        those of its first part, to each of these rows, for the predicted class, or else for all outputs, of
+        several heads for raw ones. With an encoder, contributions of all that a column is encoded as are
+        summed. There are none for inputs other than rows of real numbers, for more than 16,384 columns, and
+        in a slim estimator.
         """
         check_is_fitted(self)
         if "_sample" not in vars(self):
@@ -174,7 +174,7 @@ def sample_of(X: Any) -> "np.ndarray | None":
 def _every_output(estimator: Any, X: np.ndarray) -> Iterator[Chosen]:
     """Yield the outputs of rows that importances are those of: the predicted class, or else one by one."""
     targets, loss, rows = estimator._targets, estimator._loss, np.zeros(len(X), np.int64)
-    head = loss.predict
+    head = None if targets.task == "heads" else loss.predict  # raw outputs of heads have no units
     if not estimator._numeric_targets:
         head = targets.deciding(loss, getattr(estimator, "_temperature", None))
     n_outputs = targets.n_outputs

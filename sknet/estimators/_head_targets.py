@@ -239,6 +239,14 @@ class HeadTargets(RealTargets):
         """Return the columns of a head."""
         return slices(table.reshape(len(table), -1), self.columns)[name]
 
+    def strata(self, table: Any) -> Any:
+        """Return a number for each combination of labels, of heads with one label a row; None without any."""
+        labels = [self.part(table, name) for name in self.classes if self.columns[name] == 1]
+        if not labels:
+            return None
+        known = np.nan_to_num(np.concatenate(labels, axis=1), nan=-1.0)
+        return np.unique(known, axis=0, return_inverse=True)[1].ravel()
+
     def given(self, table: Any) -> Any:
         """Return targets that `read` has returned as users give them, missing ones as NaN or None."""
         parts = slices(table.reshape(len(table), -1), self.columns)
@@ -290,7 +298,11 @@ class HeadTargets(RealTargets):
         return y
 
     def scaled_columns(self, y: Any, scaling: Any) -> list[tuple[str, Any, bool]]:
-        return [(f"y[{name!r}]", self.part(y, name), own) for name, own in self.shifts.items()]
+        found = []
+        for name, own in self.shifts.items():
+            [(_, part, _)] = self.heads[name].scaled_columns(self.part(y, name), scaling)
+            found.append((f"y[{name!r}]", part, own))
+        return found
 
     def check_reported(self, loss: Loss) -> None:
         """Accept all: the loss is reported as it is minimized, of standardized targets."""

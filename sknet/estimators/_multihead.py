@@ -135,7 +135,6 @@ class MultiHeadNet(NetOptions, SequenceFit):
     _parameter_constraints = CONSTRAINTS | OPTIONS | SCALE_TARGET | SAMPLER | MODULE | MEMBERS
     _numeric_targets = True
     _targets_of_any_rank = False
-    _has_importances = False
     _targets: HeadTargets
     _stored_fields = {"classes_": Items(str, [np.ndarray, Each(list, np.ndarray)])}
 

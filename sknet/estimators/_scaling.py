@@ -342,8 +342,8 @@ class _Columns:
             others = [axis for axis in range(len(shape)) if axis != self._axis]
             columns = x.transpose(*others, self._axis).reshape(-1, self.count)
         if weight is not None:
-            weight = weight.reshape(*weight.shape, *[1] * (len(shape) - 1 - weight.ndim))
             sizes = [n for axis, n in enumerate(shape) if axis != self._axis]
+            weight = weight.reshape(*weight.shape, *[1] * (len(sizes) - weight.ndim))
             weight = to_device(np.broadcast_to(weight, sizes).flatten(), self.device)
         return columns, weight
 

@@ -663,9 +663,14 @@ class RealTargets(Reconstructed):
         "n_outputs": POSITIVE,
         "n_columns": [POSITIVE, None, ABSENT],
         "dtype": [StrOptions({"float16", "float32", "float64"}), ABSENT],
-        "mean": [Arrays("f", "n_outputs"), Arrays("f"), FINITE, ABSENT],
-        "scale": [Arrays("f", "n_outputs"), Arrays("f"), FINITE, ABSENT],
+        "mean": [Arrays("f", "n_scales"), Arrays("f"), FINITE, ABSENT],
+        "scale": [Arrays("f", "n_scales"), Arrays("f"), FINITE, ABSENT],
     }
+
+    def _check_stored(self) -> None:
+        n_columns = self.n_outputs if self.n_columns is None else self.n_columns
+        if np.ndim(self.scale) and len(self.scale) != n_columns:
+            raise ValueError(f"there are {len(self.scale)} scales for {n_columns} columns")
 
     def __init__(self, y: Any, columns_per_target: int = 1) -> None:
         self.n_outputs = 1 if y.ndim == 1 else y.shape[1]
@@ -696,15 +701,19 @@ class RealTargets(Reconstructed):
             mean = np.average(y, axis=0, weights=weight)
             squares = (y - mean) ** 2
             scale = np.sqrt(np.average(squares, axis=0, weights=weight)) if shifts else mean
+            if not self.are_predicted:  # times: the loss of some far beyond the unit would explode
+                scale = np.sqrt(np.average(y**2, axis=0, weights=weight))
             # A deviation that rounding alone can have made is none.
             tiny = len(y) * np.finfo(np.float64).eps * np.abs(mean) if shifts else 0.0
             mean, scale = np.ldexp(mean, digits), np.where(scale > tiny, np.ldexp(scale, digits), 1.0)
+        if self.n_columns is not None:
+            scale[self.n_outputs :] = 1.0
         self.mean, self.scale = mean if shifts else np.zeros_like(mean), scale
         return self
 
     def scaled_columns(self, y: Any, scaling: Any) -> list[tuple[str, Any, bool]]:
         """Return targets that are standardized, with their names, and whether they are shifted, too."""
-        return [("y", y, scaling.shifts)]
+        return [("y", y if self.are_predicted else y[:, : self.n_outputs], scaling.shifts)]
 
     def check_reported(self, loss: Loss) -> None:
         """Raise a ValueError if a `loss` in the units of the targets is infinite, or 0."""
@@ -733,7 +742,8 @@ class RealTargets(Reconstructed):
         loss = loss.for_task(self.task)
         if self.scale is None:
             return loss
-        return Standardized(loss, tuple(self.mean.tolist()), tuple(self.scale.tolist()), self.dtype)
+        n = len(self.scale) if self.n_columns is None else self.n_outputs
+        return Standardized(loss, tuple(self.mean[:n].tolist()), tuple(self.scale[:n].tolist()), self.dtype)
 
     def new_score(self, batches: Batches, loss: Any) -> Callable[[], Score]:
         """Return a function that creates an empty score of the rows of `batches`, by the `loss` of a fit."""
@@ -766,13 +776,14 @@ class ArrayTargets(RealTargets):
 
     are_predicted: ClassVar[bool] = False
     _stored_fields = RealTargets._stored_fields | {
-        "mean": [Arrays("f", "n_scales"), FINITE, ABSENT],
-        "scale": [Arrays("f", "n_scales"), FINITE, ABSENT],
         "_rank": COUNT,
         "_may_be_ids": bool,
         "task": Literal["regression", "multilabel", "multiclass"],
         "n_outputs": COUNT,
     }
+
+    def _check_stored(self) -> None:
+        """Accept any number of scales: one is that of all columns."""
 
     def __init__(self, y: Any, loss: Loss, may_be_ids: bool = True) -> None:
         self._rank, self._may_be_ids = y.ndim, may_be_ids

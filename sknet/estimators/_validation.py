@@ -158,7 +158,9 @@ def split_rows(
         # unless that leaves a class out.
         labels, fraction = binary(), recipe.validation_fraction
         stratify = None if labels is None else labels.astype(bool)
+        strata = getattr(getattr(request.estimator, "_targets", None), "strata", None)
         of_class = y if request.estimator._holds_out_every_class and np.ndim(y) == 1 else None
+        of_class = of_class if strata is None else strata(y)
         if stratify is not None and is_auto(request.estimator.early_stopping) and _has_a_single_row(stratify):
             stratify = None  # that row is trained on
         pair = held_out_fraction(

@@ -24,7 +24,7 @@ class Scaling(NamedTuple):
     power : float
         The power of a factor of targets and predictions that the loss is multiplied by.
     adds_log : bool
-        Whether the logarithm of the factor is added to the loss.
+        Whether the logarithm of the factor is added to the loss; of times, to that of events.
 
     Examples
     --------

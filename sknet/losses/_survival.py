@@ -7,15 +7,13 @@ import numpy as np
 
 from sknet import ops
 from sknet._params import StrOptions
-from sknet._warnings import warn_caller
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
-from sknet.losses._base import Loss, finite_numbers, reject, shape_error
+from sknet.losses._base import Loss, Scaling, finite_numbers, reject, shape_error
 
 __all__ = ["AFT", "Cox"]
 
 MOST_PAIRS = 2**22  # that are compared at a time
-FAR_UNIT = 50.0  # of the median of times, or its inverse: beyond, most steps of a fit go into the first bias
 
 
 class _OfTimes(Loss):
@@ -144,8 +142,8 @@ class AFT(_OfTimes):
 
     .. math:: \ell = -e \left( \log f(z) - \log \sigma - \log t \right) - (1 - e) \log S(z).
 
-    Training begins near :math:`\log t = 0`: give times in a unit in which many are near 1. A `UserWarning`
-    says so where they are far from it.
+    Training begins near :math:`\log t = 0`. Estimators divide times by the root mean square of those they are
+    trained on, unless ``scale_target=False``; to a `Model`, give times of which many are near 1.
 
     References
     ----------
@@ -168,15 +166,10 @@ class AFT(_OfTimes):
     def __init__(self, distribution: str = "weibull") -> None:
         self.distribution = distribution
 
-    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
-        super().check_target(y, name=name, n_outputs=n_outputs)
-        usual = float(np.median(np.asarray(y)[:, 0])) if len(y) else 1.0
-        if not 1 / FAR_UNIT < usual < FAR_UNIT:
-            warn_caller(
-                f"the median of the times in {name} is {usual:.3g}, and AFT begins near 1, which costs many "
-                f"epochs: give times in another unit, such as {name}[:, 0] / {usual:.1g}",
-                UserWarning,
-            )
+    @property
+    def scaling(self) -> Scaling:
+        """A factor of times adds its logarithm where an event was seen."""
+        return Scaling(shifts=False, power=0.0, adds_log=True)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         (location, log_scale), time, event = self._parts(output, target, 2)

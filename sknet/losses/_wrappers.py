@@ -203,7 +203,10 @@ class _OfTargets(Wrapping):
         else:
             columns = [values(z[:, k::count], y[:, k : k + 1], factors[k]) for k in range(count)]
             found = sum(columns[1:], columns[0])
-        return found + float(np.log(self.scale).sum()) if scaling.adds_log else found
+        if not scaling.adds_log:
+            return found
+        seen = y[:, count] if self.loss.columns_per_target > 1 else 1.0  # of times, those of events
+        return found + float(np.log(self.scale).sum()) * seen
 
     def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
         scaling = self.loss.scaling

@@ -2,11 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from importlib import import_module
 from typing import Any
 
+import numpy as np
 from sklearn import model_selection
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 from sknet._arguments import named_errors
+from sknet._frames import is_frame
+from sknet.estimators._inputs import on_host
+from sknet.estimators._multihead import MultiHeadNet
 from sknet.estimators._targets import naming_labels
 from sknet.model_selection._indexable import indexable
 from sknet.model_selection._parallel_fits import fits_networks, in_group_threads, is_stacked, stacked
@@ -140,7 +148,13 @@ def cross_val_predict(
     Returns
     -------
     ndarray of shape (n_samples, ...)
-        The predictions; a list of those where the method returns a list.
+        The predictions; a list of those where the method returns a list, and for targets of several heads a
+        dict, or a frame as y is one.
+
+    Raises
+    ------
+    ValueError
+        If `cv` does not test each row once.
 
     Examples
     --------
@@ -152,6 +166,9 @@ def cross_val_predict(
     >>> cross_val_predict(net, X, y, n_jobs=2, method="predict_proba").shape
     (150, 3)
     """
+    if isinstance(y, Mapping) or (is_frame(y) and isinstance(_last_of(estimator), MultiHeadNet)):
+        options = {"groups": groups, "cv": cv, "n_jobs": n_jobs, "verbose": verbose, "params": params}
+        return _by_fold(estimator, indexable(X), y, method, options | {"pre_dispatch": pre_dispatch})
     return _in_group(
         model_selection.cross_val_predict,
         (estimator, indexable(X), indexable(y)),
@@ -174,3 +191,46 @@ def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: An
     are_grouped = hasattr(estimator, "get_params") and fits_networks(estimator)
     with in_group_threads(n_jobs) if are_grouped else nullcontext(), naming_labels(data[2]):
         return function(*data, **options)
+
+
+def _last_of(estimator: Any) -> Any:
+    """Return the last step of a Pipeline."""
+    return _last_of(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) else estimator
+
+
+def _by_fold(estimator: Any, X: Any, y: Any, method: str, options: dict[str, Any]) -> Any:
+    """Return predictions of any container, of rows that an estimator has not seen."""
+    found = cross_validate(
+        estimator,
+        X,
+        y,
+        scoring=_no_score,
+        return_estimator=True,
+        return_indices=True,
+        error_score="raise",
+        **options,
+    )
+    folds = found["indices"]["test"]
+    rows = np.concatenate(folds)
+    if not np.array_equal(np.sort(rows), np.arange(_num_samples(X))):
+        raise ValueError("cross_val_predict needs a cv that tests each row once, such as KFold")
+    fitted = zip(found["estimator"], folds, strict=True)
+    parts = [getattr(each, method)(_safe_indexing(X, fold)) for each, fold in fitted]
+    return _joined(parts, np.argsort(rows))
+
+
+def _no_score(estimator: Any, X: Any, y: Any) -> float:
+    return 0.0
+
+
+def _joined(parts: list[Any], order: Any) -> Any:
+    """Return predictions of parts of the rows as those of all, in another order."""
+    first = parts[0]
+    if isinstance(first, Mapping):
+        return {name: _joined([part[name] for part in parts], order) for name in first}
+    if isinstance(first, list):
+        return [_joined(list(each), order) for each in zip(*parts, strict=True)]
+    if is_frame(first):
+        whole = import_module(type(first).__module__.partition(".")[0]).concat(parts)
+        return _safe_indexing(whole, order)
+    return np.concatenate([on_host(part) for part in parts])[order]

@@ -19,7 +19,7 @@ from sknet import MultiHeadNet, NetClassifier, NetRegressor, nn, ops
 from sknet.callbacks import Checkpoint
 from sknet.exceptions import InvalidParameterError, LoadError, ShapeError
 from sknet.losses import AFT, GaussianNLL, LogLoss, Loss, Ordinal, Quantile
-from sknet.model_selection import head_scorer, indexable
+from sknet.model_selection import cross_val_predict, head_scorer, indexable
 from sknet.optim import SGD
 from tests.estimators.checks import run_check
 
@@ -683,3 +683,56 @@ class Perceptron(nn.Module):
 @parametrize_with_checks([MultiHeadNet(Perceptron, {"y": "squared_error"}, max_iter=5, random_state=0)])
 def test_scikit_learns_checks(estimator, check):
     run_check(estimator, check)
+
+
+# -- held-out rows, predictions of folds and importances -----------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_label_of_each_head_is_trained_on_and_held_out(seed):
+    y = {"kind": np.repeat(["a", "b"], [118, 2]), "rare": np.roll(np.repeat([0, 1], [118, 2]), 5)}
+    seen = []
+
+    def score(net, X, y):
+        seen.append((len(X), {name: set(np.asarray(each).tolist()) for name, each in y.items()}))
+        return 0.0
+
+    options = {
+        "early_stopping": True,
+        "scoring": score,
+        "monitor": "loss",
+        "max_iter": 1,
+        "random_state": seed,
+    }
+    MultiHeadNet(ready(2), dict.fromkeys(y, "log_loss"), **options).fit(X[:120], y)
+    assert {n for n, _ in seen} == {108, 12}
+    assert all(labels == {"kind": {"a", "b"}, "rare": {0, 1}} for _, labels in seen)
+
+
+@pytest.mark.parametrize("convert", [dict, pd.DataFrame])
+def test_predictions_of_folds_are_in_the_container_of_y(convert):
+    parts, net = (
+        sklearn.model_selection.KFold(3, shuffle=True, random_state=0),
+        MultiHeadNet(ready(4), LOSSES, **SMALL),
+    )
+    estimator = make_pipeline(StandardScaler(), net)
+    found = cross_val_predict(estimator, X, convert(Y), cv=parts, n_jobs=2)
+    probable = cross_val_predict(estimator, X, convert(Y), cv=parts, method="predict_proba")
+    assert type(found) is convert
+    for rows, held_out in parts.split(X):
+        one = clone(estimator).fit(X[rows], {name: each[rows] for name, each in Y.items()})
+        for name, expected in one.predict(X[held_out]).items():
+            np.testing.assert_array_equal(np.asarray(found[name])[held_out], expected)
+        np.testing.assert_array_equal(probable["kind"][held_out], one.predict_proba(X[held_out])["kind"])
+    with pytest.raises(ValueError, match="a cv that tests each row once"):
+        cross_val_predict(net, X, convert(Y), cv=sklearn.model_selection.ShuffleSplit(2, random_state=0))
+
+
+def test_importances_of_heads():
+    network = Apart(price=nn.Linear(4, 1), kind=nn.Linear(4, 3))
+    net = MultiHeadNet(network, LOSSES, scale_inputs=False, **SMALL).fit(X, Y)
+    sample = X[np.linspace(0, 239, 200).astype(int)]
+    networks = net.model_.module.network.networks
+    coefs = np.concatenate([networks[name].weight.numpy().T for name in LOSSES])
+    shares = np.abs((sample - sample.mean(axis=0))[:, np.newaxis] * coefs).mean(axis=0).sum(axis=0)
+    np.testing.assert_allclose(net.feature_importances_, shares / shares.sum(), rtol=1e-4)

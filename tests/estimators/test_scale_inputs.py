@@ -270,6 +270,14 @@ class OnlyWords(nn.Module):
         return self.head(self.words(ids).mean(axis=1))
 
 
+def test_sequences_of_numbers_with_weights():
+    X = np.random.default_rng(0).normal(3, 2, size=(40, 6))
+    weight, labels = np.arange(40) % 3, np.arange(40) % 2
+    with quiet():
+        found = sknet.NetClassifier("gru", max_iter=1).fit(X, labels, weight, lengths=np.full(40, 6))
+    assert found.input_mean_["x"] == pytest.approx(np.average(X.mean(axis=1), weights=weight), rel=1e-12)
+
+
 def test_integers_that_a_network_reads_stay():
     rng = np.random.default_rng(0)
     both = {"ids": rng.integers(0, 10, 40), "x": rng.normal(size=(40, 2)) * 1e6}

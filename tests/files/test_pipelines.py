@@ -1,8 +1,12 @@
 """scikit-learn pipelines, and sknet's estimators in skops files."""
 
+import io
+import pickle
 import re
 import sys
 
+import cloudpickle
+import joblib
 import numpy as np
 import pandas
 import pytest
@@ -166,6 +170,52 @@ def test_skops_and_every_estimator(name):
     mine = [f"{each.__module__}.{each.__qualname__}" for each in MINE]
     loaded = skops.io.loads(written, trusted=[*sknet.trusted_types(), *mine])
     assert_alike(told(loaded, X), told(estimator, X), set())
+
+
+OPTIONS = {"max_iter": 2, "random_state": 0}
+NETWORK = nn.Sequential(nn.Linear(12, 4), nn.ReLU(), nn.Linear(4, 4))
+STEPS = [X[: 2 + k % 9] for k in range(len(X))]
+FEATURES = {
+    "heads": lambda: sknet.MultiHeadNet(NETWORK, {"n": "squared_error", "k": "log_loss"}, **OPTIONS).fit(
+        X, {"n": TARGETS, "k": LABELS}
+    ),
+    "offset": lambda: sknet.MLPRegressor((4,), loss="poisson", **OPTIONS).fit(X, LABELS, offset=X[:, 0]),
+    "monotonic": lambda: sknet.MLPRegressor((4,), monotonic_cst=[1] * 12, **OPTIONS).fit(X, TARGETS),
+    "sampler": lambda: sknet.MLPClassifier((4,), sampler="balanced", **OPTIONS).fit(X, LABELS),
+    "ragged": lambda: sknet.NetClassifier("gru", **OPTIONS).fit(STEPS, LABELS),
+    "conformal": lambda: sknet.MLPClassifier((4,), calibrate="conformal", early_stopping=True, **OPTIONS).fit(
+        X, LABELS
+    ),
+    "augmented": lambda: (
+        sknet.NetClassifier("conv", **OPTIONS)
+        .set_params(module__channels=2, module__augment=("shift", "flip"))
+        .fit(X.reshape(-1, 4, 3), LABELS)
+    ),
+}
+FORMATS = {
+    "skops": lambda one: skops.io.loads(skops.io.dumps(one), trusted=sknet.trusted_types()),
+    "cloudpickle": lambda one: pickle.loads(cloudpickle.dumps(one)),
+    "joblib": lambda one: dumped(one),
+}
+
+
+def dumped(one):
+    """Return what joblib reads of what it has written."""
+    written = io.BytesIO()
+    joblib.dump(one, written)
+    written.seek(0)
+    return joblib.load(written)
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_formats_of_model_stores(name):
+    with quiet():
+        estimator = FEATURES[name]()
+    rows = STEPS if name == "ragged" else X.reshape(-1, 4, 3) if name == "augmented" else X
+    for one in (estimator, estimator.freeze()):
+        expected = told(one, rows)
+        for loads in FORMATS.values():
+            assert_alike(told(loads(one), rows), expected, set())
 
 
 def test_trusted_types_are_sknets():

@@ -1,10 +1,13 @@
 """Losses of survival analysis, against SciPy's distributions and the definition of the partial likelihood."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from sknet import MLPRegressor, NetRegressor, nn
+import sknet
+from sknet import MLPRegressor, MultiHeadNet, NetRegressor, nn
 from sknet.exceptions import ShapeError
 from sknet.losses import AFT, Cox, _survival
 
@@ -93,10 +96,47 @@ def test_members_are_scored_as_one_network():
     np.testing.assert_allclose(reg.score(X, Y), concordance(-reg.predict(X), Y), rtol=1e-12)
 
 
-@pytest.mark.parametrize("unit", [1e-3, 1e4])
-def test_times_far_from_one_are_named(unit):
-    with pytest.warns(UserWarning, match="give times in another unit"):
-        MLPRegressor((4,), loss="aft", max_iter=1).fit(X, Y * [unit, 1])
+@pytest.mark.parametrize("unit", [2.0**-40, 2.0**50])
+def test_the_unit_of_times_makes_no_difference(unit, tmp_path):
+    options = {"loss": "aft", "max_iter": 5, "random_state": 0, "early_stopping": True}
+    one = MLPRegressor((4,), **options).fit(X, Y)
+    other = MLPRegressor((4,), **options).fit(X, Y * [unit, 1])
+    np.testing.assert_allclose(other.predict(X), unit * one.predict(X), rtol=1e-6)
+    np.testing.assert_allclose(
+        other.predict_interval(X, coverage=0.8), unit * one.predict_interval(X, coverage=0.8), rtol=1e-6
+    )
+    # The density is that of times in their unit: its logarithm falls by that of the unit, for events alone.
+    shift = np.subtract(other.history_["loss"], one.history_["loss"]) / np.log(unit)
+    np.testing.assert_allclose(shift, shift[0], rtol=1e-5)
+    assert abs(shift[0] - Y[:, 1].mean()) < 0.03
+    sknet.save(other, tmp_path / "aft.safetensors")
+    loaded = sknet.load(tmp_path / "aft.safetensors")
+    for predictor in (loaded, loaded.freeze(), pickle.loads(pickle.dumps(other))):
+        np.testing.assert_array_equal(predictor.predict(X), other.predict(X))
+    assert loaded.fit(X, Y).score(X, Y) == one.score(X, Y)
+
+
+def test_times_in_days_are_learned_as_fast_as_others():
+    days = 400 * RNG.weibull(1.5, 300) * np.exp(0.5 * X[:, 0])
+    until = RNG.uniform(100, 2000, 300)
+    y = np.c_[np.minimum(days, until), days <= until]
+    reg = MLPRegressor((8,), loss="aft", lr=0.01, max_iter=60, batch_size=60, random_state=0).fit(X, y)
+    expected = 400 * np.log(2) ** (1 / 1.5) * np.exp(0.5 * X[:, 0])
+    assert np.abs(np.log(reg.predict(X) / expected)).mean() < 0.2
+    np.testing.assert_allclose(reg._targets.scale, [np.sqrt(np.mean(y[:, 0] ** 2)), 1], rtol=1e-12)
+
+
+def test_heads_and_streams_learn_the_unit_of_times():
+    unit, losses = 2.0**20, {"time": "aft", "kind": "log_loss"}
+    found = []
+    for y in (Y, Y * [unit, 1]):
+        net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
+        heads = MultiHeadNet(net, losses, max_iter=3, random_state=0).fit(X, {"time": y, "kind": X[:, 0] > 0})
+        stream = MLPRegressor((8,), loss="aft", random_state=0).partial_fit(X, y).partial_fit(X[:99], y[:99])
+        found.append((heads.predict(X)["time"], stream.predict(X)))
+    np.testing.assert_allclose(found[1], unit * np.array(found[0]), rtol=1e-6)
+    with pytest.raises(ValueError, match="in these units nothing is learned"):
+        stream.partial_fit(X, Y * [1e12, 1])
 
 
 def test_median_times_are_learned():
