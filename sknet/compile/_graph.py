@@ -40,6 +40,7 @@ __all__ = [
     "flat_index",
     "is_repeated",
     "key_of",
+    "leading",
     "masked",
     "outputs_of",
     "parsed",
@@ -892,6 +893,23 @@ masked = _Internal("masked").define(
     vjp=None,
     expression="x if y else 0",
     condition=1,
+)
+
+
+# -- the leading bits of float32 numbers --------------------------------------------------------
+
+
+def _leading(xp: Namespace, x: Any, *, out: Any = None) -> Any:
+    scaled = x * 8193
+    return _copy(xp, xp.where(xp.abs(x) < 2.0**112, scaled - (scaled - x), xp.copysign(2.0**112, x)), out=out)
+
+
+# Rounded to 11 bits, as TF32 has them (Dekker); of numbers from 2**112 on, which would overflow, that.
+leading = _Internal("leading").define(
+    forward=_leading,
+    shape=lambda x: (x.shape, x.dtype),
+    vjp=None,
+    expression=f"x * 8193 - (x * 8193 - x) if abs(x) < {2.0**112} else copysign({2.0**112}, x)",
 )
 
 

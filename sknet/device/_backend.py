@@ -85,7 +85,8 @@ def result_dtype(*operands: Any) -> np.dtype[Any]:
 
 # -- precision of products --------------------------------------------------------------------
 
-ROUNDED = ("tf32", "bfloat16")  # of float32 arrays; 10 and 7 bits of the fraction
+# Of float32 arrays: with 10 and 7 bits of the fraction, and by three products of 10 bits with nearly all.
+ROUNDED = ("tf32", "bfloat16", "tf32x3")
 PRECISIONS = (*FLOAT_DTYPES, *ROUNDED)
 
 _present: ContextVar[str] = ContextVar("precision of products of float32 on devices", default="float32")

@@ -107,9 +107,10 @@ class Model(ForeignAttributes):
     alpha : float, default=0.0
         Strength of the L2 penalty ``alpha / 2 * sum of squared weights / n_samples``, as in
         scikit-learn's networks. It applies to parameters with two or more axes, so not to biases.
-    dtype : {"float32", "float64", "tf32", "bfloat16"}, default="float32"
-        The dtype of parameters and computation. In the last two, all arrays are float32; on a GPU, matrix
-        products round their factors to 10 or 7 bits of the fraction, and add in float32.
+    dtype : {"float32", "float64", "tf32", "bfloat16", "tf32x3"}, default="float32"
+        The dtype of parameters and computation. In the last three, all arrays are float32; on a GPU, matrix
+        products round their factors to 10 or 7 bits of the fraction, and add in float32; in "tf32x3", a
+        large product is three in tf32, with nearly the accuracy of float32.
     device : str or Device, default="cpu"
         The device to compute on.
     random_state : int, RandomState instance or None, default=None
@@ -247,7 +248,7 @@ class Model(ForeignAttributes):
 
     @property
     def precision(self) -> str:
-        """The precision of products: "float32", "float64", or, on a GPU, "tf32" or "bfloat16".
+        """The precision of products: "float32", "float64", or, on a GPU, "tf32", "bfloat16" or "tf32x3".
 
         All but "float64" may be assigned to a model whose arrays are float32.
         """

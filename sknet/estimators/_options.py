@@ -299,11 +299,11 @@ class NamedOptions(BaseNet):
         their numbers multiply the sample weights. Rows that are held out keep their weights.
     device : str or None, default="auto"
         "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
-    dtype : {"auto", "float32", "float64", "tf32", "bfloat16"} or dtype, default="auto"
+    dtype : {"auto", "float32", "float64", "tf32", "bfloat16", "tf32x3"} or dtype, default="auto"
         In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
         for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
         "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
-        point.
+        point; in "tf32x3" a large product is three in tf32, with nearly the accuracy of float32.
     random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
     scale_target : bool or "auto", default="auto"

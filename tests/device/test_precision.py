@@ -12,7 +12,7 @@ from sknet.exceptions import DtypeError
 @pytest.mark.parametrize(
     ("dtype", "expected"),
     [
-        *[(name, (np.dtype("float32"), name)) for name in ("float32", "tf32", "bfloat16")],
+        *[(name, (np.dtype("float32"), name)) for name in ("float32", "tf32", "bfloat16", "tf32x3")],
         *[(each, (np.dtype("float64"), "float64")) for each in ("float64", float, np.float64, "f8")],
         (np.dtype("f4"), (np.dtype("float32"), "float32")),
         (">f4", (np.dtype("float32"), "float32")),
@@ -26,7 +26,7 @@ def test_the_dtype_of_arrays_and_the_precision_of_products(dtype, expected):
 
 @pytest.mark.parametrize("dtype", ["float16", "TF32", "bf16", None, int, np.ones(2), ["tf32"]])
 def test_other_dtypes_are_refused(dtype):
-    expected = r"the dtype of a test must be one of \['float32', 'float64', 'tf32', 'bfloat16'\], got "
+    expected = r"the dtype of a test must be one of \['float32', 'float64', 'tf32', 'bfloat16', 'tf32x3'\], got "
     with pytest.raises(DtypeError, match=expected):
         check_precision(dtype, where="a test")
 

@@ -205,7 +205,7 @@ def test_rows_that_do_not_fit_on_the_device(fake_device, precision, monkeypatch)
 
 @pytest.mark.parametrize("dtype", ["float16", "bf16", None])
 def test_other_names_are_refused(dtype):
-    expected = r"dtype of a Model must be one of \['float32', 'float64', 'tf32', 'bfloat16'\], got"
+    expected = r"dtype of a Model must be one of \['float32', 'float64', 'tf32', 'bfloat16', 'tf32x3'\], got"
     with pytest.raises(DtypeError, match=expected):
         Model(nn.Linear(2, 1), dtype=dtype)
     model = Model(nn.Linear(2, 1), dtype="tf32")

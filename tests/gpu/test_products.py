@@ -134,6 +134,22 @@ def test_errors_are_those_of_the_precision(precision):
     assert 20 * errors["float32"] < errors[precision] < bound
 
 
+@pytest.mark.parametrize("scales", [(1.0, 1.0), (1e-25, 1e-3), (1e32, 1e-30)])
+@pytest.mark.parametrize("sizes", [(256, 256, 256), (64, 4096, 64), (4096, 64, 64)])
+def test_three_products_in_tf32_are_nearly_as_exact_as_one_in_float32(sizes, scales):
+    rows, terms, columns = sizes
+    (x, on_x), (y, on_y) = there(rows, terms), there(terms, columns, seed=1)
+    x, y = (each * np.float32(scale) for each, scale in zip((x, y), scales, strict=True))
+    on_x[...], on_y[...] = to_device(x, CUDA), to_device(y, CUDA)
+    expected, errors = x.astype("float64") @ y.astype("float64"), {}
+    for name in ("float32", "tf32", "tf32x3"):
+        with active(CUDA, name):
+            found = compile(ops.matmul, (on_x, on_y))(on_x, on_y)
+        errors[name] = np.abs(found.get() - expected).max()
+    assert errors["tf32x3"] <= 4 * errors["float32"]
+    assert 4 * errors["float32"] < errors["tf32"]
+
+
 def test_what_is_not_float32_has_no_precision():
     with active(CUDA, "bfloat16"):
         for dtype in ("float64", "int64"):

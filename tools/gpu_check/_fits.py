@@ -19,7 +19,7 @@ from tools.gpu_check._timed import quiet
 __all__ = ["CASES", "Case", "check", "fits"]
 
 N = 230
-TOLERANCE = {"float64": 1e-6, "float32": 2e-3, "tf32": 2e-2, "bfloat16": 1e-1}
+TOLERANCE = {"float64": 1e-6, "float32": 2e-3, "tf32x3": 2e-3, "tf32": 2e-2, "bfloat16": 1e-1}
 
 
 @dataclass
@@ -81,6 +81,7 @@ CASES: dict[str, Case] = {
     "classifier, float32": Case(MLPClassifier, perceptron(dtype="float32")),
     "classifier, tf32": Case(MLPClassifier, perceptron(dtype="tf32")),
     "classifier, bfloat16": Case(MLPClassifier, perceptron(dtype="bfloat16")),
+    "classifier, tf32x3": Case(MLPClassifier, {"hidden_layer_sizes": (512, 512), "dtype": "tf32x3"}, (512,)),
     "regressor, adam": Case(MLPRegressor, perceptron()),
     "regressor, float32": Case(MLPRegressor, perceptron(dtype="float32")),
     "momentum": Case(MLPClassifier, perceptron(optimizer=SGD(0.01, 0.9, True), shuffle=False)),

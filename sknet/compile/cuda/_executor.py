@@ -11,7 +11,7 @@ one strided call does not compute them; in exact programs, reductions). In exact
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, NoReturn, Self
@@ -37,6 +37,7 @@ from sknet.compile.cuda._reductions import (
 )
 from sknet.compile.cuda._reductions import scratch_of as partials_of
 from sknet.compile.cuda._rules import Product, by_rule, has_rule, scratch_of_rule
+from sknet.compile.cuda._splits import with_split_products
 from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
 from sknet.device import Backend, Device, Ending, Form, backend, form_of, products_in
 from sknet.ops import SparseSlot
@@ -65,8 +66,8 @@ class GroupWriter(ABC):
         """Write a kernel, which computes equations of these names."""
 
     @abstractmethod
-    def _multiply(self, x: Name, y: Name, out: Name) -> None:
-        """Write a product."""
+    def _multiply(self, x: Name, y: Name, out: Name, *, of: Equation | None = None) -> None:
+        """Write a product, that of an equation or one by a rule."""
 
     @abstractmethod
     def _finish(self, finish: Finish, group: Group) -> None:
@@ -106,7 +107,8 @@ class GroupWriter(ABC):
             else:
                 first = len(self._writer.calls)
                 if equation.primitive.name == "matmul" and not self._exact:
-                    self._multiply(*map(self._writer.name, (*equation.variables, equation.output)))
+                    x, y, out = map(self._writer.name, (*equation.variables, equation.output))
+                    self._multiply(x, y, out, of=equation)
                 else:
                     self._call_forward(equation)
                 self._writer.comment(first, str(equation.output))
@@ -131,12 +133,21 @@ class CupyProgram(GroupWriter):
             "it again"
         )
 
-    def __init__(self, plan: Plan, device: Device, exact: bool = False, precision: str = "float32") -> None:
-        self._precision, self._device = precision, device
+    def __init__(
+        self,
+        plan: Plan,
+        device: Device,
+        exact: bool = False,
+        precision: str = "float32",
+        split: Container[Equation] = (),
+    ) -> None:
+        self._precision, self._device, self._split = precision, device, split
         self._calls = False  # functions, which multiply in the precision of the moment
         self._needs = needs_of(plan.groups, exact)
         owner = backend(device.kind)
-        self._products = partial(owner.products, precision)  # what one object prepares shares memory
+        # What one object prepares shares memory.
+        self._products = partial(owner.products, precision)
+        self._split_products = partial(owner.products, "tf32")
         super().__init__(plan, owner, exact)
         module = self._module()
         with self._owner.activate(device):
@@ -167,19 +178,23 @@ class CupyProgram(GroupWriter):
         }
         graph = graph.replaced(constants=constants)
         owner = backend(device.kind)
+        split: Container[Equation] = ()
         if exact:
             groups = fuse_maps(graph, Kernels(lambda equation: False))
         else:
 
             def takes(form: Form, parts: Sequence[str]) -> bool:
-                return owner.finishes(form.in_precision(precision), parts)
+                return all(owner.finishes(form.in_precision(each), parts) for each in precisions)
 
-            graph = with_strided_products(graph)
+            graph, precisions = with_strided_products(graph), [precision]
+            if precision == "tf32x3":
+                graph, split = with_split_products(graph)
+                precisions = ["float32", "tf32"]
             with owner.activate(device):
                 finished = epilogues(graph, takes)
             groups = join_totals(graph, fuse_maps(graph, KERNELS, finishes=finished), is_of_blocks)
         plan = Plan(graph, groups, donated, needs_of(groups, exact), owner.alignment)
-        return cls(plan, device, exact, precision)
+        return cls(plan, device, exact, precision, split)
 
     def _on_device(self, constant: np.ndarray) -> Any:
         """Return a constant on the device; a number that is repeated has the memory of one."""
@@ -197,18 +212,19 @@ class CupyProgram(GroupWriter):
         call(self._writer, equation, self._owner)
         self._calls = True
 
-    def _multiply(self, *given: Name) -> None:
-        """Add a product, which is prepared when the step is bound; all of them share memory to work in."""
+    def _multiply(self, *given: Name, of: Equation | None = None) -> None:
+        """Add a product, which is prepared when the step is bound; those in one precision share memory."""
         w = self._writer
-        product = w.of(w.function(self._products, "products"), "product")
-        w.call(w.of(product, "p", *given))
+        products = (self._split_products, "tf32") if of in self._split else (self._products, "products")
+        w.call(w.of(w.of(w.function(*products), "product"), "p", *given))
 
     def _finish(self, finish: Finish, group: Group) -> None:
         """Write a product with what follows it, prepared as above."""
         w, first = self._writer, len(self._writer.calls)
         others = (None if x is None else w.name(x) for x in (finish.vector, finish.term))
         ending = w.of(Ending, "e", tuple(finish.parts), *others, finish.factor)
-        self._multiply(*map(w.name, (*finish.product.variables, finish.output)), ending)
+        given = map(w.name, (*finish.product.variables, finish.output))
+        self._multiply(*given, ending, of=finish.product)
         w.comment(first, ", ".join(equation.primitive.name for equation in group.equations))
 
     def _launch(self, kernel: Kernel, what: Iterable[str]) -> None:

@@ -172,7 +172,7 @@ class _PhaseWriter(GroupWriter):
         self._kernels[kernel.name] = kernel
         self._add(kernel)
 
-    def _multiply(self, x: Name, y: Name, out: Name) -> None:
+    def _multiply(self, x: Name, y: Name, out: Name, *, of: Equation | None = None) -> None:
         self._add(_Product(x, y, out, NO_ENDING))
 
     def _finish(self, finish: Finish, group: Group) -> None:

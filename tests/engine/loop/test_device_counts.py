@@ -19,6 +19,9 @@ LAUNCHES = {((54, 512, 512, 7), 4096): 14, ((784, 1024, 1024, 10), 8192): 14, ((
 # Of the arrays that a step's program reads and writes.
 NBYTES = {((54, 512, 512, 7), 4096): 145_313_070, ((784, 1024, 1024, 10), 8192): 652_111_686,
           ((20, 100, 2), 256): 868_090}  # fmt: skip
+# With products in three parts: launches of the sizes in which a product is large, and bytes of one.
+SPLIT = {((54, 512, 512, 7), 4096): 31, ((784, 1024, 1024, 10), 8192): 31}
+SPLIT_NBYTES = 1_802_735_430
 GELUS = {((54, 512, 512, 7), 4096): 14 + 2, ((20, 100, 2), 256): 10 + 1}  # a launch more for each
 # Of 50 time steps. Each takes two launches forward and two back.
 RECURRENT = {"RNN": 220, "LSTM": 223, "GRU": 224}
@@ -96,6 +99,21 @@ def test_a_step(widths, size, dtype):
 
 
 @pytest.mark.usefixtures("_idle")
+@pytest.mark.parametrize(("widths", "size"), LAUNCHES)
+def test_a_step_with_products_in_three_parts(widths, size):
+    steps, order, counts = steps_of(widths, size, Device("fake"), "tf32x3"), np.arange(6 * size), {}
+    with active(Device("fake")):
+        for n_steps in (1, 2, 5):
+            with fake.counted() as counts[n_steps]:
+                steps._issue(order, 0, size, n_steps, None)
+    assert counts[5].launches - counts[2].launches == 3 * (LAUNCHES | SPLIT)[widths, size]
+    assert counts[5].allocations == counts[2].allocations
+    # Forward, of gradients and of weights; the last layer is narrow, and there is no gradient of X.
+    parts = {"tf32": 5 * 5 * 3, "tf32x3": 5 * 3} if (widths, size) in SPLIT else {"tf32x3": 5 * 5}
+    assert counts[5].precisions == parts
+
+
+@pytest.mark.usefixtures("_idle")
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 @pytest.mark.parametrize(("widths", "size"), GELUS)
 def test_a_step_with_gelu(widths, size, approximate):
@@ -136,9 +154,21 @@ def test_the_bytes_of_a_step(widths, size):
     assert counts.nbytes == NBYTES[widths, size]
 
 
+@pytest.mark.usefixtures("_idle")
+def test_the_bytes_of_a_step_with_products_in_three_parts():
+    program = steps_of((784, 1024, 1024, 10), 8192, Device("fake"), "tf32x3").program_for(8192)
+    program.run()
+    with fake.counted() as counts:
+        program.run()
+    assert counts.nbytes == SPLIT_NBYTES
+
+
 def test_the_documents_state_the_counts():
     text = (ROOT / "docs" / "gpu.md").read_text()
     for (widths, size), launches in LAUNCHES.items():
         name, nbytes = "-".join(map(str, widths)), NBYTES[widths, size] / 1e6
         assert f"| {name}, batches of {size} | {launches} | {nbytes:.3g} MB |" in text
+    [launches] = set(SPLIT.values())
+    assert f"the first two {launches} launches" in text.replace("\n", " ")
+    assert f"the second {SPLIT_NBYTES / 1e6:,.0f} MB" in text.replace("\n", " ")
     assert f"takes {RECURRENT['LSTM']} for 50 steps" in text.replace("\n", " ")
