@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
+from sknet.compile.cuda import _splits
 from sknet.device import Device
 from tests.devices import fake
 from tests.project import ROOT
 from tools.gpu_check import (
+    _errors,
     _fits,
     _found,
     _kernels,
@@ -124,7 +126,8 @@ def test_networks():
 def test_steps(dtype):
     with fake.counted() as counts:
         found = _steps.steps(Fake(), TINY, side=16, rounds=1, dtype=dtype)
-    assert set(counts.precisions) == {dtype}
+    of_rates = {"tf32"} if dtype == "tf32x3" else set()
+    assert set(counts.precisions) == {dtype} | of_rates
     assert not found.failures
     assert found.figures["rates"]["operations per second"] > 0
     row = found.figures["4-8-3"]
@@ -193,6 +196,17 @@ def test_pytorchs_precision_is_that_of_the_fit():
     rival.eager()
     assert seen == [torch.bfloat16]
     assert {x.dtype for x in rival.network.parameters()} == {torch.float32}
+
+
+def test_errors_of_three_products_are_compared_with_those_of_one(monkeypatch):
+    monkeypatch.setattr(_splits, "LEAST_PRODUCTS", 1)
+    found = _errors.errors(Fake(), [(40, 200, 50)], [1.0, 1e-25])
+    assert not found.failures
+    for row in found.figures.values():
+        assert 100 * row["float32"] < row["tf32"]
+    monkeypatch.setattr(_errors, "MOST", 1e-3)
+    [failure] = _errors.errors(Fake(), [(40, 200, 50)], [1.0]).failures
+    assert failure["error"].startswith("the error of tf32x3 is ")
 
 
 # -- the tests of a checkout ------------------------------------------------------------------

@@ -18,7 +18,10 @@ from typing import Any
 from measured import Table, parser_of, write
 
 ROOT = Path(__file__).parents[2]
-PRECISIONS = {"steps": "float32", "steps-tf32": "tf32", "steps-bfloat16": "bfloat16"}  # by stage
+# By stage.
+PRECISIONS = {"steps": "float32"} | {f"steps-{name}": name for name in ("tf32", "tf32x3", "bfloat16")}
+    f"steps-{name}": name for name in ("tf32", "tf32x3", "bfloat16")
+}  # by stage
 SIDES = ("sknet", "PyTorch", "PyTorch, one graph", "least time")
 STEPS = Table(
     "network, products in",

@@ -26,7 +26,7 @@ def test_the_dtype_of_arrays_and_the_precision_of_products(dtype, expected):
 
 @pytest.mark.parametrize("dtype", ["float16", "TF32", "bf16", None, int, np.ones(2), ["tf32"]])
 def test_other_dtypes_are_refused(dtype):
-    expected = r"the dtype of a test must be one of \['float32', 'float64', 'tf32', 'bfloat16', 'tf32x3'\], got "
+    expected = r"dtype of a test must be one of \['float32', 'float64', 'tf32', 'bfloat16', 'tf32x3'\], got "
     with pytest.raises(DtypeError, match=expected):
         check_precision(dtype, where="a test")
 

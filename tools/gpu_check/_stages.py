@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sknet.persistence import write_atomically
+from tools.gpu_check._errors import errors
 from tools.gpu_check._fits import fits
 from tools.gpu_check._found import Found, Skipped, failure_of
 from tools.gpu_check._kernels import kernels
@@ -44,9 +45,12 @@ STAGES = {
     "networks": Stage(networks, "time of a step of one and of many small networks"),
     "steps-tf32": Stage(partial(steps, dtype="tf32"), "the same with products in tf32"),
     "kernels": Stage(kernels, "kernels of a step by name, count and time, beside PyTorch's graph"),
+    "errors": Stage(errors, "errors of products against float64"),
+    "steps-tf32x3": Stage(partial(steps, dtype="tf32x3"), "the same with three products in tf32 for one"),
     "steps-bfloat16": Stage(partial(steps, dtype="bfloat16"), "the same with products in bfloat16"),
 }
-TIMED = {"float32": "steps", "tf32": "steps-tf32", "bfloat16": "steps-bfloat16"}  # stages by precision
+# By precision.
+TIMED = {"float32": "steps", "tf32": "steps-tf32", "tf32x3": "steps-tf32x3", "bfloat16": "steps-bfloat16"}
 
 
 class Results:
