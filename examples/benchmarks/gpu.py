@@ -20,8 +20,6 @@ from measured import Table, parser_of, write
 ROOT = Path(__file__).parents[2]
 # By stage.
 PRECISIONS = {"steps": "float32"} | {f"steps-{name}": name for name in ("tf32", "tf32x3", "bfloat16")}
-    f"steps-{name}": name for name in ("tf32", "tf32x3", "bfloat16")
-}  # by stage
 SIDES = ("sknet", "PyTorch", "PyTorch, one graph", "least time")
 STEPS = Table(
     "network, products in",
