@@ -900,8 +900,9 @@ masked = _Internal("masked").define(
 
 
 def _leading(xp: Namespace, x: Any, *, out: Any = None) -> Any:
-    scaled = x * 8193
-    return _copy(xp, xp.where(xp.abs(x) < 2.0**112, scaled - (scaled - x), xp.copysign(2.0**112, x)), out=out)
+    scaled, most = x * 8193, xp.where(x < 0, -(2.0**112), 2.0**112)
+    found = xp.where(abs(x) < 2.0**112, scaled - (scaled - x), most).astype(x.dtype)
+    return _copy(xp, found, out=out)
 
 
 # Rounded to 11 bits, as TF32 has them (Dekker); of numbers from 2**112 on, which would overflow, that.
@@ -909,7 +910,7 @@ leading = _Internal("leading").define(
     forward=_leading,
     shape=lambda x: (x.shape, x.dtype),
     vjp=None,
-    expression=f"x * 8193 - (x * 8193 - x) if abs(x) < {2.0**112} else copysign({2.0**112}, x)",
+    expression=f"x * 8193 - (x * 8193 - x) if abs(x) < {2.0**112} else -{2.0**112} if x < 0 else {2.0**112}",
 )
 
 

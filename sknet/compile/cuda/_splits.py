@@ -57,8 +57,8 @@ class _Splits:
         (x, x_rest), (y, y_rest) = map(self._split, equation.operands)
         rest = self._product(x_rest, y)
         rest = self._write(own.axpy, self._product(x, y_rest), rest, 1.0)
-        whole = own.axpy, (self._product(x, y), rest, 1.0), {}
-        self.equations.append(Equation(*whole, equation.output))
+        whole = self._product(x, y)
+        self.equations.append(Equation(own.axpy, (whole, rest, 1.0), {}, equation.output))
 
     def _product(self, x: Variable, y: Variable) -> Variable:
         found = self._write(PRIMITIVES["matmul"], x, y)
