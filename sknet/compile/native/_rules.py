@@ -100,15 +100,8 @@ def ufunc(tape: Tape, call: Call) -> bool:
     lengths, strides = merged(out.shape, [strides_over(x, out.shape) for x in arrays])
     if len(lengths) > 1 and function not in EXACT:
         return False
-    return looped(
-        tape,
-        inner,
-        arrays,
-        lengths,
-        strides,
-        _meaning(function, arrays),
-        function in EXACT or function in EVEN,
-    )
+    in_parts = function in EXACT or function in EVEN
+    return looped(tape, inner, arrays, lengths, strides, _meaning(function, arrays), in_parts)
 
 
 def _meaning(function: Any, arrays: Sequence[Array]) -> Meaning:
@@ -118,9 +111,8 @@ def _meaning(function: Any, arrays: Sequence[Array]) -> Meaning:
         return Meaning.OTHER if arrays[1].flags.writeable or arrays[1].any() else found
     if any(x.dtype.char not in "fd" for x in arrays):
         return Meaning.OTHER
-    if function is np.multiply and address_of(arrays[0]) == address_of(arrays[1]):
-        return Meaning.SQUARE
-    return found
+    is_square = function is np.multiply and address_of(arrays[0]) == address_of(arrays[1])
+    return Meaning.SQUARE if is_square else found
 
 
 def _as_arrays(operands: Sequence[Any]) -> list[Array] | None:
