@@ -5,6 +5,7 @@ not fit is named; errors that sknet raises, and those that name an argument, pas
 """
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import copy
@@ -24,8 +25,9 @@ __all__ = ["checked", "name_errors_of", "named_errors", "wrong_argument"]
 
 LONGEST = 2000  # characters of a message
 UNORDERED = (str, bytes, Mapping, Set)
+FITS = ("fit", "partial_fit")
 METHODS = (
-    *("fit", "partial_fit", "predict", "predict_proba", "predict_log_proba", "decision_function", "score"),
+    *(*FITS, "predict", "predict_proba", "predict_log_proba", "decision_function", "score"),
     *("transform", "inverse_transform", "predict_samples", "predict_interval", "predict_quantiles"),
     *("predict_set", "predict_std", "input_gradient", "integrated_gradients", "get_feature_names_out"),
     "layer",
@@ -33,7 +35,7 @@ METHODS = (
 Function = TypeVar("Function", bound=Callable[..., Any])
 OWN = tuple(getattr(exceptions, name) for name in exceptions.__all__ if name.endswith("Error"))
 # Errors of computations in Python and NumPy, which are no answer to a user.
-RAW = (ArithmeticError, AttributeError, KeyError, RecursionError, StopIteration)
+RAW = (ArithmeticError, AttributeError, KeyError, RecursionError, StopIteration, TypeError, ValueError)
 RAISE = bytes([opmap["RAISE_VARARGS"]])
 WORDS: dict[Any, str] = {
     bool: "True or False", int: "an integer", float: "a number", str: "a str", NoneType: "None", None: "None",
@@ -71,7 +73,7 @@ def named_errors(function: Function) -> Function:
 
 
 def name_errors_of(estimator: type) -> None:
-    """Let methods of a class of estimators name arguments of wrong types, those of its mixins as well."""
+    """Let methods of a class of estimators, those of mixins too, name arguments of wrong types."""
     for name in METHODS:
         owner = next((base for base in estimator.__mro__ if name in vars(base)), object)
         if name == "transform" and owner is not estimator:
@@ -81,7 +83,9 @@ def name_errors_of(estimator: type) -> None:
             continue
         method = copy(vars(owner)[name])
         if inspect.isfunction(method):
-            setattr(estimator, name, named_errors(method))
+            # Underflow is exact enough in a fit, also for users who let NumPy raise or warn.
+            quiet = np.errstate(under="ignore")(method) if name in FITS else method
+            setattr(estimator, name, named_errors(quiet))
         elif inspect.isfunction(getattr(method, "function", None)):  # by available_if
             method.function = named_errors(method.function)
             setattr(estimator, name, method)
@@ -92,7 +96,8 @@ def wrong_argument(
 ) -> Exception | None:
     """Return the error that names the argument for which a call failed; None if the given one does."""
     raised_by = _raised_by(error)
-    if isinstance(error, OWN) or ((raised_by or "").startswith("sknet.") and error.__cause__ is None):
+    is_told = (raised_by or "").startswith("sknet.") and error.__cause__ is None
+    if is_told or isinstance(error, (*OWN, FloatingPointError)):  # the latter by np.errstate, as asked for
         return None
     given, name = _given(function, args, kwargs), function.__name__
     said = str(error) if isinstance(error, (ValueError, TypeError)) else ""
@@ -100,16 +105,17 @@ def wrong_argument(
     if found is not None:
         is_named = raised_by is not None and any(re.search(rf"\b{key}\b", said) for key in given)
         return None if is_named else found
-    if isinstance(error, (ValueError, TypeError)):
+    has_code = "self" in given or any(map(callable, given.values()))  # of users, which may fail
+    if isinstance(error, (ValueError, TypeError)) and (raised_by is not None or has_code or not given):
         half = LONGEST // 2
         return None if len(said) <= LONGEST else type(error)(f"{said[:half]}...{said[-half:]}")
     for key, value in given.items():
-        if not _is_readable(value):
+        if not (_is_tree(value) if isinstance(error, RecursionError) else _is_readable(value)):
             return ValueError(f"{name}: {key} cannot be read, got {shown(value)}")
-    has_code = "self" in given or any(map(callable, given.values()))  # of users, which may fail
     if isinstance(error, RAW) and not has_code:
         values = ", ".join(f"{key}={shown(value):.80}" for key, value in given.items())
-        return ValueError(f"{name} cannot be computed with {values}: {type(error).__name__}: {error}")
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        return kind(f"{name} cannot be computed with {values}: {type(error).__name__}: {error}")
     return None
 
 
@@ -156,6 +162,15 @@ def _is_readable(value: Any) -> bool:
     return True
 
 
+def _is_tree(value: Any) -> bool:
+    """Tell whether containers end: none holds itself, and none is nested too deeply."""
+    try:
+        json.dumps(value, skipkeys=True, default=lambda _: None)
+    except Exception:
+        return False
+    return True
+
+
 @cache
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of parameters; texts, which only type checkers read, are left out."""
@@ -183,7 +198,8 @@ def _is_of(value: Any, kind: Any) -> bool:
     if kind is int:
         return -WHOLE <= index(value) < WHOLE
     if kind is float:
-        return isinstance(value, NUMBERS) or getattr(value, "ndim", None) == 0
+        is_number = getattr(getattr(value, "dtype", None), "kind", "f") in "biufc"
+        return is_number and (isinstance(value, NUMBERS) or getattr(value, "ndim", None) == 0)
     if kind is str or kind is NoneType or kind is None:
         return isinstance(value, str) if kind is str else value is None
     if _is_several(origin):

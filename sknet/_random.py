@@ -28,13 +28,13 @@ def check_random_state(seed: Any) -> RandomState:
         return seed
     if seed is None or seed is np.random:
         return np.random.mtrand._rand
-    if isinstance(seed, Integral):
+    if isinstance(seed, Integral) and 0 <= int(seed) < 2**32:
         return _seeded(int(seed))
     if isinstance(seed, np.random.Generator):
         return _seeded(int(seed.integers(2**32)))
     raise ValueError(
-        f"{shown(seed)} cannot be used to seed a numpy.random.RandomState: random_state must be an int, a "
-        "RandomState, a Generator or None"
+        f"{shown(seed)} cannot be used to seed a numpy.random.RandomState: random_state must be an int "
+        "from 0 to 2**32 - 1, a RandomState, a Generator or None"
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import sknet
 from sknet import autograd, ops
@@ -93,6 +94,10 @@ def test_checked_functions_refuse_before_the_call():
     assert called == [3]
 
 
+CIRCULAR: list = []
+CIRCULAR.append(CIRCULAR)
+
+
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
@@ -104,6 +109,12 @@ def test_checked_functions_refuse_before_the_call():
         (lambda: ops.arange(np.inf), "arange: .* there is no end"),
         (lambda: ops.astype([1.0], "nonsense"), "astype: dtype must be a dtype, got 'nonsense'"),
         (lambda: ops.add([1.0], 10**400), "add: y must be a number of at most 64 bits"),
+        (lambda: autograd.vmap(ops.square, CIRCULAR), "vmap: in_axes cannot be read, got"),
+        (lambda: autograd.gradcheck(ops.sum, CIRCULAR), "gradcheck: inputs cannot be read, got"),
+        (
+            lambda: autograd.gradcheck(ops.sum, [1.0], atol=np.timedelta64(3)),
+            "gradcheck: atol must be a number",
+        ),
         (lambda: autograd.grad(3), "grad: function must be a callable, got 3"),
         (lambda: autograd.hessian(ops.sum, [])(np.ones(2)), "argnums must be the position of an argument"),
         (lambda: sknet.nn.Linear(2, 2).get_parameter(3), "get_parameter: path must be a str, got 3"),
@@ -135,3 +146,14 @@ def test_adaptive_windows_and_differences_end():
     with pytest.raises((ValueError, MemoryError)):
         ops.adaptive_max_pool1d(np.ones((1, 2, 3)), 2**62)
     assert ops.diff(np.arange(4.0), n=10**12).shape == (0,)
+
+
+def test_underflow_passes_in_fits_and_is_raised_elsewhere_if_asked_for():
+    X = np.full((12, 2), 5e-324)
+    X[::2] = 1e-320
+    estimator = sknet.MLPClassifier((2,), max_iter=1, encoder="table", random_state=0)
+    with np.errstate(all="raise"):
+        with pytest.warns(ConvergenceWarning):
+            estimator.fit(X, [0, 1] * 6).predict_proba(X)
+        with pytest.raises(FloatingPointError, match="divide"):
+            ops.log(0.0)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet import _tree
-from sknet._arguments import checked
+from sknet._arguments import checked, named_errors
 from sknet.core import (
     Primitive,
     Tensor,
@@ -97,6 +97,7 @@ def _outer(x: Tensor) -> Tensor:
 
 
 @checked
+@named_errors
 def vmap(function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0) -> Callable[..., Any]:
     """Return a function that applies `function` to every argument of a stack, in one pass.
 
@@ -147,6 +148,7 @@ def vmap(function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0) -> 
            [20., 30.],
            [72., 90.]])
     """
+    _entries(in_axes, "")  # fails here, not at a call, for a tree without an end
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
         axes = _axes_of(in_axes, args)

@@ -366,11 +366,12 @@ class LearningRateDisplay(Display):
 
 def _named(schedules: Any) -> Mapping[str, Callable[[Progress], float]]:
     """Return schedules by name; those of the same class are numbered."""
-    if isinstance(schedules, Mapping):
-        return schedules
+    is_named = isinstance(schedules, Mapping)
     given = schedules if isinstance(schedules, (list, tuple)) else [schedules]
-    if not all(map(callable, given)):
+    if not all(map(callable, schedules.values() if is_named else given)):
         raise TypeError(f"schedules must be callables of a Progress, as Cosine(0.1), got {shown(schedules)}")
+    if is_named:
+        return schedules
     names = [getattr(each, "__name__", type(each).__name__) for each in given]
     repeated = {name for name in names if names.count(name) > 1}
     labels = [f"{name} {place}" if name in repeated else name for place, name in enumerate(names, 1)]

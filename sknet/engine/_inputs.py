@@ -11,6 +11,7 @@ import numpy as np
 from sknet import ops
 from sknet._fields import COUNT, Dtypes, Each, Either, Items, Named
 from sknet.device import Device, Feed, active, backend, device_of, is_array
+from sknet.exceptions import ShapeError
 
 __all__ = [
     "Batch",
@@ -52,7 +53,10 @@ def first_input(X: Any) -> Any:
 
 def n_rows(X: Any) -> int:
     """Return how many rows there are."""
-    return int(first_input(X).shape[0])
+    shape = first_input(X).shape
+    if not shape:
+        raise ShapeError("X must have an axis of rows, got a single number")
+    return int(shape[0])
 
 
 def row_shapes(X: Any) -> Any:

@@ -12,6 +12,7 @@ from sknet._params import Interval
 from sknet.device import active, device_of, is_array, to_host
 from sknet.engine import Model
 from sknet.engine._batches import ComputedRows
+from sknet.engine._inputs import first_input
 from sknet.engine._layer_outputs import Chosen, input_gradients, integrated_gradients
 from sknet.engine._network import Head, Pass, predict_raw
 from sknet.estimators._inputs import follows_namespace, is_by_name, on_host
@@ -288,11 +289,12 @@ def numbered(
 
 def _per_row(X: Any, target: Any) -> Any:
     """Return a target as an array with an element for each row."""
-    first = next(iter(X.values())) if isinstance(X, dict) else X
-    target, n_samples = np.asarray(on_host(target)), _num_samples(first)
-    if target.ndim and target.shape != (n_samples,):
-        raise ValueError(
-            f"target must be a single label or number, or one for each of {n_samples} rows, got an array of "
-            f"shape {target.shape}"
-        )
-    return np.broadcast_to(target, (n_samples,))
+    n_samples = _num_samples(first_input(X))
+    words = f"target must be a single label or number, or one for each of {n_samples} rows, got "
+    try:
+        found = np.asarray(on_host(target))
+    except ValueError:  # of lists of different lengths, or one in itself
+        raise ValueError(f"{words}{shown(target)}") from None
+    if found.ndim and found.shape != (n_samples,):
+        raise ValueError(f"{words}an array of shape {found.shape}")
+    return np.broadcast_to(found, (n_samples,))

@@ -156,6 +156,11 @@ def _check_units(rows: DataSet, targets: Any, scaling: Any) -> None:
     """Refuse targets very far from those that the first fit standardized by; warn of other units."""
     if getattr(targets, "scale", None) is None:
         return
+    if scaling is None:
+        raise ValueError(
+            "the fit that this one continues has standardized its targets, and the loss of this one does not "
+            "say by its scaling how to: give the same loss, or call fit with scale_target=False"
+        )
     known = [(x, shifts) for _, x, shifts in _known_columns(rows, targets, scaling) if len(x)]
     columns, shifted = zip(*known, strict=True)
     with np.errstate(over="ignore"):

@@ -6,6 +6,7 @@ Each is a small parameter object without state, known by scikit-learn's name or 
 import typing as _typing
 from typing import Any
 
+from sknet._arguments import named_errors as _named_errors
 from sknet._constraints import invalid as _invalid
 from sknet._hints import module_getattr as _module_getattr
 from sknet._params import resolve
@@ -93,6 +94,7 @@ LOSSES: dict[str, type[Loss]] = {
 }
 
 
+@_named_errors
 def check_loss(value: Any, caller: str) -> Loss:
     """Turn a name or an object into a loss whose parameters are valid.
 

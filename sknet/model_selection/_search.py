@@ -344,7 +344,8 @@ def check_splits(cv: Any, y: Any, search: Any) -> Any:
     if are_labels and y is not None:
         kind_of_labels(y)
     try:
-        found = check_cv(cv, y, classifier=are_labels)
+        with np.errstate(invalid="ignore"):  # scikit-learn casts labels to integers
+            found = check_cv(cv, y, classifier=are_labels)
         found.get_n_splits  # noqa: B018  a text has a method `split`, too
         given = [] if cv is None or isinstance(cv, int) or hasattr(cv, "split") else found.split()
         is_right = all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in given)

@@ -227,6 +227,7 @@ def smoothly_clipped(z: np.ndarray) -> np.ndarray:
     return result
 
 
+@np.errstate(over="ignore", under="ignore")
 def encode_numbers(
     numbers: np.ndarray, out: np.ndarray, centers: Any, values: Any, phases: Any, bins: Any, flags: Any
 ) -> None:
@@ -236,9 +237,7 @@ def encode_numbers(
     kept, middles, scales = values
     z = filled[:, kept]
     z -= middles
-    # The largest differences divided by the smallest scales overflow, and are clipped anyway.
-    with np.errstate(over="ignore"):
-        z /= scales
+    z /= scales  # the largest differences overflow by the smallest scales, and are clipped anyway
     np.clip(z, -HUGE, HUGE, out=z)
     found = smoothly_clipped(z)
     if len(phases):
@@ -248,8 +247,7 @@ def encode_numbers(
     if len(number):
         t = filled[:, number]
         t -= low
-        with np.errstate(over="ignore"):
-            t *= inverse
+        t *= inverse
         np.clip(t, smallest, largest, out=t)
         t -= 0.5
         out[:, len(kept) : len(kept) + len(number)] = t
@@ -414,14 +412,14 @@ class SparseNumbers:
         if min(self.kept.min(initial=0), self.flagged.min(initial=0)) < 0 or not (self.scales > 0).all():
             raise ValueError("a scale, or the index of a number, is negative")
 
+    @np.errstate(over="ignore", under="ignore")
     def encode(self, sparse: Any) -> Any:
         """Return the outputs of a CSR matrix as another CSR matrix."""
         is_missing = np.isnan(sparse.data)
         values = scipy_sparse().csr_array(sparse, copy=True)
         values.data[is_missing] = 0.0
         values = values[:, self.kept]
-        with np.errstate(over="ignore"):  # by a tiny scale; what is infinite is clipped
-            z = values.data / self.scales[values.indices]
+        z = values.data / self.scales[values.indices]  # infinite by a tiny scale, and clipped
         values.data = smoothly_clipped(np.clip(z, -HUGE, HUGE))
         if not len(self.flagged):
             return values

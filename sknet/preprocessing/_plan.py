@@ -106,6 +106,7 @@ class Plan:
         values = (kept, np.zeros(len(kept)), self.sparse.scales)
         return np.zeros(n_numbers), values, none, (none, *(np.zeros(0) for _ in range(4))), flags
 
+    @np.errstate(under="ignore")
     def dense(self, table: Table, dtype: Any, fitted: "dict[int, Crossed] | None" = None) -> np.ndarray:
         """Return the outputs of a table as an array of shape (n_samples, width)."""
         if table.n_rows == 1 and self.sparse is None and not fitted:
@@ -126,6 +127,7 @@ class Plan:
             at += len(column.names)
         return out
 
+    @np.errstate(under="ignore")
     def csr(self, table: Table, dtype: Any, fitted: "dict[int, Crossed] | None" = None) -> Any:
         """Return the outputs as a CSR array; `table`, `dtype` and `fitted` are as for `dense`."""
         parts: list[Any] = []
@@ -497,6 +499,7 @@ class OneRow:
                 at += of_plan[kind]
         return np.concatenate([places[i, kind] for i in range(len(plans)) for kind in range(len(counts[0]))])
 
+    @np.errstate(over="ignore", under="ignore")
     def __call__(self, table: Table, dtype: Any) -> np.ndarray:
         """Return the outputs of the only row of a `table` in a `dtype`, of shape (1, sum(widths))."""
         numbers, codes = table.numbers[0], table.codes[0].tolist()
@@ -516,9 +519,8 @@ class OneRow:
             z, t = np.where(missing[kept], centers, z), np.where(missing[number], self._fills, t)
         z -= centers
         t -= low
-        with np.errstate(over="ignore"):
-            z /= scales
-            t *= inverse
+        z /= scales
+        t *= inverse
         np.clip(z, -HUGE, HUGE, out=z)
         values = smoothly_clipped(z)
         if len(self._phases):

@@ -301,7 +301,7 @@ class Schema:
             self.is_sparse
             or self._needs_columns
             or is_collection(X)
-            or getattr(X, "shape", (0,))[0] != 1
+            or getattr(X, "shape", ())[:1] != (1,)
             or not hasattr(X, "columns")
         ):
             return None

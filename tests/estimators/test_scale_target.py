@@ -492,3 +492,14 @@ def test_targets_beyond_float32_scale_losses_and_predictions(exponent, early_sto
     np.testing.assert_allclose(found.predict(X), expected.predict(X) * unit, rtol=1e-6)
     losses = [np.asarray(each.history_["loss"]) for each in (found, expected)]
     np.testing.assert_allclose(losses[0], losses[1] * unit**2, rtol=1e-5)
+
+
+def test_a_part_by_a_loss_without_a_scaling_is_refused():
+    estimator = sknet.MLPRegressor((2,), scale_target=True, max_iter=2, random_state=0)
+    X, y = np.arange(12.0)[:, None], np.arange(12.0)
+    with quiet():
+        before = estimator.fit(X, y).predict(X)
+    estimator.set_params(loss=lambda y_true, output: (y_true - output) ** 2)
+    with pytest.raises(ValueError, match="has standardized its targets, and the loss"):
+        estimator.partial_fit(X, y)
+    assert np.array_equal(estimator.predict(X), before)

@@ -103,7 +103,12 @@ OTHERS = {  # words in the errors of scikit-learn, and in those of containers
     "param_grid": ("Parameter grid",),
     "param_distributions": ("Parameter distribution", "Parameter grid"),
     "entries": ("ParameterDict.", "ModuleDict."),
-    "module": ("ModuleFactory(",),
+    "module": ("ModuleFactory(", "Let the constructor take n_outputs"),
+    "loss": ("FunctionLoss",),
+    "n_ids": ("num_embeddings",),
+    "out_directions": ("out_features",),
+    "metric": ("the history has no column",),
+    "params": ("has no argument",),
     "scoring": ("predefined scorers",),
     "categorical_features": ("nothing can be learned from X",),
 }
@@ -134,7 +139,10 @@ DATA = {
 }
 
 
-FOUND: dict[str, Any] = {"path": (OSError, AttributeError), "resume_from": OSError, "index": IndexError}
+FOUND: dict[str, Any] = {
+    **{"path": (OSError, AttributeError), "resume_from": OSError},
+    **{"index": IndexError, "indices": IndexError},
+}
 
 
 class Hostile:
@@ -413,11 +421,11 @@ def bounded(seconds: int) -> Iterator[None]:
         raise TooLongError
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # again, if raised where Python ignores it
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
@@ -447,7 +455,8 @@ def is_worded(error: Exception, said: str, name: str, function: str) -> bool:
     if name in DATA:  # which scikit-learn and NumPy read
         return True
     words = (name, name.rstrip("s"), *function.rpartition(".")[::2], *OTHERS.get(name, ()))
-    return any(word and word.lower() in said.lower() for word in words) and not re.search(RAW, said)
+    is_told = "cannot be computed with" in said or not re.search(RAW, said)
+    return is_told and any(word and word.lower() in said.lower() for word in words)
 
 
 def of_call(call: Call, name: str, text: str, seed: int = -1) -> str | None:
