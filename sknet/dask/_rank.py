@@ -23,8 +23,8 @@ __all__ = ["Block", "Plan", "Rank", "Rows", "Scored", "merged", "new_score"]
 
 PADDING = 16  # into how many steps the range of sizes is divided that have programs of their own
 ROW_WISE = frozenset(
-    {nn.Sequential, nn.Linear, nn.MonotonicLinear, nn.Dropout, nn.AlphaDropout, *nn.ACTIVATIONS.values()}
-    - {nn.Softmax, nn.LogSoftmax}
+    {nn.Sequential, nn.Linear, nn.MonotonicLinear, nn.Saturation, nn.Dropout, nn.AlphaDropout}
+    | {*nn.ACTIVATIONS.values()} - {nn.Softmax, nn.LogSoftmax}
 )  # layers that compute a row of the output from that row of the input; others may take statistics of all
 TAIL = 3  # weight, loss and rows, behind a gradient
 

@@ -26,6 +26,7 @@ __all__ = [
     "Ready",
     "WithHeads",
     "activation_layer",
+    "after_linear",
     "architecture_of",
     "check_activation",
     "check_never_falls",
@@ -116,7 +117,7 @@ class Perceptron(Architecture):
         width = int(inputs.shape[1])
         for size in self.hidden_layer_sizes:
             linear = linear_layer(width, size, directions, init=init)
-            layers += [linear, like.copy()]
+            layers += [linear, after_linear(linear, like.copy())]
             if self.dropout:
                 layers.append(nn.Dropout(self.dropout))
             width = size if isinstance(self.activation, str) else _width_after(like, size)
@@ -149,6 +150,13 @@ def linear_layer(
     if directions is None:
         return nn.Linear(n_in, n_out, **options)
     return nn.MonotonicLinear(directions, [1] * n_out if is_last else n_out, **options)
+
+
+def after_linear(linear: nn.Linear, activation: nn.Module) -> nn.Module:
+    """Return the activation of a hidden layer, with a bound for some units of one with directions."""
+    if not isinstance(linear, nn.MonotonicLinear) or isinstance(activation, nn.Identity):
+        return activation
+    return nn.Sequential(activation, nn.Saturation(linear.out_directions))
 
 
 def _width_after(activation: nn.Module, width: int) -> int:

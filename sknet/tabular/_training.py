@@ -18,7 +18,7 @@ from sknet.engine._batches import ComputedRows
 from sknet.engine._loop import Settings, Validation, train
 from sknet.engine._model_copies import slim_model
 from sknet.engine._network import chunk_rows_of, predict_rows
-from sknet.estimators._architecture import linear_layer
+from sknet.estimators._architecture import after_linear, linear_layer
 from sknet.losses import LogLoss, Loss
 from sknet.ops import is_sparse
 from sknet.ops._codes import Blocks, coded_matmul, codes_of, decoded
@@ -113,8 +113,9 @@ class TabularNet(nn.Module):
         layers: list[nn.Module] = []
         linear, of_layer = partial(linear_layer, parametrization="ntp"), directions
         for size in hidden_layer_sizes:
-            layers += [linear(width, size, of_layer, init="data"), nn.ReLU()]
-            of_layer = getattr(layers[-2], "out_directions", None)
+            hidden = linear(width, size, of_layer, init="data")
+            layers += [hidden, after_linear(hidden, nn.ReLU())]
+            of_layer = getattr(hidden, "out_directions", None)
             if dropout:
                 layers.append(nn.Dropout(dropout))
             width = size

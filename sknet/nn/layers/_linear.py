@@ -24,13 +24,22 @@ from sknet.ops import (
     less,
     matmul,
     mean,
+    minimum,
     moveaxis,
     negative,
     reshape,
     where,
 )
 
-__all__ = ["BatchEnsembleLinear", "EnsembleLinear", "EnsembleView", "Linear", "MonotonicLinear", "Scale"]
+__all__ = [
+    "BatchEnsembleLinear",
+    "EnsembleLinear",
+    "EnsembleView",
+    "Linear",
+    "MonotonicLinear",
+    "Saturation",
+    "Scale",
+]
 
 
 class Linear(Module):
@@ -229,7 +238,8 @@ class MonotonicLinear(Linear):
     Hidden units of all three directions are needed to learn any monotonic function: added up with their
     signs, ReLUs that rise are convex and those that fall are concave (D. Runje and S. M. Shankaranarayana,
     "Constrained Monotonic Neural Networks", ICML 2023), and units without a direction are an unconstrained
-    network of the other inputs.
+    network of the other inputs. `Saturation` bounds some units, for what levels off on both sides, and the
+    larger of two inputs needs a second hidden layer.
 
     Examples
     --------
@@ -289,16 +299,63 @@ class MonotonicLinear(Linear):
         return f"{super().extra_repr()}, monotonic={counts[0]} to {counts[1]}"
 
 
-def _directions(name: str, given: Any) -> Any:
+def _directions(name: str, given: Any, caller: str = "MonotonicLinear") -> Any:
     """Return directions, -1, 0 or 1, as floats."""
     found = to_host(given.data if isinstance(given, Tensor) else np.asarray(given))
     are_numbers = found.ndim == 1 and found.dtype.kind in "iuf" and len(found) > 0
     if not (are_numbers and np.isin(found, (-1, 0, 1)).all()):
         invalid(
-            f"The {name!r} parameter of MonotonicLinear must be an array-like of -1, 0 or 1, with one axis. "
+            f"The {name!r} parameter of {caller} must be an array-like of -1, 0 or 1, with one axis. "
             f"Got {shown(given)} instead."
         )
     return found.astype(DEFAULT_DTYPE)
+
+
+class Saturation(Module):
+    """Bound every third hidden unit with a direction: its outputs are at most 1.
+
+    Parameters
+    ----------
+    directions : array-like of shape (n_features,)
+        The `out_directions` of a `MonotonicLinear` layer, between which and this are its activations.
+    device : str or Device, default=None
+        Where the bounds are; None is the CPU.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `directions` are not -1, 0 or 1, with one axis.
+
+    Notes
+    -----
+    Sums of convex functions and of concave ones, which ReLUs between `MonotonicLinear` layers are, cannot
+    level off on both sides, as a logistic function does; of bounded ones they can (D. Runje and
+    S. M. Shankaranarayana, "Constrained Monotonic Neural Networks", ICML 2023).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.Saturation([0, 1, 1, -1])(np.full(4, 5.0, np.float32))
+    Tensor([5., 1., 5., 5.], dtype=float32)
+    """
+
+    limits: Any
+    _stored_fields = {"limits": Buffers("f", "n_features")}
+
+    def __init__(self, directions: Any, *, device: "str | Device | None" = None) -> None:
+        found = _directions("directions", directions, type(self).__name__)
+        limits = np.full(len(found), np.inf, found.dtype)
+        limits[np.flatnonzero(found)[::3]] = 1.0
+        self.register_buffer("limits", limits, persistent=False, device=device)
+
+    def forward(self, x: Any) -> Tensor:
+        return minimum(x, self.limits)
+
+    def extra_repr(self) -> str:
+        """Return the numbers of bounded units and of all."""
+        limits = to_host(self.limits.data)
+        return f"{np.isfinite(limits).sum()} of {len(limits)}"
 
 
 class Scale(Module):

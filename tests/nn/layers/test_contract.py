@@ -94,6 +94,7 @@ ROWS = {
     "BatchEnsembleLinear without bias": (lambda: nn.BatchEnsembleLinear(3, 2, 2, bias=False), (2, 2, 3)),
     "EnsembleLinear": (lambda: nn.EnsembleLinear(4, 2, 3), (3, 4)),
     "EnsembleLinear of members": (lambda: nn.EnsembleLinear(3, 2, 2, reduce=None), (2, 2, 3)),
+    "Saturation": (lambda: nn.Saturation([0, 1, -1, 0]), (2, 4)),
     "Scale": (lambda: nn.Scale(4, init=nn.init.Normal(1.0)), (2, 4)),
     "Conv1d": (lambda: nn.Conv1d(2, 4, 3, padding="same", groups=2), (2, 5)),
     "Conv2d": (lambda: nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=1), (2, 5, 4)),

@@ -48,6 +48,14 @@ def test_weights_are_fitted_to_data_with_their_signs():
     np.testing.assert_allclose((layer(x) - layer.bias).numpy().std(axis=0), np.ones(6), rtol=1e-4)
 
 
+def test_a_third_of_the_units_with_a_direction_is_bounded():
+    layer = nn.Saturation([0, 1, 1, 1, 1, -1, -1, -1])
+    np.testing.assert_array_equal(layer(np.full((1, 8), 3.0)).numpy(), [[3, 1, 3, 3, 1, 3, 3, 1]])
+    np.testing.assert_array_equal(layer(np.full((1, 8), -3.0)).numpy(), [[-3.0] * 8])
+    with pytest.raises(InvalidParameterError, match="'directions' parameter of Saturation must be"):
+        nn.Saturation([2])
+
+
 @pytest.mark.parametrize("wrong", [[1, 2], [[1]], [], ["up"], [np.nan], 0.5])
 def test_wrong_directions_are_named(wrong):
     with pytest.raises(InvalidParameterError, match="'in_directions' parameter of MonotonicLinear must be"):
