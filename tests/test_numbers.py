@@ -23,7 +23,7 @@ RESTS = {  # arguments that have no default, by their names
     **{"in_channels": 4, "out_channels": 4, "kernel_size": 2, "num_groups": 2, "num_channels": 4},
     **{"num_embeddings": 4, "embedding_dim": 4, "output_size": 2, "upscale_factor": 2, "downscale_factor": 2},
     **{"input_shape": (8, 8), "n_outputs": 2, "loss": {"a": "squared_error"}},
-    **{"in_directions": [1, 0], "out_directions": [1, -1]},
+    **{"in_directions": [1, 0], "out_directions": [1, -1], "directions": [1, 0]},
     **{"padding": 1, "dim": 1, "unflattened_size": (2, 2), "cardinalities": [3, 4], "edges": [[0.0, 1.0]]},
     **{"function": abs, "param_grid": {"alpha": [1.0]}, "param_distributions": {"alpha": [1.0]}},
     **{"factors": {"*": 1.0}, "groups_": {}, "schedules": [schedules.Constant(0.1)], "path": "here"},

@@ -121,6 +121,7 @@ ARGUMENTS = {
     "input_shape": (8, 8),
     "n_outputs": 2,
     "in_directions": (1, 0, -1),
+    "directions": (1, 0, -1),
     "out_directions": (1, -1),
     "lr": 0.1,
     "peak_lr": 0.2,

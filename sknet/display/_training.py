@@ -366,12 +366,12 @@ class LearningRateDisplay(Display):
 
 def _named(schedules: Any) -> Mapping[str, Callable[[Progress], float]]:
     """Return schedules by name; those of the same class are numbered."""
-    is_named = isinstance(schedules, Mapping)
+    named: Mapping[str, Any] | None = schedules if isinstance(schedules, Mapping) else None
     given = schedules if isinstance(schedules, (list, tuple)) else [schedules]
-    if not all(map(callable, schedules.values() if is_named else given)):
+    if not all(map(callable, given if named is None else named.values())):
         raise TypeError(f"schedules must be callables of a Progress, as Cosine(0.1), got {shown(schedules)}")
-    if is_named:
-        return schedules
+    if named is not None:
+        return named
     names = [getattr(each, "__name__", type(each).__name__) for each in given]
     repeated = {name for name in names if names.count(name) > 1}
     labels = [f"{name} {place}" if name in repeated else name for place, name in enumerate(names, 1)]

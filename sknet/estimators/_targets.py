@@ -51,7 +51,7 @@ ONE_TYPE = "the labels of y must be of one type"
 
 @contextmanager
 def naming_labels(y: Any) -> Iterator[None]:
-    """Raise errors of targets whose labels are of several types, or missing, with these."""
+    """Raise errors of targets whose labels are of several types, missing or boxed, with these."""
     try:
         with np.errstate(invalid="ignore"):  # scikit-learn casts labels to integers
             yield
@@ -60,10 +60,13 @@ def naming_labels(y: Any) -> Iterator[None]:
         known: dict[str, Any] = {}
         for label in labels.reshape(-1) if labels.dtype == object else ():
             known.setdefault("missing" if label is None or label != label else type(label).__name__, label)
-        if len(known) < 2 or ONE_TYPE in str(error):
+        if (known.keys() <= {"str", "missing"} and len(known) < 2) or ONE_TYPE in str(error):
             raise
         found = ", ".join(f"{shown(label)} ({kind})" for kind, label in known.items())
         kind = TypeError if isinstance(error, TypeError) else ValueError
+        if len(known) < 2:
+            to = next(iter(known)) if known.keys() <= {"int", "float", "bool"} else "str"
+            raise kind(f"y has the dtype object, for {found}: convert it, as by y.astype({to})") from error
         raise kind(
             f"{ONE_TYPE}, without missing ones, got {found}: convert them, as by y.astype(str), and leave "
             f"rows without a label out. {error}"

@@ -134,7 +134,7 @@ def _versions() -> dict[str, str]:
 
 @named_errors
 def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
-    """Read a file that `save` has written; no code in it is executed, and nothing is imported.
+    """Read a file that `save` has written; no code in it is executed.
 
     Parameters
     ----------

@@ -43,3 +43,13 @@ def test_labels_of_one_type_in_an_array_of_objects():
     y = np.array(["a", "b"] * 15, dtype=object)
     assert clone(NET).fit(X, y).classes_.tolist() == ["a", "b"]
     assert cross_val_predict(NET, X, y, cv=2).shape == (30,)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"), [([0, 1], "int"), ([False, True], "bool"), ([0.0, 1.0], "float"), ([1j, 2j], "str")]
+)
+def test_labels_of_another_type_in_an_array_of_objects(labels, kind):
+    with pytest.raises(
+        ValueError, match=rf"y has the dtype object, for .*: convert it, as by y.astype\({kind}\)"
+    ):
+        clone(NET).fit(X, np.array(labels * 15, dtype=object))

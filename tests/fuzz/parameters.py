@@ -50,6 +50,7 @@ ARGUMENTS = {  # of what has no default, by the names of parameters
     "in_features": 4,
     "out_features": 4,
     "in_directions": (1, 0, -1),
+    "directions": (1, 0, -1),
     "out_directions": (1, -1),
     "num_features": 4,
     "normalized_shape": 4,
