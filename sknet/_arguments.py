@@ -83,12 +83,21 @@ def name_errors_of(estimator: type) -> None:
             continue
         method = copy(vars(owner)[name])
         if inspect.isfunction(method):
-            # Underflow is exact enough in a fit, also for users who let NumPy raise or warn.
-            quiet = np.errstate(under="ignore")(method) if name in FITS else method
-            setattr(estimator, name, named_errors(quiet))
+            setattr(estimator, name, named_errors(_without_underflow(method) if name in FITS else method))
         elif inspect.isfunction(getattr(method, "function", None)):  # by available_if
             method.function = named_errors(method.function)
             setattr(estimator, name, method)
+
+
+def _without_underflow(fit: Function) -> Function:
+    """Return a fit in which underflow, exact enough there, passes where users let NumPy raise or warn."""
+
+    @wraps(fit)
+    def quiet(*args: Any, **kwargs: Any) -> Any:
+        with np.errstate(under="ignore"):  # as a decorator, it would be the line that warnings point at
+            return fit(*args, **kwargs)
+
+    return cast(Function, quiet)
 
 
 def wrong_argument(

@@ -66,7 +66,8 @@ def naming_labels(y: Any) -> Iterator[None]:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         if len(known) < 2:
             to = next(iter(known)) if known.keys() <= {"int", "float", "bool"} else "str"
-            raise kind(f"y has the dtype object, for {found}: convert it, as by y.astype({to})") from error
+            told = f"y has the dtype object, for {found}: convert it, as by y.astype({to}). {error}"
+            raise kind(told) from error
         raise kind(
             f"{ONE_TYPE}, without missing ones, got {found}: convert them, as by y.astype(str), and leave "
             f"rows without a label out. {error}"
