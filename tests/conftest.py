@@ -46,6 +46,7 @@ PARTS = {
         "tests/contracts/test_ops.py",
         "tests/contracts/test_training_step.py",
         "tests/estimators/test_check_*",
+        "tests/estimators/test_failed_calls.py",
         "tests/estimators/test_members.py",
         "tests/estimators/test_trajectory.py",
         "tests/files/test_memory.py",
