@@ -88,8 +88,8 @@ def test_a_seed_gives_numpys_random_state(seed):
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
-def test_a_seed_out_of_range_is_refused_as_by_numpy(seed):
-    with pytest.raises(ValueError, match=re.escape("Seed must be between 0 and 2**32 - 1")):
+def test_a_seed_out_of_range_is_refused_by_name(seed):
+    with pytest.raises(ValueError, match=re.escape("random_state must be an int from 0 to 2**32 - 1")):
         check_random_state(seed)
 
 
