@@ -35,6 +35,7 @@ __all__ = [
     "data_sets",
     "given_split",
     "held_out_fraction",
+    "naming",
     "new_score_of",
     "split_rows",
 ]

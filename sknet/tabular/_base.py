@@ -37,6 +37,7 @@ from sknet.estimators._options import check_loss_of_logits
 from sknet.estimators._scoring import check_scoring, evaluated
 from sknet.estimators._summary import Summarized, summary_rows, with_values
 from sknet.estimators._targets import refuse_ignored
+from sknet.estimators._validation import naming
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import LOSSES, Loss
 from sknet.preprocessing import TableEncoder
@@ -311,12 +312,13 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         self, task: Task, y: np.ndarray, X_val: Any, y_val: Any, weight_val: Any
     ) -> tuple[Task, np.ndarray, Fold]:
         """Return a task and targets with validation rows behind those of the training, and their fold."""
-        table = task.schema.read(self, X_val)
-        y_val = check_y(self, y_val, table.n_rows, numeric=self._numeric_targets)
-        weight = self._weights(y_val, weight_val, table)
-        y_val = filled(y_val)
-        encoded = self._targets.encode(y_val)
-        task.loss.check_target(encoded, n_outputs=self._targets.n_outputs)
+        with naming("X_val and y_val do not fit X and y"):
+            table = task.schema.read(self, X_val)
+            y_val = check_y(self, y_val, table.n_rows, numeric=self._numeric_targets)
+            weight = self._weights(y_val, weight_val, table)
+            y_val = filled(y_val)
+            encoded = self._targets.encode(y_val)
+            task.loss.check_target(encoded, n_outputs=self._targets.n_outputs)
         weights = [
             np.ones(len(each), np.float32) if x is None else x
             for x, each in ((task.weight, y), (weight, y_val))
