@@ -247,8 +247,8 @@ def _quotients(rows: list[Row]) -> Row | None:
     m = quotient[3]
     if not (_is(root, Meaning.ROOT) and _is(quotient, Meaning.QUOTIENT) and quotient[4] == quotient[5] == q):
         return None
-    if not (_is_dense(root, size) and _is_dense(quotient, size)):
-        return None
+    if not (size and _is_dense(root, size) and _is_dense(quotient, size)):
+        return None  # of a single element, the stride is 0
     if rest and rest[0][0] == Kind.BLAS and rest[0][4] == q and not rest[0][6] and zeroes_by_product(size):
         rate = rest.pop(0)[3]
     if rest and _is(rest[0], Meaning.PRODUCT) and rest[0][3] == rest[0][5] == q and _is_dense(rest[0], size):

@@ -142,6 +142,12 @@ def test_quotients_are_scaled_by_a_rate_and_by_factors(n_calls, rate, dtype):
         assert assert_as_one_after_the_other(calls[:n_calls], arrays) == [Kind.QUOTIENTS]
 
 
+def test_quotients_of_a_single_element_are_calls():
+    v, t, m, w, factors = arrays = vectors(5, 1, "float32", seed=2)
+    calls = scaled_quotients(v, t, m, w, np.array(0.1, "f"), np.array(1e-8, "f"), factors)
+    assert Kind.QUOTIENTS not in assert_as_one_after_the_other(calls, arrays)
+
+
 def test_factors_of_an_update_in_its_own_memory_are_no_part_of_it():
     v, t, m, w = arrays = [np.abs(x) for x in vectors(4, 40, "float64")]
     for factors in (t, w):
