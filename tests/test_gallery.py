@@ -59,6 +59,7 @@ def test_data_are_read(name, tmp_path, monkeypatch):
     write(tmp_path / file)
     monkeypatch.setattr(sys, "argv", [str(SCRIPTS[name]), "--data", str(tmp_path / file)])
     monkeypatch.setattr(plt, "show", lambda: None)
+    plt.close("all")  # pictures of other tests
     try:
         runpy.run_path(str(SCRIPTS[name]), run_name="__main__")
         drawn = [ax for number in plt.get_fignums() for ax in plt.figure(number).axes]
