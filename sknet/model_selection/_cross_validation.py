@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from sklearn import model_selection
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
@@ -17,7 +16,13 @@ from sknet.estimators._inputs import on_host
 from sknet.estimators._multihead import MultiHeadNet
 from sknet.estimators._targets import naming_labels
 from sknet.model_selection._indexable import indexable
-from sknet.model_selection._parallel_fits import fits_networks, in_group_threads, is_stacked, stacked
+from sknet.model_selection._parallel_fits import (
+    fits_networks,
+    in_group_threads,
+    is_stacked,
+    last_step,
+    stacked,
+)
 
 __all__ = ["cross_val_predict", "cross_validate"]
 
@@ -166,7 +171,7 @@ def cross_val_predict(
     >>> cross_val_predict(net, X, y, n_jobs=2, method="predict_proba").shape
     (150, 3)
     """
-    if isinstance(y, Mapping) or (is_frame(y) and isinstance(_last_of(estimator), MultiHeadNet)):
+    if isinstance(y, Mapping) or (is_frame(y) and isinstance(last_step(estimator), MultiHeadNet)):
         options = {"groups": groups, "cv": cv, "n_jobs": n_jobs, "verbose": verbose, "params": params}
         return _by_fold(estimator, indexable(X), y, method, options | {"pre_dispatch": pre_dispatch})
     return _in_group(
@@ -191,11 +196,6 @@ def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: An
     are_grouped = hasattr(estimator, "get_params") and fits_networks(estimator)
     with in_group_threads(n_jobs) if are_grouped else nullcontext(), naming_labels(data[2]):
         return function(*data, **options)
-
-
-def _last_of(estimator: Any) -> Any:
-    """Return the last step of a Pipeline."""
-    return _last_of(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) else estimator
 
 
 def _by_fold(estimator: Any, X: Any, y: Any, method: str, options: dict[str, Any]) -> Any:

@@ -251,12 +251,13 @@ def _quotients(rows: list[Row]) -> Row | None:
         return None  # of a single element, the stride is 0
     if rest and rest[0][0] == Kind.BLAS and rest[0][4] == q and not rest[0][6] and zeroes_by_product(size):
         rate = rest.pop(0)[3]
-    if rest and _is(rest[0], Meaning.PRODUCT) and rest[0][3] == rest[0][5] == q and _is_dense(rest[0], size):
+    if rest and _is_dense(rest[0], size) and _is(rest[0], Meaning.PRODUCT) and rest[0][3] == rest[0][5] == q:
         factors = rest.pop(0)[4]
     if rest and rest[0][0] == Kind.ADD_MULTIPLE and rest[0][5] == q:
         factor, w = rest[0][4], rest.pop(0)[7]
-    elif rest and _is(rest[0], Meaning.SUM) and rest[0][3:6] in ([w := rest[0][5], q, w], [q, w, w]):
-        rest = rest[1:] if _is_dense(rest[0], size) else rest
+    elif rest and _is_dense(rest[0], size) and _is(rest[0], Meaning.SUM):
+        w = rest[0][5]
+        rest = rest[1:] if {q, w} == {*rest[0][3:5]} else rest
     known = [v, q, *[x for x in (w, factors) if x], *([m] if m != v else [])]
     if rest or len(set(known)) < len(known):
         return None
