@@ -31,6 +31,7 @@ __all__ = [
     "fits_networks",
     "in_group_threads",
     "is_stacked",
+    "last_step",
     "rows_of_folds",
     "stacked",
 ]
