@@ -200,8 +200,8 @@ def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: An
 
 def _by_fold(estimator: Any, X: Any, y: Any, method: str, options: dict[str, Any]) -> Any:
     """Return predictions of any container, of rows that an estimator has not seen."""
-    told = {"scoring": _no_score, "return_estimator": True, "return_indices": True, "error_score": "raise"}
-    found = cross_validate(estimator, X, y, **told, **options)
+    told: dict[str, Any] = {"return_estimator": True, "return_indices": True, "error_score": "raise"}
+    found = cross_validate(estimator, X, y, scoring=_no_score, **told, **options)
     folds = found["indices"]["test"]
     rows = np.concatenate(folds)
     if not np.array_equal(np.sort(rows), np.arange(_num_samples(X))):
