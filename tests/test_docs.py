@@ -16,8 +16,8 @@ README = ROOT / "README.md"
 SHOWN = [
     README,
     ROOT / "docs/quickstart.md",
-    *(ROOT / f"docs/guide/{name}.md" for name in ("recipes", "which_estimator")),
-    *(ROOT / f"docs/guide/{name}.md" for name in ("production", "tables", "validation")),
+    *(ROOT / f"docs/guide/{name}.md" for name in ("core", "devices", "recipes", "search", "tables")),
+    *(ROOT / f"docs/guide/{name}.md" for name in ("production", "validation", "which_estimator", "workers")),
 ]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
