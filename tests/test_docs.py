@@ -16,8 +16,11 @@ README = ROOT / "README.md"
 SHOWN = [
     README,
     ROOT / "docs/quickstart.md",
-    *(ROOT / f"docs/guide/{name}.md" for name in ("core", "devices", "recipes", "search", "tables")),
-    *(ROOT / f"docs/guide/{name}.md" for name in ("production", "validation", "which_estimator", "workers")),
+    *(ROOT / f"docs/guide/{name}.md" for name in ("core", "devices", "estimators", "networks", "recipes")),
+    *(
+        ROOT / f"docs/guide/{name}.md"
+        for name in ("production", "search", "tables", "validation", "which_estimator", "workers")
+    ),
 ]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -77,7 +80,7 @@ def test_documents_show_what_their_code_prints(path, tmp_path, monkeypatch, caps
     for start, block in code(path):
         exec(compile("\n" * start + block, str(path), "exec"), namespace)
         for line in block.splitlines():
-            has_printed = line.startswith("print(") or (has_printed and line.startswith("#"))
+            has_printed = line.lstrip().startswith("print(") or (has_printed and line.startswith("#"))
             if has_printed and line.startswith("#"):
                 shown.append(line.removeprefix("#").removeprefix(" "))
     printed = capsys.readouterr().out.splitlines()
