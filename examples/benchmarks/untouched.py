@@ -176,11 +176,11 @@ OTHERS: Mapping[str, Contender] = {
 }
 
 
-def measure(folder: Path, name: str, seed: int, contender: Contender) -> tuple[float, float]:
+def measure(folder: Path, name: str, seed: int, contender: str) -> tuple[float, float]:
     """Return the score and the seconds of a fit."""
     warnings.simplefilter("ignore")
     X, y, X_test, y_test, is_numeric = parts(folder, name, seed)
-    model = contender(is_numeric, seed, len(X))
+    model = {**DEFAULTS, **OTHERS}[contender](is_numeric, seed, len(X))  # closures cannot be sent to workers
     started = time.process_time()
     model.fit(X, y)
     seconds = time.process_time() - started
@@ -206,10 +206,10 @@ def main() -> None:
     parser.add_argument("--settings", nargs="*", help="compare settings of sknet's networks instead")
     arguments = parser.parse_args()
     known = DEFAULTS if arguments.settings is None else OTHERS
-    contenders = {name: known[name] for name in arguments.settings or known}
+    contenders = arguments.settings or list(known)
     jobs = [
         (arguments.data, name, seed, contender)
-        for contender in contenders.values()
+        for contender in contenders
         for name in arguments.sets
         for seed in range(arguments.seeds)
     ]
@@ -217,7 +217,7 @@ def main() -> None:
     shape = (len(contenders), len(arguments.sets), arguments.seeds, 2)
     means = np.array(found).reshape(shape).mean(axis=2)
     if known is OTHERS:
-        write(arguments.json, {"settings": ranked(means, list(contenders))})
+        write(arguments.json, {"settings": ranked(means, contenders)})
         return
     for table, values in ((SCORES, means[:, :, 0]), (SECONDS, means[:, :, 1])):
         for name, of_set in zip(arguments.sets, values.T, strict=True):

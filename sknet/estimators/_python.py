@@ -128,7 +128,7 @@ def standardized(given):
     with np.errstate(all="ignore"):
         for name, mean, scale, limit in [{units}]:
             z = (given[name] - mean) / scale
-            found[name] = (z if limit is None else np.clip(z, -limit, limit)).astype({dtype})
+            found[name] = (z if limit is None else z.clip(-limit, limit)).astype({dtype})
     return found
 '''
 
