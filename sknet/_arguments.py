@@ -21,8 +21,6 @@ import numpy as np
 from sknet import exceptions
 from sknet._constraints import NUMBERS, WHOLE, constraint, shown
 
-__all__ = ["checked", "name_errors_of", "named_errors", "wrong_argument"]
-
 LONGEST = 2000  # characters of a message
 UNORDERED = (str, bytes, Mapping, Set)
 FITS = ("fit", "partial_fit")

@@ -10,17 +10,6 @@ from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet._native import Core, core, needed
 
-__all__ = [
-    "Lease",
-    "Native",
-    "config_context",
-    "get_config",
-    "lease_setting",
-    "native_core",
-    "native_setting",
-    "set_config",
-]
-
 Native = Literal["auto", "always", "never"]
 Lease = Literal["workers", "never"]
 

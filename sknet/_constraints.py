@@ -20,24 +20,6 @@ import numpy as np
 
 from sknet.exceptions import InvalidParameterError
 
-__all__ = [
-    "NUMBERS",
-    "PLAIN",
-    "WHOLE",
-    "Interval",
-    "Options",
-    "RealNotInt",
-    "StrOptions",
-    "Taking",
-    "check_values",
-    "constraint",
-    "invalid",
-    "is_plain",
-    "plain",
-    "satisfies",
-    "shown",
-]
-
 PLAIN = frozenset({bool, int, float, str, type(None)})  # types of most parameters and attributes
 MOST_SHOWN = 500  # characters of a value in a message
 DEEPEST = 4  # lists in lists that numbers are looked for in

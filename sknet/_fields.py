@@ -24,32 +24,6 @@ import numpy as np
 
 from sknet._constraints import constraint
 
-__all__ = [
-    "ABOVE_ZERO",
-    "ABSENT",
-    "COUNT",
-    "FINITE",
-    "LEVEL",
-    "NOT_NEGATIVE",
-    "POSITIVE",
-    "SHARE",
-    "SLICE",
-    "Arrays",
-    "Buffers",
-    "Dtypes",
-    "Each",
-    "Either",
-    "Fields",
-    "Items",
-    "Named",
-    "Number",
-    "Params",
-    "Together",
-    "check_of",
-    "fields_of",
-    "shown",
-]
-
 MOST = 2**53  # beyond which float64 does not hold every integer
 LARGEST = float(np.finfo(np.float64).max)
 

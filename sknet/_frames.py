@@ -11,29 +11,6 @@ import numpy as np
 
 from sknet._hints import suggestion
 
-__all__ = [
-    "FLOATS",
-    "Frame",
-    "RowReader",
-    "all_finite",
-    "are_indices",
-    "as_array",
-    "is_basic",
-    "is_collection",
-    "is_frame",
-    "is_record",
-    "may_repeat",
-    "names_of",
-    "read_frame",
-    "refuse_collection",
-    "rows_of",
-    "rows_of_records",
-    "sequences_in",
-    "with_columns",
-    "with_ellipsis",
-]
-
-
 TEXTS = (str, bytes, dict)
 INTEGER = re.compile(r"u?int\d+")  # as names of dtypes of pandas, polars and Arrow begin
 

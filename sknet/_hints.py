@@ -11,19 +11,6 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "ForeignAttributes",
-    "advice_for",
-    "argument_hint",
-    "hints",
-    "module_getattr",
-    "or_names",
-    "parameter_hint",
-    "suggestion",
-    "tables",
-    "value_hint",
-]
-
 
 @cache
 def tables() -> dict[str, dict[str, list[str]]]:

@@ -9,27 +9,6 @@ from importlib import import_module
 from types import MethodType
 from typing import Any, TypeVar, overload
 
-__all__ = [
-    "SPECIAL_FUNCTIONS",
-    "Names",
-    "SpecialFunction",
-    "above",
-    "available_if",
-    "cached_property",
-    "complete",
-    "completed_by",
-    "imported",
-    "installing",
-    "issparse",
-    "offered",
-    "optional",
-    "scipy_sparse",
-    "sparsetools",
-    "special",
-    "version_of",
-]
-
-
 _loaders: dict[str, Callable[[], object]] = {}
 _offers: dict[str, Callable[[], Any]] = {}
 

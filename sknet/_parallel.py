@@ -22,24 +22,6 @@ from weakref import WeakKeyDictionary, WeakSet
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = [
-    "SMALL",
-    "BlasThreads",
-    "Cache",
-    "Cores",
-    "Lock",
-    "Pool",
-    "Threads",
-    "are_shared",
-    "blas_threads",
-    "current_core",
-    "free_threads",
-    "in_threads",
-    "jobs_of",
-    "libraries",
-    "small_limit",
-]
-
 # -- forks -----------------------------------------------------------------------------------------------
 # A child has no other threads, but the locks that they held. Those of sknet are renewed; a module that was
 # half imported stays so, with its lock held, and whatever needs it in the child would wait forever: a fork

@@ -17,8 +17,6 @@ from numpy.random.bit_generator import ISeedSequence
 from sknet._constraints import Options
 from sknet._fields import ABSENT, FINITE, Arrays, Fields, Number, shown
 
-__all__ = ["RandomSnapshot", "check_generator", "check_random_state", "twin_of"]
-
 _of_thread = threading.local()
 
 

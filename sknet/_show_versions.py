@@ -12,8 +12,6 @@ from sknet._parallel import libraries
 from sknet.device import available, backend
 from sknet.exceptions import DeviceError
 
-__all__ = ["show_versions"]
-
 PACKAGES = (
     *("numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl", "cupy-cuda12x", "cupy-cuda13x"),
     *("pandas", "polars", "pyarrow", "matplotlib", "dask", "onnx", "onnxruntime", "skops", "torch"),

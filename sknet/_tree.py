@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["leaves", "map_leaves", "named_leaves", "paths", "rebuild"]
-
 Tree = Any
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["silently", "warn_caller"]
-
 PACKAGE = str(Path(__file__).parent)
 
 

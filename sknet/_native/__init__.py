@@ -5,8 +5,6 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Protocol
 
-__all__ = ["Core", "core", "needed", "reason"]
-
 
 class Core(Protocol):
     """The functions of the extension, which are given addresses and integers, and check nothing."""

@@ -20,9 +20,6 @@ from sknet.core._tape import shown as shown_line
 from sknet.device import Backend, MetaArray, backend_of, is_array, to_device
 from sknet.exceptions import GradientError, NonFiniteError
 
-__all__ = ["detect_anomaly", "gradcheck"]
-
-
 # -- gradients against differences ------------------------------------------------------------
 
 

@@ -12,9 +12,6 @@ from sknet.core._tape import Node, first_run, next_time
 from sknet.core._tensor import make_tensor
 from sknet.exceptions import GradientError, ShapeError
 
-__all__ = ["Bundle", "Call", "Context", "Function", "checkpoint", "once_differentiable", "result"]
-
-
 # -- calls with several results ---------------------------------------------------------------
 #
 # A node has one result. A call with several results is a node without a tensor, and each result is a node

@@ -14,12 +14,6 @@ from sknet.device import is_array, to_device
 from sknet.exceptions import DeviceError, GradientError, ShapeError
 from sknet.ops import reshape, stack
 
-__all__ = [
-    "Argnums", "Evaluation", "Transposed", "argument_positions", "check_like", "grad", "hessian", "hvp",
-    "jacobian", "jvp", "pulled_back", "value_and_grad", "vjp",
-]  # fmt: skip
-
-
 # -- points and gradients ---------------------------------------------------------------------
 
 Argnums = int | Sequence[int]

@@ -25,8 +25,6 @@ from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops import broadcast_to, moveaxis
 from sknet.ops._batching import batched
 
-__all__ = ["vmap"]
-
 Axes = Any  # int or None for everything, or a tree of them
 
 _depth = threading.local()

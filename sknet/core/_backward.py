@@ -27,26 +27,6 @@ from sknet.exceptions import DeviceError, GradientError, ShapeError
 
 T = TypeVar("T", bound=Taped)
 
-__all__ = [
-    "HOOKED",
-    "HookHandle",
-    "Hookable",
-    "attach_aux",
-    "aux_of",
-    "call_hooks",
-    "from_here",
-    "gradients",
-    "keeper_of",
-    "move_keeping",
-    "newest_first",
-    "notes_of",
-    "ones_like",
-    "pull_back",
-    "release",
-    "zeros_like",
-]
-
-
 # -- hooks ------------------------------------------------------------------------------------
 
 _numbers = itertools.count()

@@ -11,8 +11,6 @@ from sknet.core import _primitive as p
 from sknet.core._tape import bind
 from sknet.device import to_host
 
-__all__ = ["Count", "Methods"]
-
 
 class Count(int):
     """The number of elements; called like PyTorch's method, it says what to use instead."""

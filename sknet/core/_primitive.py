@@ -13,31 +13,6 @@ from sknet._late import SpecialFunction
 from sknet.device import Backend, Namespace
 from sknet.exceptions import ShapeError
 
-__all__ = [
-    "AXES",
-    "AXIS",
-    "DTYPE",
-    "FLAG",
-    "FROM_END",
-    "INDEX",
-    "INTEGER",
-    "LENGTH",
-    "LENGTHS",
-    "NUMBER",
-    "ONES",
-    "PAIRS",
-    "PRIMITIVES",
-    "SCALAR_FUNCTIONS",
-    "ParamKind",
-    "Primitive",
-    "ScalarFunction",
-    "check_functions",
-    "normalize_axes",
-    "normalize_axis",
-    "one_of",
-    "tuple_of",
-]
-
 
 class ParamKind(NamedTuple):
     """A type of parameters."""

@@ -21,37 +21,6 @@ from sknet.device import Device, MetaArray, backend_of, device_of, is_array
 from sknet.device import backend as _backend
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, GradientError, NonFiniteError, ShapeError
 
-__all__ = [
-    "CHANGES",
-    "Context",
-    "Node",
-    "Shaped",
-    "Taped",
-    "TracedArray",
-    "any_older",
-    "bind",
-    "capturing",
-    "check_one_device",
-    "enable_grad",
-    "explained",
-    "first_run",
-    "inference_mode",
-    "is_capturing",
-    "is_grad_enabled",
-    "line_of",
-    "next_time",
-    "no_grad",
-    "note_write",
-    "operands_of",
-    "owner_of",
-    "repeatable",
-    "set_grad_enabled",
-    "shown",
-    "unchanged_operands_of",
-    "user_line",
-]
-
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -41,17 +41,6 @@ from sknet.device import (
 )
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, GradientError, ShapeError
 
-__all__ = [
-    "OF_NUMPY",
-    "Tensor",
-    "as_operand",
-    "as_tensor",
-    "bind",
-    "leaf_node",
-    "make_tensor",
-    "untracked_leaves",
-]
-
 bind: "Callable[[p.Primitive, tuple[Any, ...], dict[str, Any]], Tensor]" = _tape.bind
 
 

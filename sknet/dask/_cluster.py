@@ -22,8 +22,6 @@ from sknet.engine import Model
 from sknet.estimators._fit import FitArguments
 from sknet.estimators._fitting import read_part
 
-__all__ = ["Cluster", "MakeExchange", "assigned", "outside_of_tasks", "waiting_client"]
-
 MOST_LOST = 5  # times in a row that a fit goes on without having trained since
 PATIENCE = 60.0  # seconds to wait for a worker
 ASIDE = 0.1  # seconds between two looks for workers

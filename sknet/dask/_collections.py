@@ -14,23 +14,6 @@ from sknet._frames import is_collection, is_frame
 from sknet.device import device_of, is_array
 from sknet.ops import is_sparse
 
-__all__ = [
-    "Facts",
-    "Moments",
-    "Order",
-    "Partition",
-    "batch_rows",
-    "facts_of",
-    "first_rows",
-    "held_out_rows",
-    "map_blocks",
-    "moments_of",
-    "moments_of_columns",
-    "naming_partition",
-    "order_of",
-    "partitions_of",
-]
-
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 

@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-__all__ = ["Exchange", "ExchangeError", "WorkerExchange"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -46,8 +46,6 @@ from sknet.estimators._training import (
 if TYPE_CHECKING:
     import distributed
 
-__all__ = ["fit", "fit_collections"]
-
 SEEDS = 2**31
 SECONDS = 1.0  # that a block of steps takes, about
 FIRST = 200  # rows that the process of the fit sees

@@ -19,8 +19,6 @@ from sknet.exceptions import NonFiniteError
 from sknet.nn._module import held_buffers
 from sknet.optim.schedules import Progress
 
-__all__ = ["Block", "Plan", "Rank", "Rows", "Scored", "merged", "new_score"]
-
 PADDING = 16  # into how many steps the range of sizes is divided that have programs of their own
 ROW_WISE = frozenset(
     {nn.Sequential, nn.Linear, nn.MonotonicLinear, nn.Saturation, nn.Dropout, nn.AlphaDropout}

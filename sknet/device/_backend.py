@@ -23,39 +23,6 @@ from sknet._random import twin_of
 from sknet.device._products import Form
 from sknet.exceptions import DeviceError, DeviceMemoryError, DtypeError
 
-__all__ = [
-    "PRECISIONS",
-    "Backend",
-    "Device",
-    "LinearAlgebra",
-    "MetaArray",
-    "MetaBackend",
-    "Namespace",
-    "NumpyBackend",
-    "StreamTransfers",
-    "Transfers",
-    "active",
-    "arrays_in",
-    "available",
-    "backend",
-    "backend_of",
-    "check_float_dtype",
-    "check_precision",
-    "device_of",
-    "is_floating",
-    "namespace",
-    "on_device",
-    "philox_uniform",
-    "product_precision",
-    "products_in",
-    "register",
-    "result_dtype",
-    "stream_key",
-    "to_device",
-    "to_host",
-]
-
-
 FLOAT_DTYPES = ("float32", "float64")
 SINGLE, DOUBLE = map(np.dtype, FLOAT_DTYPES)
 

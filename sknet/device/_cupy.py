@@ -23,9 +23,6 @@ from sknet.device._backend import (
 from sknet.device._products import NO_ENDING, Ending, Form, Library, Products, library, multiplied
 from sknet.exceptions import DeviceError, DeviceMemoryError
 
-__all__ = ["CupyBackend", "Graph", "captured"]
-
-
 # -- graphs -----------------------------------------------------------------------------------
 
 _lock = Lock()  # what another thread frees or synchronises can break a capture

@@ -10,9 +10,6 @@ import numpy as np
 from sknet.device._backend import Device, backend
 from sknet.exceptions import DeviceError
 
-__all__ = ["Feed", "Issued"]
-
-
 # -- rows -------------------------------------------------------------------------------------
 
 ALIGNMENT = 64  # a cache line

@@ -19,8 +19,6 @@ try:
 except ImportError:  # Windows
     import msvcrt
 
-__all__ = ["leased"]
-
 PAUSE = 0.005  # seconds between two looks at whether a lease is free
 NO_LEASE = (
     "no lease of device '{device}' can be had ({error}): workers train on it beside each other. Let the "

@@ -15,19 +15,6 @@ import numpy as np
 
 from sknet.exceptions import DeviceError
 
-__all__ = [
-    "NO_ENDING",
-    "Ending",
-    "Form",
-    "Library",
-    "Matrices",
-    "Products",
-    "form_of",
-    "library",
-    "multiplied",
-]
-
-
 # -- forms of products ------------------------------------------------------------------------
 
 

@@ -15,18 +15,6 @@ from sknet.estimators._base import BaseNet
 from sknet.preprocessing import TableEncoder
 from sknet.tabular._base import is_ensemble
 
-__all__ = [
-    "Display",
-    "as_label",
-    "found_callback",
-    "largest",
-    "names_of_inputs",
-    "network_of",
-    "of_table_columns",
-    "tiled",
-    "transformed",
-]
-
 C = TypeVar("C", bound=Callback)
 
 

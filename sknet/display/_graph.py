@@ -15,9 +15,6 @@ from sknet.display._base import Display, as_label, network_of
 from sknet.nn import Module
 from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 
-__all__ = ["GraphDisplay", "Node"]
-
-
 BEND = "bend"
 
 

@@ -19,8 +19,6 @@ from sknet.display._base import (
 )
 from sknet.exceptions import ShapeError
 
-__all__ = ["AttributionDisplay", "IntervalDisplay"]
-
 
 class IntervalDisplay(Display):
     """Predictions with the intervals in which a share of the targets is expected.

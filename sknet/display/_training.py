@@ -12,8 +12,6 @@ from sknet.callbacks import LearningRateFinder
 from sknet.display._base import Display, as_label, found_callback, network_of
 from sknet.optim.schedules import Progress
 
-__all__ = ["LearningRateDisplay", "LossCurveDisplay"]
-
 
 class LossCurveDisplay(Display):
     """Losses or scores by epoch: of training and of held-out rows, with the best epoch and the learning rate.

@@ -11,9 +11,6 @@ from sknet.callbacks import GradientMonitor
 from sknet.device import to_host
 from sknet.display._base import Display, as_label, found_callback, largest, network_of, tiled
 
-__all__ = ["GradientDisplay", "WeightsDisplay"]
-
-
 KINDS = ("auto", "filters", "matrix", "histogram")
 
 

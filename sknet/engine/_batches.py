@@ -32,18 +32,6 @@ from sknet.nn import BatchNorm, Module
 from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 from sknet.nn._module import held_of, hold_statistics, is_held
 
-__all__ = [
-    "MOST_KEPT",
-    "Batches",
-    "ComputedRows",
-    "Orders",
-    "Window",
-    "join_leftover",
-    "statistics_of_one",
-    "take_rows",
-]
-
-
 MOST_KEPT = 1 << 18  # numbers of outputs that are buffered until they are added to a score
 WINDOW_BYTES = 1 << 20  # of rows that are computed together: they stay in the cache until they are read
 

@@ -18,30 +18,6 @@ from sknet.losses import Loss
 from sknet.nn import Linear, Module
 from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 
-__all__ = [
-    "Bounds",
-    "CompileMode",
-    "are_classes",
-    "check_classes",
-    "check_classes_for",
-    "check_given",
-    "check_losses",
-    "check_output",
-    "check_range",
-    "check_ranges",
-    "check_reached",
-    "check_signs",
-    "check_targets",
-    "check_weights",
-    "last_layer",
-    "look_at_output",
-    "n_outputs_of",
-    "note_inputs",
-    "note_last_layer",
-    "recorded",
-    "warn_of_probabilities",
-]
-
 
 def check_output(module: Module, output: Any) -> Any:
     """Return the output of a module after checking that it is a tensor."""

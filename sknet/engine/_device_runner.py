@@ -48,31 +48,6 @@ from sknet.engine._programs import (
 from sknet.engine._runners import LEAST_STEPS, Block, EagerSteps, Outputs, Steps, steps_at_once
 from sknet.optim.schedules import Progress
 
-__all__ = [
-    "BEGIN",
-    "END",
-    "MOST_BLOCKS",
-    "MOST_STEPS",
-    "OF_CLASSES",
-    "OF_LABELS",
-    "SHARE_OF_OUTPUTS",
-    "THREADS",
-    "WARP",
-    "Counts",
-    "DeviceRows",
-    "DeviceSteps",
-    "Issued",
-    "Left",
-    "Ring",
-    "Taken",
-    "counted",
-    "index_type",
-    "kernel_of",
-    "step_function",
-    "type_of",
-]
-
-
 THREADS, MOST_BLOCKS, WARP = 256, 512, 32
 NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
 COPIED = {1: "char", 2: "short", 4: "int", 8: "long long"}  # in C, by bytes: elements are only moved

@@ -24,9 +24,6 @@ from sknet.nn import Module
 from sknet.nn._parameter import latest
 from sknet.optim import Optimizer
 
-__all__ = ["Fingerprint", "has_slots", "structure_of"]
-
-
 # Objects of these types are treated as constants.
 CONSTANT = (
     *(int, float, complex, str, bytes, bool, type(None), type(Ellipsis), slice, range, type),

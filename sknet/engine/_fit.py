@@ -35,24 +35,6 @@ from sknet.optim import OPTIMIZERS, OptimizerState
 from sknet.optim.schedules import Progress
 from sknet.persistence import describe, differences, digest
 
-__all__ = [
-    "Fit",
-    "FitKeeper",
-    "History",
-    "Hooks",
-    "KeptError",
-    "Record",
-    "Source",
-    "check_frozen",
-    "digested",
-    "frozen_names",
-    "load_model_state",
-    "model_state",
-    "random_state_of",
-    "saved_fit",
-]
-
-
 LIBRARIES = ("pandas", "polars")
 MOST_SHOWN = 10  # epochs in a repr: the first and the last ones
 

@@ -26,9 +26,6 @@ from sknet.engine._scores import NamedScores, check_scores
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import Loss
 
-__all__ = ["Options", "Prepared", "RowSubset", "check_count", "checked_rows", "fit_rows"]
-
-
 DEFAULT_BATCH = 200  # rows, as in the estimators
 TOLERANCE = 1e-4  # L-BFGS has converged when no component of the gradient is larger
 

@@ -13,24 +13,6 @@ from sknet._fields import COUNT, Dtypes, Each, Either, Items, Named
 from sknet.device import Device, Feed, active, backend, device_of, is_array
 from sknet.exceptions import ShapeError
 
-__all__ = [
-    "Batch",
-    "FedInputs",
-    "SparseForm",
-    "any_sparse",
-    "are_arrays",
-    "arguments",
-    "computed_dtype",
-    "each_input",
-    "fed_inputs",
-    "first_input",
-    "gather",
-    "gather_by_threads",
-    "is_fed",
-    "n_rows",
-    "row_shapes",
-]
-
 
 def each_input(function: Callable[..., Any], X: Any, *others: Any) -> Any:
     """Apply a function to the one input, or to each of several, with the corresponding items of `others`."""

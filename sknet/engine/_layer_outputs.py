@@ -26,20 +26,6 @@ from sknet.nn._layer_outputs import RECORDED, Call, Calls, run_to
 from sknet.nn._lazy import shadows, shape_pass
 from sknet.nn._module import hold_statistics
 
-__all__ = [
-    "Chosen",
-    "Layer",
-    "detached",
-    "drawn_rows",
-    "find_layer",
-    "input_gradients",
-    "integrated_gradients",
-    "layer_rows",
-    "model_layer",
-    "output_shapes",
-    "part_rows",
-]
-
 
 @dataclass(frozen=True)
 class Layer:

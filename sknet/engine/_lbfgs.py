@@ -20,8 +20,6 @@ from sknet.engine._programs import show_batch
 from sknet.engine._scheduler import InterruptGuard, current_group, raise_if_cancelled
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
 
-__all__ = ["minimize"]
-
 
 def minimize(
     model: ModelLike,

@@ -32,9 +32,6 @@ from sknet.engine._scheduler import InterruptGuard, current_fiber, current_group
 from sknet.engine._scores import Score, may_wait
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, LoadError, NonFiniteError, StateError
 
-__all__ = ["Epochs", "Loop", "Outcome", "Settings", "Several", "Sums", "Validation", "run_loop", "train"]
-
-
 Targets = Callable[[slice], tuple[Any, Any, Any]]
 
 

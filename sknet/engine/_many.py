@@ -37,19 +37,6 @@ from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module
 from sknet.ops._batching import goes_at_once
 
-__all__ = [
-    "are_sent",
-    "fit_many",
-    "in_common",
-    "in_group_of",
-    "may_be_stacked",
-    "new_group",
-    "on_the_cluster",
-    "run_stacked",
-    "run_together",
-]
-
-
 Result = TypeVar("Result")
 SHARE_OF_STACK = 0.75  # of the memory that is free, for a stack
 

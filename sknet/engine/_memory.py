@@ -33,40 +33,6 @@ from sknet.nn._parameter import convert, latest
 from sknet.optim import BaseOptimizer, OptimizerState
 from sknet.optim.schedules import Progress
 
-__all__ = [
-    "Arrays",
-    "Epoch",
-    "Gradient",
-    "Layout",
-    "Memory",
-    "ModelState",
-    "Pending",
-    "StepResult",
-    "Weights",
-    "arranged",
-    "averaged",
-    "begin",
-    "check_free",
-    "check_state",
-    "copied_random_state",
-    "copied_slots",
-    "copy_of",
-    "frozen",
-    "give_shapes",
-    "given",
-    "holding",
-    "load",
-    "pickled",
-    "restore_weights",
-    "same_bits",
-    "shapes",
-    "state",
-    "thawed",
-    "unpickle",
-    "weights",
-]
-
-
 MOST = 6  # arrays that are listed
 
 

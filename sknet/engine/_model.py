@@ -72,8 +72,6 @@ from sknet.nn._parameter import latest
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Progress
 
-__all__ = ["Model"]
-
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 

@@ -18,9 +18,6 @@ from sknet.nn._parameter import note_structure
 from sknet.optim import OptimizerState
 from sknet.optim.schedules import Progress
 
-__all__ = ["parts_of", "restored_model", "rollback_of", "slim_model", "take_over"]
-
-
 Parts = dict[str, Any]
 
 

@@ -11,8 +11,6 @@ from sknet.nn import Module
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Progress
 
-__all__ = ["ModelLike"]
-
 
 class ModelLike(Protocol):
     """A model, as its functions see it; `Model` has these attributes and methods."""

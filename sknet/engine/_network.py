@@ -42,25 +42,6 @@ from sknet.nn._parameter import latest
 if TYPE_CHECKING:
     from sknet.compile.native import NativeStep, Units
 
-__all__ = [
-    "FEW_ROWS",
-    "MOST_ROWS",
-    "Head",
-    "Network",
-    "Part",
-    "Pass",
-    "Predictor",
-    "apply_head",
-    "chunk_rows",
-    "chunk_rows_of",
-    "in_chunks",
-    "network_of",
-    "predict_raw",
-    "predict_rows",
-    "rows_at_once",
-    "warn_of_overflow",
-]
-
 
 class Head(Protocol):
     """Maps raw outputs to predictions, in operations that can be captured."""

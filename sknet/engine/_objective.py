@@ -16,22 +16,6 @@ from sknet.engine._model_type import ModelLike
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
-__all__ = [
-    "Strength",
-    "as_operand",
-    "as_operands",
-    "as_reported",
-    "batch_as_reported",
-    "batch_terms",
-    "checked_targets",
-    "mean_loss",
-    "mean_per_output",
-    "mean_term",
-    "per_output",
-    "reported",
-    "terms",
-]
-
 
 class Mean(NamedTuple):
     """A mean over rows."""

@@ -22,24 +22,6 @@ from sknet.nn._parameter import latest
 from sknet.optim import BaseOptimizer, Optimizer, check_optimizer
 from sknet.optim.schedules import Progress
 
-__all__ = [
-    "Hyper",
-    "UpdateOutputs",
-    "advance",
-    "apply_update",
-    "averaging",
-    "check_finite_step",
-    "checked_hyper",
-    "follow_schedules",
-    "gradient_into",
-    "is_own",
-    "minimises_alike",
-    "nested",
-    "stepping_optimizer",
-    "update_function",
-]
-
-
 OWN = "sknet."
 
 

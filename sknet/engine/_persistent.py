@@ -11,9 +11,6 @@ from sknet.compile._graph import Graph
 from sknet.compile.cuda._persistent import Phases, phases
 from sknet.device import Device, backend, to_device
 
-__all__ = ["Input", "Number", "Persistent", "Rows", "State", "Step", "persistent"]
-
-
 THREADS = 256  # of a block; phases are written for as many
 
 STEPS = """\

@@ -43,31 +43,6 @@ from sknet.nn._parameter import latest
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Progress
 
-__all__ = [
-    "UNKNOWN",
-    "CompiledStep",
-    "DeviceInputs",
-    "DeviceOutputs",
-    "GradientInputs",
-    "GradientOutputs",
-    "Programs",
-    "Stepper",
-    "check_classes_of",
-    "check_repeatable",
-    "compiled_step",
-    "eager_step",
-    "evaluate",
-    "forward",
-    "gradient_function",
-    "hyper_slots",
-    "is_made_of",
-    "made_of",
-    "not_compiled",
-    "on_one_row",
-    "show_batch",
-    "show_rows",
-]
-
 
 class GradientInputs(NamedTuple):
     """The inputs of a gradient: arrays, or the slots for them."""

@@ -28,9 +28,6 @@ from sknet.engine._runners import Block
 from sknet.engine._scores import Score
 from sknet.exceptions import CaptureError, GraphError
 
-__all__ = ["RemoteSteps", "Share", "SplitStep", "train_remotely"]
-
-
 LACKS = {
     "batches": "a callback needs the batches themselves, which a fit over workers lacks in this process: "
     "leave out GradientMonitor, LearningRateFinder and other callbacks that read fit.batches, or fit what is "

@@ -16,8 +16,6 @@ from sknet.engine._runners import CompiledSteps, EagerSteps, NativeSteps, Steps
 from sknet.engine._scheduler import current_group
 from sknet.exceptions import CaptureError, GraphError
 
-__all__ = ["steps_for", "steps_of_fit"]
-
 
 def steps_for(model: ModelLike, batches: Batches, check_finite: bool, copies: bool = False) -> Steps:
     """Return the fastest steps that are possible; on copies of the parameters if that is asked for."""

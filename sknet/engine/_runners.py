@@ -31,19 +31,6 @@ if TYPE_CHECKING:
     from sknet.compile import Plan
     from sknet.compile.native import NativeRun, Turns
 
-__all__ = [
-    "NO_LOSSES",
-    "SECONDS",
-    "Block",
-    "CompiledSteps",
-    "EagerSteps",
-    "NativeSteps",
-    "Outputs",
-    "Steps",
-    "steps_at_once",
-    "threads_for",
-]
-
 
 class Outputs:
     """A buffer for raw outputs that are to be scored."""

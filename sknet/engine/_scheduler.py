@@ -11,22 +11,6 @@ from typing import Any, Generic, Self, TypeVar
 
 from sknet._parallel import Pool, blas_threads, jobs_of
 
-__all__ = [
-    "Fiber",
-    "Group",
-    "InterruptGuard",
-    "current_fiber",
-    "current_group",
-    "grouped",
-    "inside",
-    "n_threads_for",
-    "note_which",
-    "raise_if_cancelled",
-    "run_in_fibers",
-    "run_in_threads",
-]
-
-
 Result = TypeVar("Result")
 MOST_IDLE = 32  # steps, each with memory of its own
 WAKE = 0.05  # seconds; a signal that reaches another thread does not wake the one that waits

@@ -20,18 +20,6 @@ from sknet.engine._batches import MOST_KEPT
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
-__all__ = [
-    "Accuracy",
-    "Gathered",
-    "NamedScores",
-    "RSquared",
-    "Score",
-    "check_scores",
-    "may_wait",
-    "row_weights",
-]
-
-
 NARROW = 64  # up to this many classes, a loop over columns is faster than one over rows,
 FEW = 250  # but not for so few rows: it is ten calls instead of two
 

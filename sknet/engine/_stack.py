@@ -18,12 +18,11 @@ from sknet.compile._graph import Graph, OutputIndex
 from sknet.compile._symbolic import LiftedGraph, differing, lift_constants, outputs_with
 from sknet.compile.cuda._persistent import Phases
 from sknet.core import Tensor
-from sknet.device import Device, active, backend, device_of, is_array, namespace, to_device, to_host
+from sknet.device import Device, Issued, active, backend, device_of, is_array, namespace, to_device, to_host
 from sknet.engine._batches import Batches, ComputedRows
 from sknet.engine._device_runner import (
     MOST_STEPS,
     SHARE_OF_OUTPUTS,
-    Issued,
     Left,
     Ring,
     Taken,
@@ -40,20 +39,6 @@ from sknet.engine._runner_cache import steps_for
 from sknet.engine._runners import Block, EagerSteps, Outputs, Steps, steps_at_once
 from sknet.engine._scheduler import Fiber, current_fiber
 from sknet.exceptions import CaptureError, GraphError
-
-__all__ = [
-    "Asked",
-    "Done",
-    "MemberSteps",
-    "Place",
-    "Stack",
-    "StackPlan",
-    "StackRing",
-    "StackRows",
-    "fit_in_memory",
-    "member_steps",
-]
-
 
 # The texts around these count steps in `at`; `starts` has the first row of each fit in its order.
 TAKEN = """\

@@ -23,9 +23,6 @@ from sknet.engine._scheduler import raise_if_cancelled
 from sknet.exceptions import StateError
 from sknet.persistence import differences
 
-__all__ = ["BatchSteps", "fit_batches"]
-
-
 MOST_SHAPES = 8  # of batches, each with its own programs
 
 

@@ -15,25 +15,6 @@ from sknet.engine import Model
 from sknet.estimators._inputs import Forward, forward_of
 from sknet.exceptions import DeviceError, ShapeError
 
-__all__ = [
-    "Activation",
-    "Architecture",
-    "Built",
-    "HeadOutputs",
-    "Joined",
-    "Members",
-    "Perceptron",
-    "Ready",
-    "WithHeads",
-    "activation_layer",
-    "after_linear",
-    "architecture_of",
-    "check_activation",
-    "check_never_falls",
-    "linear_layer",
-    "named_network",
-]
-
 Activation = str | nn.Module | Callable[[Any], Any]
 
 

@@ -20,8 +20,6 @@ from sknet.estimators._scaling import InputScaling
 from sknet.exceptions import InvalidParameterError
 from sknet.nn import run
 
-__all__ = ["Attributions", "check_steps", "chosen_classes", "chosen_predictions", "numbered", "sample_of"]
-
 
 class Attributions:
     """Methods that attribute an estimator's outputs to its inputs."""

@@ -22,8 +22,6 @@ from sknet.nn._initializer import draw_bias
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Schedule
 
-__all__ = ["Autoencoder", "Coder", "SymmetricCoder"]
-
 
 class Coder(nn.Module):
     """An encoder and a decoder; in training some inputs are set to zero."""

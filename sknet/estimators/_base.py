@@ -51,8 +51,6 @@ from sknet.estimators._summary import Summarized
 from sknet.losses import LOSSES, Loss
 from sknet.losses._wrappers import Averaged
 
-__all__ = ["BaseNet", "goes_in_steps"]
-
 F = TypeVar("F")
 
 

@@ -41,31 +41,6 @@ from sknet.estimators._inputs import (
 from sknet.estimators._targets import counted_labels
 from sknet.losses import SquaredError
 
-__all__ = [
-    "INTEGERS",
-    "accuracy_of_seen",
-    "check_X",
-    "check_X_y",
-    "check_weights",
-    "check_y",
-    "drawn_weights",
-    "filled",
-    "ignored_label",
-    "is_missing",
-    "lengths_of",
-    "naming_columns",
-    "of_seen",
-    "r2_of_seen",
-    "rank_of",
-    "score_weights",
-    "step_weights",
-    "taken_rows",
-    "weighted_targets",
-    "without_ignored",
-    "without_padding",
-]
-
-
 INTEGERS = [np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_]
 
 

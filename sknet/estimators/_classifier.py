@@ -44,9 +44,6 @@ from sknet.estimators._targets import (
 if TYPE_CHECKING:
     from sknet.estimators._frozen import FrozenClassifier
 
-__all__ = ["BaseClassifier", "class_weighted"]
-
-
 MOST = float(np.finfo(np.float64).max)  # an int may be larger than any float of NumPy
 
 

@@ -26,8 +26,6 @@ from sknet.nn import Identity, Module, run
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._plan import FittedEncoder
 
-__all__ = ["Computation", "computation_of", "is_estimator", "outputs_of"]
-
 Frozen = FrozenClassifier | FrozenMultiHeadNet | FrozenRegressor | FrozenTransformer
 
 

@@ -18,8 +18,6 @@ from sknet.preprocessing._encoder import fit_encoder
 from sknet.preprocessing._encodings import Target, target_of
 from sknet.preprocessing._schema import Schema, Table
 
-__all__ = ["encode_rows"]
-
 
 def encode_rows(request: Request) -> tuple[Any, Any, EncodedTable]:
     """Hold rows out, fit the encoder on the others, and return all of them encoded, and targets."""

@@ -32,28 +32,6 @@ from sknet.persistence import digest
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
 
-__all__ = [
-    "EARLIER",
-    "Compared",
-    "Data",
-    "DataSet",
-    "EncodedTable",
-    "FitArguments",
-    "Fitted",
-    "Network",
-    "Recipe",
-    "Request",
-    "SharedInputs",
-    "Training",
-    "attach_fit_extras",
-    "fit_extras",
-    "is_auto",
-    "layer_sizes",
-    "recipe_of",
-    "settings_of",
-]
-
-
 T = TypeVar("T")
 EARLIER = {"scale_inputs": False}  # what estimators of versions without these parameters did
 

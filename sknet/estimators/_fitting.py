@@ -55,9 +55,6 @@ from sknet.estimators._validation import check_given, check_measured
 from sknet.exceptions import LoadError, NonFiniteError
 from sknet.losses import Loss
 
-__all__ = ["SupportsCallbacks", "fit_as_task", "fit_network", "is_nearly_flat", "not_converged", "read_part"]
-
-
 FEWEST_LAST = 10  # epochs at the end of a fit that tell whether its loss still falls
 SMALL_SHARE = 0.05  # of all that the loss fell by: a fit that gains less at its end has nearly converged
 

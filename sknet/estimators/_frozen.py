@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from sknet.engine import Model
     from sknet.estimators._layers import LayerOutput
 
-__all__ = ["FrozenClassifier", "FrozenMultiHeadNet", "FrozenRegressor", "FrozenTransformer"]
-
-
 KEPT = tuple(map(np.dtype, ("float32", "float64")))  # anything else becomes the dtype of the network
 Targets = ClassEncoder | RealTargets | ArrayTargets
 

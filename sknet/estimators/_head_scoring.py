@@ -13,8 +13,6 @@ from sknet.estimators._head_targets import head_of, missing_in_head
 from sknet.estimators._inputs import on_host
 from sknet.estimators._scoring import check_scoring
 
-__all__ = ["HeadScorer", "head_scorer"]
-
 
 def head_scorer(head: str, scoring: Any) -> "HeadScorer":
     """Return a scorer of one head of a `MultiHeadNet`, for searches and cross-validation.

@@ -30,9 +30,6 @@ from sknet.estimators._targets import (
 from sknet.losses import Loss
 from sknet.losses._wrappers import Averaged, Heads, mean_of, side_by_side, slices, split_columns
 
-__all__ = ["HeadTargets", "as_heads", "has_classes", "head_of", "host_array", "labels_of", "missing_in_head"]
-
-
 MOST_CLASSES = 1 << 24  # whose numbers float32 holds
 
 

@@ -18,23 +18,6 @@ from sknet.estimators._targets import ClassEncoder, tempered
 from sknet.losses._base import mean_loss_of
 from sknet.losses._wrappers import row_of
 
-__all__ = [
-    "DECODER",
-    "Bounds",
-    "best_temperature",
-    "check_deviations",
-    "checked_codes",
-    "conformal_sets",
-    "gives_deviations",
-    "gives_intervals",
-    "gives_probabilities",
-    "gives_quantiles",
-    "gives_sets",
-    "has_decoder",
-    "interval_head",
-    "probability_head",
-]
-
 LARGEST = 100.0  # with which nearly nothing is left of the outputs; the smallest is its reciprocal
 FLAT = 1e-9  # differences of log losses below which they are equal
 

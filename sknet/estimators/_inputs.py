@@ -32,33 +32,6 @@ if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
     from sknet.preprocessing._plan import FittedEncoder
 
-__all__ = [
-    "Encoded",
-    "Forward",
-    "Inputs",
-    "Sequences",
-    "are_inputs",
-    "as_host",
-    "check_one_input",
-    "check_table",
-    "fixed_axes",
-    "follows_namespace",
-    "forward_of",
-    "is_by_name",
-    "is_on_device",
-    "looks_for_missing",
-    "may_be_missing",
-    "missing_in",
-    "note_namespace",
-    "numbers_as_array",
-    "on_host",
-    "read_inputs",
-    "with_checked_lengths",
-    "with_lengths",
-    "with_offset",
-]
-
-
 # Whether a method is called by another, with what that has converted.
 _is_converted: ContextVar[bool] = ContextVar("sknet.estimators.is_converted", default=False)
 

@@ -17,8 +17,6 @@ from sknet.engine import Model
 from sknet.engine._layer_outputs import layer_rows, model_layer
 from sknet.estimators._inputs import Encoded, Inputs, Sequences, follows_namespace, with_lengths
 
-__all__ = ["HiddenLayers", "LayerOutput"]
-
 
 def feature_names(owner: Any, shape: tuple[int, ...], layer: Any) -> Any:
     """Return names for the columns of a layer's output."""

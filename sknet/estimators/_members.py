@@ -24,8 +24,6 @@ from sknet.estimators._fitting import is_nearly_flat, not_converged
 from sknet.estimators._training import CONFORMAL, Trainer, conformity_of
 from sknet.losses._wrappers import Averaged
 
-__all__ = ["MEMBERS", "are_several", "fit_members", "may_stack"]
-
 MEMBERS: dict[str, Any] = {
     "n_members": [Interval(Integral, 1, None, closed="left")],
     "bootstrap": ["boolean"],

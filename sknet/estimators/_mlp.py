@@ -44,8 +44,6 @@ from sknet.optim.schedules import Schedule
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
 
-__all__ = ["MLPClassifier", "MLPRegressor", "PerceptronLayers"]
-
 
 class LayerArrays(list[Any]):
     """A list of arrays, one a layer, whose items can be replaced: the network has the new ones then."""

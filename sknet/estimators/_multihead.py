@@ -48,9 +48,6 @@ if TYPE_CHECKING:
     from sknet.estimators._frozen import FrozenMultiHeadNet
     from sknet.preprocessing import TableEncoder
 
-__all__ = ["MultiHeadNet"]
-
-
 OPTIONS: dict[str, Any] = {"loss_weights": [dict, None], "class_weight": [dict, None]}
 SAMPLER: dict[str, Any] = {"sampler": [StrOptions({"weight"}), callable, None]}  # classes are of heads
 WEIGHT = Interval(Real, 0, None, closed="left")

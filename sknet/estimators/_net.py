@@ -28,9 +28,6 @@ from sknet.optim.schedules import Schedule
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
 
-__all__ = ["NetClassifier", "NetRegressor", "NetTransformer"]
-
-
 # The module is told better by who makes a network of it.
 MODULE: dict[str, Any] = {"module": "no_validation"} | ENCODER
 

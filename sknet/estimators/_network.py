@@ -56,9 +56,6 @@ from sknet.exceptions import InvalidParameterError, ShapeError
 from sknet.losses import Loss
 from sknet.nn._module import hold_statistics, with_statistics
 
-__all__ = ["check_patterns", "checked_inputs", "encode_targets", "reconstructed", "take_model", "weights_of"]
-
-
 ROWS = 5  # by which a loss is asked whether it takes outputs of a shape
 DOUBLE_FIRST: list[type] = [np.float64, np.float32]  # integers and objects become the first
 

@@ -17,15 +17,6 @@ from sknet.estimators._scaling import Units
 from sknet.losses import Loss
 from sknet.losses._wrappers import Heads, WithOffset, has_offset
 
-__all__ = [
-    "OffsetScore",
-    "apply_offset",
-    "check_offset",
-    "offset_units",
-    "scores_with_offset",
-    "take_offset",
-]
-
 
 def check_offset(offset: Any, n_rows: int, n_outputs: int, name: str = "offset") -> Any:
     """Return an offset as an array of shape (n_rows, n_outputs)."""

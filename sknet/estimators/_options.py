@@ -30,21 +30,6 @@ from sknet.optim import OPTIMIZERS, BaseOptimizer, check_optimizer
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
 
-__all__ = [
-    "CALIBRATE",
-    "CLASS_WEIGHT",
-    "CONFORMAL",
-    "CONSTRAINTS",
-    "ENCODER",
-    "SAMPLER",
-    "SCALE_TARGET",
-    "Decisions",
-    "NamedOptions",
-    "WithEncoder",
-    "check_loss_of_logits",
-]
-
-
 ENCODER: dict[str, Any] = {"encoder": "no_validation"}  # told better by `check_encoder`
 
 

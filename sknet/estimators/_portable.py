@@ -21,8 +21,6 @@ from sknet.losses._function import FunctionLoss
 from sknet.losses._wrappers import Averaged, FrozenLoss, Heads
 from sknet.nn import Module
 
-__all__ = ["as_captured", "pack", "portable_loss", "portable_module", "unpack"]
-
 KNOWN = {"sknet", "numpy", "scipy", "sklearn"}
 LINKS = ("predict", "log_predict", "predict_std", "predict_quantiles")
 KINDS = (bool, float, bool)  # of a loss's scaling

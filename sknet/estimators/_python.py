@@ -27,9 +27,6 @@ from sknet.graphs._python import PythonSource
 from sknet.nn import Scope, bindings, run
 from sknet.preprocessing._python import EncodedTable
 
-__all__ = ["Method", "file_text", "head_source", "in_parts", "label_facts", "methods_of", "python_file"]
-
-
 FILE = '''"""{title}, as Python that needs NumPy alone.
 
 Written by sknet. These functions do what the predictor's methods of their names do:

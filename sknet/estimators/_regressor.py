@@ -30,9 +30,6 @@ from sknet.losses._wrappers import Averaged, WithOffset
 if TYPE_CHECKING:
     from sknet.estimators._frozen import FrozenRegressor
 
-__all__ = ["BaseRegressor", "UncertainRegressor"]
-
-
 LARGE = 1e140  # squares of larger targets may be infinite
 
 

@@ -12,9 +12,6 @@ from sknet._params import Interval
 from sknet.device import active, device_of, namespace, to_device, to_host
 from sknet.engine._batches import ComputedRows, take_rows
 
-__all__ = ["InputScaling", "Units", "feature_axis", "units_of", "units_of_moments"]
-
-
 AT_ONCE = 1 << 15  # numbers that are converted together on the host: they stay in the cache
 AT_ONCE_ON_DEVICE = 1 << 24
 MOST_BYTES = 1 << 25  # of rows to predict that are converted as a whole

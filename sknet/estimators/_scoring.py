@@ -12,8 +12,6 @@ from sknet._hints import suggestion
 from sknet.callbacks._scoring import direction_of
 from sknet.exceptions import InvalidParameterError
 
-__all__ = ["DEFAULT_SCORING", "HELD_OUT", "LOSS", "SCORE", "Scoring", "check_scoring", "evaluated"]
-
 LOSS = "loss"
 SCORE = "score"  # the estimator's own: accuracy or R2
 TAKEN = ("epoch", LOSS, "lr", "time")  # columns of a history other than scores

@@ -20,8 +20,6 @@ from sknet.estimators._options import Decisions
 from sknet.estimators._regressor import UncertainRegressor
 from sknet.estimators._transformer import BaseTransformer
 
-__all__ = ["SequenceClassifier", "SequenceRegressor", "SequenceTransformer"]
-
 
 class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
     """Hidden layers and attributions of padded sequences."""

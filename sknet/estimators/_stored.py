@@ -18,9 +18,6 @@ from sknet.exceptions import DeviceError
 from sknet.nn import Module, is_lazy
 from sknet.nn._lazy import shadows, shape_pass
 
-__all__ = ["ESTIMATOR", "check_estimator", "check_labels_of", "check_network", "check_scaling"]
-
-
 MOST_ELEMENTS = 1 << 18  # of a value: layers compute constants, such as waves for positions, of its shape
 
 

@@ -18,9 +18,6 @@ from sknet.estimators._scaling import InputScaling
 from sknet.losses._wrappers import Averaged, has_offset, without_offset
 from sknet.nn import Module, Sequential
 
-__all__ = ["EstimatorSummary", "LayerRow", "Summarized", "curve", "summary_rows", "with_values"]
-
-
 WIDTH, HEIGHT, LEFT, BOTTOM = 360, 130, 46, 18
 # Middle tones, which are legible on white and on black; everything else has the colour of the page's text.
 COLORS = {"loss": "#3b82c4", "validation_loss": "#e08a1e", "smooth loss": "#3b82c4", "sharp loss": "#c4567a"}

@@ -26,25 +26,6 @@ from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 from sknet.losses._wrappers import Averaged, Columns, InUnits, Standardized, WithOffset, without_offset
 
-__all__ = [
-    "ArrayTargets",
-    "ClassEncoder",
-    "ClassTargets",
-    "ColumnTargets",
-    "OrderedTargets",
-    "PositionTargets",
-    "RealTargets",
-    "check_columns",
-    "counted_labels",
-    "drawn_weight",
-    "label_weights",
-    "naming_labels",
-    "numbers_of",
-    "refuse_ignored",
-    "tempered",
-]
-
-
 LABELS = Arrays("biufOUSMm", "n_classes")
 ONE_TYPE = "the labels of y must be of one type"
 

@@ -41,23 +41,6 @@ from sknet.exceptions import LoadError
 from sknet.losses import Loss
 from sknet.losses._wrappers import Columns, WithOffset, without_offset
 
-__all__ = [
-    "CONFORMAL",
-    "Divided",
-    "FitSource",
-    "SecondTraining",
-    "StoppingInParts",
-    "Trainer",
-    "check_calibration",
-    "conformity_of",
-    "features_of",
-    "input_scaling",
-    "standardize",
-    "standardize_inputs",
-    "temperature_of",
-]
-
-
 MOST_DEVIATIONS = 10.0  # of later targets, in units of the first ones: beyond, fits take many times as long
 MOST_USUAL = 100.0  # of half of the later targets: beyond, usual numbers of passes learn nothing
 LEAST_DEVIATION = 1 / 30  # of later targets: below, errors that matter to them are small ones of the fit

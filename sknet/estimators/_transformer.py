@@ -27,9 +27,6 @@ from sknet.estimators._network import reconstructed
 from sknet.estimators._options import NamedOptions
 from sknet.estimators._targets import ArrayTargets, RealTargets
 
-__all__ = ["BaseTransformer"]
-
-
 ENCODER = "encoder"
 
 

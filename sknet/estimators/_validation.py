@@ -27,20 +27,6 @@ from sknet.exceptions import InvalidParameterError
 from sknet.losses import Loss, SquaredError
 from sknet.losses._wrappers import without_offset
 
-__all__ = [
-    "check_given",
-    "check_measured",
-    "check_some_weight",
-    "check_validation_split",
-    "data_sets",
-    "given_split",
-    "held_out_fraction",
-    "naming",
-    "new_score_of",
-    "split_rows",
-]
-
-
 Split = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 FEWEST = 2  # rows of a validation: R2 of a single one is not defined
 

@@ -17,8 +17,6 @@ from sknet.files._registry import NotKnownError, Registry, stored_name
 from sknet.nn import Module
 from sknet.nn.init import Initializer
 
-__all__ = ["SCHEMA", "Decoder", "Encoder"]
-
 Tree = Any
 PLAIN = (bool, int, float, str, type(None))
 LONG = 8  # from this length on, a list of numbers is stored as an array

@@ -27,8 +27,6 @@ from sknet.graphs._export import GraphLayers
 from sknet.nn import Parameter
 from sknet.nn._layer_outputs import RECORDED, Call
 
-__all__ = ["graph", "graph_module", "of_graph", "of_graph_module"]
-
 Tree = Any
 VARYING = (Length, Lengths)
 OPERANDS = (bool, int, float, *VARYING, Share)

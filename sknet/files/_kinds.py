@@ -31,8 +31,6 @@ from sknet.losses import Loss
 from sknet.nn import Lazy, Module, ModuleFactory, Parameter, StateDict, is_lazy
 from sknet.optim import BaseOptimizer
 
-__all__ = ["PREDICTORS", "is_stored", "kind_of"]
-
 
 class Kind(NamedTuple):
     """Description and restoring of objects of some classes."""

@@ -20,8 +20,6 @@ from sknet.exceptions import LoadError
 from sknet.files._registry import full_name, is_ours, splitters
 from sknet.persistence import needed
 
-__all__ = ["Seat", "packed", "unpacked"]
-
 Bytes = np.ndarray[Any, Any]
 SCHEMA = "schema.json"  # the member with the nodes from which skops makes objects
 PER_NODE = 1 << 12  # bytes of memory of a node, and of the object that it becomes, at most

@@ -19,17 +19,6 @@ from sknet._constraints import shown
 from sknet._late import Names
 from sknet.files._kinds import is_stored
 
-__all__ = [
-    "NotKnownError",
-    "Registry",
-    "all_known",
-    "full_name",
-    "inner_names",
-    "is_ours",
-    "splitters",
-    "stored_name",
-]
-
 HOUSE = Path(__file__).parents[1]
 NOT_STORED = ("display", "files", "dask", "exceptions", "persistence")
 NUMPYS = {f"numpy.random.{each.__name__}": each for each in (np.random.RandomState, np.random.Generator)}

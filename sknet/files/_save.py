@@ -26,8 +26,6 @@ from sknet.files._registry import (
 )
 from sknet.persistence import read_within, write
 
-__all__ = ["load", "save", "trusted_types"]
-
 KIND = "object"
 PACKAGES = ("sknet", "numpy", "scikit-learn")
 INCLUDE = ("all", "predict")

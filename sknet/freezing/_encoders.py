@@ -23,26 +23,6 @@ from sknet.freezing._transformers import (
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import Schema
 
-__all__ = [
-    "STEP",
-    "Bins",
-    "Branch",
-    "Chain",
-    "Columns",
-    "Encoding",
-    "Levels",
-    "OneHot",
-    "Ordinal",
-    "Positions",
-    "binned",
-    "codes_of",
-    "k_bins",
-    "one_hot_array",
-    "one_hot_encoder",
-    "ordinal_encoder",
-    "table_encoder",
-]
-
 NOWHERE = -1  # the index of a level without an output
 
 

@@ -39,8 +39,6 @@ from sknet.freezing._transformers import (
     truncated_svd,
 )
 
-__all__ = ["freeze"]
-
 
 class _RefusedError(Exception):
     """An estimator cannot be frozen: which one, and why."""

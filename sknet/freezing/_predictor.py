@@ -28,8 +28,6 @@ from sknet.freezing._transformers import (
 from sknet.persistence import write_atomically
 from sknet.preprocessing._plan import check_plan
 
-__all__ = ["Features", "FrozenPipeline", "Retargeted"]
-
 PREDICTOR = Named("Frozen", "FrozenTabular", "FrozenPipeline", "Retargeted")
 
 

@@ -49,8 +49,6 @@ from sknet.graphs._literals import docstring, literal
 from sknet.graphs._python import PythonSource
 from sknet.preprocessing._python import columns_of, encoding_call, table_facts
 
-__all__ = ["Table", "steps_file"]
-
 PLAIN = (str, bool, int, float, type(None))
 TRANSFORMER = '''"""{title}, as Python that needs NumPy alone.
 

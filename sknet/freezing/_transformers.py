@@ -12,50 +12,6 @@ from sknet._frames import FLOATS, Frame, with_columns
 from sknet._late import issparse, scipy_sparse, special
 from sknet._params import StrOptions
 
-__all__ = [
-    "FUNCTIONS",
-    "PRECISIONS",
-    "THRESHOLD",
-    "Binarizing",
-    "BoxCox",
-    "Elementwise",
-    "Imputing",
-    "Normalizing",
-    "Powers",
-    "Products",
-    "Projection",
-    "Quantiles",
-    "Scaling",
-    "Selection",
-    "as_array",
-    "as_plain",
-    "binarizer",
-    "by_powers",
-    "check_finite",
-    "check_no_nan",
-    "dense",
-    "finite",
-    "imputed",
-    "max_abs_scaler",
-    "min_max_scaler",
-    "normalized",
-    "normalizer",
-    "polynomial_features",
-    "power_transformer",
-    "principal_components",
-    "products",
-    "projected",
-    "quantile_transformer",
-    "ranks_of",
-    "robust_scaler",
-    "scaled",
-    "selected",
-    "selector",
-    "simple_imputer",
-    "standard_scaler",
-    "truncated_svd",
-]
-
 PRECISIONS = tuple(map(np.dtype, ("float64", "float32")))
 
 

@@ -17,17 +17,6 @@ from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Parameter, Scope, bindings, run
 from sknet.nn._layer_outputs import RECORDED, Call, Calls, Recorded
 
-__all__ = [
-    "Exported",
-    "GraphLayers",
-    "GraphModule",
-    "export",
-    "export_function",
-    "export_network",
-    "with_any_lengths",
-]
-
-
 SYMBOLIC, N_ROWS = ".symbolic", ".n_rows"  # attributes that no parameter or child can take: they have dots
 
 

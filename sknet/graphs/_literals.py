@@ -16,9 +16,6 @@ import numpy as np
 from sknet.compile._calls import identifier, unused
 from sknet.exceptions import CaptureError
 
-__all__ = ["LACKING", "FileNames", "comment", "docstring", "literal", "names_in"]
-
-
 LONGEST = 4096  # bits of an integer in decimal digits, which Python limits
 
 

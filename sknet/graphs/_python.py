@@ -36,9 +36,6 @@ from sknet.device import backend
 from sknet.exceptions import CaptureError
 from sknet.graphs._literals import LACKING, FileNames, comment, docstring, literal
 
-__all__ = ["Functions", "PythonSource"]
-
-
 GIVEN = ("out", "scratch")  # arguments for preallocated memory, which a file does not use
 
 Function = ast.FunctionDef | ast.Lambda

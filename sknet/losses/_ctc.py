@@ -11,8 +11,6 @@ from sknet.core import Tensor, as_tensor
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses._base import Loss, finite_numbers, reject, shape_error
 
-__all__ = ["CTC"]
-
 NEVER = -1e30  # logarithm of a probability of 0, with which sums can be computed
 
 

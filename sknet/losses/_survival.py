@@ -11,8 +11,6 @@ from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
 from sknet.losses._base import Loss, Scaling, finite_numbers, reject, shape_error
 
-__all__ = ["AFT", "Cox"]
-
 MOST_PAIRS = 2**22  # that are compared at a time
 
 

@@ -24,8 +24,6 @@ from sknet.model_selection._parallel_fits import (
     stacked,
 )
 
-__all__ = ["cross_val_predict", "cross_validate"]
-
 
 @named_errors
 def cross_validate(

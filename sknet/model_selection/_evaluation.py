@@ -13,9 +13,6 @@ from sknet.estimators._base import BaseNet
 from sknet.estimators._fit import SharedInputs, attach_fit_extras
 from sknet.optim.schedules import Progress
 
-__all__ = ["EPOCHS", "Evaluated", "Task", "epochs_of", "evaluate", "steps_key"]
-
-
 EPOCHS = "max_iter"
 PROBES = 32  # points of a fit at which an optimizer is compared with that of a longer fit
 

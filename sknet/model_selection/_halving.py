@@ -20,9 +20,6 @@ from sknet.exceptions import InvalidParameterError
 from sknet.model_selection._evaluation import EPOCHS, epochs_of
 from sknet.model_selection._search import NoContext, Search
 
-__all__ = ["HalvingGridSearchCV", "HalvingRandomSearchCV", "HyperbandSearchCV"]
-
-
 ROWS = "n_samples"
 
 

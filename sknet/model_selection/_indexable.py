@@ -5,8 +5,6 @@ from typing import Any
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-__all__ = ["IndexableDict", "indexable"]
-
 
 class IndexableDict(dict[str, Any]):
     """Arrays by name that are also indexed by rows, and have a length and a shape of rows.

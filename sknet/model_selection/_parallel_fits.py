@@ -24,18 +24,6 @@ from sknet.engine._scheduler import grouped
 from sknet.estimators._base import BaseNet
 from sknet.estimators._members import may_stack
 
-__all__ = [
-    "Dispatch",
-    "TaskRunner",
-    "dispatch_of",
-    "fits_networks",
-    "in_group_threads",
-    "is_stacked",
-    "last_step",
-    "rows_of_folds",
-    "stacked",
-]
-
 
 def is_stacked(estimator: Any, X: Any, candidate: Mapping[str, Any] | None = None) -> bool:
     """Tell whether fits of an estimator may be one program with others: one network on a device."""

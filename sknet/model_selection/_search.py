@@ -38,9 +38,6 @@ from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_k
 from sknet.model_selection._indexable import indexable
 from sknet.model_selection._parallel_fits import Dispatch, TaskRunner, dispatch_of, rows_of_folds
 
-__all__ = ["GridSearchCV", "RandomizedSearchCV", "Search"]
-
-
 ANY_KIND = "biufOUMmcS"
 NUMBERS = re.compile(r"(mean|std)_(fit|score)_time|(mean|std|rank|split\d+)_(test|train)_.+", re.DOTALL)
 RESULTS = Fields.of(

@@ -9,8 +9,6 @@ from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
 from sknet.nn._parameter import zeros
 
-__all__ = ["BackwardHooks", "watched"]
-
 Gradients = tuple[Tensor | None, ...]
 
 

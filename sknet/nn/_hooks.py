@@ -13,8 +13,6 @@ from sknet.core import HookHandle, is_capturing, is_grad_enabled
 from sknet.exceptions import CaptureError
 from sknet.nn._parameter import note_hooks
 
-__all__ = ["Hooks", "register"]
-
 Hook = Callable[..., Any]
 KINDS = ("forward_pre", "forward", "backward_pre", "backward")
 

@@ -16,24 +16,6 @@ from sknet.nn._module import Module
 from sknet.nn._parameter import Parameter, Scope, run
 from sknet.ops import is_sparse
 
-__all__ = [
-    "Array",
-    "DataDependentInit",
-    "FromData",
-    "Initializer",
-    "Shape",
-    "draw_bias",
-    "draw_weight",
-    "from_data",
-    "rows_of",
-    "rows_to_see",
-    "see_data",
-    "takes_data",
-    "waits_for_data",
-    "write",
-]
-
-
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 

@@ -22,8 +22,6 @@ from sknet.nn._module import Module, join, nearest
 from sknet.nn._parameter import Scope, run
 from sknet.nn.layers._container import Sequential
 
-__all__ = ["RECORDED", "Call", "Calls", "Recorded", "run_to"]
-
 RECORDED = ".recorded"  # an attribute of modules that no parameter or child can take, since it has a dot
 
 

@@ -28,26 +28,6 @@ from sknet.nn.layers._conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose
 from sknet.nn.layers._linear import Linear
 from sknet.nn.layers._norm import BatchNorm
 
-__all__ = [
-    "Lazy",
-    "LazyBatchNorm",
-    "LazyConv1d",
-    "LazyConv2d",
-    "LazyConvTranspose1d",
-    "LazyConvTranspose2d",
-    "LazyLinear",
-    "ModuleFactory",
-    "Shadow",
-    "copy_for_shapes",
-    "is_lazy",
-    "largest_activation",
-    "materialize",
-    "materialize_for",
-    "shadows",
-    "shape_pass",
-]
-
-
 META = Device("meta")
 NUMPY = backend("cpu").xp
 

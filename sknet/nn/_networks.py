@@ -23,16 +23,6 @@ from sknet.nn.layers._norm import BatchNorm, LayerNorm
 from sknet.nn.layers._recurrent import GRU, LSTM, RNN
 from sknet.nn.layers._spatial import AdaptiveAvgPool2d, Flatten, MaxPool2d
 
-__all__ = [
-    "AUGMENTATIONS",
-    "NETWORKS",
-    "ConvNet",
-    "RecurrentNet",
-    "ResNet",
-    "TemporalConvNet",
-    "TransformerNet",
-]
-
 AUGMENTATIONS: Mapping[str, Callable[[], Module]] = {
     "shift": RandomShift,
     "flip": RandomFlip,

@@ -31,26 +31,6 @@ from sknet.device import (
 )
 from sknet.exceptions import ShapeError, StateError
 
-__all__ = [
-    "Binding",
-    "Draw",
-    "Home",
-    "Parameter",
-    "Registered",
-    "Scope",
-    "convert",
-    "current_scope",
-    "latest",
-    "next_draw",
-    "note_hooks",
-    "note_setting",
-    "note_structure",
-    "ones",
-    "run",
-    "zeros",
-]
-
-
 # A mark is an object of its own, replaced after every change of its kind to any module: a mark that was read
 # before is still the current one as long as nothing has changed. An object that is referenced is never
 # mistaken for another, and replacing it is atomic, so threads need no lock.

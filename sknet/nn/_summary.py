@@ -13,9 +13,6 @@ from sknet.nn._hooks import Hooks
 from sknet.nn._lazy import Shadow, copy_for_shapes, shadows, shape_pass
 from sknet.nn._module import Module
 
-__all__ = ["Summary", "SummaryRow", "summary"]
-
-
 # -- work: one rule for each primitive that does more or less than one operation per element ------
 
 

@@ -15,8 +15,6 @@ from sknet.nn.layers._linear import Linear
 from sknet.nn.layers._norm import BatchNorm, InstanceNorm
 from sknet.nn.layers._recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
-__all__ = ["from_torch", "to_torch"]
-
 M = TypeVar("M", bound=Module)
 Array = np.ndarray[Any, Any]
 Place = Callable[[str], str]

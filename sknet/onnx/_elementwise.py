@@ -15,9 +15,6 @@ from sknet.core import PRIMITIVES, Primitive
 from sknet.device import result_dtype
 from sknet.onnx._writer import NOT_EXPORTED, TABLE, Value, Writer, row
 
-__all__ = ["broadcast_shape", "expression"]
-
-
 Operation = Callable[..., Value]
 
 BINARY = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul"}

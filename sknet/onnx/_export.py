@@ -37,19 +37,6 @@ from sknet.onnx._writer import NOT_EXPORTED, TABLE, Node, Value, Writer, operand
 from sknet.persistence import write_atomically
 from sknet.tabular._base import ensemble_computation, is_ensemble
 
-__all__ = [
-    "ML",
-    "ML_OPERATORS",
-    "OPSET",
-    "Types",
-    "Written",
-    "export",
-    "exported",
-    "model_of",
-    "required",
-    "written_estimator",
-]
-
 OPSET = 20
 IR_VERSION = 10
 ML, ML_OPSET = "ai.onnx.ml", 3

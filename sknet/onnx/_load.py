@@ -19,8 +19,6 @@ from sknet.onnx._export import required
 from sknet.onnx._reading import NEWEST, OLDEST, READ, Operator, check_node, computed, row_of
 from sknet.onnx._writer import Node
 
-__all__ = ["Network", "load"]
-
 DEFAULT = ("", "ai.onnx")  # names of the standard's default domain
 DTYPES = (
     *("BOOL", "DOUBLE", "FLOAT", "FLOAT16", "INT16", "INT32", "INT64", "INT8"),

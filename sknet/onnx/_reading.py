@@ -12,21 +12,6 @@ from sknet.core import Tensor
 from sknet.exceptions import CaptureError, DtypeError, LoadError, ShapeError
 from sknet.onnx._writer import Node
 
-__all__ = [
-    "NEWEST",
-    "OLDEST",
-    "READ",
-    "Flag",
-    "Operator",
-    "are_known",
-    "check_node",
-    "computed",
-    "ints",
-    "known",
-    "operator",
-    "row_of",
-]  # fmt: skip
-
 OLDEST, NEWEST = 7, 28  # of the standard's opsets
 
 Flag = Literal[0, 1]

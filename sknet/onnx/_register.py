@@ -24,8 +24,6 @@ from sknet.onnx._writer import Node
 from sknet.preprocessing import TableEncoder
 from sknet.tabular import TabularClassifier, TabularRegressor
 
-__all__ = ["register"]
-
 CLASSES = (
     *(Autoencoder, LayerOutput, MLPClassifier, MLPRegressor, NetClassifier, NetRegressor, NetTransformer),
     *(neural_network.MLPClassifier, neural_network.MLPRegressor),

@@ -16,8 +16,6 @@ from sknet.preprocessing._plan import FittedEncoder, Plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Feature
 from sknet.preprocessing._texts import spellings
 
-__all__ = ["Tables"]
-
 DOUBLE, INTEGER, TEXT = np.dtype(np.float64), np.dtype(np.int64), np.dtype(object)
 FIRST = -UNSEEN  # the row of the first level in a table of levels
 NEVER = np.iinfo(np.int64).min  # what NumPy has for a missing date

@@ -21,9 +21,6 @@ from sknet.compile._symbolic import (
 )
 from sknet.exceptions import CaptureError
 
-__all__ = ["NOT_EXPORTED", "TABLE", "Node", "Value", "Writer", "row"]
-
-
 # Operators that onnxruntime computes only in single precision on the CPU: in double precision, values are
 # rounded before and after.
 SINGLE_ONLY = frozenset({

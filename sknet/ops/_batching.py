@@ -18,8 +18,6 @@ from sknet.ops._elementwise import remainder, square
 from sknet.ops._reduce import sum
 from sknet.ops._shape import broadcast_to, moveaxis, reshape, stack
 
-__all__ = ["batched", "batching", "goes_at_once"]
-
 Operands = Sequence[Any]
 Mapped = Sequence[bool]
 Params = dict[str, Any]

@@ -15,8 +15,6 @@ from sknet.device import Namespace
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._rules import check_floating
 
-__all__ = ["Blocks", "coded_forward", "coded_matmul", "codes_of", "decoded"]
-
 Blocks = tuple[tuple[int, int], ...]
 """For each block how many columns it has, and 1 if they are steps: 1/2 before the bin and -1/2 behind it."""
 

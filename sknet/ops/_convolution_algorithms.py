@@ -9,9 +9,6 @@ from sknet.device import Namespace
 from sknet.ops._shares import Shares
 from sknet.ops._windows import Pair, Windows, shaped
 
-__all__ = ["Columns", "Depthwise", "Winograd"]
-
-
 # -- columns ----------------------------------------------------------------------------------
 #
 # The elements of all windows become columns, with as many rows as a kernel has elements (K. Chellapilla et

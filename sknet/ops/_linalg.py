@@ -15,22 +15,6 @@ from sknet.ops._products import diagonal, matmul
 from sknet.ops._rules import broadcast, floating, unbroadcast
 from sknet.ops._shape import broadcast_to, concat, expand_dims, matrix_transpose, squeeze
 
-__all__ = [
-    "cholesky",
-    "det",
-    "eigh",
-    "eigvalsh",
-    "inv",
-    "matrix_power",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "svd",
-    "svdvals",
-]
-
-
 # -- equations, inverses and determinants -----------------------------------------------------
 
 Shape = tuple[int, ...]

@@ -14,8 +14,6 @@ from sknet._arguments import named_errors
 from sknet.core import Methods, Tensor
 from sknet.core._tensor import OF_NUMPY
 
-__all__ = ["METHODS", "OPERATORS", "attach", "name_errors"]
-
 # The families whose functions are methods: by the names of their modules.
 FAMILIES = ("elementwise", "indexing", "products", "reduce", "shape", "sort")
 OTHERS = ("log_softmax", "logsumexp", "prelu", "relu", "softmax", "tril", "triu")

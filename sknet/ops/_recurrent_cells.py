@@ -15,8 +15,6 @@ from sknet.device import Namespace
 from sknet.ops._activation import relu
 from sknet.ops._elementwise import sigmoid, tanh
 
-__all__ = ["CELLS", "RECURS", "Weights", "back", "order", "run", "tape_shapes"]
-
 
 class Cell(NamedTuple):
     """A recurrent cell; lengths are in units of its hidden size h."""

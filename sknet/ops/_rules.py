@@ -13,20 +13,6 @@ from sknet.core import _primitive as p
 from sknet.device import Namespace
 from sknet.exceptions import DtypeError, ShapeError
 
-__all__ = [
-    "SharedRule",
-    "astype_like",
-    "binary",
-    "broadcast",
-    "check_floating",
-    "flat",
-    "floating",
-    "like",
-    "unary",
-    "unbroadcast",
-    "zeros_into",
-]
-
 ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
 
 

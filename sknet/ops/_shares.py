@@ -5,8 +5,6 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Shares"]
-
 MOST = 8  # shares
 SUMS = 1 << 24  # bytes of the sums of all shares, if there are more than two
 MEMORY = 1 << 28  # bytes of what threads compute at a time, if there are more than two threads

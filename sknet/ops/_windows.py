@@ -15,18 +15,6 @@ from sknet.core import _primitive as kinds
 from sknet.exceptions import ShapeError
 from sknet.ops._shape import reshape
 
-__all__ = [
-    "MOVES",
-    "Windows",
-    "as_image",
-    "each_axis",
-    "from_image",
-    "padding_pairs",
-    "shaped",
-    "spatial",
-    "windows_on",
-]
-
 MOVES = {"stride": kinds.ONES, "padding": kinds.PAIRS, "dilation": kinds.ONES}
 Pair = tuple[int, int]
 Pairs = tuple[Pair, Pair]

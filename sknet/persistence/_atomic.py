@@ -17,8 +17,6 @@ from typing import IO, Any
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["keep_as", "remove_leftovers", "write_atomically"]
-
 LEFTOVER = re.compile(r"(\d+)-\w+@(.*)\.tmp")
 BINARY = getattr(os, "O_BINARY", 0)  # Windows has texts as well
 BEGAN = time.time() - 1.0  # this process has written nothing before

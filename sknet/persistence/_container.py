@@ -25,25 +25,6 @@ import numpy as np
 from sknet.exceptions import LoadError
 from sknet.persistence._atomic import write_atomically
 
-__all__ = [
-    "CODES",
-    "DTYPES",
-    "WORDS",
-    "ZEROS",
-    "Contents",
-    "are_counts",
-    "compressed",
-    "compressible",
-    "damaged",
-    "needed",
-    "parse_json",
-    "plain",
-    "read_file",
-    "uncompressed",
-    "without_other_booleans",
-    "write_file",
-]
-
 PLAIN, COMPRESSED, FORMAT = 1, 2, 3  # with a document as it is, a compressed one, and zeros
 DOCUMENT = {PLAIN: "content", COMPRESSED: "compressed", FORMAT: "content"}
 ZEROS = "__zeros__"  # the name of an array that is never read

@@ -11,8 +11,6 @@ import numpy as np
 from sknet.device import is_array, to_host
 from sknet.nn import Module
 
-__all__ = ["describe", "differences", "digest"]
-
 CHUNK = 1 << 24  # bytes of an array that are copied at a time, if it must be copied
 CLASS, VALUES = "class", "sha256"
 

@@ -26,8 +26,6 @@ from sknet.persistence._container import (
     write_file,
 )
 
-__all__ = ["read", "read_any", "read_within", "write"]
-
 SMALL = 1 << 14  # bytes from which on an array has a name of its own: 60 bytes in the header
 JOINED = "small"  # the name of all others
 RESERVED = ("__metadata__", ZEROS)

@@ -16,30 +16,6 @@ from sknet._constraints import shown
 from sknet._frames import is_frame, refuse_collection, refuse_unreadable
 from sknet._late import cached_property, issparse, scipy_sparse
 
-__all__ = [
-    "CATEGORY",
-    "DATE",
-    "DATE_UNIT",
-    "DROPPED",
-    "HUGE",
-    "NUMBER",
-    "PERIODS",
-    "TEXT",
-    "Column",
-    "array_of",
-    "columns_of",
-    "has_period",
-    "is_missing",
-    "local_dates",
-    "local_time",
-    "not_a_level",
-    "of_another_type",
-    "opened",
-    "phases",
-    "seconds",
-    "to_number",
-]
-
 NUMBER, CATEGORY, DATE, TEXT, DROPPED = "number", "category", "date", "text", "dropped"
 
 # Larger values count as infinite, so that no difference or ratio of two others overflows.

@@ -16,8 +16,6 @@ from sknet.preprocessing._encodings import Crossed, Target, target_of
 from sknet.preprocessing._plan import Options, Plan, check_plan, fit_plan
 from sknet.preprocessing._schema import Schema, Table
 
-__all__ = ["TableEncoder", "fit_encoder"]
-
 # Below this share of nonzero elements, a sparse matrix is smaller and faster.
 SPARSE_BELOW = 0.3
 

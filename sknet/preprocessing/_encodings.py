@@ -13,31 +13,6 @@ from sknet.ops._codes import Blocks
 from sknet.preprocessing._columns import HUGE
 from sknet.preprocessing._schema import MISSING, UNSEEN
 
-__all__ = [
-    "FIRST",
-    "CategoryColumn",
-    "Crossed",
-    "Numbers",
-    "SparseNumbers",
-    "Target",
-    "ValueMeans",
-    "chunk_of",
-    "edges_of",
-    "encode_numbers",
-    "fit_levels",
-    "fit_means",
-    "fit_number",
-    "fit_sparse",
-    "fit_value_means",
-    "quartiles_of",
-    "smoothly_clipped",
-    "target_of",
-    "value_codes",
-    "values_repeat",
-    "values_tell_more",
-]
-
-
 # With more classes, means would be of too few rows, and columns too many.
 MOST_CLASSES = 16
 # Beyond these, squares of numbers overflow, are what trees take for 0, or are the same for most of them.

@@ -12,8 +12,6 @@ from sknet.preprocessing._encodings import Crossed
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import Table
 
-__all__ = ["NativeRows"]
-
 
 class NativeRows:
     """Encodes rows of a dense table to float32, with the bits of `Plan.dense`, or to `codes_of` these."""

@@ -32,8 +32,6 @@ from sknet.preprocessing._encodings import (
 )
 from sknet.preprocessing._schema import Feature, Schema, Table
 
-__all__ = ["FittedEncoder", "OneRow", "Options", "Plan", "check_plan", "fit_plan"]
-
 Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 BLOCK = 4096  # rows that are looked at together
 

@@ -30,8 +30,6 @@ from sknet.preprocessing._schema import MISSING, UNSEEN, Schema
 from sknet.preprocessing._texts import BOOLEAN, boolean_of, read_column, unread
 from sknet.preprocessing._words import numbers_of_words
 
-__all__ = ["EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"]
-
 PLAIN = (str, bool, int, float, bytes)
 
 

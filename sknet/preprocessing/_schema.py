@@ -47,8 +47,6 @@ from sknet.preprocessing._texts import (
 )
 from sknet.preprocessing._words import Words, fit_words, is_free_text
 
-__all__ = ["MISSING", "UNSEEN", "Feature", "Schema", "Table"]
-
 # Codes of values without a level; a level's code is its index.
 UNSEEN, MISSING = -2, -1
 

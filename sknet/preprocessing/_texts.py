@@ -8,20 +8,6 @@ import numpy as np
 
 from sknet.preprocessing._columns import DATE, DATE_UNIT, is_missing, local_dates, local_time
 
-__all__ = [
-    "BOOLEAN",
-    "FIRST_SECOND",
-    "FORMS",
-    "LAST_SECOND",
-    "UNITS",
-    "Found",
-    "boolean_of",
-    "read_column",
-    "recognised",
-    "spellings",
-    "unread",
-]
-
 # Texts that say that there is no value, in lower case.
 GONE = ("", "?", "-", "--", ".", "#n/a", "n/a", "na", "nan", "nat", "nil", "none", "null", "missing")
 BOOLEANS = {

@@ -11,8 +11,6 @@ from sknet._fields import Arrays, Each
 from sknet._late import cached_property
 from sknet._parallel import blas_threads
 
-__all__ = ["Words", "fit_words", "is_free_text", "numbers_of_words"]
-
 # Characters of a text that are read, terms that are known, numbers that a text becomes, and texts of a fit.
 LONGEST, MOST_TERMS, MOST_OUTPUTS, MOST_TEXTS = 10_000, 2000, 32, 20_000
 # Words that free texts have on average, at least; or characters, in scripts without spaces.

@@ -51,8 +51,6 @@ from sknet.tabular._members import KINDS, Fold, Job, Members, Setting, Task, fol
 from sknet.tabular._predicting import Blend, Mix, Predicts, blended, counted, mixed, spans_of
 from sknet.tabular._training import Member, Rows, Training, encoded_rows, reads_codes
 
-__all__ = ["CONSTRAINTS", "BaseTabular", "ensemble_computation", "is_ensemble"]
-
 SECONDS = re.compile(r"(\d+(?:\.\d+)?) ?s")
 MOST_WORK = 1000.0  # a multiple of the default that nobody waits for
 CONSTRAINTS: dict[str, Any] = {

@@ -15,9 +15,6 @@ from sknet.engine._scheduler import n_threads_for
 from sknet.tabular._members import Job, Setting
 from sknet.tabular._training import Member
 
-__all__ = ["LEAST_STEPS", "Cost", "Progress", "is_affordable", "planned", "warn_of_more"]
-
-
 # The largest multiple of the default work that is worthwhile.
 LARGEST_BUDGET = 10.0
 # Below this multiple, fewer members are better than shorter trainings.

@@ -19,8 +19,6 @@ from sknet.tabular._frozen import FrozenTabularClassifier, FrozenTabularRegresso
 from sknet.tabular._members import Members
 from sknet.tabular._predicting import Classifies, Regresses
 
-__all__ = ["TabularClassifier", "TabularRegressor"]
-
 
 @described_by(BaseTabular)
 class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):

@@ -23,15 +23,6 @@ from sknet.preprocessing._schema import Schema
 from sknet.tabular._predicting import Classifies, Counted, Mix, OfOneRow, Predicts, Regresses, blended
 from sknet.tabular._training import Member
 
-__all__ = [
-    "ENSEMBLE",
-    "FrozenTabularClassifier",
-    "FrozenTabularRegressor",
-    "Parts",
-    "check_bounds",
-    "check_ensemble",
-]
-
 
 @dataclass(frozen=True)
 class Parts:

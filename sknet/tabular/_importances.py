@@ -19,8 +19,6 @@ from sknet.tabular._members import Job, Task
 from sknet.tabular._predicting import Blend, Counted, Mix, badness, counted, spans_of
 from sknet.tabular._training import Member
 
-__all__ = ["attributions", "permutation_importances"]
-
 # The share of the training's passes that predictions of permuted rows may make; they have no gradients.
 SHARE, PASSES_OF_A_STEP = 0.04, 3
 # Rows of a fold that are permuted: at least, at most, and at least of tables with very many columns.

@@ -17,9 +17,6 @@ from sknet.optim.schedules import Cosine, FlatThenCosine, Schedule, WarmUp
 from sknet.preprocessing._encodings import Target
 from sknet.preprocessing._schema import Schema, Table
 
-__all__ = ["KINDS", "Fold", "Job", "Members", "Setting", "Task", "are_in", "folds_of", "setting_of"]
-
-
 # Defaults by kind, measured on tables of 10,000 rows; a dict has a value for each task.
 RECIPES: dict[str, dict[str, Any]] = {
     "smooth": {

@@ -30,21 +30,6 @@ from sknet.preprocessing._plan import OneRow
 from sknet.preprocessing._schema import Table
 from sknet.tabular._training import Member, encoded_rows
 
-__all__ = [
-    "Blend",
-    "Classifies",
-    "Counted",
-    "Mix",
-    "OfOneRow",
-    "Predicts",
-    "Regresses",
-    "badness",
-    "blended",
-    "counted",
-    "mixed",
-    "spans_of",
-]
-
 
 class Predicts(ABC):
     """Abstract base of what predicts from raw outputs."""

@@ -17,8 +17,6 @@ from sknet.preprocessing._python import encoding_call, table_source
 from sknet.tabular._predicting import Counted
 from sknet.tabular._training import Member
 
-__all__ = ["ensemble_file"]
-
 OUTPUTS = '''
 def outputs(X):
     """Return the mixed raw outputs for a table."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
     from sknet.preprocessing._plan import FittedEncoder
 
-__all__ = ["EncodedRows", "Member", "Rows", "TabularNet", "Training", "encoded_rows", "reads_codes"]
-
 
 class LevelVectors(nn.Module):
     """Learned vectors of levels, instead of one-hot columns."""
