@@ -82,6 +82,20 @@ def or_names(hint: str, names: str) -> str:
     return f". {names}" if hint == "." else hint
 
 
+class MissingAttributeError(AttributeError):
+    """Error for an attribute that an object lacks; its hint is computed only if the message is read."""
+
+    def __init__(self, message: str, hint: Callable[[], str], **more: Any) -> None:
+        super().__init__(message, **more)
+        self._hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}{self._hint()}"
+
+    def __reduce__(self) -> Any:
+        return AttributeError, (str(self),)
+
+
 class ForeignAttributes:
     """Mixin of objects whose error for an attribute of another library's objects suggests the right one."""
 

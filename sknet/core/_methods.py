@@ -6,7 +6,7 @@ in the stub beside this file, which ``python -m docs.make_methods`` writes.
 
 from typing import Any
 
-from sknet._hints import hints, suggestion
+from sknet._hints import MissingAttributeError, hints, suggestion
 from sknet.core import _primitive as p
 from sknet.core._tape import bind
 from sknet.device import to_host
@@ -34,8 +34,10 @@ class Methods:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        hint = suggestion(name, dir(type(self)), hints("sknet.Tensor"))
-        raise AttributeError(f"a tensor has no attribute {name!r}{hint}")
+        raise MissingAttributeError(
+            f"a tensor has no attribute {name!r}",
+            lambda: suggestion(name, dir(type(self)), hints("sknet.Tensor")),
+        )
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python numbers, or one number."""

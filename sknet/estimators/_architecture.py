@@ -102,7 +102,7 @@ class Perceptron(Architecture):
             if self.dropout:
                 layers.append(nn.Dropout(self.dropout))
             width = size if isinstance(self.activation, str) else _width_after(like, size)
-            directions = getattr(linear, "out_directions", None)
+            directions = linear.out_directions if isinstance(linear, nn.MonotonicLinear) else None
         return nn.Sequential(*layers, linear_layer(width, n_outputs, directions, is_last=True, init=init))
 
     def parameters(self) -> dict[str, Any]:

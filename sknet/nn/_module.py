@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from sknet._arguments import named_errors
 from sknet._constraints import PLAIN, plain, shown
 from sknet._fields import ABSENT, COUNT
-from sknet._hints import hints, or_names, parameter_hint, suggestion
+from sknet._hints import MissingAttributeError, hints, or_names, parameter_hint, suggestion
 from sknet._late import above
 from sknet._params import check_values
 from sknet._random import check_random_state
@@ -252,13 +252,17 @@ class Registry:
             return bound_parameter(state["_parameters"][name])
         if name in state["_buffers"]:
             return bound_buffer(self, name)
-        # Names with an underscore are looked up by protocols, often, and never by mistake.
-        hint = ""
-        if not name.startswith("_"):
-            hint = suggestion(name, dir(self), hints("sknet.nn.Module")).removesuffix(".")
-        raise AttributeError(
-            f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self
-        )
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        # Names with an underscore are looked up by protocols, and never by mistake; others also by `hasattr`.
+        if name.startswith("_"):
+            raise AttributeError(message, name=name, obj=self)
+
+        def hint() -> str:
+            return suggestion(name, dir(self), hints("sknet.nn.Module")).removesuffix(".")
+
+        raise MissingAttributeError(
+            message, hint, name=name, obj=self
+        )  # others are asked for, too, by hasattr
 
     def __delattr__(self, name: str) -> None:
         if not self._forget(name):

@@ -1,7 +1,9 @@
 """Errors for names from other libraries suggest sknet's."""
 
+import pickle
 import re
 
+import numpy as np
 import pytest
 
 import sknet
@@ -63,6 +65,27 @@ def test_attributes_that_are_misspelt():
         net[0].wieght  # noqa: B018
     with pytest.raises(AttributeError, match=r"object has no attribute '_wieght'$"):
         net[0]._wieght  # noqa: B018
+
+
+def test_attributes_that_are_asked_for_cost_no_search(monkeypatch):
+    """As `hasattr` and `getattr` with a default do, in fits too."""
+
+    def searched(*args):
+        raise AssertionError("similar names were searched for")
+
+    monkeypatch.setattr("sknet.nn._module.suggestion", searched)
+    net = nn.Linear(2, 3)
+    assert not hasattr(net, "wieght")
+    assert getattr(net, "get_params", None) is None
+    sknet.MLPClassifier((4,)).partial_fit(np.eye(4), [0, 1, 2, 0], classes=range(3))
+
+
+def test_error_of_an_attribute_travels():
+    with pytest.raises(AttributeError) as caught:
+        nn.Linear(1, 1).wieght  # noqa: B018
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is AttributeError
+    assert str(again) == str(caught.value)
 
 
 def test_hints_name_what_exists():
