@@ -126,8 +126,10 @@ def _decided(
     """Return the recipe with ``early_stopping="auto"`` decided by the rows."""
     if not is_auto(recipe.early_stopping):
         return recipe
-    holds_out = recipe.validation_split is not None or trainer.n_rows(given) > MOST_WITHOUT
-    stops = given.X_val is not None or (holds_out and not incremental)
+    if incremental or given.X_val is not None:
+        stops = given.X_val is not None
+    else:
+        stops = recipe.validation_split is not None or trainer.n_rows(given) > MOST_WITHOUT
     return recipe._replace(early_stopping=stops and not is_full_batch)
 
 

@@ -65,24 +65,30 @@ class Units:
         """Return units for later rows of a table, in which columns may vary that were constant before."""
         if self.constant is None:
             return self
-        x = x[:at_most]
+        x, [which] = x[:at_most], self.constant.nonzero()
         with np.errstate(over="ignore"):
-            found = self.deviations(x)
-        if ops.is_sparse(x):
-            largest = np.zeros(x.shape[1])
-            np.maximum.at(largest, to_host(x.indices), found)
-        else:
-            largest = found.max(axis=0)
-        least = ROUNDING * np.abs(self.mean) if x.shape[0] >= FEWEST_ROWS else FAR
-        begins = self.constant & (largest > least) & np.isfinite(largest)
-        constant = self.constant & ~begins
-        scale = np.where(begins, largest, self.scale)  # the mean stays: rows before are zero as they were
+            if ops.is_sparse(x):
+                largest = np.zeros(x.shape[1])
+                np.maximum.at(largest, to_host(x.indices), self.deviations(x))
+                largest = largest[which]
+            else:
+                values = to_host(x[:, which]).astype(np.float64)
+                largest = (np.abs(values - self.mean[which]) / self.scale[which]).max(axis=0)
+        least = ROUNDING * np.abs(self.mean[which]) if x.shape[0] >= FEWEST_ROWS else FAR
+        begins = (largest > least) & np.isfinite(largest)
+        if not begins.any():
+            return self
+        scale, constant = self.scale.copy(), self.constant.copy()
+        scale[which[begins]] = largest[begins]  # the mean stays: rows before are zero as they were
+        constant[which[begins]] = False
         return replace(self, scale=scale, constant=constant if constant.any() else None)
 
     def are_near(self, x: Any, z: Any, limit: float) -> bool:
         """Tell whether rows `x` that are `z` in these units are near their means, as far as `z` can tell."""
         if type(x) is not np.ndarray or type(z) is not np.ndarray or not z.size:
             return False
+        if self.limit is None and z.ndim == 2:
+            return bool(np.einsum("ij,ij->j", z, z).max() <= limit * limit * len(z))  # not with NaN
         most = limit if self.limit is None else min(limit, self.limit)
         return bool(-most < z.min() and z.max() < most)  # nothing is clipped, or NaN
 
@@ -233,10 +239,9 @@ class InputScaling:
 
     def followed(self, X: Any, at_most: int) -> "InputScaling":
         """Return units for a later part of a stream, of which so many rows are read."""
-        if all(each.constant is None for each in self.inputs.values()):
-            return self
         rows = X if isinstance(X, dict) else {ONE: X}
-        return InputScaling({name: each.followed(rows[name], at_most) for name, each in self.inputs.items()})
+        found = {name: each.followed(rows[name], at_most) for name, each in self.inputs.items()}
+        return self if found == self.inputs else InputScaling(found)
 
     def clipped(self) -> "InputScaling":
         """Return the same with a limit for the columns of tables."""
@@ -316,20 +321,26 @@ class _Columns:
         self._x, self._rows, self._weight, self._lengths, self._axis = x, rows, weight, lengths, axis
         self.device = device_of(x)
         self._n_rows = x.shape[0] if rows is None else len(rows)
-        self.count = 1 if axis is None else int(x.shape[axis])
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Yield columns and weights."""
+        return self.chosen(slice(None))
+
+    def chosen(self, which: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield some of the columns, and weights."""
+        is_table = self._axis == 1 and self._x.ndim == 2
         at_once = AT_ONCE if self.device.kind == "cpu" else AT_ONCE_ON_DEVICE
         for part in _parts((self._n_rows, *self._x.shape[1:]), at_once):
             rows = part if self._rows is None else self._rows[part]
-            x = take_rows(self._x, rows).astype(np.float64)
+            x = take_rows(self._x, rows)
+            x = (x[:, which] if is_table else x).astype(np.float64)
             x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x  # sums depend on the order
             weight: Any = None if self._weight is None else np.asarray(self._weight[rows], np.float64)
             if self._lengths is not None:
                 steps = np.arange(x.shape[1]) < np.asarray(self._lengths[rows])[:, np.newaxis]
                 weight = steps * (1.0 if weight is None else weight[:, np.newaxis])
-            yield self._flat(x, weight)
+            x, weight = self._flat(x, weight)
+            yield x if is_table else x[:, which], weight
 
     def _flat(self, x: Any, weight: Any) -> tuple[Any, Any]:
         shape = x.shape
@@ -337,7 +348,7 @@ class _Columns:
             columns = x.reshape(-1, 1)
         else:
             others = [axis for axis in range(len(shape)) if axis != self._axis]
-            columns = x.transpose(*others, self._axis).reshape(-1, self.count)
+            columns = x.transpose(*others, self._axis).reshape(-1, shape[self._axis])
         if weight is not None:
             sizes = [n for axis, n in enumerate(shape) if axis != self._axis]
             weight = weight.reshape(*weight.shape, *[1] * (len(sizes) - weight.ndim))
@@ -357,18 +368,24 @@ def _of_columns(columns: _Columns, name: str) -> tuple[Any, Any]:
 
 
 def _moments(columns: Any) -> tuple[Any, Any]:
-    """Return mean and variance of columns, from deviations from a first row that are exact for constants."""
+    """Return mean and variance of columns, overwriting them, by deviations that are exact for constants."""
     first: Any = None
     mean: Any = 0.0
     total, squares = 0.0, 0.0
     for x, weight in columns:
         if first is None:
-            first = x[0] if weight is None else x[int(to_host(weight).argmax())]
-        total += len(x) if weight is None else float(weight.sum())
-        mean = mean + _sum(x - first, weight)
-    mean = mean / max(total, SOME)
-    for x, weight in columns:
-        squares = squares + _sum((x - first - mean) ** 2, weight)
+            first = x[0 if weight is None else int(to_host(weight).argmax())].copy()
+        count = len(x) if weight is None else float(weight.sum())
+        if not count:
+            continue
+        x -= first
+        of_part = _sum(x, weight) / count
+        x -= of_part
+        x *= x
+        total += count
+        # Chan, Golub, LeVeque (1983), Algorithms for computing the sample variance.
+        squares = squares + _sum(x, weight) + (of_part - mean) ** 2 * (count - count * (count / total))
+        mean = mean + (of_part - mean) * (count / total)
     return first + mean, squares / max(total, SOME)
 
 
@@ -397,18 +414,25 @@ def _of_extremes(columns: _Columns, which: Any, name: str) -> tuple[Any, Any]:
     """Return means and deviations of columns that are constant, or whose squares overflow or vanish."""
 
     def chosen(change: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
-        for x, weight in columns:
-            yield change(to_host(x)[:, which]), None if weight is None else to_host(weight)
+        for x, weight in columns.chosen(which):
+            yield change(to_host(x)), None if weight is None else to_host(weight)
 
-    largest = np.zeros(len(which))
+    largest, first, same = np.zeros(len(which)), None, np.ones(len(which), bool)
     for x, weight in chosen(lambda x: x):
-        counted = np.abs(x if weight is None else x[weight > 0])
-        largest = np.fmax(largest, np.fmax.reduce(counted, axis=0, initial=0.0))  # NaN is a missing number
+        counted = x if weight is None else x[weight > 0]
+        first = counted[0] if first is None and len(counted) else first
+        same &= (counted == first).all(axis=0)
+        # NaN is a missing number.
+        largest = np.fmax(largest, np.fmax.reduce(np.abs(counted), axis=0, initial=0.0))
     _, digits = np.frexp(largest)
     if (digits > MOST_DIGITS).any():
         raise ValueError(_too_large(name, int(which[np.argmax(digits)])))
-    mean, variance = _moments_of_seen(lambda: chosen(lambda x: np.ldexp(x, -digits)))
-    return np.ldexp(mean, digits), np.ldexp(np.sqrt(variance), digits)
+    mean, scale = np.where(same, 0.0 if first is None else first, 0.0), np.zeros(len(which))
+    which, digits = which[~same], digits[~same]
+    if len(which):
+        found, variance = _moments_of_seen(lambda: chosen(lambda x: np.ldexp(x, -digits)))
+        mean[~same], scale[~same] = np.ldexp(found, digits), np.ldexp(np.sqrt(variance), digits)
+    return mean, scale
 
 
 @dataclass(frozen=True)
