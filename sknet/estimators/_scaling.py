@@ -23,9 +23,7 @@ SOME = 1e-300  # of weights, where all steps are padding
 FEWEST_ROWS = 10  # of a part of a stream that determines the unit of a column that was constant before
 FAR = 10.0  # from that constant: then fewer rows do
 ONE = "X"  # the name of the input of a network that has one
-LIMIT = (
-    5.0  # deviations from the mean at which tables are clipped: few rows are further away (docs/ablation.md)
-)
+LIMIT = 5.0  # deviations from the mean at which tables are clipped: few rows are further (docs/ablation.md)
 
 
 @dataclass(frozen=True, eq=False)

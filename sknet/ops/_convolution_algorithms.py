@@ -20,9 +20,8 @@ Arrays = list[tuple[Shape, Any]]
 
 COLUMNS_CACHE = 1 << 22  # bytes of columns at a time
 LARGE_IMAGE = 16  # an image is large if it has this many times more positions than a kernel has elements
-COLUMNS_WASTE = (
-    1.25  # whole rows, which are copied faster than windows, may cost up to this many times the work
-)
+# Whole rows, which are copied faster than windows, may cost up to this many times the work.
+COLUMNS_WASTE = 1.25
 COLUMNS_GRAIN = 1 << 24  # multiplications that are worth a share
 
 
@@ -373,9 +372,8 @@ WINOGRAD_LEAST = 4  # channels and filters of a group; with fewer, products take
 WINOGRAD_GRAIN = 1 << 23  # multiplications that are worth a share
 WINOGRAD_LITTLE = 1 << 22  # multiplications that take less time than it takes to begin
 WINOGRAD_FEWEST = 192  # tiles, for which kernels are transformed
-WINOGRAD_WORTH = (
-    0.8  # products may be at most so many times as long, those of tiles that overlap the edge included
-)
+# Products may be at most so many times as long, those of tiles that overlap the edge included.
+WINOGRAD_WORTH = 0.8
 POINTS = 16
 
 
