@@ -321,7 +321,7 @@ class WorkersTrainer(Trainer):
             )
         n_rows = sum(sizes) - sum(held_out)
         estimator, recipe = self._remote(network)
-        batch_size = self.batch_size(recipe.batch_size, n_rows)
+        batch_size = self.batch_size(recipe, n_rows)
         return Plan(
             estimator,
             recipe,

@@ -216,7 +216,8 @@ class NamedOptions(BaseNet):
     alpha : float, default=1e-4
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
     batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
+        Rows in a step; "auto" is 200, or all if there are fewer. From 5,000 rows on, `MLPClassifier` and
+        `MLPRegressor` take a 150th of them, from 64 to 200. L-BFGS takes all.
     max_iter : int, default=200
         Epochs at most; for L-BFGS iterations. A fit that ends there warns, unless the last tenth of the
         epochs (ten at least) lowered the loss by less than 5 % of what all of them did.

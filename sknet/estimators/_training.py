@@ -21,12 +21,14 @@ from sknet.engine._inputs import first_input, row_shapes
 from sknet.engine._loop import Outcome, Validation, train
 from sknet.engine._network import chunk_rows, chunk_rows_of, predict_raw
 from sknet.engine._scores import row_weights
+from sknet.estimators._architecture import Perceptron
 from sknet.estimators._checks import is_missing, lengths_of, taken_rows
 from sknet.estimators._fit import (
     DataSet,
     FitArguments,
     Fitted,
     Network,
+    Recipe,
     Request,
     Training,
 )
@@ -586,6 +588,7 @@ def _checked_shares(shares: Any, n_samples: int, sampler: Any) -> Any:
 
 
 DEFAULT_BATCH = 200
+MANY_ROWS, LEAST_BATCH, BATCHES = 5000, 64, 150  # of a table for a perceptron (docs/ablation.md)
 
 
 Divided = tuple[Loss, DataSet, DataSet | None, Batches, Validation | None]  # as `Training` has them
@@ -602,7 +605,7 @@ class Trainer:
         whole = standardize_inputs(network, lambda: input_scaling(network, rows))
         whole, loss = standardize(network, whole, rows)
         training, held_out = data_sets(network, loss, whole, rows, held_out_rows)
-        size = self.batch_size(request.recipe.batch_size, training.n_samples)
+        size = self.batch_size(request.recipe, training.n_samples)
         batches, validation = sampled(request, training, model, size), None
         if held_out is not None:
             kept = held_out.batches(model, _rows_at_once(held_out, model))
@@ -633,9 +636,13 @@ class Trainer:
             return int(_num_samples(first_input(X))) if X else 0
         return int(_num_samples(X))
 
-    def batch_size(self, batch_size: int | str, n_samples: int) -> int:
+    def batch_size(self, recipe: Recipe, n_samples: int) -> int:
         """Return how many rows a step has, at most all."""
+        batch_size = recipe.batch_size
         if isinstance(batch_size, str):
+            is_ours = recipe.strict and isinstance(recipe.architecture, Perceptron)
+            if is_ours and n_samples >= MANY_ROWS:
+                return min(max(LEAST_BATCH, n_samples // BATCHES), DEFAULT_BATCH)
             return min(DEFAULT_BATCH, n_samples)
         if batch_size > n_samples:
             warn_caller(

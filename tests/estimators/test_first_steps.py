@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import sknet
+import sknet.neural_network
 from sknet import (
     Autoencoder,
     MLPClassifier,
@@ -414,3 +415,21 @@ def test_a_search_takes_targets_by_heads():
     found = sknet.model_selection.cross_validate(heads, INPUTS, {"a": Y, "b": Y}, cv=3)
     plain = cross_validate(heads, INPUTS, pd.DataFrame({"a": Y, "b": Y}), cv=3)
     np.testing.assert_array_equal(found["test_score"], plain["test_score"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_rows", "size"),
+    [
+        (sknet.MLPRegressor, 150, 150),
+        (sknet.MLPRegressor, 4_999, 200),
+        (sknet.MLPRegressor, 5_000, 64),
+        (sknet.MLPRegressor, 18_000, 120),
+        (sknet.MLPRegressor, 40_000, 200),
+        (sknet.neural_network.MLPRegressor, 5_000, 200),
+    ],
+)
+def test_rows_in_a_step_follow_the_rows(kind, n_rows, size):
+    X = np.random.default_rng(0).normal(size=(n_rows, 1)).astype("float32")
+    regressor = kind(hidden_layer_sizes=(1,), max_iter=1, early_stopping=False, random_state=0)
+    regressor.fit(X, X[:, 0])
+    assert regressor.model_.progress.step == -(-n_rows // size)
