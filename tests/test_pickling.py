@@ -63,6 +63,7 @@ from sknet.estimators import (
 from sknet.estimators._architecture import Perceptron
 from sknet.estimators._computation import Computation
 from sknet.estimators._fit import DataSet, FitArguments, Recipe
+from sknet.estimators._inputs import RowsWithOffset
 from sknet.estimators._python import Method
 from sknet.estimators._scaling import InputScaling, Units
 from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets
@@ -309,6 +310,7 @@ SPECIAL = {
     RealTargets: lambda: RealTargets(Y),
     Units: lambda: Units(np.zeros(2), np.ones(2)),
     InputScaling: lambda: InputScaling({"X": Units(np.zeros(2), np.ones(2))}),
+    RowsWithOffset: lambda: RowsWithOffset(X, Y),
     TablePlan: lambda: planned()[2],
     Schema: lambda: planned()[0],
     Table: lambda: planned()[1],

@@ -21,7 +21,9 @@ from sknet.estimators._frozen import (
 from sknet.estimators._heads import probability_head
 from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.estimators._layers import LayerOutput
+from sknet.estimators._offset import head_of_both
 from sknet.estimators._scaling import InputScaling
+from sknet.losses._wrappers import has_offset
 from sknet.nn import Identity, Module, run
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._plan import FittedEncoder
@@ -42,6 +44,7 @@ class Computation:
     encoders: Sequence[Any] = ()
     scaling: InputScaling | None = None
     fixed: Collection[Axis] = ()
+    n_offsets: int = 0  # columns of an offset; if there are some, heads take pairs of outputs and offsets
 
 
 def is_estimator(model: Any) -> bool:
@@ -49,7 +52,9 @@ def is_estimator(model: Any) -> bool:
     return isinstance(model, (BaseNet, LayerOutput, Frozen, TableEncoder))
 
 
-def computation_of(estimator: Any, example: Any = None, *, raw_scores: bool = False) -> Computation:
+def computation_of(
+    estimator: Any, example: Any = None, *, raw_scores: bool = False, takes_offset: bool = True
+) -> Computation:
     """Return what an estimator, a frozen predictor, a layer of one, or a table encoder computes."""
     layer: Any = None
     if isinstance(estimator, LayerOutput):
@@ -69,11 +74,15 @@ def computation_of(estimator: Any, example: Any = None, *, raw_scores: bool = Fa
     if layer is None and isinstance(estimator, FrozenTransformer):
         layer = estimator._code
     by: Pass = run if layer is None else estimator._layer(layer)
-    outputs, labels = outputs_of(estimator, raw_scores) if layer is None else ({"variable": _as_it_is}, {})
+    n_offsets = n_offsets_of(estimator) if layer is None and takes_offset else 0
+    outputs: dict[str, Head] = {"variable": _as_it_is}
+    labels: dict[str, Any] = {}
+    if layer is None:
+        outputs, labels = outputs_of(estimator, raw_scores, takes_offset=n_offsets > 0)
     encoders = [estimator._inputs.encoder] if isinstance(estimator._inputs, Encoded) else []
     return Computation(
         estimator._module, by, named, is_named, outputs, labels, encoders, estimator._scaling,
-        fixed_axes(estimator, named),
+        fixed_axes(estimator, named), n_offsets,
     )  # fmt: skip
 
 
@@ -84,20 +93,28 @@ def _inputs_of(frozen: Frozen, example: Any) -> Any:
     return np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
 
 
-def outputs_of(frozen: Any, raw_scores: bool = False) -> tuple[dict[str, Head], dict[str, Any]]:
+def n_offsets_of(frozen: Any) -> int:
+    """Return how many columns the offset of a predictor has, 0 for one that was fitted without."""
+    return frozen._targets.n_outputs if has_offset(frozen._loss) else 0
+
+
+def outputs_of(
+    frozen: Any, raw_scores: bool = False, *, takes_offset: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the outputs of a predictor, and the labels of those that are numbers of labels."""
     loss, targets = frozen._loss, frozen._targets
+    given: Any = (lambda head: head_of_both(loss, head)) if takes_offset else (lambda head: head)
     if frozen._kind == "regressor":
-        return {"variable": loss.predict}, {}
+        return {"variable": given(loss.predict)}, {}
     if frozen._kind == "multihead":
         return _outputs_of_heads(frozen)
     temperature = getattr(frozen, "_temperature", None)
-    decide = targets.deciding(loss, temperature) or _as_it_is
+    decide = given(targets.deciding(loss, temperature) or _as_it_is)
     outputs: dict[str, Head] = {"label": lambda output: targets.numbers(decide(output), loss.threshold)}
     if raw_scores:
         outputs["scores"] = _joined(lambda output: _of_both(targets.decisions(decide(output))), -np.inf)
     elif loss.has_probabilities:
-        head = probability_head(loss, targets, temperature)
+        head = given(probability_head(loss, targets, temperature))
         outputs["probabilities"] = _joined(lambda output: targets.per_column(head(output)), 0.0)
     else:
         outputs["scores"] = _joined(lambda output: targets.decisions(decide(output)), -np.inf)

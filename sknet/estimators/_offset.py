@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet import ops
 from sknet._constraints import shown
 from sknet.core import Tensor, no_grad
 from sknet.device import active, device_of
@@ -15,7 +16,7 @@ from sknet.estimators._fit import DataSet, Request
 from sknet.estimators._inputs import on_host
 from sknet.estimators._scaling import Units
 from sknet.losses import Loss
-from sknet.losses._wrappers import Heads, WithOffset, has_offset
+from sknet.losses._wrappers import Heads, Standardized, WithOffset, has_offset
 
 
 def check_offset(offset: Any, n_rows: int, n_outputs: int, name: str = "offset") -> Any:
@@ -48,11 +49,35 @@ def apply_offset(loss: Any, output: Any, offset: Any, head: Head | None, caller:
     n_outputs = output.shape[1] // len(getattr(loss, "losses", [loss]))
     offset = check_offset(offset, len(output), n_outputs)
     with no_grad(), active(device_of(output)), np.errstate(all="ignore"):
+        return shifted_head(loss, head)(Tensor(output), offset).data
+
+
+def shifted_head(loss: Any, head: Head | None) -> Callable[[Tensor, Any], Tensor]:
+    """Return a function of outputs and offsets that computes what a head makes of their sum."""
+
+    def of_both(output: Tensor, offset: Any) -> Tensor:
         # In float32, outputs would lose digits beside large offsets.
-        shifted, dtype = loss.shifted(Tensor(output.astype(np.float64)), offset), output.dtype
+        shifted, dtype = loss.shifted(ops.astype(output, np.float64), offset), output.dtype
         if head is not None:
-            shifted, dtype = head(shifted), head(Tensor(output[:1])).dtype
-        return shifted.data.astype(dtype)
+            shifted, dtype = head(shifted), head(Tensor(np.zeros((1, output.shape[1]), dtype))).dtype
+        return ops.astype(shifted, dtype)
+
+    return of_both
+
+
+def head_of_both(loss: Any, head: Head | None) -> Callable[[tuple[Tensor, Tensor]], Tensor]:
+    """Return a head of pairs of outputs and offsets, as `shifted_head` computes it."""
+    of_both = shifted_head(loss, head)
+    return lambda pair: of_both(*pair)
+
+
+def split_outputs(loss: Any, output: Any, target: Any) -> tuple[Any, Any]:
+    """Return outputs with their offset, and targets without; both as they are where a fit has none."""
+    if not isinstance(loss, WithOffset):
+        return output, target
+    with no_grad(), active(device_of(output)):
+        z, y = loss.split(Tensor(output), Tensor(target))
+        return z.data, y.data
 
 
 # -- fits --------------------------------------------------------------------------------------------
@@ -74,27 +99,56 @@ def take_offset(request: Request, rows: DataSet, loss: Loss) -> tuple[DataSet, L
     offset = check_offset(offset, len(rows.y), estimator._targets.n_outputs)
     if isinstance(before, WithOffset):
         return rows._replace(offset=offset), before.around(loss)
-    units = {"center": (0.0,) * offset.shape[1], "scale": (1.0,) * offset.shape[1]}
-    return rows._replace(offset=offset), WithOffset(loss, 0 if rows.y.ndim == 1 else rows.y.shape[1], **units)
+    return rows._replace(offset=offset), adding_offset(loss, rows.y, offset)
+
+
+def adding_offset(loss: Loss, y: Any, offset: Any, units: Units | None = None) -> WithOffset:
+    """Return a loss of outputs with an offset, for targets as `loss` reads them."""
+    n = offset.shape[1]
+    made = WithOffset(loss, 0 if y.ndim == 1 else y.shape[1], (0.0,) * n, (1.0,) * n)
+    return made if units is None else made.around(loss, units.mean, units.scale)
 
 
 def _check_kind(request: Request, rows: DataSet, loss: Loss) -> None:
     """Raise a ValueError for a fit whose outputs have no offset."""
-    targets, given = request.estimator._targets, request.recipe.loss
+    targets = request.estimator._targets
     if not request.recipe.strict:
         why = "predict has scikit-learn's arguments in sknet.neural_network: fit the estimator of sknet"
     elif isinstance(loss, Heads):
         why = "outputs of several heads have no common offset: fit an estimator for one head"
     elif rows.y.ndim > 2 or (getattr(targets, "have_positions", False) and rows.y.ndim > 1):
         why = f"it is added to one row of outputs for each row of X, and y has shape {rows.labels.shape}"
-    elif loss.outputs_per_target > 1:
-        why = f"{shown(given)} has {loss.outputs_per_target} outputs for a target: use a loss with one"
     else:
+        check_one_output(request.recipe.loss, loss.outputs_per_target)
         return
     raise ValueError(f"offset cannot be given here, since {why}")
 
 
-def offset_units(loss: Loss, offset: Any, weight: Any, scale: Any) -> Units:
+def check_one_output(loss: Loss, n_outputs: int) -> None:
+    """Raise a ValueError for a loss with several outputs for each target, which have no common offset."""
+    if n_outputs > 1:
+        raise ValueError(
+            f"offset cannot be given here, since {shown(loss)} has {n_outputs} outputs for a target: use a "
+            "loss with one"
+        )
+
+
+def standardize_targets(
+    targets: Any, loss: Loss, y: Any, weight: Any, offset: Any, advice: str = "set scale_target=False"
+) -> Units | None:
+    """Let targets learn their units, of y less an offset in that unit; return the units of the offset."""
+    assert loss.scaling is not None
+    shifts = loss.scaling.shifts
+    targets.standardize(y - offset if shifts and offset is not None else y, weight, shifts=shifts)
+    if offset is None:
+        return None
+    units = _offset_units(loss, offset, weight, targets.scale, advice)
+    if shifts:
+        targets.mean = targets.mean + units.mean
+    return units
+
+
+def _offset_units(loss: Loss, offset: Any, weight: Any, scale: Any, advice: str) -> Units:
     """Return the center and scale of offsets, for a loss of targets that are divided by a `scale`."""
     assert loss.scaling is not None
     z = np.linspace(-1.0, 1.0, 5).reshape(-1, 1)
@@ -105,7 +159,7 @@ def offset_units(loss: Loss, offset: Any, weight: Any, scale: Any) -> Units:
         link = "its outputs" if loss.scaling.shifts else "exponentials of its outputs"
         raise ValueError(
             f"an offset of standardized targets needs a loss whose predictions are {link}, and those of "
-            f"{shown(loss)} are not: set scale_target=False"
+            f"{shown(loss)} are not: {advice}"
         )
     weight = None if weight is None else np.abs(weight)
     if loss.scaling.shifts:
@@ -113,6 +167,18 @@ def offset_units(loss: Loss, offset: Any, weight: Any, scale: Any) -> Units:
     most = offset.max(axis=0)
     mean = np.average(np.exp(offset - most), axis=0, weights=weight)
     return Units(most + np.log(mean), np.ones_like(scale))
+
+
+def left_to_learn(loss: WithOffset, y: Any) -> Any:
+    """Return residuals of targets with offsets, or minus the gradient of the loss at outputs of 0."""
+    width = max(loss.n_columns, 1)
+    if isinstance(loss.loss, Standardized) and loss.loss.shifts:
+        return (y[:, :width] - y[:, width:]) * np.asarray(loss.loss.scale)
+    z = Tensor(np.zeros((len(y), y.shape[1] - width)), requires_grad=True)
+    with np.errstate(all="ignore"):
+        loss.values(z, Tensor(y)).sum().backward()
+    assert z.grad is not None
+    return -z.grad
 
 
 class OffsetScore(Score):
@@ -125,11 +191,12 @@ class OffsetScore(Score):
         self.may_wait, self.reads_outputs = may_wait(score), score.reads_outputs
 
     def _split(self, output: Any, target: Any) -> tuple[Any, Any]:
-        with no_grad(), active(device_of(output)):
-            z, y = self._loss.split(Tensor(output), Tensor(target))
+        z, y = split_outputs(self._loss, output, target)
+        if isinstance(self._score, Gathered):
             # Scorers read predictions, which are made of outputs as `predict` has them.
-            z = self._loss.uncentered(z) if isinstance(self._score, Gathered) else z
-            return z.data, y.data
+            with no_grad(), active(device_of(z)):
+                z = self._loss.uncentered(Tensor(z)).data
+        return z, y
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         self._score.add(*self._split(output, target), weight, rows)

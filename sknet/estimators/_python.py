@@ -1,6 +1,6 @@
 """Frozen predictors as Python files that need NumPy alone."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -21,9 +21,11 @@ from sknet.engine._inputs import computed_dtype
 from sknet.engine._network import FEW_ROWS, MOST_ROWS, Head, Part, Pass
 from sknet.estimators._heads import DECODER, interval_head, probability_head
 from sknet.estimators._inputs import Encoded, fixed_axes
+from sknet.estimators._offset import head_of_both
 from sknet.graphs._export import with_any_lengths
 from sknet.graphs._literals import docstring, literal, names_in
 from sknet.graphs._python import PythonSource
+from sknet.losses._wrappers import has_offset
 from sknet.nn import Scope, bindings, run
 from sknet.preprocessing._python import EncodedTable
 
@@ -130,6 +132,18 @@ def standardized(given):
 '''
 
 
+OFFSETS = '''
+def offsets(offset, n_rows):
+    """Return an offset as an array of shape (n_rows, {n}); raise a ValueError for any other."""
+    found = np.asarray(offset, np.float64)
+    shapes = [(n_rows, {n})] + [(n_rows,)] * ({n} == 1)
+    if found.shape not in shapes or not np.isfinite(found).all():
+        expected = " or ".join(map(str, shapes))
+        raise ValueError(f"offset must have finite numbers of shape {{expected}}; got shape {{found.shape}}")
+    return found.reshape(n_rows, {n})
+'''
+
+
 COVERAGE = 0.8  # of the intervals that are asked for if no other is
 
 
@@ -153,6 +167,8 @@ class Method(NamedTuple):
     source: str = "X"
     then: str = "found"
     coverage: float | None = None
+    of_both: Any = None  # the head of pairs of outputs and offsets, of a predictor that was fitted with some
+    n_offsets: int = 0
 
     def takes(self) -> tuple[list[str], list[str]]:
         """Return the function's arguments besides X, and the lines that check them."""
@@ -166,37 +182,49 @@ class Method(NamedTuple):
 # -- which functions there are ------------------------------------------------------------------
 
 
+def _method(
+    frozen: Any, name: str, doc: str, head: Head, result: Callable[[Tensor], Any], **more: Any
+) -> Method:
+    """Return the function of a head whose `result` is returned, also for outputs with an offset."""
+    loss, of_both = frozen._loss, None
+    if has_offset(loss):
+        both = head_of_both(loss, head)
+        of_both = lambda pair: result(both(pair))  # noqa: E731
+    n = frozen._targets.n_outputs
+    return Method(name, doc, lambda output: result(head(output)), of_both=of_both, n_offsets=n, **more)
+
+
 def _of_classifier(frozen: Any, coverage: float | None) -> Iterator[Method]:
     loss, targets = frozen._loss, frozen._targets
     temperature = getattr(frozen, "_temperature", None)
     decide = targets.deciding(loss, temperature) or (lambda output: output)
 
-    def labels(output: Tensor) -> Any:
-        return targets.numbers(decide(output), loss.threshold)
+    def labels(decided: Tensor) -> Any:
+        return targets.numbers(decided, loss.threshold)
 
     then = "found" if targets.labels is None else "LABELS[found]"
-    yield Method("predict", "Return labels.", labels, then=then)
-    yield Method("decision_function", "Return raw outputs.", lambda output: targets.decisions(decide(output)))
+    yield _method(frozen, "predict", "Return labels.", decide, labels, then=then)
+    yield _method(frozen, "decision_function", "Return raw outputs.", decide, targets.decisions)
     if loss.has_probabilities:
         for name, link, doc in (
             ("predict_proba", "predict", "Return the probability of each class."),
             ("predict_log_proba", "log_predict", "Return the logarithm of the probability of each class."),
         ):
             head = probability_head(loss, targets, temperature, link)
-            yield Method(name, doc, lambda output, head=head: targets.per_column(head(output)))
+            yield _method(frozen, name, doc, head, targets.per_column)
 
 
 def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[Method]:
     loss, targets = frozen._loss, frozen._targets
 
-    def decoded(head: Head) -> Head:
-        return lambda output: targets.decode(head(output))
+    def method(name: str, doc: str, head: Head, **more: Any) -> Method:
+        return _method(frozen, name, doc, head, targets.decode, **more)
 
-    yield Method("predict", "Return predictions.", decoded(loss.predict))
+    yield method("predict", "Return predictions.", loss.predict)
     if hasattr(frozen, "predict_std"):
-        yield Method("predict_std", "Return standard deviations.", decoded(loss.predict_std))
+        yield method("predict_std", "Return standard deviations.", loss.predict_std)
     if hasattr(frozen, "predict_quantiles"):
-        yield Method("predict_quantiles", "Return every quantile.", decoded(loss.predict_quantiles))
+        yield method("predict_quantiles", "Return every quantile.", loss.predict_quantiles)
     if hasattr(frozen, "predict_interval"):
         wanted = COVERAGE if coverage is None else coverage
         try:
@@ -207,7 +235,7 @@ def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[Method]:
                 return  # quantiles of another interval, which nobody has asked for
             raise
         doc = "Return the bounds between which this share of targets is expected."
-        yield Method("predict_interval", doc, decoded(head), coverage=wanted)
+        yield method("predict_interval", doc, head, coverage=wanted)
 
 
 def _of_transformer(frozen: Any, coverage: float | None) -> Iterator[Method]:
@@ -394,15 +422,17 @@ class _File:
     def method(self, method: Method) -> str:
         """Write what a method computes, and return the function that calls it."""
         name, shape, dtype = self.network(method)
-        function = name
+        function, of_both = name, None
         if method.head is not None:
             function = f"{name}_to_{method.name}"
-            self.texts.append(head_source(self.source, method, function, shape, dtype))
+            self.texts += head_sources(self.source, method, function, shape, dtype)
             inputs = ", ".join([self.source.local(name) for name in self.inputs[method.source]])
+            if method.of_both is not None:
+                of_both = f"lambda *rows: {function}_with_offset({name}(*rows[:-1]), rows[-1])"
             function = f"lambda {inputs}: {function}({name}({inputs}))"
-        return self._public(method, function)
+        return self._public(method, function, of_both)
 
-    def _public(self, method: Method, function: str) -> str:
+    def _public(self, method: Method, function: str, of_both: str | None) -> str:
         is_named = method.source == "X" and self.is_named
         has_lengths = is_named and "lengths" in self.inputs["X"]
         expected, most = ("INPUTS", "MOST_ROWS") if method.source == "X" else ("CODES", "MOST_CODES")
@@ -421,10 +451,19 @@ class _File:
             given = f"standardized({given})"
         # The outputs of layers are computed in parts of powers of two, all others whole.
         in_powers = not is_named and (method.source == "codes" or method.name == "transform")
-        lines += [
-            f"found = in_parts({function}, {given}, {most}, {in_powers})",
-            f"return {method.then}",
-        ]
+        if of_both is None:
+            lines.append(f"found = in_parts({function}, {given}, {most}, {in_powers})")
+        else:
+            more.append("offset=None" if has_lengths else "*, offset=None")
+            lines += [
+                f"given = {given}",
+                "if offset is None:",
+                f"    found = in_parts({function}, given, {most}, {in_powers})",
+                "else:",
+                "    rows = {**given, None: offsets(offset, len(next(iter(given.values()))))}",
+                f"    found = in_parts({of_both}, rows, {most}, {in_powers})",
+            ]
+        lines.append(f"return {method.then}")
         std = self._with_std(method)
         if std:
             more, lines = ["return_std=False", *more], [*lines[:-1], *std]
@@ -435,7 +474,8 @@ class _File:
     def _with_std(self, method: Method) -> list[str]:
         if method.name != "predict" or not hasattr(self.frozen, "predict_std") or method.then != "found":
             return []
-        return ["return (found, predict_std(X)) if return_std else found"]
+        given = "X" if method.of_both is None else "X, offset=offset"
+        return [f"return (found, predict_std({given})) if return_std else found"]
 
     def standardized(self) -> str:
         """Return the definition of the function that standardizes inputs, if there are such."""
@@ -475,29 +515,53 @@ class _File:
         ]
 
 
-def head_source(source: PythonSource, method: Method, name: str, shape: tuple[Any, ...], dtype: Any) -> str:
-    """Return the definition of a function of raw outputs."""
-    head, several, free = method.head, [], free_lengths(shape)
-    assert head is not None
+def head_sources(
+    source: PythonSource, method: Method, name: str, shape: tuple[Any, ...], dtype: Any
+) -> list[str]:
+    """Return the definitions of functions of raw outputs, and of these with an offset if there may be one."""
+    found = [_head_source(source, method.name, method.head, name, [(1, *shape)], [dtype])]
+    if method.of_both is not None:
+        shapes = [(1, *shape), (1, method.n_offsets)]
+        of_both, named = lambda *pair: method.of_both(pair), f"{name}_with_offset"
+        found.append(_head_source(source, method.name, of_both, named, shapes, [dtype, np.float64]))
+    return found
+
+
+def _head_source(
+    source: PythonSource,
+    method: str,
+    head: Any,
+    name: str,
+    shapes: Sequence[tuple[Any, ...]],
+    dtypes: Sequence[Any],
+) -> str:
+    several, free = [], free_lengths(shapes[0][1:])
 
     def captured(*sizes: int) -> Graph:
-        def forward(output: Tensor) -> Any:
-            found = head(output)
+        def forward(*given: Tensor) -> Any:
+            found = head(*given)
             several.append(isinstance(found, list))
             return found
 
+        given = zip(free.shapes(shapes, sizes), dtypes, strict=True)
         with no_grad():
-            return capture(forward, *[np.zeros(x, dtype) for x in free.shapes([(1, *shape)], sizes)])
+            return capture(forward, *[np.zeros(shape, dtype) for shape, dtype in given])
 
+    arguments = ["raw", "offset"][: len(shapes)]
     return source.function(
         name,
-        f"Return what `{method.name}` makes of raw outputs.",
+        f"Return what `{method}` makes of raw outputs{' and their offset' if len(shapes) > 1 else ''}.",
         captured,
         [],
-        ["raw"],
+        arguments,
         result=lambda names: f"[{', '.join(names)}]" if several[-1] else names[0],
         free=free,
     )
+
+
+def offset_source(frozen: Any) -> str:
+    """Return the definition of the function that checks offsets, if the predictor has some."""
+    return OFFSETS.format(n=literal(frozen._targets.n_outputs)).strip() if has_offset(frozen._loss) else ""
 
 
 def label_facts(frozen: Any, source: PythonSource) -> list[str]:
@@ -545,6 +609,7 @@ def _written(frozen: Any, chosen: list[Method], table: "Prepares | None", file: 
     wrong = "np.isinf(x).any()" if frozen._allows_nan else "not np.isfinite(x).all()"
     inputs = f"{before}{in_parts()}\n\n\n{CHECKED.format(wrong=wrong).strip()}"
     inputs += file.standardized()
+    inputs += f"\n\n\n{offset_source(frozen)}".rstrip()
     return file_text(title, methods, file.texts, inputs, file.source, file.facts())
 
 

@@ -12,7 +12,6 @@ from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, FitView
 from sknet.callbacks._callback import Rows
-from sknet.core import Tensor, no_grad
 from sknet.device import active, device_of, namespace, to_host
 from sknet.engine import Batches, History, Model
 from sknet.engine._batches import ComputedRows, join_leftover
@@ -35,7 +34,7 @@ from sknet.estimators._fit import (
 from sknet.estimators._heads import Bounds, best_temperature
 from sknet.estimators._inputs import Sequences, on_host, with_offset
 from sknet.estimators._network import weights_of
-from sknet.estimators._offset import offset_units
+from sknet.estimators._offset import split_outputs, standardize_targets
 from sknet.estimators._scaling import InputScaling, Units, feature_axis, units_of
 from sknet.estimators._targets import numbers_of
 from sknet.estimators._validation import check_some_weight, data_sets, new_score_of, split_rows
@@ -62,22 +61,18 @@ def standardize(network: Network, rows: DataSet, training: Any = None) -> tuple[
     if not recipe.scale_target or request.continuing:
         return rows, network.loss
     assert scaling is not None
-    own = _own_part(rows, scaling, network.loss)
     if request.incremental:
-        _check_first_part(own, targets, scaling)
-    whole = own.y, rows.weight, rows.offset
+        _check_first_part(_own_part(rows, scaling, network.loss), targets, scaling)
+    whole = rows.y, rows.weight, rows.offset
     y, weight, offset = (x if x is None or training is None else x[training] for x in whole)
-    targets.standardize(y, weight, shifts=scaling.shifts)
-    if offset is not None:
-        units = offset_units(recipe.loss, offset, weight, targets.scale)
+    units = standardize_targets(targets, recipe.loss, y, weight, offset)
+    if units is not None:
         units = _begun_with(request, "offset", {"y": units})["y"]
-        if scaling.shifts:
-            targets.mean = targets.mean + units.mean
     begun = _begun_with(request, "targets", {"y": Units(targets.mean, targets.scale)})["y"]
     targets.mean, targets.scale = begun.mean, begun.scale
     targets.check_reported(recipe.loss)
     loss = targets.trained(recipe.loss)
-    if isinstance(network.loss, WithOffset):
+    if isinstance(network.loss, WithOffset) and units is not None:
         loss = network.loss.around(loss, units.mean, units.scale)
     network.model.adopt(recipe.optimizer, loss, recipe.alpha)
     return rows._replace(y=targets.encode(rows.y)), loss
@@ -351,9 +346,7 @@ def temperature_of(training: Training) -> Any:
         outputs = np.concatenate([to_host(predict_raw(model, part)) for part in parts]).astype(np.float64)
     y, weight = to_host(batches.y), None if batches.weight is None else to_host(batches.weight)
     loss: Any = without_offset(training.loss)
-    if isinstance(training.loss, WithOffset):
-        with no_grad():
-            outputs, y = (x.numpy() for x in training.loss.split(Tensor(outputs), Tensor(y)))
+    outputs, y = split_outputs(training.loss, outputs, y)
     if weight is not None and 1 < weight.ndim < outputs.ndim:  # a weight for each position of a sequence
         outputs = outputs.reshape(-1, outputs.shape[-1])
         y, weight = y.reshape(-1), weight.reshape(-1)

@@ -296,7 +296,9 @@ class WithOffset(Wrapping):
     def shifted(self, output: Tensor, offset: Any) -> Tensor:
         """Return outputs of which predictions are made, for an offset that a user gives."""
         z = as_tensor(output)
-        return z + Tensor(to_device(np.asarray(offset / np.asarray(self.scale), z.dtype), z.device))
+        if not isinstance(offset, Tensor):
+            offset = Tensor(to_device(np.asarray(offset, z.dtype), z.device))
+        return z + ops.astype(offset, z.dtype) / row_of(self.scale, z)
 
     def uncentered(self, output: Tensor) -> Tensor:
         """Return outputs as `shifted` returns them, of those that `split` returns."""
@@ -305,6 +307,12 @@ class WithOffset(Wrapping):
             return output
         z: Tensor = ops.astype(output, np.float64)
         return z + row_of(shift.tolist(), z)
+
+    @property
+    def likelihood(self) -> "WithOffset":
+        """The likelihood of the loss inside, of outputs with their offset."""
+        likelihood: Loss = _any(self.loss).likelihood
+        return self.around(likelihood)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         return self.loss.values(*self.split(output, target))

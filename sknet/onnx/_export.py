@@ -40,6 +40,7 @@ from sknet.tabular._base import ensemble_computation, is_ensemble
 OPSET = 20
 IR_VERSION = 10
 ML, ML_OPSET = "ai.onnx.ml", 3
+OFFSET = "offset"
 ML_OPERATORS = frozenset({"LabelEncoder"})
 
 
@@ -85,7 +86,9 @@ def export(
         a regressor "variable", of shape (n_samples, n_outputs), even for a single output; for a transformer
         "variable". For several columns of labels, probabilities have shape (n_columns, n_samples,
         most_classes), padded with 0 for columns with fewer classes. A network with several heads has an
-        output by the name of each, and for classes another, as "kind_probabilities".
+        output by the name of each, and for classes another, as "kind_probabilities". An estimator that was
+        fitted with an offset has one more input, "offset", of shape (n_samples, n_outputs) and with zeros
+        where nothing is to be added.
 
     Raises
     ------
@@ -210,20 +213,24 @@ def written_estimator(
     splits: bool | None = None,
     raw_scores: bool = False,
     has_labels: bool = True,
+    takes_offset: bool = True,
 ) -> Written:
     """Write a fitted estimator, with the outputs that `computation_of` names."""
     if is_ensemble(estimator):
-        found = ensemble_computation(estimator, raw_scores=raw_scores)
+        found = ensemble_computation(estimator, raw_scores=raw_scores, takes_offset=takes_offset)
     else:
-        found = computation_of(estimator, example, raw_scores=raw_scores)
+        found = computation_of(estimator, example, raw_scores=raw_scores, takes_offset=takes_offset)
         if dtype is None and not found.encoders:
             dtype = "float32"  # the dtype that callers of runtimes expect, also of a fit in float64
     module, places = found.module, nn.bindings(found.module)
 
     def compute(bound: Bound, args: list[Tensor]) -> Any:
         scope = nn.Scope({places[path]: value for path, value in bound.items()}, training=False)
+        offset = args[len(found.inputs) :]
+        args = args[: len(found.inputs)]
         given = dict(zip(found.inputs, args, strict=True)) if found.is_named else tuple(args)
-        raw = found.by(module, scope, given)
+        raw: Any = found.by(module, scope, given)
+        raw = (raw, *offset) if offset else raw
         return tuple(head(raw) for head in found.outputs.values())
 
     w, inputs, outputs, is_half = _written(
@@ -236,6 +243,7 @@ def written_estimator(
         splits=splits,
         scaling=found.scaling,
         fixed=found.fixed,
+        n_offsets=found.n_offsets,
         warns=example is None,
     )
     named = dict(zip(found.outputs, outputs, strict=True))
@@ -276,6 +284,7 @@ def _written(
     splits: bool | None = None,
     scaling: Any = None,
     fixed: Collection[Axis] = (),
+    n_offsets: int = 0,
     warns: bool = False,
 ) -> tuple[Writer, list[Value], list[Value], bool]:
     if nn.is_lazy(module):
@@ -287,6 +296,15 @@ def _written(
     kind = _dtype_of(values, inputs) if dtype is None else np.dtype(dtype)
     half = kind == np.float16  # NumPy and SciPy support it less well than single precision
     kind = np.dtype(np.float32) if half else kind
+    table = Tables(encoders, kind, splits) if encoders else None
+    names = list(inputs) if table is None else [value.name for value in table.inputs]
+    if n_offsets:
+        if OFFSET in names:
+            raise ValueError(
+                f"the input {OFFSET!r} has the name of that for offsets: rename it before the fit"
+            )
+        fixed = {*fixed, (len(inputs), 1)}
+        names, inputs = [*names, OFFSET], {**inputs, OFFSET: np.zeros((1, n_offsets))}
     values, inputs = _converted(values, kind), _converted(inputs, kind)
 
     def forward(*arrays: Tensor) -> Any:
@@ -298,8 +316,6 @@ def _written(
         with no_grad():
             return capture(forward, *values.values(), *given)
 
-    table = Tables(encoders, kind, splits) if encoders else None
-    names = list(inputs) if table is None else [value.name for value in table.inputs]
     public = {f"{path}_" if path in {*names, *reserved} else path: value for path, value in values.items()}
 
     def write(rows: Rows, free: Free) -> tuple[Writer, list[Value], list[Value], bool]:

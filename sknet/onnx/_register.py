@@ -69,7 +69,7 @@ def register(*classes: type) -> None:
     (ZipMap) unless it is told ``options={"zipmap": False}``; "columns" gives an output for each class,
     ``"nocl": True`` indices instead of labels, ``"output_class_labels": True`` the labels as another output,
     and ``"raw_scores": True`` what `decision_function` returns in place of probabilities, of two classes for
-    each of them.
+    each of them. The steps of a pipeline pass on no offset, which is 0.
 
     Examples
     --------
@@ -136,6 +136,7 @@ def _infer_shapes(operator: Any) -> None:
         splits=len(operator.inputs) > 1,
         raw_scores=options["raw_scores"],
         has_labels=not options["nocl"],
+        takes_offset=False,
     )
     n_rows = operator.inputs[0].get_first_dimension()
     for name, variable in zip(written.outputs, operator.outputs, strict=True):

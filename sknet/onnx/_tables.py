@@ -104,7 +104,10 @@ class Tables:
         return self.inputs[0].name
 
     def write(self, w: Writer, value: Value) -> Value:
-        """Write the encodings."""
+        """Write the encodings, which are the first value; others are inputs as they are."""
+        if value.name != "X":
+            self.inputs.append(value)
+            return value
         columns = _Columns(w, self.inputs, self._features, is_split=self._is_split)
         parts = [part for encoder in self._encoders for part in _encoded(w, encoder.plan, columns)]
         joined = parts[0] if len(parts) == 1 else w.add("Concat", *parts, shape=value.shape, axis=1)

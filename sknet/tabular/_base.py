@@ -32,7 +32,15 @@ from sknet.engine._scores import row_weights
 from sknet.estimators import EstimatorSummary, LayerRow
 from sknet.estimators._attributions import check_steps
 from sknet.estimators._checks import check_weights, check_y, filled, of_seen
-from sknet.estimators._computation import Computation, outputs_of
+from sknet.estimators._computation import Computation, n_offsets_of, outputs_of
+from sknet.estimators._inputs import with_offset
+from sknet.estimators._offset import (
+    adding_offset,
+    check_offset,
+    check_one_output,
+    left_to_learn,
+    standardize_targets,
+)
 from sknet.estimators._options import check_loss_of_logits
 from sknet.estimators._scoring import check_scoring, evaluated
 from sknet.estimators._summary import Summarized, summary_rows, with_values
@@ -40,6 +48,7 @@ from sknet.estimators._targets import refuse_ignored
 from sknet.estimators._validation import naming
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import LOSSES, Loss
+from sknet.losses._wrappers import has_offset, without_offset
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._encoder import fit_encoder
 from sknet.preprocessing._encodings import target_of
@@ -197,7 +206,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         """Set the fitted attributes that describe the targets."""
 
     @abstractmethod
-    def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
+    def _take_oof(self, y: Any, outputs: Any, rows: np.ndarray, weight: Any) -> None:
         """Set out-of-fold predictions and score."""
 
     def _weights(self, y: Any, sample_weight: Any, table: Table) -> Any:
@@ -222,6 +231,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         y_val: Any = None,
         sample_weight_val: Any = None,
         groups: Any = None,
+        offset: Any = None,
+        offset_val: Any = None,
     ) -> Self:
         """Fit the ensemble.
 
@@ -240,6 +251,12 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             Sample weights of `X_val`; None for equal weights.
         groups : array-like of shape (n_samples,), default=None
             Groups of the rows: all rows of a group are in the same fold.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs before the link of the loss, such as the logarithm of an exposure
+            for ``"poisson"`` or log odds for ``"log_loss"``. Predictions then need it as well, and without
+            it add 0; they are not kept within the range of the targets.
+        offset_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Offset of `X_val`, given if `offset` is.
 
         Returns
         -------
@@ -255,16 +272,24 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         state = self.__dict__
         before = dict(state)
         try:
-            self._fit(X, y, sample_weight, groups, self._validation(X_val, y_val, sample_weight_val, groups))
+            validation = self._validation(X_val, y_val, sample_weight_val, offset_val, groups)
+            if validation is not None and (offset is None) != (offset_val is None):
+                known, unknown = ("offset_val", "offset") if offset is None else ("offset", "offset_val")
+                raise ValueError(
+                    f"{known} is given without {unknown}: rows of X and of X_val need one, or none does"
+                )
+            self._fit(X, y, sample_weight, groups, offset, validation)
         except BaseException:
             state.clear()
             state.update(before)
             raise
         return self
 
-    def _validation(self, X: Any, y: Any, weight: Any, groups: Any) -> "tuple[Any, Any, Any] | None":
+    def _validation(
+        self, X: Any, y: Any, weight: Any, offset: Any, groups: Any
+    ) -> "tuple[Any, Any, Any, Any] | None":
         """Return the rows that are held out instead of folds, if some are given."""
-        given = {"X_val": X, "y_val": y, "sample_weight_val": weight}
+        given = {"X_val": X, "y_val": y, "sample_weight_val": weight, "offset_val": offset}
         names = [name for name, value in given.items() if value is not None]
         if names and (X is None or y is None):
             raise ValueError(f"X_val and y_val belong together, got only {' and '.join(names)}")
@@ -273,9 +298,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         if groups is not None or self.cv is not None:
             what = "groups" if self.cv is None else "cv"
             raise ValueError(f"{what} has no effect: X_val holds rows out instead of folds. Give one of both")
-        return X, y, weight
+        return X, y, weight, offset
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, validation: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any, validation: Any) -> None:
         began = time.monotonic()
         random_state = check_random_state(self.random_state)
         schema, table = Schema.learn(self, X, self.categorical_features, self.columns)
@@ -285,7 +310,10 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         self._targets = targets = self._new_targets(filled(y), loss)
         weight = self._weights(y, sample_weight, table)
         y = filled(y)
-        task = self._task(schema, table, y, weight, loss)
+        if offset is not None:
+            check_one_output(loss, loss.outputs_per_target)
+            offset = check_offset(offset, len(y), targets.n_outputs)
+        task = self._task(schema, table, y, weight, loss, offset)
         if validation is None:
             stratify = y if targets.task in ("binary", "multiclass", "ordinal") and y.ndim == 1 else None
             folds = folds_of(self.cv, self.n_folds, y, stratify, groups, random_state)
@@ -307,7 +335,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             )
 
     def _with_validation(
-        self, task: Task, y: np.ndarray, X_val: Any, y_val: Any, weight_val: Any
+        self, task: Task, y: np.ndarray, X_val: Any, y_val: Any, weight_val: Any, offset_val: Any
     ) -> tuple[Task, np.ndarray, Fold]:
         """Return a task and targets with validation rows behind those of the training, and their fold."""
         with naming("X_val and y_val do not fit X and y"):
@@ -316,6 +344,12 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             weight = self._weights(y_val, weight_val, table)
             y_val = filled(y_val)
             encoded = self._targets.encode(y_val)
+            offset = task.offset
+            if offset is not None:
+                own = check_offset(offset_val, len(y_val), offset.shape[1], "offset_val")
+                loss: Any = task.loss  # which adds offsets
+                encoded = loss.joined(encoded, own)
+                offset = np.concatenate([offset, own])
             task.loss.check_target(encoded, n_outputs=self._targets.n_outputs)
         weights = [
             np.ones(len(each), np.float32) if x is None else x
@@ -328,17 +362,18 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             table=task.table.joined(table),
             y=np.concatenate([task.y, encoded]),
             weight=None if task.weight is None and weight is None else np.concatenate(weights),
+            offset=offset,
         )
         rows = np.arange(len(y) + len(y_val))
         return joined, np.concatenate([y, y_val]), (rows[: len(y)], rows[len(y) :])
 
-    def _task(self, schema: Schema, table: Table, y: Any, weight: Any, loss: Loss) -> Task:
+    def _task(self, schema: Schema, table: Table, y: Any, weight: Any, loss: Loss, offset: Any) -> Task:
         """Return the data and settings that all members share."""
-        targets = self._targets
+        targets, units = self._targets, None
         if targets.task == "regression" and loss.scaling is not None:
             loss.check_target(y, n_outputs=targets.n_outputs)
             columns = y.reshape(len(y), -1)
-            targets.standardize(columns, weight, shifts=loss.scaling.shifts)
+            units = standardize_targets(targets, loss, columns, weight, offset, "give it no scaling")
             targets.check_reported(loss)
         encoded = targets.encode(y)
         loss = targets.trained(loss)
@@ -355,8 +390,15 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         directions = schema.directions(self, self.monotonic_cst)
         if directions is not None:
             check_one_direction(targets.task, loss)
-        target = target_of(y, kind)
-        return Task(schema, table, target, encoded, weight, loss, n_outputs, settings, directions)
+        if offset is None:
+            target = target_of(y, kind)
+        else:
+            loss = adding_offset(loss, encoded, offset, units)
+            encoded = loss.joined(encoded, offset)
+            left = left_to_learn(loss, encoded)
+            left = np.where(weight > 0, left, 0.0) if np.ndim(weight) == 2 else left
+            target = target_of(left, "regression")
+        return Task(schema, table, target, encoded, weight, loss, n_outputs, settings, directions, offset)
 
     def _jobs(self, task: Task, folds: list[Fold], random_state: Any) -> list[Job]:
         """Return the jobs, longest first; seeds do not depend on that order."""
@@ -498,7 +540,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         n_own = len(task.target.y)  # validation rows are behind these
         first = n_own if n_own < len(y) else 0
         self._take_targets(y[:n_own])
-        found = mix.of(known).astype(np.float32)
+        found = with_offset(
+            mix.of(known).astype(np.float32), None if task.offset is None else task.offset[rows]
+        )
         self._take_oof(y, found, rows, weight)
         self.oof_prediction_ = self.oof_prediction_[first:]
         if self.scoring is not None:
@@ -506,7 +550,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             seen = np.where(weight == 0, np.nan, y[rows]) if is_of_targets else y[rows]
             self.oof_score_ = self._scored(found, X, rows - first, seen, row_weights(weight))
 
-    def _scored(self, outputs: np.ndarray, X: Any, rows: np.ndarray, y: Any, weight: Any) -> float:
+    def _scored(self, outputs: Any, X: Any, rows: np.ndarray, y: Any, weight: Any) -> float:
         """Return what `scoring` says of the outputs for held-out rows."""
         name = type(self).__name__
         scorers = check_scoring(self.scoring, name).scorers or ()
@@ -606,7 +650,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     _targets: Any
     _loss_function: Loss
 
-    def _outputs(self, X: Any) -> np.ndarray:
+    def _mixed(self, X: Any) -> np.ndarray:
         """Return the mixed raw outputs, of shape (n_samples, n_outputs)."""
         check_is_fitted(self)
         return blended(counted(self.members_, self._mix), self._schema.read(self, X))
@@ -625,6 +669,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             "columns": f"{_counted(n_numbers, 'number')} and {_counted(n_categories, 'category')}, which "
             f"become {' to '.join(map(str, sorted({widths[0], widths[-1]})))} inputs",
             **({"read as": "; ".join(columns.notes)} if columns.notes else {}),
+            **({"offset": "added to the outputs"} if has_offset(self._loss_function) else {}),
             "score out of folds": f"{self.oof_score_:.4g}",
         }
         return summary_of(type(self).__name__, self.members_, self._mix, self._loss_function, facts)
@@ -663,7 +708,9 @@ def is_ensemble(model: Any) -> bool:
     return isinstance(model, (BaseTabular, FrozenTabular))
 
 
-def ensemble_computation(ensemble: Any, *, raw_scores: bool = False) -> Computation:
+def ensemble_computation(
+    ensemble: Any, *, raw_scores: bool = False, takes_offset: bool = True
+) -> Computation:
     """Return what an ensemble computes."""
     if not isinstance(ensemble, FrozenTabular):
         check_is_fitted(ensemble)
@@ -671,11 +718,12 @@ def ensemble_computation(ensemble: Any, *, raw_scores: bool = False) -> Computat
     members = ensemble._members
     encoders, spans = spans_of(members)
     module = Blend(members, spans).eval()
-    outputs, labels = outputs_of(ensemble, raw_scores)
+    n_offsets = n_offsets_of(ensemble) if takes_offset else 0
+    outputs, labels = outputs_of(ensemble, raw_scores, takes_offset=n_offsets > 0)
     if "variable" in outputs:
         head, (lowest, highest) = outputs["variable"], ensemble._bounds
 
-        def clipped(output: Tensor) -> Tensor:
+        def clipped(output: Any) -> Tensor:
             found = head(output)
             bounds = [np.asarray(bound, found.dtype) for bound in (lowest, highest)]
             return ops.minimum(ops.maximum(found, Tensor(bounds[0])), Tensor(bounds[1]))
@@ -683,7 +731,7 @@ def ensemble_computation(ensemble: Any, *, raw_scores: bool = False) -> Computat
         outputs = {"variable": clipped}
     width = sum(encoder.n_features_out_ for encoder in encoders)
     inputs = {"X": np.zeros((1, width), np.float32)}
-    return Computation(module, nn.run, inputs, False, outputs, labels, encoders)
+    return Computation(module, nn.run, inputs, False, outputs, labels, encoders, n_offsets=n_offsets)
 
 
 def summary_of(
@@ -696,7 +744,7 @@ def summary_of(
     return EstimatorSummary(
         title,
         [row for kind, found in kinds.items() for row in _rows(kind, found)],
-        with_values(loss),
+        with_values(without_offset(loss)),
         "; ".join(f"{kind}: {said}" for kind, said in optimizers.items()),
         {
             "members": "; ".join(f"{kind}: {_counts(found, mix, kind)}" for kind, found in kinds.items()),

@@ -12,8 +12,10 @@ from sknet.estimators._attributions import chosen_classes, chosen_predictions
 from sknet.estimators._checks import accuracy_of_seen, check_weights, r2_of_seen, score_weights
 from sknet.estimators._classifier import class_weighted
 from sknet.estimators._heads import probability_head
+from sknet.estimators._inputs import with_offset
 from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets, kind_of_labels
 from sknet.losses import Loss
+from sknet.losses._wrappers import has_offset
 from sknet.tabular._base import CONSTRAINTS, BaseTabular
 from sknet.tabular._frozen import FrozenTabularClassifier, FrozenTabularRegressor, check_bounds
 from sknet.tabular._members import Members
@@ -131,7 +133,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     def _take_targets(self, y: Any) -> None:
         self.classes_ = self._targets.classes
 
-    def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
+    def _take_oof(self, y: Any, outputs: Any, rows: np.ndarray, weight: Any) -> None:
         self.oof_score_ = _accuracy(self._labels(outputs), y[rows], weight)
         loss = self._loss_function
         found = (
@@ -152,7 +154,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         """
         return FrozenTabularClassifier(self._frozen_parts())
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return the accuracy: the share of rows with all labels right.
 
         Parameters
@@ -163,13 +165,15 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
             Labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
 
         Returns
         -------
         float
             The accuracy.
         """
-        return _accuracy(self.predict(X), y, sample_weight)
+        return _accuracy(self.predict(X, offset=offset), y, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -208,8 +212,9 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     members : int or "auto", default="auto"
         Networks of each kind in each fold; "auto" is 1 smooth one and 2 sharp ones.
     extrapolate : bool, default=False
-        Whether predictions may be smaller than the smallest target of the fit, and larger than the largest.
-        Within these bounds, rows unlike those of the fit do less harm; prices that rise need more.
+        Whether predictions may be smaller than the smallest target of the fit, and larger than the largest,
+        as they always may after a fit with `offset`. Within these bounds, rows unlike those of the fit do
+        less harm; prices that rise need more.
 
     Attributes
     ----------
@@ -289,11 +294,11 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
 
     def _take_targets(self, y: Any) -> None:
         lowest, highest = (x if y.dtype.kind == "f" else x.astype(np.float64) for x in (y.min(0), y.max(0)))
-        if self.extrapolate:
+        if self.extrapolate or has_offset(self._loss_function):  # rates of single rows have no range
             lowest, highest = (x + np.zeros(lowest.shape) for x in (-np.inf, np.inf))
         self._bounds = lowest, highest
 
-    def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
+    def _take_oof(self, y: Any, outputs: Any, rows: np.ndarray, weight: Any) -> None:
         from sklearn.metrics import r2_score  # slow to import
 
         found = self._means(outputs)
@@ -308,7 +313,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
             return
         self.oof_score_ = float(r2_score(known, found, sample_weight=weight)) if several else np.nan
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return R2, the share of the targets' variance that is explained.
 
         Parameters
@@ -319,6 +324,8 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
             Targets; those that are missing, NaN, are not scored.
         sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Weights of samples, or of targets.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
 
         Returns
         -------
@@ -326,8 +333,8 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
             At most 1, the mean over outputs.
         """
         if (seen := score_weights(y, sample_weight)) is not None:
-            return r2_of_seen(y, self.predict(X), seen)
-        return float(super().score(X, y, sample_weight))
+            return r2_of_seen(y, self.predict(X, offset=offset), seen)
+        return float(super().score(with_offset(X, offset), y, sample_weight))
 
     def freeze(self) -> "FrozenTabularRegressor":
         """Return a predictor without any training state: smaller, picklable, fast for single rows.

@@ -17,6 +17,7 @@ from sknet.engine._network import predict_raw
 from sknet.estimators._portable import portable_loss
 from sknet.estimators._stored import check_labels_of, check_network
 from sknet.losses import Loss
+from sknet.losses._wrappers import without_offset
 from sknet.persistence import write_atomically
 from sknet.preprocessing._plan import FittedEncoder
 from sknet.preprocessing._schema import Schema
@@ -72,7 +73,7 @@ class FrozenTabular(Predicts):
         self._encoder = self._members[0][0].encoder
         self._targets, self._loss_function = parts.targets, parts.loss
 
-    def _outputs(self, X: Any) -> np.ndarray:
+    def _mixed(self, X: Any) -> np.ndarray:
         table = self._encoder.read(X)
         if table.n_rows > 1 or table.sparse is not None:
             return blended(self._members, table)
@@ -146,7 +147,8 @@ class FrozenTabular(Predicts):
         return {**state, "_members": members, "_loss_function": loss}
 
     def __repr__(self) -> str:
-        loss = type(getattr(self._loss, "loss", self._loss)).__name__  # the one inside of a wrapping loss
+        found = without_offset(self._loss)
+        loss = type(getattr(found, "loss", found)).__name__  # the one inside of a wrapping loss
         return f"{type(self).__name__}({len(self._members)} members, {loss})"
 
 

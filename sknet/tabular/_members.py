@@ -335,7 +335,9 @@ class Task:
     n_outputs: int
     settings: dict[str, Setting]
     directions: np.ndarray | None = None
+    offset: np.ndarray | None = None
     _stored_fields = {
         "y": np.ndarray,
+        "offset": [np.ndarray, None],
         "weight": [np.ndarray, None],
     }

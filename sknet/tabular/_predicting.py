@@ -23,6 +23,8 @@ from sknet.estimators._heads import (
     interval_head,
     probability_head,
 )
+from sknet.estimators._inputs import RowsWithOffset, with_offset
+from sknet.estimators._offset import apply_offset, split_outputs
 from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets
 from sknet.losses import Loss
 from sknet.losses._base import mean_loss_of
@@ -37,13 +39,21 @@ class Predicts(ABC):
     _loss_function: Loss
 
     @abstractmethod
-    def _outputs(self, X: Any) -> np.ndarray:
+    def _mixed(self, X: Any) -> np.ndarray:
         """Return the mixed raw outputs, of shape (n_samples, n_outputs)."""
 
-    def _headed(self, outputs: np.ndarray, head: Head | None) -> np.ndarray:
+    def _outputs(self, X: Any) -> Any:
+        """Return the mixed raw outputs, with the offset that X may have."""
+        return with_offset(self._mixed(X.X), X.offset) if type(X) is RowsWithOffset else self._mixed(X)
+
+    def _headed(self, outputs: Any, head: Head | None) -> np.ndarray:
         """Return what a head, such as a link of the loss, makes of outputs."""
+        if type(outputs) is RowsWithOffset:
+            name = type(self).__name__
+            shifted: np.ndarray = apply_offset(self._loss_function, outputs.X, outputs.offset, head, name)
+            return shifted
         if head is None:
-            return outputs
+            return outputs  # type: ignore[no-any-return]
         with no_grad():
             found: np.ndarray = head(Tensor(outputs)).numpy()
         return found
@@ -54,52 +64,56 @@ class Classifies(Predicts):
 
     _targets: "ClassTargets | ColumnTargets | OrderedTargets"
 
-    def _decided(self, outputs: np.ndarray) -> np.ndarray:
+    def _decided(self, outputs: Any) -> np.ndarray:
         return self._headed(outputs, self._targets.deciding(self._loss_function))
 
-    def _labels(self, outputs: np.ndarray) -> Any:
+    def _labels(self, outputs: Any) -> Any:
         return self._targets.decode(self._decided(outputs), self._loss_function.threshold)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, *, offset: Any = None) -> Any:
         """Predict labels.
 
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_samples, n_features)
             With the columns of the fit.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs of an ensemble that was fitted with an offset; None adds 0.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_labels)
             The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
         """
-        return self._labels(self._outputs(X))
+        return self._labels(self._outputs(with_offset(X, offset)))
 
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: Any, *, offset: Any = None) -> Any:
         """Return the mixed raw outputs: logits, or whatever the loss expects.
 
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_samples, n_features)
             With the columns of the fit.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs; None adds 0.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
             For two classes one column, positive where the second is more likely.
         """
-        outputs = self._outputs(X)
+        outputs = self._outputs(with_offset(X, offset))
         return self._targets.decisions(self._decided(outputs))
 
     @available_if(gives_probabilities)
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
         """Predict probabilities, which are calibrated by a temperature for each kind of members."""
-        return self._probable(X, "predict")
+        return self._probable(with_offset(X, offset), "predict")
 
     @available_if(gives_probabilities)
-    def predict_log_proba(self, X: Any) -> Any:
+    def predict_log_proba(self, X: Any, *, offset: Any = None) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows."""
-        return self._probable(X, "log_predict")
+        return self._probable(with_offset(X, offset), "log_predict")
 
     def _probable(self, X: Any, link: str) -> Any:
         outputs = self._outputs(X)
@@ -113,43 +127,45 @@ class Regresses(Predicts):
     _targets: RealTargets
     _bounds: tuple[Any, Any]
 
-    def _means(self, outputs: np.ndarray) -> np.ndarray:
+    def _means(self, outputs: Any) -> np.ndarray:
         found = self._targets.decode(self._headed(outputs, self._loss_function.predict))
         # Of several outputs scikit-learn's checks ask for double precision.
         dtype = np.float64 if self._targets.n_outputs > 1 else found.dtype
         clipped: np.ndarray = np.clip(found, *self._bounds).astype(dtype)
         return clipped
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, *, offset: Any = None) -> Any:
         """Predict targets.
 
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_samples, n_features)
             With the columns of the fit.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs of an ensemble that was fitted with an offset; None adds 0.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             What the loss estimates: means, medians or quantiles; not beyond the targets of the fit, unless
-            ``extrapolate`` is true.
+            ``extrapolate`` is true or the fit had an offset.
         """
-        return self._means(self._outputs(X))
+        return self._means(self._outputs(with_offset(X, offset)))
 
     @available_if(gives_deviations)
-    def predict_std(self, X: Any) -> Any:
+    def predict_std(self, X: Any, *, offset: Any = None) -> Any:
         """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
-        return self._found(X, "predict_std")
+        return self._found(with_offset(X, offset), "predict_std")
 
     @available_if(gives_quantiles)
-    def predict_quantiles(self, X: Any) -> Any:
+    def predict_quantiles(self, X: Any, *, offset: Any = None) -> Any:
         """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross."""
-        return self._found(X, "predict_quantiles")
+        return self._found(with_offset(X, offset), "predict_quantiles")
 
     @available_if(gives_intervals)
-    def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
+    def predict_interval(self, X: Any, coverage: float = 0.8, *, offset: Any = None) -> Any:
         """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
-        outputs = self._outputs(X)
+        outputs = self._outputs(with_offset(X, offset))
         head = interval_head(self._loss_function, coverage)
         return self._targets.decode(self._headed(outputs, head))
 
@@ -196,7 +212,8 @@ def mixed(
 
     def key(mix: Mix) -> tuple[float, float]:
         output = mix.of(outputs)
-        error = float(np.average(output.argmax(axis=1) != y, weights=weight)) if by_error else 0.0
+        shifted, labels = split_outputs(loss, output, y)
+        error = float(np.average(shifted.argmax(axis=1) != labels, weights=weight)) if by_error else 0.0
         return error, badness(output, y, weight, loss)
 
     return min(mixes, key=key)

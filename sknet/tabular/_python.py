@@ -10,7 +10,15 @@ from sknet.compile import Graph, capture
 from sknet.core import Tensor, no_grad
 from sknet.engine._layer_outputs import detached
 from sknet.engine._network import rows_at_once
-from sknet.estimators._python import Method, file_text, head_source, in_parts, label_facts, methods_of
+from sknet.estimators._python import (
+    Method,
+    file_text,
+    head_sources,
+    in_parts,
+    label_facts,
+    methods_of,
+    offset_source,
+)
 from sknet.graphs._literals import docstring, literal
 from sknet.graphs._python import PythonSource
 from sknet.preprocessing._python import encoding_call, table_source
@@ -41,8 +49,12 @@ def ensemble_file(frozen: Any, kind: str, coverage: float | None, before: Any, b
         call = "outputs(X)"
         if method.head is not None:
             name = f"outputs_to_{method.name}"
-            texts.append(head_source(source, method, name, shape, dtype))
+            texts += head_sources(source, method, name, shape, dtype)
             call = f"{name}({call})"
+            if method.of_both is not None:
+                call = (
+                    f"{name}(raw) if offset is None else {name}_with_offset(raw, offsets(offset, len(raw)))"
+                )
         methods[method.name] = _public(method, call, _clipped(frozen, bounds), before)
     reading, table = table_source(source, members[0][0].encoder, before)
     outputs = OUTPUTS.format(table=table, lines=_lines(source, members)).strip()
@@ -52,7 +64,8 @@ def ensemble_file(frozen: Any, kind: str, coverage: float | None, before: Any, b
         lowest, highest = (source.data(bound) for bound in bounds)
         facts.append(f"LOWEST, HIGHEST = {lowest}, {highest}")
     title = repr(frozen) if before is None else before.title
-    return file_text(title, methods, passes, f"{reading}\n\n\n{in_parts()}", source, "\n".join(facts))
+    inputs = f"{reading}\n\n\n{in_parts()}\n\n\n{offset_source(frozen)}".rstrip()
+    return file_text(title, methods, passes, inputs, source, "\n".join(facts))
 
 
 def _network(source: PythonSource, member: Member, i: int) -> tuple[str, tuple[int, ...], Any]:
@@ -104,6 +117,9 @@ def _clipped(frozen: Any, bounds: Any) -> str | None:
 def _public(method: Method, call: str, clipped: str | None, before: Any) -> str:
     """Return the definition of a public function."""
     more, lines = method.takes()
+    if method.of_both is not None:
+        more.append("*, offset=None")
+        lines.append("raw = outputs(X)")
     lines.append(f"found = {call}")
     if method.name == "predict" and clipped is not None:
         lines.append(f"found = {clipped}")

@@ -20,6 +20,7 @@ from sknet.engine._model_copies import slim_model
 from sknet.engine._network import chunk_rows_of, predict_rows
 from sknet.estimators._architecture import after_linear, linear_layer
 from sknet.losses import LogLoss, Loss
+from sknet.losses._wrappers import WithOffset
 from sknet.ops import is_sparse
 from sknet.ops._codes import Blocks, coded_matmul, codes_of, decoded
 from sknet.preprocessing._encodings import Crossed
@@ -416,6 +417,8 @@ def loss_with(loss: Loss, label_smoothing: float) -> Loss:
     """Return a loss with label smoothing, if it is a log loss."""
     if not label_smoothing:
         return loss
+    if isinstance(loss, WithOffset):
+        return loss.around(loss_with(loss.loss, label_smoothing))
     if isinstance(loss, LogLoss):
         return loss.__class__(**{**loss.get_params(deep=False), "label_smoothing": label_smoothing})
     return loss

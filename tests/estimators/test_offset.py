@@ -25,6 +25,7 @@ from sknet.callbacks import Checkpoint
 from sknet.losses import Cox, GaussianNLL, Ordinal, Quantile, SquaredError
 from sknet.losses._wrappers import Columns, WithOffset
 from sknet.optim import LBFGS
+from tests.freezing.test_python import module_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 RNG = np.random.default_rng(0)
@@ -397,18 +398,46 @@ def test_copies_predict_the_same_bits(case, tmp_path):
             assert_same(predictions(other, rows), expected[1])
 
 
-@pytest.mark.parametrize("case", ["poisson", "three classes", "members"])
-def test_exports_predict_without_offset(case, tmp_path):
+@pytest.mark.parametrize("case", CASES)
+def test_python_files_add_offsets_to_the_same_bits(case, tmp_path):
     make, y, offset = CASES[case]
-    net = make(**SMALL).fit(X, y, offset=offset)
-    net.freeze().to_python(tmp_path / "net.py")
-    names: dict = {}
-    exec((tmp_path / "net.py").read_text(), names)
-    np.testing.assert_allclose(
-        names["predict"](X) if case != "three classes" else names["predict_proba"](X),
-        net.predict(X) if case != "three classes" else net.predict_proba(X),
-        rtol=1e-6,
-    )
+    frozen = make(**SMALL).fit(X, y, offset=offset).freeze()
+    frozen.to_python(tmp_path / "net.py")
+    module = module_of(tmp_path / "net.py")
+    for rows in (slice(None), slice(0, 1), slice(0, 7)):
+        assert_same(
+            predictions(module, rows, offset=offset[rows]), predictions(frozen, rows, offset=offset[rows])
+        )
+        assert_same(predictions(module, rows), predictions(frozen, rows))
+    with pytest.raises(ValueError, match=r"offset must have finite numbers of shape .*; got shape \(2,\)"):
+        module.predict(X, offset=[1.0, 2.0])
+    plain = make(**SMALL).fit(X, y).freeze()
+    plain.to_python(tmp_path / "plain.py")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'offset'"):
+        module_of(tmp_path / "plain.py").predict(X, offset=offset)
+
+
+def test_python_files_of_deviations_and_intervals(tmp_path):
+    net = MLPRegressor(loss="poisson", n_members=2, **SMALL).fit(X, COUNTS, offset=LOG)
+    net.freeze().to_python(tmp_path / "members.py")
+    found = module_of(tmp_path / "members.py").predict(X, return_std=True, offset=LOG)
+    for one, other in zip(found, net.predict(X, return_std=True, offset=LOG), strict=True):
+        np.testing.assert_array_equal(one, other)
+    val = {"X_val": X[120:], "y_val": COUNTS[120:], "offset_val": LOG[120:]}
+    net = MLPRegressor(loss="poisson", calibrate="conformal", early_stopping=True, **SMALL)
+    net.fit(X[:120], COUNTS[:120], offset=LOG[:120], **val)
+    net.freeze().to_python(tmp_path / "conformal.py", coverage=0.7)
+    found = module_of(tmp_path / "conformal.py").predict_interval(X, 0.7, offset=LOG)
+    np.testing.assert_array_equal(found, net.predict_interval(X, 0.7, offset=LOG))
+
+
+def test_python_files_of_pipelines_add_offsets(tmp_path):
+    net = MLPRegressor(loss="poisson", **SMALL)
+    pipe = make_pipeline(StandardScaler(), net).fit(X, COUNTS, mlpregressor__offset=LOG)
+    frozen = sknet.freeze(pipe)
+    frozen.to_python(tmp_path / "pipe.py")
+    found = module_of(tmp_path / "pipe.py").predict(X, offset=LOG)
+    np.testing.assert_array_equal(found, frozen.predict(X, offset=LOG))
 
 
 def test_frozen_pipelines_pass_offsets_on():
@@ -537,8 +566,6 @@ def test_errors_of_predictions_and_later_fits():
     heads = sknet.MultiHeadNet(nn.Sequential(nn.LazyLinear(1)), {"counts": "poisson"}, max_iter=2)
     with pytest.raises(ValueError, match="several heads have no common offset"):
         heads.fit(X, {"counts": COUNTS}, offset=LOG)
-    with pytest.raises(TypeError, match=r"no argument 'offset'"):
-        sknet.tabular.TabularRegressor().fit(X, COUNTS, offset=LOG)
 
 
 def test_link_of_a_loss_must_be_known_to_scale_targets():
