@@ -40,6 +40,7 @@ from sknet.estimators._targets import numbers_of
 from sknet.estimators._validation import check_some_weight, data_sets, new_score_of, split_rows
 from sknet.exceptions import LoadError
 from sknet.losses import Loss
+from sknet.losses._function import FunctionLoss
 from sknet.losses._wrappers import Columns, WithOffset, without_offset
 
 MOST_DEVIATIONS = 10.0  # of later targets, in units of the first ones: beyond, fits take many times as long
@@ -59,6 +60,8 @@ def standardize(network: Network, rows: DataSet, training: Any = None) -> tuple[
     if request.continuing:
         _check_units(_own_part(rows, scaling, network.loss), targets, scaling)
     if not recipe.scale_target or request.continuing:
+        if isinstance(recipe.loss, FunctionLoss) and targets.task == "regression" and not request.continuing:
+            _warn_of_units(rows.y)
         return rows, network.loss
     assert scaling is not None
     if request.incremental:
@@ -76,6 +79,20 @@ def standardize(network: Network, rows: DataSet, training: Any = None) -> tuple[
         loss = network.loss.around(loss, units.mean, units.scale)
     network.model.adopt(recipe.optimizer, loss, recipe.alpha)
     return rows._replace(y=targets.encode(rows.y)), loss
+
+
+def _warn_of_units(y: Any) -> None:
+    """Warn of targets that are far from the outputs of a network which begins to train."""
+    y = to_host(y).astype(np.float64)
+    mean, deviation = np.abs(y.mean(axis=0)).max(), y.std(axis=0)
+    if mean > FAR_TARGETS or deviation.max() > FAR_TARGETS or 0 < deviation.min() < 1 / FAR_TARGETS:
+        warn_caller(
+            "a function as the loss does not say how it changes with the unit of y, so y is not standardized: "
+            f"it has a mean of {mean:.3g} and a deviation of {deviation.max():.3g}. Scale y, as "
+            "sklearn.compose.TransformedTargetRegressor(regressor, transformer=StandardScaler()) does, or derive "
+            "the loss from sknet.losses.Loss and set its attribute `scaling`",
+            UserWarning,
+        )
 
 
 def _begun_with(request: Request, what: str, learned: Mapping[str, Units]) -> Mapping[str, Units]:
@@ -581,6 +598,7 @@ def _checked_shares(shares: Any, n_samples: int, sampler: Any) -> Any:
 
 
 DEFAULT_BATCH = 200
+FAR_TARGETS = 10.0  # of targets that are not standardized, which 200 small batches may not reach
 MANY_ROWS, LEAST_BATCH, BATCHES = 5000, 64, 150  # of a table for a perceptron (docs/ablation.md)
 
 

@@ -433,3 +433,16 @@ def test_rows_in_a_step_follow_the_rows(kind, n_rows, size):
     regressor = kind(hidden_layer_sizes=(1,), max_iter=1, early_stopping=False, random_state=0)
     regressor.fit(X, X[:, 0])
     assert regressor.model_.progress.step == -(-n_rows // size)
+
+
+@pytest.mark.parametrize(
+    ("factor", "shift", "is_far"), [(1, 0, False), (77, 152, True), (1, 40, True), (1e-3, 0, True)]
+)
+def test_a_function_as_the_loss_warns_of_targets_in_other_units(factor, shift, is_far, recwarn):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    regressor = MLPRegressor((4,), loss=lambda y, output: (y - output) ** 2, max_iter=2, random_state=0)
+    regressor.fit(X, factor * X[:, 0] + shift)
+    told = [w for w in recwarn if "a function as the loss does not say how it changes" in str(w.message)]
+    assert [w.filename for w in told] == is_far * [__file__]
+    regressor.partial_fit(X, factor * X[:, 0] + shift)
+    assert sum("does not say how it changes" in str(w.message) for w in recwarn) == is_far
