@@ -88,9 +88,9 @@ def _warn_of_units(y: Any) -> None:
     if mean > FAR_TARGETS or deviation.max() > FAR_TARGETS or 0 < deviation.min() < 1 / FAR_TARGETS:
         warn_caller(
             "a function as the loss does not say how it changes with the unit of y, so y is not "
-            f"standardized: it has a mean of {mean:.3g} and a deviation of {deviation.max():.3g}. Scale y, as "
-            "sklearn.compose.TransformedTargetRegressor(regressor, transformer=StandardScaler()) does, or "
-            "derive the loss from sknet.losses.Loss and set its attribute `scaling`",
+            f"standardized: it has a mean of {mean:.3g} and a deviation of {deviation.max():.3g}. Scale y, "
+            "as sklearn.compose.TransformedTargetRegressor(regressor, transformer=StandardScaler()) does, "
+            "or derive the loss from sknet.losses.Loss and set its attribute `scaling`",
             UserWarning,
         )
 
