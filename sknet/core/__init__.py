@@ -4,7 +4,7 @@ The rules of the primitives are attached by `sknet.ops`, which is loaded right a
 """
 
 from sknet._late import complete
-from sknet.core._backward import HookHandle, attach_aux, aux_of, depends_on, gradients, release
+from sknet.core._backward import HookHandle, attach_aux, attached_to, aux_of, depends_on, gradients, release
 from sknet.core._methods import Methods
 from sknet.core._primitive import (
     PRIMITIVES,
@@ -44,6 +44,7 @@ __all__ = [
     "as_operand",
     "as_tensor",
     "attach_aux",
+    "attached_to",
     "aux_of",
     "bind",
     "capturing",

@@ -556,6 +556,12 @@ def attach_aux(x: T, aux: dict[str, Any]) -> T:
     return attached
 
 
+def attached_to(x: Taped) -> dict[str, Any]:
+    """Return what was attached to `x` itself; empty if nothing was."""
+    is_attached = x.node is not None and x.node.primitive is _attach_aux
+    return x.node.params["aux"] if is_attached else {}  # type: ignore[union-attr, index]
+
+
 def aux_of(x: Taped) -> dict[str, Any]:
     """Return all that was attached to what `x` was computed from; of two entries of one name, the later.
 

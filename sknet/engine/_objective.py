@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet import ops
 from sknet._frames import as_array
-from sknet.core import Tensor, no_grad
+from sknet.core import Tensor, attached_to, no_grad
 from sknet.device import Device, is_array, to_device
 from sknet.engine._checks import check_range, check_targets, check_weights, note_last_layer
 from sknet.engine._memory import StepResult
@@ -25,8 +25,14 @@ class Mean(NamedTuple):
     divisor: Any
 
 
-def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> Mean:
-    """Return the weighted mean loss."""
+def mean_term(
+    loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None, mixing: Tensor | None = None
+) -> Mean:
+    """Return the weighted mean loss, of rows that are mixed with those in reverse order if they are."""
+    if mixing is not None:
+        own, other = (mean_term(loss, each, y, weight) for each in (output, ops.flip(output, 0)))
+        share = ops.astype(mixing, own.value.dtype)
+        return own._replace(value=share * own.value + (1.0 - share) * other.value)
     if weight is not None and weight.ndim > 1:
         of_targets = weight.ndim == y.ndim == output.ndim
         return (_by_target if of_targets else _by_position)(loss, output, y, weight)
@@ -103,9 +109,10 @@ def terms(
     y: Tensor,
     weight: Tensor | None,
     parameters: Iterable[Tensor],
+    mixing: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the two terms of the objective: the mean loss, and the penalty or None."""
-    data, _, total = mean_term(loss, output, y, weight)
+    data, _, total = mean_term(loss, output, y, weight, mixing)
     penalized = [p for p in parameters if p.ndim >= 2] if strength else []
     if not penalized:
         return data, None
@@ -113,12 +120,18 @@ def terms(
 
 
 def as_reported(
-    loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None, data: Tensor, penalty: Tensor | None
+    loss: Loss,
+    output: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    data: Tensor,
+    penalty: Tensor | None,
+    mixing: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the reported values of the two terms: those of `terms`, unless targets are scaled."""
     if loss.reporting is loss:
         return data, penalty
-    value = mean_term(loss.reporting, output, y, weight).value
+    value = mean_term(loss.reporting, output, y, weight, mixing).value
     # In the dtype of the mean loss, which is float64 where float32 cannot hold the values.
     return value, None if penalty is None else ops.astype(penalty, value.dtype) * loss.unit
 
@@ -126,6 +139,14 @@ def as_reported(
 def mean_per_output(loss: Loss, value: float, n_outputs: int) -> float:
     """Return the reported value of a mean loss: as in scikit-learn, a mean over outputs, not their sum."""
     return value / n_outputs if loss.mean_over_outputs else value
+
+
+MIXING = "mixing"  # what an output of mixed rows has attached
+
+
+def mixing_of(output: Tensor) -> Tensor | None:
+    """Return the share of each row in an output of the eager pass of a model; None if rows are not mixed."""
+    return attached_to(output).get(MIXING)
 
 
 Checked = tuple[Tensor, Tensor | None]
@@ -180,6 +201,7 @@ def batch_terms(
     sample_weight: Any,
     parameters: Iterable[Tensor] | None = None,
     strength: "Strength | None" = None,
+    mixing: Tensor | None = None,
 ) -> Terms:
     """Return the two terms of the objective: mean loss, and L2 penalty or None."""
     weight = None if sample_weight is None else as_operand(model, sample_weight)
@@ -187,20 +209,28 @@ def batch_terms(
     if parameters is None:
         parameters = [p for _, p in model.module.own_parameters() if p.requires_grad] if model.alpha else ()
     strength = Strength(model.alpha) if strength is None else strength
+    mixing = mixing_of(output) if mixing is None else mixing
     try:
-        return terms(model.loss_function, strength, output, y, weight, parameters)
+        return terms(model.loss_function, strength, output, y, weight, parameters, mixing)
     except ValueError as error:
         note_last_layer(error, model.module)
         raise
 
 
 def batch_as_reported(
-    model: ModelLike, output: Tensor, y: Any, sample_weight: Any, data: Tensor, penalty: Tensor | None
+    model: ModelLike,
+    output: Tensor,
+    y: Any,
+    sample_weight: Any,
+    data: Tensor,
+    penalty: Tensor | None,
+    mixing: Tensor | None = None,
 ) -> Terms:
     """Return the reported values of what `batch_terms` returned: in the units of the targets."""
     weight = None if sample_weight is None else as_operand(model, sample_weight)
     y = as_operand(model, y)
-    return as_reported(model.loss_function, output, y, weight, data, penalty)
+    mixing = mixing_of(output) if mixing is None else mixing
+    return as_reported(model.loss_function, output, y, weight, data, penalty, mixing)
 
 
 def reported(model: ModelLike, result: StepResult) -> float:

@@ -16,6 +16,7 @@ from sknet.device import Namespace, device_of, namespace, to_device
 from sknet.engine._fingerprint import has_slots, structure_of
 from sknet.engine._memory import Gradient, Layout, Memory
 from sknet.engine._model_type import ModelLike
+from sknet.engine._objective import MIXING
 from sknet.exceptions import GradientError, InvalidParameterError, NonFiniteError
 from sknet.losses import Loss, check_loss
 from sknet.nn._parameter import latest
@@ -192,7 +193,8 @@ def gradient_into(memory: Memory, flat: Any, loss: Tensor) -> Gradient:
     shares = gradients(loss, list(memory.leaves.values()))
     for part, share in zip(memory.layout.slices.values(), shares, strict=True):
         flat[part] = share.data.reshape(-1)
-    return Gradient(memory.layout, flat, aux_of(loss) if memory.has_buffers else {})
+    buffers = aux_of(loss) if memory.has_buffers else {}
+    return Gradient(memory.layout, flat, {name: x for name, x in buffers.items() if name != MIXING})
 
 
 def advance(model: ModelLike, buffers: Mapping[str, Any], n_steps: int = 1) -> None:

@@ -21,7 +21,7 @@ from sknet.engine._fingerprint import Fingerprint, structure_of
 from sknet.engine._inputs import Batch, SparseForm, arguments, computed_dtype, each_input, n_rows
 from sknet.engine._memory import Gradient, StepResult
 from sknet.engine._model_type import ModelLike
-from sknet.engine._objective import Strength, as_operands, batch_as_reported, batch_terms
+from sknet.engine._objective import MIXING, Strength, as_operands, batch_as_reported, batch_terms
 from sknet.engine._optimizer import (
     advance,
     apply_update,
@@ -242,9 +242,10 @@ def gradient_function(model: ModelLike, weighted: bool) -> Callable[..., Gradien
         scope = Scope(bound, True, model.memory.key if key is None else key, counter)
         output = check_output(model.module, run(model.module, scope, arguments(X)))
         of_penalty = Strength(model.alpha, strength)
-        data, penalty = batch_terms(model, output, y, weight, values.values(), of_penalty)
+        mixing = scope.mixing
+        data, penalty = batch_terms(model, output, y, weight, values.values(), of_penalty, mixing)
         found = gradients(data if penalty is None else data + penalty, list(values.values()))
-        data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
+        data, penalty = batch_as_reported(model, output, y, weight, data, penalty, mixing)
         changed = {name: scope.updates[places[name]] for name in untrained if places[name] in scope.updates}
         penalty = ops.zeros_like(data) if penalty is None else penalty
         flat_gradient = joined(layout, dict(zip(values, found, strict=True)), flat)
@@ -415,8 +416,9 @@ def forward(model: ModelLike, X: Any, training: bool) -> Tensor:
         follow_schedules(model)
     scope = Scope({} if training else _averages(model), training, memory.key, model.progress.step)
     output: Tensor = check_output(module, run(module, scope, arguments(X)))
-    if scope.updates and output.requires_grad:
-        return attach_aux(output, _named_updates(module, scope))
+    mixed = {} if scope.mixing is None else {MIXING: scope.mixing}
+    if (scope.updates or mixed) and output.requires_grad:
+        return attach_aux(output, _named_updates(module, scope) | mixed)
     return output
 
 

@@ -16,7 +16,7 @@ from sknet.nn.layers._activation import ReLU
 from sknet.nn.layers._attention import TransformerEncoder
 from sknet.nn.layers._container import Residual, Sequential
 from sknet.nn.layers._conv import Conv1d, Conv2d
-from sknet.nn.layers._dropout import Dropout, RandomErasing, RandomFlip, RandomShift
+from sknet.nn.layers._dropout import Dropout, Mixup, RandomErasing, RandomFlip, RandomShift
 from sknet.nn.layers._embedding import Embedding, PositionalEncoding
 from sknet.nn.layers._linear import Linear
 from sknet.nn.layers._norm import BatchNorm, LayerNorm
@@ -28,6 +28,7 @@ AUGMENTATIONS: Mapping[str, Callable[[], Module]] = {
     "flip": RandomFlip,
     "crop": lambda: RandomShift(4, mode="constant"),
     "cutout": RandomErasing,
+    "mixup": Mixup,
 }
 MOST_CHANNELS = 4  # of images whose channels are last: colors, and transparency
 LEAST_SIZE = 6  # of images that a stage halves
@@ -157,7 +158,8 @@ class ConvNet(_ImageNet):
         Probability of dropout before the outputs.
     augment : str, Module, or sequence of those, default=()
         Random changes of images in training: "shift" (by up to 2 pixels), "crop" (by up to 4, zeros around),
-        "flip" (left to right), "cutout" (a square of 8 pixels is covered), or layers such as `RandomShift`.
+        "flip" (left to right), "cutout" (a square of 8 pixels is covered), "mixup" (images and their losses
+        are mixed with those of others), or layers such as `RandomShift`.
 
     Notes
     -----

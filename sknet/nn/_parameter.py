@@ -446,6 +446,8 @@ class Scope:
     ----------
     updates : dict of binding to Tensor
         The buffers that the pass has set.
+    mixing : Tensor of shape () or None
+        Share of each row in itself, where a `Mixup` has mixed the rows with those in reverse order.
 
     Notes
     -----
@@ -462,7 +464,7 @@ class Scope:
     20.0
     """
 
-    __slots__ = ("key", "site", "step", "training", "updates", "values")
+    __slots__ = ("key", "mixing", "site", "step", "training", "updates", "values")
 
     def __init__(
         self,
@@ -476,12 +478,13 @@ class Scope:
         self.key = key
         self.step = step
         self.updates: dict[Binding, Tensor] = {}
+        self.mixing: Tensor | None = None
         self.site = 0
 
     def copy(self) -> "Scope":
         """Return an independent scope that continues from this one's state."""
         copied = Scope(self.values, self.training, self.key, self.step)
-        copied.updates, copied.site = dict(self.updates), self.site
+        copied.updates, copied.site, copied.mixing = dict(self.updates), self.site, self.mixing
         return copied
 
     __copy__ = copy
@@ -535,7 +538,7 @@ def run(module: Callable[..., Any], scope: Scope, args: "tuple[Any, ...] | dict[
     >>> len(scope.updates), layer.running_mean.tolist()  # the layer still has its own
     (3, [0.0, 0.0])
     """
-    scope.updates = {}
+    scope.updates, scope.mixing = {}, None
     scope.site = 0
     token = _active.set(scope)
     try:

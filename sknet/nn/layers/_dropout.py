@@ -11,10 +11,20 @@ from sknet.core import Tensor, as_tensor
 from sknet.device import to_device
 from sknet.exceptions import ShapeError, StateError
 from sknet.nn._module import Module, check_arguments
-from sknet.nn._parameter import next_draw
-from sknet.ops import dropout, dropout_mask, flip, pad, where
+from sknet.nn._parameter import current_scope, next_draw
+from sknet.ops import dropout, dropout_mask, equal, flip, pad, where
+from sknet.ops import sum as sum_of
 
-__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "RandomErasing", "RandomFlip", "RandomShift"]
+__all__ = [
+    "AlphaDropout",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Mixup",
+    "RandomErasing",
+    "RandomFlip",
+    "RandomShift",
+]
 
 
 SELU_LIMIT = -1.7580993408473766  # what SELU approaches for low inputs
@@ -375,3 +385,78 @@ class RandomErasing(_Augmentation):
     def extra_repr(self) -> str:
         """Return the size."""
         return f"{self.size}"
+
+
+BITS = 12  # of the number that says which share is drawn
+
+
+class Mixup(Module):
+    r"""Mix rows, and with them their losses, with those of the batch in reverse order, in training.
+
+    Parameters
+    ----------
+    alpha : float, default=0.2
+        Parameter of the beta distribution of the share: near 0 a row is mostly itself or another one, 1
+        draws all shares equally often, and larger ones are near one half.
+
+    Raises
+    ------
+    StateError
+        If rows have been mixed by another `Mixup` in the same pass.
+
+    Notes
+    -----
+    A step draws one share :math:`\lambda` from Beta(alpha, alpha), and the row i of n becomes
+    :math:`\lambda x_i + (1 - \lambda) x_{n - 1 - i}` (H. Zhang et al., "mixup: Beyond empirical risk
+    minimization", ICLR 2018). A `Model` or an estimator minimizes :math:`\lambda L(y) + (1 - \lambda)
+    L(y')`, with the targets, and their weights, in their order and in reverse; scores of training rows
+    compare outputs for mixed rows with the targets in their order. Draws are those of `Dropout`: a function
+    of key, step and the layer's position in the pass.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> output, _ = nn.functional_call(nn.Mixup(), {}, np.array([[0.0], [1.0]]), key=(0, 0))
+    >>> output.numpy().sum()
+    np.float64(1.0)
+    """
+
+    _parameter_constraints = {"alpha": [Interval(Real, 0, None, closed="neither")]}
+
+    def __init__(self, alpha: float = 0.2) -> None:
+        check_arguments(self, alpha=alpha)
+        self.alpha = float(alpha)
+
+    def forward(self, x: Any) -> Any:
+        x = as_tensor(x)
+        if not self.training:
+            return x
+        share, scope = self._drawn(x), current_scope()
+        if scope is not None:
+            if scope.mixing is not None:
+                raise StateError(
+                    f"{self!r}: the rows of this pass have been mixed by another Mixup, and their losses can "
+                    "be mixed once: leave one of them out"
+                )
+            scope.mixing = share
+        return share * x + (1.0 - share) * flip(x, 0)
+
+    def _drawn(self, x: Tensor) -> Tensor:
+        """Draw one of as many shares, equally likely, as there are numbers of `BITS` bits."""
+        from scipy.special import betaincinv  # what only predicts does without
+
+        n = 1 << BITS
+        shares = betaincinv(self.alpha, self.alpha, (np.arange(n) + 0.5) / n)
+        key, step, site = next_draw()
+        bits = dropout_mask((BITS,), 0.5, key=key, step=step, site=site, dtype=x.dtype, device=x.device) > 0
+        powers, numbers, shares = (
+            Tensor(to_device(np.asarray(each, x.dtype), x.device))
+            for each in (1 << np.arange(BITS), np.arange(n), shares)
+        )
+        number = sum_of(where(bits, powers, 0.0), axis=-1, keepdims=True)
+        return sum_of(where(equal(numbers, number), shares, 0.0), axis=-1)
+
+    def extra_repr(self) -> str:
+        """Return the parameter of the distribution."""
+        return f"{self.alpha}"

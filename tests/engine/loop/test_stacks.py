@@ -60,6 +60,7 @@ FAMILIES = {
     "losses": family(of=lambda i: {"loss": Huber(0.1 + i)}, y=REAL),
     "squared error": family(of=lambda i: {"loss": "squared_error"}, y=REAL),
     "dropout": family(lambda: network(nn.ReLU(), nn.Dropout(0.3))),
+    "mixup": family(lambda: network(nn.ReLU(), nn.Mixup(1.0)), sample_weight=WEIGHT),
     "rates of dropout": (
         lambda i: Model(network(nn.Dropout(0.1 + 0.2 * i)), "log_loss", random_state=i),
         {},

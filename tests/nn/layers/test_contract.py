@@ -135,6 +135,7 @@ ROWS = {
     "RandomShift constant": (lambda: nn.RandomShift(1, mode="constant"), (1, 3, 3)),
     "RandomFlip": (lambda: nn.RandomFlip(0.3, axis=-2), (1, 3, 2)),
     "RandomErasing": (lambda: nn.RandomErasing(2), (2, 5, 3)),
+    "Mixup": (lambda: nn.Mixup(0.4), (4,)),
     "AlphaDropout": (lambda: nn.AlphaDropout(0.4), (4,)),
     "BatchNorm": (lambda: nn.BatchNorm(4), (4,)),
     "BatchNorm mean": (lambda: nn.BatchNorm(4, momentum=None), (4,)),
