@@ -557,7 +557,26 @@ def attach_aux(x: T, aux: dict[str, Any]) -> T:
 
 
 def attached_to(x: Taped) -> dict[str, Any]:
-    """Return what was attached to `x` itself; empty if nothing was."""
+    """Return what was attached to `x` itself.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any tensor.
+
+    Returns
+    -------
+    dict
+        Empty if nothing was.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.core import attach_aux, attached_to
+    >>> x = attach_aux(Tensor([1.0], requires_grad=True), {"mean": 0.5})
+    >>> attached_to(x), attached_to(x * 2)
+    ({'mean': 0.5}, {})
+    """
     is_attached = x.node is not None and x.node.primitive is _attach_aux
     return x.node.params["aux"] if is_attached else {}  # type: ignore[union-attr, index]
 

@@ -14,6 +14,7 @@ from sknet import ops
 from sknet._random import RandomSnapshot, twin_of
 from sknet._warnings import warn_caller
 from sknet.device import Device, MetaArray, active, device_of, is_array, namespace, to_device, to_host
+from sknet.engine._buckets import Buckets
 from sknet.engine._checks import check_range, check_ranges
 from sknet.engine._inputs import (
     Batch,
@@ -143,6 +144,8 @@ class Batches:
         Targets and weights of the used rows, on the device.
     shares : ndarray of shape (n_samples,) or None
         Probabilities with which an epoch draws rows; None if it has each of them once.
+    buckets : Buckets or None
+        Which steps of sequences a batch has; None if all.
 
     Raises
     ------
@@ -182,6 +185,7 @@ class Batches:
         self.y = self._placed(y, rows)
         self.weight = None if weight is None else self._placed(weight, rows)
         self.shares: Any = None
+        self.buckets: Buckets | None = None
         self._host_weight = None if weight is None else to_host(self.weight)
 
     def draw_by(self, shares: np.ndarray) -> None:
@@ -286,8 +290,42 @@ class Batches:
         stop = self.n_samples if number == self.n_batches - 1 else start + self.size
         return (slice(start, stop) if order is None else order[start:stop]), stop - start
 
+    def width(self, chosen: Any) -> int | None:
+        """Return how many steps the sequences of a batch of these rows have; None if all.
+
+        Parameters
+        ----------
+        chosen : slice or ndarray of int
+            The rows.
+
+        Returns
+        -------
+        int or None
+            The number.
+        """
+        return None if self.buckets is None else self.buckets.width_of(chosen)
+
+    def arranged(self, order: Any, source: RandomState) -> Any:
+        """Return a drawn order, in which batches have rows of similar lengths if there are buckets.
+
+        Parameters
+        ----------
+        order : ndarray of shape (n_samples,), dtype=int
+            The order.
+        source : RandomState
+            What the batches are shuffled by.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int
+            The order of the epoch.
+        """
+        if self.buckets is None:
+            return order
+        return self.buckets.arranged(order, self.size, self.n_batches, source)
+
     def in_a_row(self, order: Any, first: int, most: int) -> int:
-        """Return how many consecutive batches have the first one's length and a weight that is not zero.
+        """Return how many consecutive batches have the first one's shape and a weight that is not zero.
 
         Parameters
         ----------
@@ -303,9 +341,12 @@ class Batches:
         int
             0 if all rows of the first batch have zero weight.
         """
-        _, n_rows = self.part(order, first)
+        chosen, n_rows = self.part(order, first)
         whole = self.alike[0][2] if self.alike[0][1] == n_rows else first + 1
         steps = min(whole - first, most)
+        if self.buckets is not None:
+            width, others = self.width(chosen), range(first + 1, first + steps)
+            steps = next((i - first for i in others if self.width(self.part(order, i)[0]) != width), steps)
         if self._host_weight is None:
             return steps
         rows = slice(first * self.size, first * self.size + steps * n_rows)
@@ -315,8 +356,41 @@ class Batches:
 
     def take(self, chosen: Any) -> Batch:
         """Return inputs, targets and weights (or None) of the chosen rows, ready to compute with."""
-        y, weight = self.take_targets(chosen)
-        return Batch(self._inputs(chosen), y, weight)
+        return self.take_steps(chosen, self.width(chosen))
+
+    def take_steps(self, chosen: Any, width: int | None) -> Batch:
+        """Return what `take` does, with sequences of some steps.
+
+        Parameters
+        ----------
+        chosen : slice or ndarray of int
+            The rows.
+        width : int or None
+            Number of steps; None for all.
+
+        Returns
+        -------
+        Batch
+            Inputs, targets and weights (or None).
+        """
+        return Batch(self.narrowed(self._inputs(chosen), width), *self.take_targets(chosen))
+
+    def narrowed(self, X: Any, width: int | None) -> Any:
+        """Return inputs with the first steps of sequences.
+
+        Parameters
+        ----------
+        X : array or dict of arrays
+            Inputs.
+        width : int or None
+            Number of steps; None for all.
+
+        Returns
+        -------
+        array or dict of arrays
+            The inputs, as views.
+        """
+        return X if width is None or self.buckets is None else self.buckets.narrowed(X, width)
 
     def in_turn(self) -> "Iterator[tuple[slice, Batch, Callable[[], None]]]":
         """Yield all batches in the order of the data, each valid until the next one.
@@ -371,6 +445,8 @@ class Batches:
     def _take_input(self, x: Any, places: Any, slot: Any) -> None:
         if isinstance(slot, ops.SparseSlot):
             slot.matrix = self._in_dtype(take_rows(x, places), slot.dtype)
+        elif x.shape[1:2] != slot.shape[1:2]:
+            slot[...] = x[places, : slot.shape[1]]
         else:
             gather(x, places, slot)
 
@@ -396,7 +472,7 @@ class Batches:
 
     def in_place(self, chosen: Any) -> Batch | None:
         """Return views of the chosen rows of all arrays; None if rows have to be gathered."""
-        if not isinstance(chosen, slice) or self._chosen is not None:
+        if not isinstance(chosen, slice) or self._chosen is not None or self.buckets is not None:
             return None
         inputs = each_input(_can_be_read, self.X, self.input_dtype)
         is_readable = all(inputs.values()) if isinstance(inputs, dict) else inputs
@@ -438,9 +514,15 @@ class Orders:
     """New orders or draws of rows, drawn by a model, or always the order of the data."""
 
     def __init__(
-        self, model: ModelLike, n_samples: int, shuffle: bool, n_epochs: int, shares: Any = None
+        self,
+        model: ModelLike,
+        n_samples: int,
+        shuffle: bool,
+        n_epochs: int,
+        shares: Any = None,
+        arranged: "Callable[[Any, RandomState], Any] | None" = None,
     ) -> None:
-        self._model, self._left = model, n_epochs
+        self._model, self._left, self._arranged = model, n_epochs, arranged
         self._bounds = None if shares is None else np.cumsum(shares)
         if self._bounds is not None:
             self._bounds[np.flatnonzero(shares)[-1] :] = 1.0  # whatever rounding has made of the sum
@@ -473,10 +555,11 @@ class Orders:
     def _drawn(self, source: RandomState) -> Any:
         """Return the rows in a new order, or as many of them as there are."""
         if self._bounds is not None:
-            return self._bounds.searchsorted(source.random_sample(len(self.now)), side="right")
-        found = self.now.copy()
-        source.shuffle(found)
-        return found
+            found = self._bounds.searchsorted(source.random_sample(len(self.now)), side="right")
+        else:
+            found = self.now.copy()
+            source.shuffle(found)
+        return found if self._arranged is None else self._arranged(found, source)
 
 
 class _Ahead(NamedTuple):

@@ -18,6 +18,7 @@ from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import Device, active, leased, namespace, to_device, to_host
 from sknet.engine._batches import Batches, Orders, join_leftover, statistics_of_one
+from sknet.engine._buckets import buckets_of
 from sknet.engine._checks import check_losses, look_at_output, note_inputs
 from sknet.engine._fit import Fit, FitKeeper, History, Hooks, KeptError, Record, Source
 from sknet.engine._inputs import n_rows
@@ -486,9 +487,8 @@ class RowEpochs(Epochs):
     def __init__(self, fit: Fit, batches: Batches, settings: Settings) -> None:
         super().__init__(fit, Sums(batches.n_samples, self._targets))
         self._batches, self._settings = batches, settings
-        self._orders = Orders(
-            fit.model, batches.n_samples, settings.shuffle, settings.max_iter, batches.shares
-        )
+        n_samples, shares, arranged = batches.n_samples, batches.shares, batches.arranged
+        self._orders = Orders(fit.model, n_samples, settings.shuffle, settings.max_iter, shares, arranged)
         # What decides which steps there are, besides model and rows.
         self._how: Hashable = (settings.check_finite, native_setting(), fit.model.compile)
 
@@ -627,6 +627,7 @@ def train(
     stepping_optimizer(model.materialize(batches.X))
     check_losses(model, batches.y)
     join_leftover(model, batches)
+    batches.buckets = None if settings.is_part else buckets_of(model, batches)
     show_rows(model, batches.n_samples, batches.inputs)
     note_inputs(model, batches.X)
     look_at_output(model, batches.inputs)

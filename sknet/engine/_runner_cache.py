@@ -93,7 +93,7 @@ def _form_of_part(batches: Batches) -> Hashable:
 
 def _form_of(model: ModelLike, batches: Batches) -> Hashable | None:
     """Return everything that steps depend on, except values; None if they cannot be shared."""
-    if not model.compile or model.device.kind != "cpu":
+    if not model.compile or model.device.kind != "cpu" or batches.buckets is not None:
         return None
     memory = model.memory
     if set(memory.untrained) - set(model.buffers):

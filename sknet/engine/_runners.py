@@ -240,7 +240,7 @@ class CompiledSteps(Steps):
         self._copies = (flat.copy(), {name: slot.copy() for name, slot in slots.items()}) if copies else None
         self._programs = Programs(model, buffers=self._copies)
         self._gradient = Gradient(model.memory.layout, self._programs.gradient, {})
-        self._by_rows: dict[int, Compiled] = {}
+        self._by_rows: dict[tuple[int, int | None], Compiled] = {}
         self._by_start: dict[int, Compiled | None] = {}
         self._per_step = math.inf  # seconds; so that the first block has one step
         self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
@@ -300,12 +300,12 @@ class CompiledSteps(Steps):
         programs = (*self._by_rows.values(), self._programs.update)
         return sum(program.nbytes + program.nbytes_taken for program in programs)
 
-    def program_for(self, n_rows: int) -> Compiled:
-        """Return the program that computes the gradient for this number of rows."""
-        found = self._by_rows.get(n_rows)
+    def program_for(self, n_rows: int, width: int | None = None) -> Compiled:
+        """Return the program that computes the gradient for this number of rows, and of steps."""
+        found = self._by_rows.get((n_rows, width))
         if found is None:
-            batch = self.batches.take(slice(0, n_rows))
-            found = self._by_rows[n_rows] = self._programs.gradient_of(*batch)
+            batch = self.batches.take_steps(slice(0, n_rows), width)
+            found = self._by_rows[n_rows, width] = self._programs.gradient_of(*batch)
         return found
 
     def _program_over(self, chosen: Any, n_rows: int) -> Compiled | None:
@@ -327,7 +327,7 @@ class CompiledSteps(Steps):
         chosen, n_rows = self.batches.part(order, number)
         program = self._program_over(chosen, n_rows)
         if program is None:
-            program = self.program_for(n_rows)
+            program = self.program_for(n_rows, self.batches.width(chosen))
             self.batches.take_into(chosen, *program.slots.batch)
         return program
 
@@ -387,7 +387,7 @@ class NativeSteps(CompiledSteps):
     def __init__(self, model: ModelLike, batches: Batches, check_finite: bool, copies: bool = False) -> None:
         super().__init__(model, batches, check_finite, copies)
         self._per_native_step = 1e-3  # seconds
-        self._runs: dict[int, NativeRun | None] = {}
+        self._runs: dict[tuple[int, int | None], NativeRun | None] = {}
         self._order: Any = None
         self._orders: tuple[np.ndarray, np.ndarray] | None = None
         self._rows: Any = None  # in the order of an epoch, for the window
@@ -407,26 +407,28 @@ class NativeSteps(CompiledSteps):
             if run is not None:
                 run.unbind()
 
-    def _run_for(self, n_rows: int) -> "NativeRun | None":
+    def _run_for(self, n_rows: int, width: int | None = None) -> "NativeRun | None":
         """Return the run for batches of this size; None if NumPy has to do them."""
-        if n_rows not in self._runs:
+        key = n_rows, width
+        if key not in self._runs:
             batches, programs = self.batches, self._programs
-            parts = native.Parts(
-                self.program_for(n_rows), programs.update, programs.gradient, programs.numbers
-            )
-            data = self._window.room if self._window else batches.X, batches.y, batches.weight
+            program = self.program_for(n_rows, width)
+            parts = native.Parts(program, programs.update, programs.gradient, programs.numbers)
+            X = self._window.room if self._window else batches.narrowed(batches.X, width)
+            data = X, batches.y, batches.weight
             try:
                 most = min(max(batches.n_batches, LEAST_STEPS), MOST_STEPS)
                 run = native.NativeRun(parts, data, self.check_finite, most)
             except native.UnsupportedError:
-                self._runs[n_rows] = None
+                self._runs[key] = None
             else:
-                self._runs[n_rows] = run
-        return self._runs[n_rows]
+                self._runs[key] = run
+        return self._runs[key]
 
     def _run(self, order: Any, first: int, most: int, outputs: Outputs | None) -> Block:
-        _, n_rows = self.batches.part(order, first)
-        run = self._run_for(n_rows)
+        chosen, n_rows = self.batches.part(order, first)
+        width = self.batches.width(chosen)
+        run = self._run_for(n_rows, width)
         if run is None:
             return super()._run(order, first, most, outputs)
         room = self._free(n_rows, outputs)
@@ -434,7 +436,7 @@ class NativeSteps(CompiledSteps):
         if follow_schedules(self.model):  # buffers set by schedules are inputs of a single step
             most = 1
         steps = self._at_once(order, first, most, self._per_native_step)
-        block = self._native(run, order, first, steps, room)
+        block = self._native(run, width, order, first, steps, room)
         # A step that fails in native code is repeated with NumPy, whose error names what is not finite.
         return self._replay(order, first, n_rows, 1, room) if block is None else block
 
@@ -442,6 +444,7 @@ class NativeSteps(CompiledSteps):
         batches = self.batches
         # Weights may be zero for whole batches; buffers change with every step, and schedules set them.
         plain = most > 1 and batches.weight is None and self._window is None and not self.model.buffers
+        plain = plain and batches.buckets is None
         if not plain:
             return 1
         parts = batches.alike
@@ -487,7 +490,7 @@ class NativeSteps(CompiledSteps):
         return native.Turns(self._run_of(n_rows), firsts, starts, steps)
 
     def _run_of(self, n_rows: int) -> "NativeRun":
-        run = self._runs[n_rows]
+        run = self._runs[n_rows, None]
         assert run is not None
         return run
 
@@ -496,12 +499,14 @@ class NativeSteps(CompiledSteps):
         losses: Any = terms[:, 0].astype(np.float64)
         return per_output(self.model, losses, self._output) + terms[:, 1]
 
-    def _native(self, run: "NativeRun", order: Any, first: int, steps: int, room: Any) -> Block | None:
+    def _native(
+        self, run: "NativeRun", width: int | None, order: Any, first: int, steps: int, room: Any
+    ) -> Block | None:
         model, batches = self.model, self.batches
         orders = self._orders_of(order)
         if self._window is not None:
             steps = self._window.compute(self._rows, first, steps)
-        untrained, buffers = self.program_for(run.rows).slots.untrained, model.buffers
+        untrained, buffers = self.program_for(run.rows, width).slots.untrained, model.buffers
         for name, array in buffers.items():
             untrained[name][...] = array
         hyper = self._programs.optimizer.hyper_table(model.progress, steps)
