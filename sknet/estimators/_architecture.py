@@ -63,6 +63,11 @@ class Architecture(ABC):
         """The arguments of the network's `forward`, as far as they are known: whether each is required."""
         return None
 
+    @property
+    def plan(self) -> "Mapping[str, float] | None":
+        """The training of estimators that are left to choose it, if the network comes with one."""
+        return None
+
     @abstractmethod
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:
         """Return the network; weights that have no values yet are drawn by its owner."""
@@ -384,6 +389,11 @@ class Built(Architecture):
     @property
     def forward(self) -> Forward | None:
         return forward_of(self.factory.factory) if isinstance(self.factory.factory, type) else None
+
+    @property
+    def plan(self) -> "Mapping[str, float] | None":
+        found: Mapping[str, float] | None = getattr(self.factory.factory, "_plan", None)
+        return found
 
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:
         known = {

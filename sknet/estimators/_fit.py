@@ -70,6 +70,7 @@ class Recipe(NamedTuple):
     encoder: "TableEncoder | None" = None
     n_members: int | None = None
     monotonic_cst: Any = None
+    plan: Mapping[str, float] | None = None
 
     @property
     def array_dtype(self) -> str:
@@ -134,10 +135,18 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
+MOST_EPOCHS = 200  # where `max_iter` is left to the data
+
+
+def most_epochs(estimator: Any) -> int:
+    """Return the limit of epochs of an estimator, below which a network's plan may be."""
+    return MOST_EPOCHS if is_auto(estimator.max_iter) else int(estimator.max_iter)
+
+
 def settings_of(estimator: Any, **more: Any) -> Settings:
     """Return the loop's settings from the parameters that all estimators share."""
     return Settings(
-        max_iter=estimator.max_iter,
+        max_iter=most_epochs(estimator),
         shuffle=estimator.shuffle,
         **more,
     )

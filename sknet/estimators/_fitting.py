@@ -34,6 +34,7 @@ from sknet.estimators._fit import (
     Training,
     fit_extras,
     is_auto,
+    most_epochs,
     recipe_of,
 )
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
@@ -54,6 +55,7 @@ from sknet.estimators._training import (
 from sknet.estimators._validation import check_given, check_measured
 from sknet.exceptions import LoadError, NonFiniteError
 from sknet.losses import Loss
+from sknet.optim.schedules import OneCycle
 
 FEWEST_LAST = 10  # epochs at the end of a fit that tell whether its loss still falls
 SMALL_SHARE = 0.05  # of all that the loss fell by: a fit that gains less at its end has nearly converged
@@ -123,7 +125,9 @@ MOST_WITHOUT = 10_000  # rows that are trained on without holding some out, as H
 def _decided(
     recipe: Recipe, given: FitArguments, trainer: Trainer, incremental: bool, is_full_batch: bool
 ) -> Recipe:
-    """Return the recipe with ``early_stopping="auto"`` decided by the rows."""
+    """Return the recipe with a network's plan, and ``early_stopping="auto"``, decided by the rows."""
+    if recipe.plan is not None:
+        recipe = recipe._replace(plan=None) if incremental else _planned(recipe, trainer.n_rows(given))
     if not is_auto(recipe.early_stopping):
         return recipe
     if incremental or given.X_val is not None:
@@ -131,6 +135,16 @@ def _decided(
     else:
         stops = recipe.validation_split is not None or trainer.n_rows(given) > MOST_WITHOUT
     return recipe._replace(early_stopping=stops and not is_full_batch)
+
+
+def _planned(recipe: Recipe, n_rows: int) -> Recipe:
+    """Return the recipe of a fit along the plan of its network: to the end, as the rate is low only there."""
+    plan = recipe.plan
+    assert plan is not None
+    epochs = math.ceil(plan["work"] / math.sqrt(max(n_rows, 1)))
+    settings = recipe.settings._replace(max_iter=int(min(max(epochs, plan["least"]), plan["most"])))
+    optimizer = recipe.optimizer.with_lr(OneCycle(plan["peak"]))
+    return recipe._replace(settings=settings, optimizer=optimizer, n_iter_no_change=math.inf)
 
 
 def _refuse_checkpoints(callbacks: Sequence[Callback], caller: str) -> None:
@@ -199,7 +213,8 @@ def _fit_in_steps(network: Network, trainer: Trainer) -> None:
     estimator._take(fitted)
     _conform(training)
     is_inner = bool(request.extras.callbacks)
-    ended_at_limit = not (request.incremental or outcome.stopped_by or outcome.interrupted or is_inner)
+    is_whole = request.incremental or outcome.stopped_by or outcome.interrupted or request.recipe.plan
+    ended_at_limit = not (is_whole or is_inner)
     if ended_at_limit and not (is_strict and is_nearly_flat(training.history["loss"])):
         warn_caller(not_converged(request.settings.max_iter, advises=is_strict), ConvergenceWarning)
 
@@ -495,7 +510,7 @@ def fit_as_task(
 
 @with_callbacks  # type: ignore[untyped-decorator, unused-ignore]
 def _fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None], is_part: bool) -> None:
-    context = estimator._init_callback_context(max_subtasks=1 if is_part else estimator.max_iter)
+    context = estimator._init_callback_context(max_subtasks=1 if is_part else most_epochs(estimator))
     data = {"estimator": estimator, "X": rows.X, "y": rows.y, "metadata": _metadata(rows)}
     with AllOrNothing(estimator, in_place=is_part):
         context.call_on_fit_task_begin(**data)

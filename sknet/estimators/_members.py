@@ -19,7 +19,7 @@ from sknet.device import device_of, is_array
 from sknet.engine import History, Model
 from sknet.engine._layer_outputs import detached
 from sknet.estimators._architecture import Joined, Members
-from sknet.estimators._fit import FitArguments, SharedInputs, attach_fit_extras
+from sknet.estimators._fit import FitArguments, SharedInputs, attach_fit_extras, most_epochs
 from sknet.estimators._fitting import is_nearly_flat, not_converged
 from sknet.estimators._training import CONFORMAL, Trainer, conformity_of
 from sknet.losses._wrappers import Averaged
@@ -73,8 +73,8 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
     if getattr(estimator, "calibrate", None) == CONFORMAL:
         estimator._targets.conformity = conformity_of(estimator, given.validation_rows, given.offset_val)
     falling = [each for each in members if not is_nearly_flat(each.loss_curve_)]
-    if not estimator._is_full_batch() and any(each.n_iter_ == each.max_iter for each in falling):
-        warn_caller(not_converged(estimator.max_iter), ConvergenceWarning)
+    if not estimator._is_full_batch() and any(each.n_iter_ == most_epochs(each) for each in falling):
+        warn_caller(not_converged(most_epochs(estimator)), ConvergenceWarning)
 
 
 def may_stack(estimator: Any, X: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import copy
 from abc import abstractmethod
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self
 
@@ -86,6 +87,7 @@ CALIBRATE: dict[str, Any] = {"calibrate": [StrOptions({"temperature", "conformal
 CONFORMAL: dict[str, Any] = {"calibrate": [StrOptions({"conformal"}), None]}
 CLASS_WEIGHT: dict[str, Any] = {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
 SAMPLER: dict[str, Any] = {"sampler": [StrOptions({"balanced", "weight"}), callable, None]}
+PLANNED: dict[str, Any] = {"max_iter": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")]}
 CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # the names are better told by the functions that look them up
     "optimizer": "no_validation",
@@ -145,6 +147,12 @@ def check_dtype(dtype: Any, caller: str) -> str:
     return str(name)
 
 
+def _plan(estimator: Any) -> "Mapping[str, float] | None":
+    """Return the training that a network comes with, where number and rate of updates are left to it."""
+    is_open = is_auto(estimator.max_iter) and estimator.lr is None and estimator.optimizer == "adam"
+    return estimator._described().plan if is_open else None
+
+
 def _recipe(estimator: Any) -> Recipe:
     """Translate the parameters that all estimators of sknet's own share."""
     name = type(estimator).__name__
@@ -179,6 +187,7 @@ def _recipe(estimator: Any) -> Recipe:
         frozen=check_patterns(estimator.frozen, name),
         encoder=check_encoder(getattr(estimator, "encoder", None), name),
         monotonic_cst=getattr(estimator, "monotonic_cst", None),
+        plan=_plan(estimator),
     )
 
 

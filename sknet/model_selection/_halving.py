@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sknet._constraints import NUMBERS, shown
 from sknet._params import described_by
 from sknet._validation import Interval
+from sknet.estimators._fit import MOST_EPOCHS
 from sknet.exceptions import InvalidParameterError
 from sknet.model_selection._evaluation import EPOCHS, epochs_of
 from sknet.model_selection._search import NoContext, Search
@@ -35,7 +36,9 @@ def checked_limit(search: Any) -> Any:
             f"resource={shown(search.resource)} of {type(search).__name__} is not a parameter of this "
             f"{type(search.estimator).__name__}: {hint}"
         )
-    return params[search.resource] if search.max_resources == "auto" else search.max_resources
+    limit = params[search.resource]
+    limit = MOST_EPOCHS if limit == "auto" else limit
+    return limit if search.max_resources == "auto" else search.max_resources
 
 
 class ContinuedHalving(Search):

@@ -95,6 +95,7 @@ class _ImageNet(Module):
     """Base of networks for images: augmentation, stages of layers, and a linear layer."""
 
     most_means: ClassVar[int]  # along each side, of the maps that a linear layer reads
+    _plan: ClassVar[Mapping[str, float]] = {"work": 1900, "least": 8, "most": 100, "peak": 5e-3}
 
     _parameter_constraints = {"n_outputs": COUNT, "channels": COUNT, "depth": COUNT, "dropout": RATE}
     _stored_fields = {
