@@ -17,8 +17,7 @@ from sknet._warnings import warn_caller
 from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import Device, active, leased, namespace, to_device, to_host
-from sknet.engine._batches import Batches, Orders, join_leftover, statistics_of_one
-from sknet.engine._buckets import buckets_of
+from sknet.engine._batches import Batches, Orders, buckets_of, join_leftover, statistics_of_one
 from sknet.engine._checks import check_losses, look_at_output, note_inputs
 from sknet.engine._fit import Fit, FitKeeper, History, Hooks, KeptError, Record, Source
 from sknet.engine._inputs import n_rows
@@ -627,7 +626,8 @@ def train(
     stepping_optimizer(model.materialize(batches.X))
     check_losses(model, batches.y)
     join_leftover(model, batches)
-    batches.buckets = None if settings.is_part else buckets_of(model, batches)
+    if isinstance(batches.X, dict) and not settings.is_part:
+        batches.buckets = buckets_of(model, batches)
     show_rows(model, batches.n_samples, batches.inputs)
     note_inputs(model, batches.X)
     look_at_output(model, batches.inputs)

@@ -55,7 +55,6 @@ from sknet.estimators._training import (
 from sknet.estimators._validation import check_given, check_measured
 from sknet.exceptions import LoadError, NonFiniteError
 from sknet.losses import Loss
-from sknet.optim.schedules import OneCycle
 
 FEWEST_LAST = 10  # epochs at the end of a fit that tell whether its loss still falls
 SMALL_SHARE = 0.05  # of all that the loss fell by: a fit that gains less at its end has nearly converged
@@ -139,6 +138,8 @@ def _decided(
 
 def _planned(recipe: Recipe, n_rows: int) -> Recipe:
     """Return the recipe of a fit along the plan of its network: to the end, as the rate is low only there."""
+    from sknet.optim.schedules import OneCycle  # most fits have no plan
+
     plan = recipe.plan
     assert plan is not None
     epochs = math.ceil(plan["work"] / math.sqrt(max(n_rows, 1)))

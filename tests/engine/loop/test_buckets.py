@@ -9,8 +9,8 @@ from numpy.random import RandomState
 from sknet import Model, NetClassifier, nn
 from sknet.callbacks import Checkpoint
 from sknet.device import Device
-from sknet.engine import Batches, _buckets
-from sknet.engine._buckets import Buckets, buckets_of
+from sknet.engine import Batches, _batches
+from sknet.engine._batches import Buckets, buckets_of
 from tests.estimators.data import quiet
 
 RNG = np.random.default_rng(0)
@@ -57,10 +57,10 @@ def test_steps_are_those_with_all_padding(name, rows, native, monkeypatch):
     if not native:
         monkeypatch.setenv("SKNET_NATIVE", "never")
     short = fitted(name, rows)
-    monkeypatch.setattr(_buckets, "MOST_WIDTHS", 1)
+    monkeypatch.setattr(_batches, "MOST_WIDTHS", 1)
     whole = fitted(name, rows)
     np.testing.assert_allclose(weights(short), weights(whole), rtol=1e-8, atol=1e-10)
-    monkeypatch.setattr(_buckets, "LEAST_BATCHES", 1000)
+    monkeypatch.setattr(_batches, "LEAST_BATCHES", 1000)
     assert not np.allclose(weights(fitted(name, rows)), weights(whole))  # whose batches are others
 
 
