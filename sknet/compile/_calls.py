@@ -16,12 +16,6 @@ from sknet.compile._plan import Place, Plan
 from sknet.device import result_dtype
 from sknet.ops import SparseSlot
 
-__all__ = [
-    "FILL", "NO_SLOTS", "Assigned", "Call", "Loop", "Method", "Name", "Writer", "bound", "forward_scratch",
-    "identifier", "lines_of", "registry", "runner_of", "unused",
-]  # fmt: skip
-
-
 OTHERS = re.compile(r"[^A-Za-z0-9_]+")
 
 

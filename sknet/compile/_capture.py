@@ -26,8 +26,6 @@ from sknet.core._tape import line_of
 from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host
 from sknet.exceptions import CaptureError, DeviceError
 
-__all__ = ["capture", "device_among", "lines_of", "trace"]
-
 # Types of immutable parameters.
 UNCHANGEABLE = frozenset({bool, int, float, str, slice, type(None), type(Ellipsis)})
 

@@ -22,16 +22,6 @@ from sknet.device import Backend, Device, backend, device_of, is_array, product_
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 from sknet.ops import SparseSlot
 
-__all__ = [
-    "Compiled",
-    "Program",
-    "compile",
-    "compile_cached",
-    "forget_programs",
-    "optimized",
-    "program",
-]
-
 
 class Program(Protocol):
     """The calls of a plan, which can be bound to memory many times.

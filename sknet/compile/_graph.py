@@ -21,41 +21,6 @@ from sknet.device import Device, MetaArray, Namespace, device_of, is_array, resu
 from sknet.exceptions import CaptureError, DtypeError, GradientError, GraphError, ShapeError, StateError
 from sknet.ops import SparseSlot
 
-__all__ = [
-    "Equation",
-    "Graph",
-    "Operand",
-    "OutputIndex",
-    "Pure",
-    "Signature",
-    "Variable",
-    "as_read",
-    "assemble",
-    "axes_of",
-    "axpy",
-    "checked_inputs",
-    "computing_dtype",
-    "copy",
-    "flat_arguments",
-    "flat_index",
-    "is_repeated",
-    "key_of",
-    "leading",
-    "masked",
-    "outputs_of",
-    "parsed",
-    "pure_of",
-    "put_at",
-    "read_as_laid_out",
-    "same_bytes",
-    "same_value",
-    "snapshot",
-    "subtract_at",
-    "take_at",
-    "used",
-]
-
-
 _dtype_name = functools.cache(str)  # NumPy builds the name on every call
 MOST_SHOWN = 8  # elements of an array that are printed
 Operand = Any  # a Variable, a bool, an int or a float

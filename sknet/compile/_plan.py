@@ -18,12 +18,6 @@ from sknet.compile import _graph as own
 from sknet.compile._graph import Equation, Graph, Variable, as_read
 from sknet.device import backend, backend_of
 
-__all__ = [
-    "ALIGNMENT", "Buffer", "Finish", "Group", "Place", "Plan", "Views", "assign_offsets",
-    "is_elementwise",
-]  # fmt: skip
-
-
 # -- offsets: buffers whose lifetimes do not overlap share memory -----------------------------
 
 

@@ -29,35 +29,6 @@ from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops import arange, broadcast_to, reshape
 from sknet.ops._batching import batching
 
-__all__ = [
-    "FIXED",
-    "ROWS",
-    "VARYING",
-    "Counted",
-    "Filled",
-    "Free",
-    "Input",
-    "Length",
-    "Lengths",
-    "LiftedGraph",
-    "Line",
-    "Position",
-    "Rows",
-    "Samples",
-    "Share",
-    "SymbolicGraph",
-    "Triangles",
-    "differing",
-    "free_lengths",
-    "graph_of_any_rows",
-    "lift_constants",
-    "of_any_lengths",
-    "outputs_with",
-    "plus",
-    "terms_of",
-]
-
-
 ROWS = (5, 6, 8)  # numbers of rows to capture for; the first graph is exported
 
 

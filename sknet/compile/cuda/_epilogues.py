@@ -12,9 +12,6 @@ from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._plan import Finish, Views
 from sknet.device import Form, form_of
 
-__all__ = ["epilogues"]
-
-
 # -- values that a graph checks ---------------------------------------------------------------
 # If one of them is not finite, a comparison with infinity is false.
 

@@ -42,9 +42,6 @@ from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
 from sknet.device import Backend, Device, Ending, Form, backend, form_of, products_in
 from sknet.ops import SparseSlot
 
-__all__ = ["KERNELS", "CupyProgram", "GroupWriter", "needs_of", "with_strided_products"]
-
-
 KERNELS = Kernels(is_map, is_reduction, is_fusible, is_in_rows, shapes_of_rows, has_operands)
 
 

@@ -20,12 +20,6 @@ from sknet.compile._plan import Plan
 from sknet.compile.passes import Group
 from sknet.core import SCALAR_FUNCTIONS
 
-__all__ = [
-    "BLOCK", "Kernel", "Line", "MapWriter", "UntranslatableError", "arithmetic", "cast", "formula", "is_map",
-    "is_narrow", "literal", "live", "position", "type_of", "written",
-]  # fmt: skip
-
-
 # -- scalar expressions in C, with explicit types ---------------------------------------------
 
 

@@ -27,9 +27,6 @@ from sknet.compile.cuda._rules import has_rule
 from sknet.compile.passes import Group, fuse_maps, join_totals
 from sknet.device import Backend, Ending, Form
 
-__all__ = ["Phases", "phases"]
-
-
 ALIGNMENT = 16  # bytes: the widest load of a thread
 MOST_PRODUCTS = 1 << 22  # multiplications of a step; beyond that, the whole device is faster than one block
 MOST_PHASES = 96  # of a kernel, which is compiled as a whole

@@ -35,12 +35,6 @@ from sknet.compile.cuda._maps import (
 )
 from sknet.compile.passes import Group
 
-__all__ = [
-    "Schedule", "has_operands", "is_fusible", "is_in_rows", "is_of_blocks", "is_reduction", "pieces",
-    "pieces_of_all", "reduced", "row_kernel", "schedule", "scratch_of", "shapes_of_rows",
-]  # fmt: skip
-
-
 # -- how threads share totals: by numbers of elements alone, so alike on every device ---------
 
 

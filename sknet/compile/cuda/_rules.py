@@ -19,12 +19,6 @@ from sknet.compile.cuda._maps import BLOCK, MOST_BLOCKS, Kernel, literal, type_o
 from sknet.device import Backend
 from sknet.ops._windows import Windows
 
-__all__ = [
-    "Arrays", "Fill", "Product", "Step", "Task", "by_rule", "has_rule", "rule", "scratch_of_rule", "takes",
-    "works_in",
-]  # fmt: skip
-
-
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 NO_TYPES: Mapping[str, Any] = MappingProxyType({})
 NARROW = 1 << 30  # up to this many elements, indices and their steps are of 32 bits

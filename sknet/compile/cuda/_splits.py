@@ -9,9 +9,6 @@ from sknet.compile import _graph as own
 from sknet.compile._graph import Equation, Graph, Operand, Variable
 from sknet.core import PRIMITIVES, Primitive
 
-__all__ = ["with_split_products"]
-
-
 # Memory bounds products with fewer rows, columns or terms, and launches those with fewer multiplications.
 LEAST_SIZE, LEAST_PRODUCTS = 32, 1 << 24
 

@@ -8,9 +8,6 @@ import numpy as np
 from sknet._native import needed
 from sknet.compile.native._instructions import MEANING, OPERANDS, WIDTH, Kind, Meaning, address_of
 
-__all__ = ["joined"]
-
-
 Row = list[int]
 CHUNK = 1 << 10  # elements at a time: a multiple of what vectors and unrolled loops take at once
 MOST = 64  # instructions of a chain

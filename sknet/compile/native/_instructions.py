@@ -8,14 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "CONVERTED", "GIVEN", "MEANING", "OPERANDS", "TURN", "WIDTH", "Array", "Codes", "Field", "Job", "Kind",
-    "Loop", "Meaning", "Product", "Spread", "Tape", "Tile", "Work", "address_of", "code", "copy", "fill",
-    "is_apart", "is_plain", "level_1", "loop", "loop_of", "loop_of_products", "looped", "merged", "offset",
-    "padded", "strides_over",
-]  # fmt: skip
-
-
 # -- addresses: of arrays, and of the C functions that do the work of NumPy's plan -----------------
 
 

@@ -19,9 +19,6 @@ from sknet.compile.native._instructions import (
 )
 from sknet.compile.native._threads import share_out
 
-__all__ = ["native_passes"]
-
-
 FIELDS = 50  # of what describes a step
 
 

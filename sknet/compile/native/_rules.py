@@ -35,9 +35,6 @@ from sknet.compile.native._instructions import (
 from sknet.compile.numpy import add_multiple, check_indices, fill_uniform, write_largest
 from sknet.ops._codes import coded_forward
 
-__all__ = ["check_finite", "copied", "gathered", "translated"]
-
-
 SPREADS: dict[Any, Spread] = {
     np.add: Spread.ADD_ROW,
     np.subtract: Spread.SUBTRACT_COLUMN,

@@ -14,8 +14,6 @@ from sknet.compile.native._instructions import GIVEN, TURN, Kind, Tape, address_
 from sknet.compile.native._rules import check_finite, copied, gathered, translated
 from sknet.exceptions import CaptureError
 
-__all__ = ["HostCalls", "NativeRun", "NativeStep", "Parts", "Turns", "UnsupportedError", "run_turns"]
-
 
 class UnsupportedError(CaptureError):
     """Steps that native code cannot do; NumPy's plan can."""

@@ -18,9 +18,6 @@ import numpy as np
 from sknet._parallel import blas_threads, current_core, free_threads
 from sknet.compile.native._instructions import Job, Work, address_of
 
-__all__ = ["share_out"]
-
-
 LENGTH = 24  # of a job
 MANY, FEW = 10000, 100  # looks for more work before a thread rests: about 250 and 3 us
 QUIET = 16  # works for which threads look but a few times, after one of them was late

@@ -19,24 +19,6 @@ from sknet.compile._graph import Equation, Variable
 from sknet.compile.passes import BLOCK
 from sknet.device import backend, philox_uniform
 
-__all__ = [
-    "REAL",
-    "Needs",
-    "add_multiple",
-    "by_its_forward",
-    "emit",
-    "emitter",
-    "fast_erfc",
-    "fill_uniform",
-    "level_1",
-    "parts_of",
-    "scratch",
-    "scratch_of",
-    "unless_in_place",
-    "write_largest",
-]
-
-
 Needs = list[tuple[tuple[int, ...], Any]]  # shape and dtype of scratch arrays
 Scratch = Callable[[Equation], Needs]
 

@@ -18,8 +18,6 @@ from sknet.core import PRIMITIVES
 from sknet.device import backend
 from sknet.ops import SparseSlot
 
-__all__ = ["NumpyProgram"]
-
 
 class NumpyProgram:
     """The calls of a plan, which can be bound to memory many times.

@@ -13,16 +13,12 @@ from sknet.compile.passes._rewrite import Rewriter, Rules, rewrite, scalar_of
 from sknet.device import backend, result_dtype
 from sknet.ops import SparseSlot
 
-__all__ = ["ALGEBRA", "ASSEMBLY", "CONSTANTS", "RELAXED", "RULES", "SIGNS", "optimize"]
-
-
 ALGEBRA = Rules()
 SIGNS = Rules()  # applied last: a sign that has not cancelled is absorbed by a number
 
 
-def _same_kind(x: Operand, equation: Equation) -> TypeGuard[Variable]:
-    output = equation.output
-    return type(x) is Variable and x.shape == output.shape and x.dtype == output.dtype
+def _is_like(x: Operand, other: Variable) -> TypeGuard[Variable]:
+    return type(x) is Variable and x.shape == other.shape and x.dtype == other.dtype
 
 
 # -- neutral elements -------------------------------------------------------------------------
@@ -32,9 +28,9 @@ def _same_kind(x: Operand, equation: Equation) -> TypeGuard[Variable]:
 def times_one(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Multiplying or dividing x by 1 gives x."""
     x, y = equation.operands
-    if scalar_of(rewriter, y) == 1 and _same_kind(x, equation):
+    if scalar_of(rewriter, y) == 1 and _is_like(x, equation.output):
         return x
-    if equation.primitive.name == "multiply" and scalar_of(rewriter, x) == 1 and _same_kind(y, equation):
+    if equation.primitive.name == "multiply" and scalar_of(rewriter, x) == 1 and _is_like(y, equation.output):
         return y
     return None
 
@@ -44,9 +40,9 @@ def plus_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Adding or subtracting 0 gives x. Of floats, only -0.0 may be added, since -0.0 + 0.0 is 0.0."""
     x, y = equation.operands
     adds = equation.primitive.name == "add"
-    if _is_zero(rewriter, y, equation, -1.0 if adds else 1.0) and _same_kind(x, equation):
+    if _is_zero(rewriter, y, equation, -1.0 if adds else 1.0) and _is_like(x, equation.output):
         return x
-    if adds and _is_zero(rewriter, x, equation, -1.0) and _same_kind(y, equation):
+    if adds and _is_zero(rewriter, x, equation, -1.0) and _is_like(y, equation.output):
         return y
     return None
 
@@ -172,7 +168,7 @@ def where_or_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 
 def _is_floating(rewriter: Rewriter, x: Operand, equation: Equation) -> bool:
-    return _same_kind(x, equation) and x.dtype.kind == "f" and scalar_of(rewriter, x) is None
+    return _is_like(x, equation.output) and x.dtype.kind == "f" and scalar_of(rewriter, x) is None
 
 
 # -- signs ------------------------------------------------------------------------------------
@@ -323,7 +319,7 @@ def subtract_from_put(rewriter: Rewriter, equation: Equation) -> Variable | None
     """-(g put into zeros) - x is -x, minus g at those positions."""
     x, y = equation.operands
     put = rewriter.definition(x, "put_at")
-    if put is None or not (_same_kind(x, equation) and _same_kind(y, equation)):
+    if put is None or not (_is_like(x, equation.output) and _is_like(y, equation.output)):
         return None
     g, positions = put.operands
     return rewriter.emit(
@@ -519,10 +515,6 @@ def _definition(rewriter: Rewriter, x: Operand) -> Equation | None:
     """Return the equation that assembles an array, or the flat one that has its elements."""
     shaped = rewriter.definition(x, "reshape")
     return rewriter.definition(x if shaped is None else shaped.operands[0], "assemble")
-
-
-def _is_like(x: Operand, other: Variable) -> TypeGuard[Variable]:
-    return type(x) is Variable and x.shape == other.shape and x.dtype == other.dtype
 
 
 def _parts(equation: Equation) -> Parts:
@@ -749,7 +741,7 @@ def scaled_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None
     x, y, scale = equation.operands
     if type(scale) is Variable and (scale.shape or scale.dtype != equation.output.dtype):
         return None
-    if not _same(x, equation.output) or not _same(y, equation.output):
+    if not _is_like(x, equation.output) or not _is_like(y, equation.output):
         return None
     return rewriter.emit("multiply", scale, rewriter.emit("divide", x, y))
 
@@ -763,7 +755,7 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
     x, y = equation.operands
     for base, other in ((x, y), (y, x))[: 2 if equation.primitive.name == "add" else 1]:
         product = rewriter.definition(other, "multiply")
-        if product is None or not rewriter.is_used_once(other) or not _same(base, output):
+        if product is None or not rewriter.is_used_once(other) or not _is_like(base, output):
             continue
         made_of = rewriter.definitions.get(base) if type(base) is Variable else None
         if base is other or (made_of is not None and other in made_of.operands):
@@ -774,7 +766,7 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
             type(c) is not Variable and not 0 < float(np.array(min(abs(c), 2.0), output.dtype)) <= 1
         ):
             continue
-        if not _same(rest, output) or rest is base or scalar_of(rewriter, rest) is not None:
+        if not _is_like(rest, output) or rest is base or scalar_of(rewriter, rest) is not None:
             continue
         if output.ndim != 1 and not (rewriter.definition(base, "matmul") and _is_part(rewriter, rest)):
             continue
@@ -790,10 +782,6 @@ def _is_part(rewriter: Rewriter, x: Variable) -> bool:
     flat = whole.operands[0] if whole is not None else x
     part = rewriter.definition(flat, "getitem")
     return flat not in rewriter.definitions or (part is not None and flat.ndim == part.operands[0].ndim == 1)
-
-
-def _same(x: Operand, output: Variable) -> bool:
-    return type(x) is Variable and x.shape == output.shape and x.dtype == output.dtype
 
 
 def _number_and_rest(product: Equation) -> tuple[Operand | None, Variable]:

@@ -12,9 +12,6 @@ from typing import Any, NamedTuple
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._plan import Finish, Group, is_elementwise
 
-__all__ = ["BLOCK", "Kernels", "fuse", "fuse_maps", "join_totals"]
-
-
 # Elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one.
 BLOCK = 1 << 13
 MOST = 64  # equations per kernel: more would run out of registers

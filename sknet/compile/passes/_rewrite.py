@@ -10,8 +10,6 @@ from sknet.compile._graph import Equation, Graph, Operand, Variable, key_of, rea
 from sknet.compile._plan import Views
 from sknet.core import PRIMITIVES, Primitive
 
-__all__ = ["Rewriter", "Rules", "rewrite", "scalar_of"]
-
 
 class Rule(Protocol):
     """A rule: a function of the rewriter and an equation, identified by its name."""
