@@ -46,6 +46,7 @@ __all__ = [
     "names_of",
     "resolve",
     "same",
+    "store_parameters",
     "unknown_parameter",
     "validate_parameters",
 ]
@@ -251,6 +252,13 @@ class Composite(ParameterObject):
 def _holder(name: str, parts: Mapping[str, Any]) -> str | None:
     """Return the key of the part that a nested name belongs to: its longest matching prefix."""
     return max((key for key in parts if name.startswith(f"{key}__")), key=len, default=None)
+
+
+def store_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
+    """Set the arguments of a constructor, its `locals()`, as attributes."""
+    for name, value in given.items():
+        if name != "self":
+            setattr(estimator, name, value)
 
 
 def explained(init: Callable[..., None]) -> Callable[..., None]:

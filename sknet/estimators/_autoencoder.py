@@ -9,7 +9,7 @@ from typing import Any
 
 from sknet import nn, ops
 from sknet._fields import POSITIVE, SHARE, Each, Named, Params
-from sknet._params import described_by
+from sknet._params import described_by, store_parameters
 from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.core import Tensor
@@ -210,27 +210,7 @@ class Autoencoder(BaseTransformer):
         dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.noise = noise
-        self.tied = tied
-        self.loss = loss
-        self.optimizer, self.lr = optimizer, lr
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.early_stopping = early_stopping
-        self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring, self.monitor = scoring, monitor
-        self.refit_on_all = refit_on_all
-        self.n_iter_no_change, self.tol = n_iter_no_change, tol
-        self.frozen = frozen
-        self.warm_start = warm_start
-        self.verbose, self.callbacks = verbose, callbacks
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
+        store_parameters(self, locals())
 
     def _described(self) -> Architecture:
         # Only checked: a name is resolved where the network is built, and compared when a fit continues.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex
 
 import numpy as np
 
-from sknet._params import described_by
+from sknet._params import described_by, store_parameters
 from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.device import to_host
@@ -312,29 +312,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.encoder = encoder
-        self.dropout, self.monotonic_cst = dropout, monotonic_cst
-        self.loss = loss
-        self.optimizer, self.lr = optimizer, lr
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.sampler, self.class_weight = sampler, class_weight
-        self.calibrate = calibrate
-        self.early_stopping = early_stopping
-        self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring, self.monitor = scoring, monitor
-        self.refit_on_all = refit_on_all
-        self.n_iter_no_change, self.tol = n_iter_no_change, tol
-        self.frozen = frozen
-        self.warm_start = warm_start
-        self.verbose, self.callbacks = verbose, callbacks
-        self.n_members, self.bootstrap = n_members, bootstrap
-        self.device, self.dtype = device, dtype
-        self.random_state = random_state
+        store_parameters(self, locals())
 
 
 @described_by(NamedOptions)
@@ -423,26 +401,4 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.encoder = encoder
-        self.dropout, self.monotonic_cst = dropout, monotonic_cst
-        self.loss = loss
-        self.optimizer, self.lr = optimizer, lr
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.sampler, self.scale_target = sampler, scale_target
-        self.calibrate = calibrate
-        self.early_stopping = early_stopping
-        self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring, self.monitor = scoring, monitor
-        self.refit_on_all = refit_on_all
-        self.n_iter_no_change, self.tol = n_iter_no_change, tol
-        self.frozen = frozen
-        self.warm_start = warm_start
-        self.verbose, self.callbacks = verbose, callbacks
-        self.n_members, self.bootstrap = n_members, bootstrap
-        self.device, self.dtype = device, dtype
-        self.random_state = random_state
+        store_parameters(self, locals())

@@ -11,7 +11,7 @@ from sknet._constraints import satisfies, shown
 from sknet._fields import Each, Items
 from sknet._hints import suggestion
 from sknet._late import available_if
-from sknet._params import described_by
+from sknet._params import described_by, store_parameters
 from sknet._validation import Interval, StrOptions
 from sknet.callbacks import Callback
 from sknet.device import device_of, to_device, to_host
@@ -170,28 +170,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
         dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
-        self.module = module
-        self.loss = loss
-        self.loss_weights = loss_weights
-        self.encoder = encoder
-        self.optimizer, self.lr = optimizer, lr
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.scale_target = scale_target
-        self.sampler, self.class_weight = sampler, class_weight
-        self.early_stopping = early_stopping
-        self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring, self.monitor = scoring, monitor
-        self.refit_on_all = refit_on_all
-        self.n_iter_no_change, self.tol = n_iter_no_change, tol
-        self.frozen = frozen
-        self.warm_start = warm_start
-        self.verbose, self.callbacks = verbose, callbacks
-        self.n_members, self.bootstrap = n_members, bootstrap
-        self.device, self.dtype = device, dtype
-        self.random_state = random_state
+        store_parameters(self, locals())
 
     # -- parameters ---------------------------------------------------------------------------------
 

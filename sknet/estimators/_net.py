@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from sknet import nn
-from sknet._params import described_by
+from sknet._params import described_by, store_parameters
 from sknet._validation import StrOptions
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Architecture, architecture_of, named_network
@@ -165,27 +165,7 @@ class NetClassifier(NetOptions, SequenceClassifier):
         dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
-        self.module = module
-        self.encoder = encoder
-        self.loss = loss
-        self.optimizer, self.lr = optimizer, lr
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.sampler, self.class_weight = sampler, class_weight
-        self.calibrate = calibrate
-        self.early_stopping = early_stopping
-        self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring, self.monitor = scoring, monitor
-        self.refit_on_all = refit_on_all
-        self.n_iter_no_change, self.tol = n_iter_no_change, tol
-        self.frozen = frozen
-        self.warm_start = warm_start
-        self.verbose, self.callbacks = verbose, callbacks
-        self.n_members, self.bootstrap = n_members, bootstrap
-        self.device, self.dtype = device, dtype
-        self.random_state = random_state
+        store_parameters(self, locals())
 
 
 @described_by(NamedOptions)
@@ -274,27 +254,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
         dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
-        self.module = module
-        self.encoder = encoder
-        self.loss = loss
-        self.optimizer, self.lr = optimizer, lr
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.sampler, self.scale_target = sampler, scale_target
-        self.calibrate = calibrate
-        self.early_stopping = early_stopping
-        self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring, self.monitor = scoring, monitor
-        self.refit_on_all = refit_on_all
-        self.n_iter_no_change, self.tol = n_iter_no_change, tol
-        self.frozen = frozen
-        self.warm_start = warm_start
-        self.verbose, self.callbacks = verbose, callbacks
-        self.n_members, self.bootstrap = n_members, bootstrap
-        self.device, self.dtype = device, dtype
-        self.random_state = random_state
+        store_parameters(self, locals())
 
 
 @described_by(NamedOptions)
@@ -395,24 +355,4 @@ class NetTransformer(NetOptions, SequenceTransformer):
         dtype: Any = "auto",
         random_state: Any = None,
     ) -> None:
-        self.module = module
-        self.encoder = encoder
-        self.code = code
-        self.target = target
-        self.loss = loss
-        self.optimizer, self.lr = optimizer, lr
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.shuffle, self.scale_inputs = shuffle, scale_inputs
-        self.early_stopping = early_stopping
-        self.validation_fraction, self.validation_split = validation_fraction, validation_split
-        self.scoring, self.monitor = scoring, monitor
-        self.refit_on_all = refit_on_all
-        self.n_iter_no_change, self.tol = n_iter_no_change, tol
-        self.frozen = frozen
-        self.warm_start = warm_start
-        self.verbose, self.callbacks = verbose, callbacks
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
+        store_parameters(self, locals())

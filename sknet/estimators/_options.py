@@ -14,6 +14,7 @@ from sknet._constraints import invalid, shown
 from sknet._late import available_if
 from sknet._params import resolve
 from sknet._validation import Interval, Options, StrOptions
+from sknet.callbacks import Callback
 from sknet.callbacks._callback import check_callbacks
 from sknet.device import PRECISIONS, active, device_of, to_host
 from sknet.estimators._architecture import Architecture
@@ -27,6 +28,7 @@ from sknet.estimators._targets import ColumnTargets
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import LOSSES, Loss, check_loss
 from sknet.optim import OPTIMIZERS, BaseOptimizer, check_optimizer
+from sknet.optim.schedules import Schedule
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
@@ -340,6 +342,25 @@ class NamedOptions(BaseNet):
     n_features_in_, feature_names_in_ : int, ndarray of str
         Of X; names only if X had string names.
     """
+
+    optimizer: str | BaseOptimizer
+    lr: "float | Schedule | None"
+    alpha: float
+    batch_size: int | str
+    max_iter: int
+    shuffle: bool
+    scale_inputs: bool
+    early_stopping: bool | str
+    validation_fraction: float
+    monitor: str | None
+    refit_on_all: bool
+    n_iter_no_change: float
+    tol: float
+    frozen: "str | list[str] | None"
+    warm_start: bool
+    verbose: bool | int | str
+    callbacks: "list[Callback] | None"
+    device: str | None
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also nested ones such as ``optimizer__lr``.

@@ -9,7 +9,7 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_consistent_length, check_is_fitted
 
 from sknet._fields import ABSENT, COUNT, Arrays
-from sknet._params import ParameterObject
+from sknet._params import ParameterObject, store_parameters
 from sknet._random import check_random_state
 from sknet._validation import Interval, RealNotInt, StrOptions
 from sknet.preprocessing._encodings import Crossed, Target, target_of
@@ -152,20 +152,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         dtype: str = "float32",
         random_state: Any = None,
     ) -> None:
-        self.categorical_features = categorical_features
-        self.columns = columns
-        self.piecewise = piecewise
-        self.n_bins = n_bins
-        self.max_levels = max_levels
-        self.min_count = min_count
-        self.n_folds = n_folds
-        self.smoothing = smoothing
-        self.value_means = value_means
-        self.target_type = target_type
-        self.subsample = subsample
-        self.sparse_output = sparse_output
-        self.dtype = dtype
-        self.random_state = random_state
+        store_parameters(self, locals())
 
     _schema: Schema
     _plan: Plan
