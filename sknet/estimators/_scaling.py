@@ -64,15 +64,18 @@ class Units:
         if self.constant is None:
             return self
         x, [which] = x[:at_most], self.constant.nonzero()
+        mean = self.mean[which]
         with np.errstate(over="ignore"):
             if ops.is_sparse(x):
                 largest = np.zeros(x.shape[1])
                 np.maximum.at(largest, to_host(x.indices), self.deviations(x))
                 largest = largest[which]
             else:
-                values = to_host(x[:, which]).astype(np.float64)
-                largest = (np.abs(values - self.mean[which]) / self.scale[which]).max(axis=0)
-        least = ROUNDING * np.abs(self.mean[which]) if x.shape[0] >= FEWEST_ROWS else FAR
+                values = to_host(x).take(which, axis=1)
+                if (values == mean).all():
+                    return self
+                largest = (np.abs(values.astype(np.float64) - mean) / self.scale[which]).max(axis=0)
+        least = ROUNDING * np.abs(mean) if x.shape[0] >= FEWEST_ROWS else FAR
         begins = (largest > least) & np.isfinite(largest)
         if not begins.any():
             return self
