@@ -1,5 +1,6 @@
 """A fit needs memory for parameters, optimizer and one batch: not for a copy of the data."""
 
+import os
 import subprocess
 import sys
 
@@ -50,3 +51,34 @@ def test_a_mapped_file_larger_than_the_process_may_use(mapped):
     """In both orders: shuffled, and as it is."""
     assert mapped.stat().st_size > 2 * LIMIT
     subprocess.run([sys.executable, "-c", FIT, mapped, str(LIMIT)], check=True, timeout=120)
+
+
+MANY_FITS = """
+import gc, warnings
+import numpy as np
+from sknet import MLPClassifier
+
+warnings.simplefilter("ignore")
+X = np.random.default_rng(0).standard_normal((60, 4), dtype=np.float32)
+
+def resident(first, count):
+    for seed in range(first, first + count):
+        MLPClassifier((8,), max_iter=2, random_state=seed).fit(X, np.arange(60) % 3).predict(X[:1])
+    gc.collect()
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+before = resident(0, 200)
+print(resident(200, 1000) - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("native", ["auto", "never"])
+def test_memory_does_not_grow_with_the_number_of_fits(native):
+    """What Python and the allocator keep is less than 3 kB a fit; one fit that is kept has 20 kB and more."""
+    run = [sys.executable, "-c", MANY_FITS]
+    environment = os.environ | {"SKNET_NATIVE": native, "OPENBLAS_NUM_THREADS": "1"}
+    found = subprocess.run(run, check=True, timeout=300, env=environment, capture_output=True, text=True)
+    assert int(found.stdout) < 3000

@@ -8,8 +8,9 @@ import sys
 import joblib
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
-from sknet import neural_network
+from sknet import NetClassifier, config_context, neural_network, nn
 from sknet.optim import SGD
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, outputs, same_bits
 from tests.project import ROOT
@@ -90,6 +91,41 @@ def test_fits_in_threads_are_independent():
     jobs = [("binary", {"dropout": 0.5, "random_state": seed, "max_iter": 10}) for seed in range(8)]
     there = joblib.Parallel(n_jobs=4, prefer="threads")(joblib.delayed(digest)(*job) for job in jobs)
     assert there == [digest(*job) for job in jobs]
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps, self.last = nn.LSTM(5, 24), nn.Linear(24, 3)
+
+    def forward(self, x):
+        return self.last(self.steps(x)[0][:, -1])
+
+
+NETWORKS = {
+    (40, 30): nn.Sequential(nn.Linear(30, 100), nn.ReLU(), nn.Linear(100, 3)),
+    (256, 54): nn.Sequential(
+        nn.Linear(54, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 3)
+    ),
+    (64, 1, 12, 12): nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.BatchNorm(8), nn.ReLU(), nn.Conv2d(8, 16, 3), nn.Flatten(), nn.Linear(1024, 3)
+    ),
+    (64, 12, 5): Recurrent(),
+}
+
+
+@pytest.mark.parametrize("native", ["auto", "never"])
+@pytest.mark.parametrize("shape", NETWORKS, ids=str)
+def test_any_number_of_threads(shape, native):
+    """Products with few terms; BLAS itself adds those of long ones in another order in several threads."""
+    X, y = np.random.default_rng(0).normal(size=shape).astype(np.float32), np.arange(shape[0]) % 3
+    found = []
+    for count in (1, 2, 4):
+        with threadpool_limits(count, "blas"), config_context(native=native):
+            net = NetClassifier(NETWORKS[shape], max_iter=2, batch_size=shape[0] // 2, random_state=0)
+            parameters = net.fit(X, y).model_.module.named_parameters()
+            found.append({name: x.numpy().tobytes() for name, x in parameters})
+    assert found[0] == found[1] == found[2]
 
 
 def test_scikit_learns_signature():
