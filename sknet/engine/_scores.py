@@ -510,14 +510,15 @@ def _metric(
         predicted = to_host(loss.predict(Tensor(output)).data)
     if predicted.shape != target.shape and predicted.size == target.size:
         predicted = predicted.reshape(target.shape)  # a single output
-    more = {"sample_weight": weight} if weight is not None and _takes_weight(function) else {}
+    more = {"sample_weight": weight} if weight is not None and takes_weight(function) else {}
     value = function(target, predicted, **more)
     if np.ndim(value) or not isinstance(value, (int, float, np.generic, np.ndarray)):
         raise TypeError(f"score {name!r} returned {value!r}: a score must return one number")
     return float(value)
 
 
-def _takes_weight(function: Callable[..., Any]) -> bool:
+def takes_weight(function: Callable[..., Any]) -> bool:
+    """Tell whether a function has a parameter `sample_weight`."""
     try:
         return "sample_weight" in signature(function).parameters
     except (TypeError, ValueError):  # some functions written in C have no signature

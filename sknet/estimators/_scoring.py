@@ -1,7 +1,6 @@
 """Meaning of ``scoring=`` and ``monitor=``: scorers by name, their direction, and the one that decides."""
 
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 from sknet._constraints import shown
 from sknet._hints import suggestion
 from sknet.callbacks._scoring import direction_of
+from sknet.engine._scores import takes_weight
 from sknet.exceptions import InvalidParameterError
 
 LOSS = "loss"
@@ -131,7 +131,7 @@ def _scorer(name: Any, given: Any, caller: str) -> Scorer:
         )
     if is_scikit_learns:
         return Scorer(name, call, True, bool(call._accept_sample_weight()), looks_at_inputs=False)
-    return Scorer(name, call, direction_of(call), _takes_weight(call), True)
+    return Scorer(name, call, direction_of(call), takes_weight(call), True)
 
 
 SCORERS = {
@@ -169,13 +169,6 @@ def _name_of(scorer: Any) -> str:
     inner = getattr(scorer, "_score_func", scorer)  # of make_scorer
     inner = getattr(inner, "func", inner)  # of functools.partial
     return getattr(inner, "__name__", type(inner).__name__)
-
-
-def _takes_weight(call: Callable[..., Any]) -> bool:
-    try:
-        return "sample_weight" in signature(call).parameters
-    except (TypeError, ValueError):  # some that are written in C have none
-        return False
 
 
 def evaluated(
