@@ -38,6 +38,7 @@ __all__ = [
     "PlainNumbers",
     "RealNotInt",
     "StrOptions",
+    "arguments_of",
     "check_values",
     "described_by",
     "explained",
@@ -254,11 +255,15 @@ def _holder(name: str, parts: Mapping[str, Any]) -> str | None:
     return max((key for key in parts if name.startswith(f"{key}__")), key=len, default=None)
 
 
-def store_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
-    """Set the arguments of a constructor, its `locals()`, as attributes."""
-    for name, value in given.items():
-        if name != "self":
-            setattr(estimator, name, value)
+def arguments_of(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a constructor, given its `locals()`."""
+    return {name: value for name, value in known.items() if name not in ("self", "__class__")}
+
+
+def store_parameters(estimator: Any, known: Mapping[str, Any]) -> None:
+    """Set the arguments of a constructor, given its `locals()`, as attributes."""
+    for name, value in arguments_of(known).items():
+        setattr(estimator, name, value)
 
 
 def explained(init: Callable[..., None]) -> Callable[..., None]:

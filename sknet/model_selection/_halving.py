@@ -14,7 +14,7 @@ from sklearn.model_selection._search_successive_halving import BaseSuccessiveHal
 from sklearn.utils import check_random_state
 
 from sknet._constraints import NUMBERS, shown
-from sknet._params import described_by
+from sknet._params import arguments_of, described_by
 from sknet._validation import Interval
 from sknet.estimators._fit import MOST_EPOCHS
 from sknet.exceptions import InvalidParameterError
@@ -146,23 +146,7 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            estimator,
-            param_grid,
-            factor=factor,
-            resource=resource,
-            max_resources=max_resources,
-            min_resources=min_resources,
-            aggressive_elimination=aggressive_elimination,
-            cv=cv,
-            scoring=scoring,
-            refit=refit,
-            error_score=error_score,
-            return_train_score=return_train_score,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        super().__init__(**arguments_of(locals()))
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
         self._check_rungs(HalvingGridSearchCV, X, y, split_params)
@@ -228,24 +212,7 @@ class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            estimator,
-            param_distributions,
-            n_candidates=n_candidates,
-            factor=factor,
-            resource=resource,
-            max_resources=max_resources,
-            min_resources=min_resources,
-            aggressive_elimination=aggressive_elimination,
-            cv=cv,
-            scoring=scoring,
-            refit=refit,
-            error_score=error_score,
-            return_train_score=return_train_score,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        super().__init__(**arguments_of(locals()))
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
         self._check_rungs(HalvingRandomSearchCV, X, y, split_params)
@@ -343,22 +310,9 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            estimator,
-            factor=factor,
-            resource=resource,
-            max_resources=max_resources,
-            min_resources=min_resources,
-            cv=cv,
-            scoring=scoring,
-            refit=refit,
-            error_score=error_score,
-            return_train_score=return_train_score,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.param_distributions = param_distributions
+        given = arguments_of(locals())
+        self.param_distributions = given.pop("param_distributions")
+        super().__init__(**given)
         del self.aggressive_elimination  # of scikit-learn's base class; each bracket eliminates as it must
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:

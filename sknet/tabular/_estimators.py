@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from sknet._fields import Arrays, Each, Together
-from sknet._params import described_by
+from sknet._params import described_by, store_parameters
 from sknet._validation import StrOptions
 from sknet.estimators._attributions import chosen_classes, chosen_predictions
 from sknet.estimators._checks import accuracy_of_seen, check_weights, r2_of_seen, score_weights
@@ -91,22 +91,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         scoring: Any = None,
         verbose: bool | int | str = "auto",
     ) -> None:
-        self.loss = loss
-        self.categorical_features = categorical_features
-        self.columns = columns
-        self.monotonic_cst = monotonic_cst
-        self.n_folds = n_folds
-        self.members = members
-        self.budget = budget
-        self.smooth = smooth
-        self.sharp = sharp
-        self.class_weight = class_weight
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.device = device
-        self.random_state = random_state
-        self.scoring = scoring
-        self.verbose = verbose
+        store_parameters(self, locals())
 
     def _new_targets(self, y: Any, loss: Loss) -> "ClassTargets | ColumnTargets | OrderedTargets":
         if "ordinal" in loss.tasks:
@@ -269,22 +254,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         scoring: Any = None,
         verbose: bool | int | str = "auto",
     ) -> None:
-        self.loss = loss
-        self.categorical_features = categorical_features
-        self.columns = columns
-        self.monotonic_cst = monotonic_cst
-        self.n_folds = n_folds
-        self.members = members
-        self.budget = budget
-        self.smooth = smooth
-        self.sharp = sharp
-        self.extrapolate = extrapolate
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.device = device
-        self.random_state = random_state
-        self.scoring = scoring
-        self.verbose = verbose
+        store_parameters(self, locals())
 
     def _new_targets(self, y: Any, loss: Loss) -> RealTargets:
         return RealTargets(y)
