@@ -2,7 +2,9 @@
 
    Threads of a block that wait for each other are contexts of their own, and take turns: in every round, each
    thread that can go on runs until it waits or ends, in the order of threads or in reverse; so a kernel that
-   lacks a barrier gives two different results. */
+   lacks a barrier gives two different results. A context goes on from one launch to the next, and is entered and
+   left by jumps, which take no call of the system. */
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +21,8 @@ struct kernel {
     struct globals globals; /* of its module, once they have been looked for */
 };
 
-static ucontext_t contexts[MOST], scheduler;
+static jmp_buf contexts[MOST], scheduler;
+static unsigned char has_context[MOST];
 static enum state states[MOST];
 static double values[2][MOST];
 static unsigned char turns[MOST];
@@ -28,17 +31,35 @@ static char *stacks;
 static struct kernel *body;
 static void **given;
 
-static void start(void)
-{
-    body->thread(given);
-    states[running] = DONE;
-    swapcontext(&contexts[running], &scheduler);
-}
-
 static void wait_as(enum state state)
 {
     states[running] = state;
-    swapcontext(&contexts[running], &scheduler);
+    if (!_setjmp(contexts[running]))
+        _longjmp(scheduler, 1);
+}
+
+static void run_for_ever(void)
+{
+    for (;;) {
+        body->thread(given);
+        wait_as(DONE);
+    }
+}
+
+/* Let the running thread go on until it waits or ends. */
+static void go_on(void)
+{
+    ucontext_t first;
+    if (_setjmp(scheduler))
+        return;
+    if (has_context[running])
+        _longjmp(contexts[running], 1);
+    has_context[running] = 1;
+    getcontext(&first);
+    first.uc_stack.ss_sp = stacks + (size_t)running * STACK;
+    first.uc_stack.ss_size = STACK;
+    makecontext(&first, run_for_ever, 0);
+    setcontext(&first);
 }
 
 void wait_for_block(void) { wait_as(AT_BARRIER); }
@@ -86,29 +107,24 @@ static enum outcome run_waiting(unsigned count, int backwards)
     for (unsigned n = 0; n < count; n++) {
         states[n] = READY;
         turns[n] = 0;
-        getcontext(&contexts[n]);
-        contexts[n].uc_stack.ss_sp = stacks + (size_t)n * STACK;
-        contexts[n].uc_stack.ss_size = STACK;
-        contexts[n].uc_link = &scheduler;
-        makecontext(&contexts[n], start, 0);
     }
     for (;;) {
-        int goes_on = 0;
+        int is_ready = 0;
         for (unsigned k = 0; k < count; k++) {
             running = backwards ? count - 1 - k : k;
             if (states[running] != READY)
                 continue;
-            goes_on = 1;
+            is_ready = 1;
             body->of_launch->thread.x = running;
             stack = stacks + (size_t)(running + 1) * STACK;
-            swapcontext(&scheduler, &contexts[running]);
+            go_on();
         }
         if (all_at(DONE, 0, count))
             return RAN;
         for (unsigned n = 0; n < count; n += WARP)
-            goes_on |= released(AT_EXCHANGE, n, n + WARP);
-        goes_on |= released(AT_BARRIER, 0, count);
-        if (!goes_on)
+            is_ready |= released(AT_EXCHANGE, n, n + WARP);
+        is_ready |= released(AT_BARRIER, 0, count);
+        if (!is_ready)
             return WAITS_FOR_EVER;
     }
 }
@@ -151,9 +167,10 @@ enum outcome launch(struct kernel *kernel, unsigned grid, unsigned block, int ba
         return UNCHECKED;
     is_reported = 0;
     getcontext(&after_launch); /* from which an error comes back */
-    if (!is_reported)
-        return run_blocks(grid, block, backwards);
+    const enum outcome outcome = is_reported ? REPORTED : run_blocks(grid, block, backwards);
+    if (outcome != RAN)
+        memset(has_context, 0, sizeof has_context); /* some threads are left in the middle */
     report.block = body->of_launch->block.x;
     report.thread = body->of_launch->thread.x;
-    return REPORTED;
+    return outcome;
 }

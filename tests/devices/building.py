@@ -1,5 +1,6 @@
-"""Compiling C into libraries, with GCC: they are kept as long as the process runs."""
+"""Compiling C into libraries, with GCC: they are cached in a folder that all runs of the tests share."""
 
+import getpass
 import hashlib
 import os
 import shutil
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-__all__ = ["built", "with_lines"]
+__all__ = ["built", "cache_folder", "with_lines"]
 
 _words: dict[Path, list[str]] = {}  # of the command that has built a library
 
@@ -18,8 +19,7 @@ _words: dict[Path, list[str]] = {}  # of the command that has built a library
 def compiler() -> str:
     """Return the path of GCC; without it generated code cannot be tested."""
     found = next(filter(None, map(shutil.which, (os.environ.get("CC", "gcc"), "gcc", "cc"))), None)
-    what = found and subprocess.run([found, "--version"], capture_output=True, text=True).stdout
-    if not found or "Free Software Foundation" not in what:
+    if not found or "Free Software Foundation" not in version_of(found):
         raise RuntimeError(
             "the tests of generated kernels run them under GCC's sanitizers, so GCC compiles them; "
             f"{found or 'gcc'} is {'not GCC' if found else 'not found'}: install gcc, or set CC"
@@ -27,13 +27,19 @@ def compiler() -> str:
     return found
 
 
+@cache
+def version_of(command: str) -> str:
+    """Return what a compiler says of itself."""
+    return subprocess.run([command, "--version"], capture_output=True, text=True).stdout
+
+
 def built(text: str, flags: Sequence[str], *libraries: Path) -> Path:
     """Return the path of the library that is compiled from a text, which lies beside it as ``.c``."""
     words = [*map(str, libraries), *flags]
-    digest = hashlib.sha256("\0".join([text, compiler(), *words]).encode()).hexdigest()
-    path = _folder() / f"{digest}.so"
+    digest = hashlib.sha256("\0".join([text, compiler(), version_of(compiler()), *words]).encode()).hexdigest()
+    path = cache_folder() / f"{digest}.so"
     if not path.exists():
-        with tempfile.TemporaryDirectory(dir=_folder()) as folder:
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
             code, made = Path(folder, "module.c"), Path(folder, "module.so")
             code.write_text(text)
             command = [compiler(), "-o", str(made), str(code), *words]
@@ -52,10 +58,9 @@ def with_lines(path: Path) -> Path:
 
 
 @cache
-def _folder() -> Path:
-    made = tempfile.TemporaryDirectory(prefix="sknet-kernels-")
-    _kept.append(made)
-    return Path(made.name)
-
-
-_kept: list[tempfile.TemporaryDirectory[str]] = []
+def cache_folder() -> Path:
+    """Return the folder of compiled kernels: ``SKNET_KERNEL_CACHE``, or one in the temporary folder."""
+    default = Path(tempfile.gettempdir(), f"sknet-kernels-{getpass.getuser()}")
+    found = Path(os.environ.get("SKNET_KERNEL_CACHE", default))
+    found.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return found

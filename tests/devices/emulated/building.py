@@ -1,6 +1,5 @@
 """Building the libraries, with g++, once: they are kept in a folder that runs of the tests share."""
 
-import getpass
 import hashlib
 import os
 import re
@@ -11,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-__all__ = ["compiler", "folder", "libraries", "run"]
+from tests.devices.building import cache_folder
+
+__all__ = ["compiler", "libraries", "run"]
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "library"
@@ -40,15 +41,6 @@ def compiler() -> str:
     return found
 
 
-@cache
-def folder() -> Path:
-    """Return the folder of what is compiled: ``SKNET_EMULATOR_CACHE``, or one in the temporary folder."""
-    default = Path(tempfile.gettempdir(), f"sknet-emulator-{getpass.getuser()}")
-    found = Path(os.environ.get("SKNET_EMULATOR_CACHE", default))
-    found.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return found
-
-
 def run(command: list[str | Path]) -> str:
     """Run a compiler, and return what it prints."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
@@ -65,9 +57,9 @@ def libraries(packages: Path) -> dict[str, Path]:
     needed = {name: _needed(name, packages) for name in LIBRARIES}
     texts = {path.relative_to(HERE): path.read_text() for path in sorted(SOURCES.rglob("*.*"))}
     digest = hashlib.sha256(repr((texts, needed, FLAGS, compiler())).encode()).hexdigest()[:16]
-    made = folder() / f"libraries-{digest}"
+    made = cache_folder() / f"libraries-{digest}"
     if not made.exists():
-        with tempfile.TemporaryDirectory(dir=folder()) as temporary:
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as temporary:
             _build(Path(temporary, "made"), needed)
             # Another process may have been faster.
             if not made.exists():

@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.devices.emulated.building import HERE, compiler, folder, run
+from tests.devices.building import cache_folder
+from tests.devices.emulated.building import HERE, compiler, run
 
 __all__ = ["Program"]
 
@@ -68,9 +69,9 @@ def shared_object(source: str, name_expressions: tuple[str, ...], options: tuple
     """Compile a module, unless the folder has it."""
     header = precompiled()
     text = translated(source, name_expressions, options)
-    made = folder() / f"{digest_of(text, header.parent.name)}.so"
+    made = cache_folder() / f"{digest_of(text, header.parent.name)}.so"
     if not made.exists():
-        with tempfile.TemporaryDirectory(dir=folder()) as temporary:
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as temporary:
             code, built = Path(temporary, "module.cpp"), Path(temporary, "module.so")
             code.write_text(text)
             command = [compiler(), *FLAGS, *include_options(), "-include", header, "-shared", "-nostdlib"]
@@ -109,10 +110,10 @@ def precompiled() -> Path:
     """Return the header that precedes every module, which is compiled once for all headers as they are."""
     ours = [path.read_text() for path in sorted(HEADERS.rglob("*.*"))]
     theirs = [(cupy_headers() / "cupy" / f"{name}.cuh").read_text() for name in ("carray", "atomics")]
-    made = folder() / f"headers-{digest_of(*ours, *theirs, *FLAGS, compiler())}"
+    made = cache_folder() / f"headers-{digest_of(*ours, *theirs, *FLAGS, compiler())}"
     header = made / "precompiled.h"
     if not made.exists():
-        with tempfile.TemporaryDirectory(dir=folder()) as temporary:
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as temporary:
             built = Path(temporary, "made")
             built.mkdir()
             (built / "precompiled.h").write_text((HEADERS / "precompiled.h").read_text())

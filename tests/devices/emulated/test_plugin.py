@@ -62,6 +62,6 @@ def test_outcomes(run):
 
 
 def test_without_a_compiler(run, tmp_path):
-    done = run(CXX="no-such-compiler", SKNET_EMULATOR_CACHE=str(tmp_path))
+    done = run(CXX="no-such-compiler", SKNET_KERNEL_CACHE=str(tmp_path))
     assert done.returncode not in (0, 5)  # 5: there were no tests
     assert "compiled by g++, which is not found: install it, or set CXX" in done.stderr
