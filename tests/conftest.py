@@ -15,6 +15,9 @@ from functools import cache
 import numpy as np
 import pytest
 import sklearn
+from _pytest.doctest import DoctestModule
+
+from tests.project import ROOT
 
 # Parts that `pytest` alone leaves out, with their files; `oracle` is found by what a test imports, `slow` is
 # written at the tests. `.ci/run` runs them all.
@@ -67,11 +70,13 @@ PARTS = {
     ),
 }
 
+LEFT_OUT = f"not ({' or '.join(PARTS)})"
+
 
 def pytest_configure(config):
     # xdist hands the options to its workers, this one included.
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr:
-        config.option.markexpr = f"not ({' or '.join(PARTS)})"
+        config.option.markexpr = LEFT_OUT
 
 
 def needs_torch(item):
@@ -88,6 +93,20 @@ def needs_torch(item):
 def parts_of(path):
     """Return the parts of the suite that a file belongs to."""
     return [part for part, patterns in PARTS.items() if any(fnmatch(path, pattern) for pattern in patterns)]
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Import no file of a part that is left out."""
+    if config.option.markexpr == LEFT_OUT and parts_of(collection_path.relative_to(ROOT).as_posix()):
+        return True
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Look for no examples in the docstrings of tests, as there are none."""
+    found = yield
+    return [each for each in found if not isinstance(each, DoctestModule)]
 
 
 @pytest.hookimpl(tryfirst=True)  # before those marked are chosen
