@@ -44,10 +44,15 @@ def methods(estimator):
     return [name for name in names if hasattr(estimator, name)]
 
 
-@pytest.mark.parametrize("params", FITS.values(), ids=FITS)
+# What is right on the second device, which is not the current one, is right on the first.
+ELSEWHERE = [("fake:1", name) for name in FITS]
+
+
+@pytest.mark.parametrize(("place", "kind"), [("fake", "plain"), *ELSEWHERE], indirect=["place"])
 @pytest.mark.parametrize("task", TASKS)
-def test_device_by_name(task, params, place):
+def test_device_by_name(task, kind, place):
     X, y = TABLES[task]
+    params = FITS[kind]
     common = {"dtype": "float64"} | params
     with quiet():
         there = estimator_for(task, device=str(place), **common).fit(X, y, WEIGHTS)
@@ -77,6 +82,7 @@ HEADS = {
 }
 
 
+@pytest.mark.parametrize("place", ["fake:1"], indirect=True)
 @pytest.mark.parametrize("case", HEADS)
 def test_heads(case, place):
     task, params = HEADS[case]
