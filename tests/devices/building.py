@@ -36,7 +36,8 @@ def version_of(command: str) -> str:
 def built(text: str, flags: Sequence[str], *libraries: Path) -> Path:
     """Return the path of the library that is compiled from a text, which lies beside it as ``.c``."""
     words = [*map(str, libraries), *flags]
-    digest = hashlib.sha256("\0".join([text, compiler(), version_of(compiler()), *words]).encode()).hexdigest()
+    key = "\0".join([text, compiler(), version_of(compiler()), *words])
+    digest = hashlib.sha256(key.encode()).hexdigest()
     path = cache_folder() / f"{digest}.so"
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
