@@ -53,7 +53,7 @@ p.divide.define(
     shape=like(np.divide, "divide"),
     vjp=(
         lambda g, _, x, y: unbroadcast(g / y, x),
-        lambda g, _, x, y: unbroadcast(-(g / y) * (x / y), y),  # y * y could overflow
+        lambda g, _, x, y: unbroadcast(-(g * (x / y)) / y, y),  # y * y and 1 / y could overflow
     ),
     expression="x / y",
 )
@@ -89,10 +89,11 @@ p.absolute.define(
 
 
 def _power_slope(x: Any, y: Any) -> Any:
-    """Return y * x ** (y - 1), which is 0 where y is 0 also at x = 0 (and not 0 * inf)."""
+    """Return y * x ** (y - 1), which is 0 where y is 0 also where 1 / x is infinite (and not 0 * inf)."""
     if not isinstance(y, Tensor):
         return 0.0 if y == 0 else y * x ** (y - 1)
-    return y * unless_both_zero(x, y) ** (y - 1)
+    no_inverse = less_equal(abs(x), float(np.finfo(x.dtype).tiny) / 4)
+    return y * where(logical_and(equal(y, 0), no_inverse), 1.0, x) ** (y - 1)
 
 
 def _log_base(x: Any) -> Any:
@@ -100,11 +101,6 @@ def _log_base(x: Any) -> Any:
     if isinstance(x, Tensor):
         return log(where(equal(x, 0), 1.0, x))
     return math.log(x or 1.0) if x >= 0 else math.nan
-
-
-def unless_both_zero(x: Tensor, y: Tensor) -> Tensor:
-    """Return x, but 1 where both x and y are 0, so that 0 times something computed from it stays 0."""
-    return where(equal(x, 0), where(equal(y, 0), 1.0, x), x)
 
 
 def add(x: Any, y: Any) -> Tensor:
@@ -891,7 +887,7 @@ def _xlogy_slope(x: Any, y: Tensor) -> Any:
     """Return x / y, which is 0 where x is 0 also at y = 0: there, x * log(y) is 0 for all y."""
     if not isinstance(x, Tensor):
         return x / y if x else 0.0
-    return x / unless_both_zero(y, x)
+    return x / where(logical_and(equal(x, 0), equal(y, 0)), 1.0, y)
 
 
 def xlogy(x: Any, y: Any) -> Tensor:
