@@ -164,9 +164,32 @@ def check_ranges(X: Any, dtypes: Any) -> None:
         check_range(X, dtypes, "X")
 
 
-def check_losses(model: ModelLike, y: Any) -> None:
-    """Check the size of targets before a first fit: too large raises an error, too small a warning."""
+def check_total(weight: Any, dtype: Any, name: str = "sample_weight") -> float:
+    """Return the sum of absolute weights; raise a ValueError where it or its inverse leaves the dtype's range."""
+    kind = np.dtype(dtype)
+    if type(weight) is not np.ndarray or not weight.size or weight.dtype.kind != "f" or kind.kind != "f":
+        return math.nan
+    limits, low, high = np.finfo(kind), float(weight.min()), float(weight.max())
+    with np.errstate(over="ignore", under="ignore"):
+        total = float(np.abs(weight).sum(dtype=np.float64))
+    if not total or not math.isfinite(high - low):
+        return math.nan
+    if not float(limits.tiny) / float(limits.eps) <= total <= float(limits.max) * float(limits.eps):
+        size, way = ("large", "Divide") if total > 1 else ("small", "Multiply")
+        what = f"{size} for {kind}: the loss is divided by their sum, which is {total:.3g}"
+        raise ValueError(_message(name, low, high, what, kind, way))
+    return total
+
+
+def check_losses(model: ModelLike, y: Any, weight: Any = None) -> None:
+    """Check the sizes of weights before a fit, and of targets before a first one."""
     loss, dtype = model.loss_function, model.dtype
+    total = check_total(weight, dtype)
+    if model.alpha * float(np.finfo(dtype).eps) > total:
+        raise ValueError(
+            f"sample_weight has a sum of {total:.3g}, by which the penalty is divided: with alpha={model.alpha:g} "
+            f"it hides the data from a network in {dtype}. Multiply the weights by a constant, or set alpha=0"
+        )
     power = 0.0 if loss.scaling is None else loss.scaling.power
     if model.progress.step or power <= 0 or type(y) is not np.ndarray or y.dtype.kind != "f" or not y.size:
         return  # a trained network may predict targets of any size
@@ -185,8 +208,9 @@ def check_losses(model: ModelLike, y: Any) -> None:
 def _message(name: str, low: float, high: float, what: str, dtype: Any, way: str = "Divide") -> str:
     mends = {
         "y": f"{way} y by a constant, or in estimators of networks set scale_target=True",
-        "sample_weight": "Divide the weights by a constant",
     }
+    if name.startswith("sample_weight"):
+        mends[name] = f"{way} the weights by a constant"
     mend = mends.get(name, "Scale its columns, for example by StandardScaler")
     other = "" if dtype == np.float64 else "; or compute with dtype='float64'"
     return f"{name} has values from {low:.3g} to {high:.3g}, too {what}. {mend}{other}"

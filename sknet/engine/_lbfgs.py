@@ -46,7 +46,7 @@ def _minimized(
     with active(model.device, model.precision):
         X, y, weight = batches.take(slice(None))
     model.materialize(X)
-    check_losses(model, batches.y)
+    check_losses(model, batches.y, batches.weight)
     show_batch(model, X)
     note_inputs(model, batches.X)
     look_at_output(model, batches.inputs)

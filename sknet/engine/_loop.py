@@ -624,7 +624,7 @@ def train(
 ) -> Outcome:
     """Train a model in place."""
     stepping_optimizer(model.materialize(batches.X))
-    check_losses(model, batches.y)
+    check_losses(model, batches.y, batches.weight)
     join_leftover(model, batches)
     if isinstance(batches.X, dict) and not settings.is_part:
         batches.buckets = buckets_of(model, batches)

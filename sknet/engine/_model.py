@@ -753,7 +753,7 @@ class Model(ForeignAttributes):
         show_batch(self, X)
         look_at_output(self, lambda _: X)
         y, sample_weight = checked_targets(self, y, sample_weight)
-        check_losses(self, y.data)
+        check_losses(self, y.data, None if sample_weight is None else sample_weight.data)
         if isinstance(y.data, np.ndarray):
             check_classes_of(self, each_input(_array_of, X), y.data)
         result = self._stepper.step(self, X, y, sample_weight)

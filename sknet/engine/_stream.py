@@ -296,7 +296,7 @@ def _checked(model: ModelLike, batch: Any, place: str) -> tuple[Any, Any, Any]:
     try:
         X, y, weight = checked_rows(model.loss_function, *batch)
         check_classes_of(model.materialize(X), X, y)
-        check_losses(model, y)
+        check_losses(model, y, weight)
         return X, y, weight
     except (TypeError, ValueError, RuntimeError) as error:
         error.add_note(f"in {place}")

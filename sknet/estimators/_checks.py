@@ -24,7 +24,7 @@ from sknet._constraints import shown
 from sknet._frames import Frame, all_finite, as_array, is_frame, refuse_unreadable
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.engine import RSquared
-from sknet.engine._checks import check_range, check_signs
+from sknet.engine._checks import check_range, check_signs, check_total
 from sknet.engine._inputs import first_input
 from sknet.engine._scores import row_weights
 from sknet.estimators._fit import FitArguments
@@ -289,6 +289,7 @@ def check_weights(
     if may_be_zeros and not np.any(sample_weight):  # scikit-learn's check refuses them
         return check_weights(np.asarray(sample_weight) + 1.0, X, dtype, y=y) - 1
     check_range(sample_weight, dtype, "sample_weight")
+    check_total(np.asarray(sample_weight), dtype)
     shape = np.asarray(sample_weight).shape
     if len(shape) == 2 and np.ndim(y) == 2 and shape == np.shape(y):
         rows, sample_weight = np.empty((math.prod(shape), 0)), np.ravel(sample_weight)

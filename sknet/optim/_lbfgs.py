@@ -21,7 +21,7 @@ class LBFGS(BaseOptimizer):
     max_fun : int, default=15000
         The maximum number of evaluations of the objective.
     memory : int, default=10
-        Number of past steps that approximate the curvature; SciPy's ``maxcor``.
+        Number of past steps that approximate the curvature, at most one for each iteration; SciPy's ``maxcor``.
     gtol : float or None, default=None
         Stop when the largest component of the gradient is at most this. None uses what `minimize` is
         given, which for estimators is their `tol`.
@@ -81,20 +81,28 @@ class LBFGS(BaseOptimizer):
         from scipy.optimize import minimize  # it takes long to load
 
         report = _Report(bool(verbose), callback)
-        found = minimize(
-            value_and_grad,
-            x0,
-            method="L-BFGS-B",
-            jac=True,
-            callback=report,
-            options={
-                "maxfun": self.max_fun,
-                "maxiter": max_iter,
-                "maxcor": int(self.memory),
-                "gtol": gtol if self.gtol is None else self.gtol,
-                "ftol": self.ftol,
-            },
-        )
+        memory = min(int(self.memory), max(1, int(max_iter)))  # SciPy allocates for all of them
+        try:
+            found = minimize(
+                value_and_grad,
+                x0,
+                method="L-BFGS-B",
+                jac=True,
+                callback=report,
+                options={
+                    "maxfun": self.max_fun,
+                    "maxiter": max_iter,
+                    "maxcor": memory,
+                    "gtol": gtol if self.gtol is None else self.gtol,
+                    "ftol": self.ftol,
+                },
+            )
+        except MemoryError as error:
+            size = 8 * memory * (2 * len(x0) + 11 * memory) / 2**30
+            raise MemoryError(
+                f"L-BFGS ran out of memory: {memory} past steps of {len(x0)} parameters take {size:.2g} GiB. "
+                "Lower memory, of which 10 to 50 are usual."
+            ) from error
         if not np.isfinite(found.fun):
             raise NonFiniteError(
                 f"L-BFGS ended after {found.nit} iterations with an objective of {found.fun}: it must be "

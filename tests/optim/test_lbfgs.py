@@ -52,6 +52,19 @@ def test_memory_changes_the_path():
     assert paths[0] != paths[1]
 
 
+@pytest.mark.parametrize("memory", [15_000, 2**40])
+def test_memory_follows_the_iterations(memory):
+    found, expected = (
+        LBFGS(memory=m, gtol=1e-9).minimize(rosenbrock, START, max_iter=30) for m in (memory, 30)
+    )
+    np.testing.assert_array_equal(found.x, expected.x)
+
+
+def test_memory_that_does_not_exist():
+    with pytest.raises(MemoryError, match=r"10000000 past steps of 4 parameters take 8.2e\+06 GiB. Lower memory"):
+        LBFGS(memory=10**9).minimize(rosenbrock, START, max_iter=10**7)
+
+
 def test_own_gtol_comes_first():
     loose = LBFGS(gtol=1e2).minimize(rosenbrock, START, gtol=1e-9)
     tight = LBFGS().minimize(rosenbrock, START, gtol=1e-9)
