@@ -25,7 +25,7 @@ from sknet.estimators._training import CONFORMAL, Trainer, conformity_of
 from sknet.losses._wrappers import Averaged
 
 MEMBERS: dict[str, Any] = {
-    "n_members": [Interval(Integral, 1, None, closed="left")],
+    "n_members": [Interval(Integral, 1, 100_000, closed="both")],
     "bootstrap": ["boolean"],
 }
 SEEDS = np.iinfo(np.int32).max

@@ -1,7 +1,7 @@
 """Successive halving and Hyperband, whose candidates continue training from rung to rung."""
 
 import copy
-from math import ceil, floor
+from math import ceil, floor, log
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,9 +19,10 @@ from sknet._validation import Interval
 from sknet.estimators._fit import MOST_EPOCHS
 from sknet.exceptions import InvalidParameterError
 from sknet.model_selection._evaluation import EPOCHS, epochs_of
-from sknet.model_selection._search import NoContext, Search
+from sknet.model_selection._search import NoContext, Search, check_draws
 
 ROWS = "n_samples"
+MOST_RUNGS = 1_000
 
 
 def checked_limit(search: Any) -> Any:
@@ -63,6 +64,18 @@ class ContinuedHalving(Search):
         checked.max_resources = checked_limit(self)
         super(kind, checked)._check_input_parameters(X=X, y=y, split_params=split_params)
         self.min_resources_, self.max_resources_ = checked.min_resources_, checked.max_resources_
+        rungs = log(max(1.0, self.max_resources_ / self.min_resources_)) / log(self.factor)
+        if rungs > MOST_RUNGS:
+            raise InvalidParameterError(
+                f"factor={shown(self.factor)} of {type(self).__name__} makes {rungs:.3g} rungs from "
+                f"{self.min_resources_} to {self.max_resources_} {self.resource}, at most {MOST_RUNGS} make sense: 2 to 4 "
+                "are usual factors"
+            )
+
+    def _check_draws(self, count: int) -> None:
+        """Check the number of candidates that follows from the numbers of epochs."""
+        epochs = f"max_resources than {self.max_resources_}, or a higher min_resources than {self.min_resources_}"
+        check_draws(self, count, f"a lower {epochs}")
 
 
 @described_by(Search)
@@ -216,6 +229,10 @@ class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
         self._check_rungs(HalvingRandomSearchCV, X, y, split_params)
+        if isinstance(self.n_candidates, NUMBERS):
+            check_draws(self, int(self.n_candidates), "fewer n_candidates")
+        else:
+            self._check_draws(self.max_resources_ // self.min_resources_)
 
 
 @described_by(Search)
@@ -322,6 +339,8 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
                 "HalvingRandomSearchCV"
             )
         self._check_rungs(HyperbandSearchCV, X, y, split_params)
+        sizes = bracket_sizes(self.max_resources_, self.min_resources_, self.factor)
+        self._check_draws(sum(sizes.values()))
 
     def _generate_candidate_params(self) -> Any:
         raise NotImplementedError("each bracket draws its own")

@@ -39,6 +39,7 @@ from sknet.model_selection._indexable import indexable
 from sknet.model_selection._parallel_fits import Dispatch, TaskRunner, dispatch_of, rows_of_folds
 
 ANY_KIND = "biufOUMmcS"
+MOST_CANDIDATES = 1_000_000
 NUMBERS = re.compile(r"(mean|std)_(fit|score)_time|(mean|std|rank|split\d+)_(test|train)_.+", re.DOTALL)
 RESULTS = Fields.of(
     "cv_results_",
@@ -98,6 +99,16 @@ def check_search(search: Any) -> None:
 
 def _metrics(results: Mapping[str, Any]) -> set[str]:
     return {name.removeprefix("mean_test_") for name in results if name.startswith("mean_test_")}
+
+
+def check_draws(search: Any, count: int, mend: str) -> None:
+    """Raise an InvalidParameterError if candidates from distributions would not fit into memory."""
+    given = search.param_distributions
+    spaces = [given] if isinstance(given, Mapping) else given
+    if count > MOST_CANDIDATES and any(hasattr(values, "rvs") for space in spaces for values in space.values()):
+        raise InvalidParameterError(
+            f"{type(search).__name__} would draw {count} candidates, at most {MOST_CANDIDATES} make sense: set {mend}"
+        )
 
 
 def _check_columns(results: Mapping[str, Any], candidates: Any, n_splits: int) -> None:
@@ -652,3 +663,6 @@ class RandomizedSearchCV(Randomized, Search):
     >>> len(search.fit(X, y).cv_results_["params"])
     3
     """
+
+    def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
+        check_draws(self, self.n_iter, "a lower n_iter")

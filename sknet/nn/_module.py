@@ -8,6 +8,7 @@ from functools import wraps
 from inspect import Parameter as Argument
 from inspect import signature
 from itertools import islice
+from numbers import Integral
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from sknet._constraints import PLAIN, plain, shown
 from sknet._fields import ABSENT, COUNT
 from sknet._hints import MissingAttributeError, hints, or_names, parameter_hint, suggestion
 from sknet._late import above
-from sknet._params import check_values
+from sknet._params import Interval, check_values
 from sknet._random import check_random_state
 from sknet.core import HookHandle, Tensor, as_tensor
 from sknet.device import Device, available, check_float_dtype, is_array, to_device, to_host
@@ -46,6 +47,7 @@ M = TypeVar("M", bound="Module")
 
 LAYERS = ("sknet.nn.layers", "sknet.nn._lazy")  # modules with constructors that explain their arguments
 REGISTRIES = ("_parameters", "_buffers", "_children")
+LAYER_COUNT = [Interval(Integral, 1, 10_000, closed="both")]  # more would be built until memory ends
 # Attributes in which a module keeps its own state.
 OWN = frozenset({"_parameters", "_buffers", "_transient", "_children", "_training", "_held", "_hooks"})
 

@@ -11,7 +11,7 @@ from sknet._params import Interval, StrOptions, resolve
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
 from sknet.nn._lazy import ModuleFactory
-from sknet.nn._module import Module, check_arguments
+from sknet.nn._module import LAYER_COUNT, Module, check_arguments
 from sknet.nn.layers._activation import ReLU
 from sknet.nn.layers._attention import TransformerEncoder
 from sknet.nn.layers._container import Residual, Sequential
@@ -97,7 +97,7 @@ class _ImageNet(Module):
     most_means: ClassVar[int]  # along each side, of the maps that a linear layer reads
     _plan: ClassVar[Mapping[str, float]] = {"work": 1900, "least": 8, "most": 100, "peak": 5e-3}
 
-    _parameter_constraints = {"n_outputs": COUNT, "channels": COUNT, "depth": COUNT, "dropout": RATE}
+    _parameter_constraints = {"n_outputs": COUNT, "channels": COUNT, "depth": LAYER_COUNT, "dropout": RATE}
     _stored_fields = {
         **_arguments(_parameter_constraints),
         "layout": StrOptions({"first", "last", "none"}),
@@ -335,7 +335,7 @@ class RecurrentNet(_SequenceNet):
         **OF_SEQUENCES,
         "cell": [StrOptions(set(CELLS))],
         "hidden_size": COUNT,
-        "num_layers": COUNT,
+        "num_layers": LAYER_COUNT,
         "bidirectional": ["boolean"],
     }
     _stored_fields = {
@@ -405,7 +405,7 @@ class TransformerNet(_SequenceNet):
     _parameter_constraints = {
         **OF_SEQUENCES,
         "embed_dim": COUNT,
-        "num_layers": COUNT,
+        "num_layers": LAYER_COUNT,
         "num_heads": COUNT,
     }
     _stored_fields = {
@@ -472,7 +472,7 @@ class TemporalConvNet(_SequenceNet):
     _parameter_constraints = {
         **OF_SEQUENCES,
         "channels": COUNT,
-        "num_layers": COUNT,
+        "num_layers": LAYER_COUNT,
         "kernel_size": COUNT,
     }
     _stored_fields = {

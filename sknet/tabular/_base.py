@@ -68,7 +68,7 @@ CONSTRAINTS: dict[str, Any] = {
     "columns": "no_validation",  # checked with the columns, with a better message
     "monotonic_cst": ["array-like", dict, None],
     "n_folds": [Interval(Integral, 1, None, closed="left")],
-    "members": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "members": [Interval(Integral, 1, 100_000, closed="both"), StrOptions({"auto"})],
     "budget": [Interval(Real, 0, MOST_WORK, closed="right"), str],
     "smooth": [Members, StrOptions({"auto"}), None],
     "sharp": [Members, StrOptions({"auto"}), None],

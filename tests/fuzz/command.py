@@ -2,9 +2,11 @@
 
 import argparse
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import chdir, contextmanager
 
 EVERY = 500  # cases between two lines of progress
 # Kinds that are only counted.
@@ -30,6 +32,13 @@ def say_how_far(number: int, count: int) -> None:
         print(f"{number + 1} cases so far, {count} mismatches", file=sys.stderr, flush=True)
 
 
+@contextmanager
+def in_empty_folder() -> Iterator[None]:
+    """Work in a folder that is removed afterwards: bad values may be names of files to write."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        yield
+
+
 def run(mismatch: Callable[[int], str | None], description: str, cases: int) -> int:
     """Run many cases and print mismatches; `cases` is their default number."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
@@ -37,11 +46,12 @@ def run(mismatch: Callable[[int], str | None], description: str, cases: int) -> 
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
     arguments = parser.parse_args()
     started, count = time.perf_counter(), 0
-    for number in range(arguments.cases):
-        for found in mismatches(mismatch, [arguments.seed + number]):
-            count += 1
-            print(found, flush=True)
-        say_how_far(number, count)
+    with in_empty_folder():
+        for number in range(arguments.cases):
+            for found in mismatches(mismatch, [arguments.seed + number]):
+                count += 1
+                print(found, flush=True)
+            say_how_far(number, count)
     print(f"{arguments.cases} cases, {count} mismatches, {time.perf_counter() - started:.0f} s")
     return 1 if count else 0
 
@@ -64,14 +74,15 @@ def run_kinds(
         parser.add_argument(f"--{name}", type=int, default=times, metavar="N", help="every Nth case")
     arguments = parser.parse_args()
     started, counts = time.perf_counter(), Counter[str]()
-    for number in range(arguments.cases):
-        seed = arguments.seed + number
-        options = {name: bool((n := getattr(arguments, name)) and number % n == 0) for name in every}
-        for kind, text in checked(seed, **options):
-            counts[kind] += 1
-            if kind not in HARMLESS:
-                print(f"{kind}: {text}\n  {shown(seed)}", flush=True)
-        say_how_far(number, mismatched(counts))
+    with in_empty_folder():
+        for number in range(arguments.cases):
+            seed = arguments.seed + number
+            options = {name: bool((n := getattr(arguments, name)) and number % n == 0) for name in every}
+            for kind, text in checked(seed, **options):
+                counts[kind] += 1
+                if kind not in HARMLESS:
+                    print(f"{kind}: {text}\n  {shown(seed)}", flush=True)
+            say_how_far(number, mismatched(counts))
     wrong = mismatched(counts)
     seconds = time.perf_counter() - started
     print(f"{arguments.cases} cases in {seconds:.0f} s, {wrong} mismatches; {dict(counts)}")

@@ -1,9 +1,12 @@
 """Bad values of parameters are refused by errors that name them, before anything changes."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from sknet import _constraints
-from tests.fuzz.command import mismatches
+from tests.fuzz.command import mismatches, run
 from tests.fuzz.parameters import VALUES, arguments, mismatch, of_case, pairs
 
 CASES, PART = 400, 100
@@ -11,6 +14,12 @@ HOSTILE = (
     *("hostile object", "list of hostile objects", "long text", "module"),
     *("huge object", "endless object", "mute object"),
 )
+
+
+@pytest.fixture(autouse=True)
+def in_empty_folder(tmp_path, monkeypatch):
+    """Work where files may be written, whose names are bad values."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("first", range(0, CASES, PART))
@@ -37,3 +46,10 @@ def test_cases_find_unchecked_values(blind, monkeypatch):
     else:
         monkeypatch.setattr(_constraints, "shown", repr)
     assert next(mismatches(mismatch, range(300)), None) is not None
+
+
+def test_runs_by_hand_write_nothing_where_they_are_started(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["it", "--cases", "2"])
+    assert not run(lambda seed: Path("nonsense").write_text("it") and None, "About it.", 1)
+    assert not Path("nonsense").exists()
+    assert "2 cases, 0 mismatches" in capsys.readouterr().out

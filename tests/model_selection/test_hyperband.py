@@ -9,7 +9,12 @@ from sklearn.model_selection import ShuffleSplit, cross_val_score
 from sknet import MLPClassifier
 from sknet.callbacks import Callback
 from sknet.exceptions import InvalidParameterError
-from sknet.model_selection import HyperbandSearchCV
+from sknet.model_selection import (
+    HalvingGridSearchCV,
+    HalvingRandomSearchCV,
+    HyperbandSearchCV,
+    RandomizedSearchCV,
+)
 from sknet.model_selection._halving import bracket_sizes
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
@@ -76,3 +81,26 @@ def test_bad_parameters_are_refused_by_name():
         HyperbandSearchCV(network(), rates, resource="n_samples").fit(X, y)
     with pytest.raises((InvalidParameterError, ValueError), match="'factor' parameter of HyperbandSearchCV"):
         HyperbandSearchCV(network(), rates, factor=1).fit(X, y)
+
+
+RATES = {"alpha": loguniform(1e-5, 1.0)}
+
+
+@pytest.mark.parametrize(("search", "words"), [
+    (HyperbandSearchCV(network(), RATES, max_resources=2**31),
+     "would draw 1792078897 candidates, at most 1000000 make sense: set a lower max_resources than 2147483648"),
+    (HyperbandSearchCV(network(), RATES, factor=1 + 1e-9), "factor=1.000000001 of HyperbandSearchCV makes"),
+    (HalvingGridSearchCV(network(), {"alpha": [0.1, 1.0]}, factor=1 + 1e-9), "of HalvingGridSearchCV makes 2.2e"),
+    (HalvingRandomSearchCV(network(), RATES, max_resources=2**31), "would draw 2147483648 candidates"),
+    (HalvingRandomSearchCV(network(), RATES, n_candidates=2**31), "make sense: set fewer n_candidates"),
+    (RandomizedSearchCV(network(), RATES, n_iter=2**31), "make sense: set a lower n_iter"),
+])  # fmt: skip
+def test_more_candidates_than_memory_holds_are_refused(search, words):
+    with pytest.raises(InvalidParameterError, match=words):
+        search.fit(X, y)
+
+
+def test_lists_have_no_more_candidates_than_they_name():
+    search = RandomizedSearchCV(network(), {"alpha": [0.1, 1.0]}, n_iter=2**31, cv=ONE)
+    with pytest.warns(UserWarning, match="The total space of parameters 2 is smaller than n_iter"):
+        assert len(search.fit(X, y).cv_results_["params"]) == 2

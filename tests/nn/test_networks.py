@@ -36,6 +36,18 @@ def test_stages_follow_the_size_of_images(kind, size, width):
     assert network(np.ones((2, 3, size, size + 2), np.float32)).shape == (2, 2)
 
 
+@pytest.mark.parametrize("make", [
+    lambda n: nn.ConvNet((8, 8), 2, depth=n), lambda n: nn.ResNet((8, 8), 2, depth=n),
+    lambda n: nn.RecurrentNet((6, 3), 2, num_layers=n), lambda n: nn.TransformerNet((6, 3), 2, num_layers=n),
+    lambda n: nn.TemporalConvNet((6, 3), 2, num_layers=n), lambda n: nn.TransformerEncoder(n, 4, 2),
+    lambda n: nn.LSTM(3, 4, num_layers=n), lambda n: nn.GRU(3, 4, num_layers=n),
+    lambda n: nn.RNN(3, 4, num_layers=n),
+])  # fmt: skip
+def test_more_layers_than_memory_holds_are_refused(make):
+    with pytest.raises(ValueError, match=r"(depth|num_layers)' parameter .* in the range \[1, 10000\]. Got 21474"):
+        make(2**31)
+
+
 @pytest.mark.parametrize("kind", IMAGES)
 def test_rows_of_pixels_are_no_images(kind):
     with pytest.raises(ShapeError, match=r"X\.reshape\(-1, height, width\)"):

@@ -8,7 +8,7 @@ from sknet._params import Interval, resolve
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
-from sknet.nn._module import Module, check_arguments
+from sknet.nn._module import LAYER_COUNT, Module, check_arguments
 from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._activation import ACTIVATIONS
 from sknet.nn.layers._container import Sequential
@@ -407,7 +407,7 @@ class TransformerDecoderLayer(_Layer):
 class _Stack(Module):
     """Base of encoders and decoders: layers one after the other, and a norm at the end."""
 
-    _parameter_constraints = {**OPTIONS, "num_layers": [Interval(Integral, 1, None, closed="left")]}
+    _parameter_constraints = {**OPTIONS, "num_layers": LAYER_COUNT}
 
     layer: ClassVar[type[_Layer]]
     _stored_fields = {

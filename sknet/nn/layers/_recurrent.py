@@ -17,7 +17,7 @@ from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
-from sknet.nn._module import Module, check_arguments
+from sknet.nn._module import LAYER_COUNT, Module, check_arguments
 from sknet.nn._parameter import DEFAULT_DTYPE, Parameter, Registered
 from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._dropout import Dropout
@@ -347,7 +347,7 @@ class _Recurrent(Module, ABC):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "num_layers": LENGTH,
+        "num_layers": LAYER_COUNT,
         "dropout": [Interval(Real, 0, 1, closed="both")],
         "bidirectional": ["boolean"],
         "returns": [StrOptions({"all", "sequence", "last"})],
