@@ -165,7 +165,7 @@ def check_ranges(X: Any, dtypes: Any) -> None:
 
 
 def check_total(weight: Any, dtype: Any, name: str = "sample_weight") -> float:
-    """Return the sum of absolute weights; raise a ValueError where it or its inverse leaves the dtype's range."""
+    """Return the sum of absolute weights; raise a ValueError if a dtype does not hold it, or its inverse."""
     kind = np.dtype(dtype)
     if type(weight) is not np.ndarray or not weight.size or weight.dtype.kind != "f" or kind.kind != "f":
         return math.nan
@@ -187,8 +187,9 @@ def check_losses(model: ModelLike, y: Any, weight: Any = None) -> None:
     total = check_total(weight, dtype)
     if model.alpha * float(np.finfo(dtype).eps) > total:
         raise ValueError(
-            f"sample_weight has a sum of {total:.3g}, by which the penalty is divided: with alpha={model.alpha:g} "
-            f"it hides the data from a network in {dtype}. Multiply the weights by a constant, or set alpha=0"
+            f"sample_weight has a sum of {total:.3g}, by which the penalty is divided: with "
+            f"alpha={model.alpha:g} it hides the data from a network in {dtype}. Multiply the weights by a "
+            "constant, or set alpha=0"
         )
     power = 0.0 if loss.scaling is None else loss.scaling.power
     if model.progress.step or power <= 0 or type(y) is not np.ndarray or y.dtype.kind != "f" or not y.size:

@@ -254,6 +254,8 @@ def _as_inputs(X: Any, name: str) -> Any:
 
 def _as_array(values: Any, name: str) -> Any:
     values = values.data if isinstance(values, Tensor) else values
+    if ops.is_sparse(values):
+        raise DtypeError(f"{name} must be an array, got a sparse matrix of {values.shape}: use .toarray()")
     try:
         array = values if is_array(values) and type(values) is not np.ndarray else as_array(values)
     except ValueError as error:

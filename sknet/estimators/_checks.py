@@ -33,6 +33,7 @@ from sknet.estimators._inputs import (
     RowsWithOffset,
     Sequences,
     as_host,
+    dense_targets,
     is_on_device,
     may_be_missing,
     note_namespace,
@@ -247,8 +248,7 @@ def of_seen(y: Any, weight: Any, dtype: Any) -> Any:
 
 def _columns(y: Any, warns: bool = True) -> Any:
     """Return targets that may be sparse, or have a single column, as an array with one or two axes."""
-    if hasattr(y, "toarray"):
-        y = y.toarray()
+    y = dense_targets(y)
     return column_or_1d(y, warn=warns) if y.ndim == 2 and y.shape[1] == 1 else y
 
 

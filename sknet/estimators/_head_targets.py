@@ -17,7 +17,7 @@ from sknet.core import Tensor
 from sknet.device import to_host
 from sknet.engine import Batches, Score
 from sknet.engine._network import Head
-from sknet.estimators._inputs import on_host
+from sknet.estimators._inputs import dense_targets, on_host
 from sknet.estimators._targets import (
     ClassEncoder,
     ClassTargets,
@@ -469,7 +469,7 @@ def naming_head(name: str) -> Iterator[None]:
 
 def host_array(y: Any, name: str) -> Any:
     """Return what was given for a head as an array with one or two axes."""
-    found = as_array(on_host(y))
+    found = as_array(dense_targets(on_host(y)))
     found = found.reshape(-1) if found.ndim == 2 and found.shape[1] == 1 else found
     if found.ndim not in (1, 2) or not found.size:
         raise ValueError(

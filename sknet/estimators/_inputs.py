@@ -113,6 +113,11 @@ def on_host(x: Any) -> Any:
     return to_host(x) if type(x) is not np.ndarray and is_array(x) else x
 
 
+def dense_targets(y: Any) -> Any:
+    """Return targets that may be sparse as an array."""
+    return y.toarray() if hasattr(y, "toarray") else y
+
+
 def _is_foreign(x: Any) -> bool:
     """Tell whether x is of a namespace that is not ours, and scikit-learn has been told to dispatch on it."""
     kind = type(x)

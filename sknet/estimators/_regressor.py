@@ -23,7 +23,7 @@ from sknet.estimators._heads import (
     gives_quantiles,
     interval_head,
 )
-from sknet.estimators._inputs import as_host, follows_namespace, on_host, with_offset
+from sknet.estimators._inputs import as_host, dense_targets, follows_namespace, on_host, with_offset
 from sknet.estimators._targets import ArrayTargets, RealTargets
 from sknet.losses._wrappers import Averaged, WithOffset
 
@@ -116,7 +116,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
                 return self._minus_loss(X, y, sample_weight)
             found: float = score(on_host(y), on_host(self.predict(X)), on_host(sample_weight))
             return found
-        y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
+        y, predicted, weight = dense_targets(on_host(y)), on_host(self.predict(X)), on_host(sample_weight)
         if np.ndim(y) > 2:
             y, predicted, weight = counted_values(np.asarray(y), predicted, lengths_of(X), weight)
         if (seen := score_weights(y, weight)) is not None:

@@ -68,14 +68,15 @@ class ContinuedHalving(Search):
         if rungs > MOST_RUNGS:
             raise InvalidParameterError(
                 f"factor={shown(self.factor)} of {type(self).__name__} makes {rungs:.3g} rungs from "
-                f"{self.min_resources_} to {self.max_resources_} {self.resource}, at most {MOST_RUNGS} make sense: 2 to 4 "
-                "are usual factors"
+                f"{self.min_resources_} to {self.max_resources_} {self.resource}, at most {MOST_RUNGS} make "
+                "sense: 2 to 4 are usual factors"
             )
 
     def _check_draws(self, count: int) -> None:
         """Check the number of candidates that follows from the numbers of epochs."""
-        epochs = f"max_resources than {self.max_resources_}, or a higher min_resources than {self.min_resources_}"
-        check_draws(self, count, f"a lower {epochs}")
+        most, fewest = self.max_resources_, self.min_resources_
+        mend = f"a lower max_resources than {most}, or a higher min_resources than {fewest}"
+        check_draws(self, count, mend)
 
 
 @described_by(Search)

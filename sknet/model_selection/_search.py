@@ -105,9 +105,11 @@ def check_draws(search: Any, count: int, mend: str) -> None:
     """Raise an InvalidParameterError if candidates from distributions would not fit into memory."""
     given = search.param_distributions
     spaces = [given] if isinstance(given, Mapping) else given
-    if count > MOST_CANDIDATES and any(hasattr(values, "rvs") for space in spaces for values in space.values()):
+    are_lists = all(not hasattr(values, "rvs") for space in spaces for values in space.values())
+    if count > MOST_CANDIDATES and not are_lists:
         raise InvalidParameterError(
-            f"{type(search).__name__} would draw {count} candidates, at most {MOST_CANDIDATES} make sense: set {mend}"
+            f"{type(search).__name__} would draw {count} candidates, at most {MOST_CANDIDATES} make "
+            f"sense: set {mend}"
         )
 
 

@@ -21,7 +21,7 @@ class LBFGS(BaseOptimizer):
     max_fun : int, default=15000
         The maximum number of evaluations of the objective.
     memory : int, default=10
-        Number of past steps that approximate the curvature, at most one for each iteration; SciPy's ``maxcor``.
+        Number of past steps that approximate the curvature, at most `max_iter`; SciPy's ``maxcor``.
     gtol : float or None, default=None
         Stop when the largest component of the gradient is at most this. None uses what `minimize` is
         given, which for estimators is their `tol`.

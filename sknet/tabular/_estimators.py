@@ -12,7 +12,7 @@ from sknet.estimators._attributions import chosen_classes, chosen_predictions
 from sknet.estimators._checks import accuracy_of_seen, check_weights, r2_of_seen, score_weights
 from sknet.estimators._classifier import class_weighted
 from sknet.estimators._heads import probability_head
-from sknet.estimators._inputs import with_offset
+from sknet.estimators._inputs import dense_targets, with_offset
 from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets, kind_of_labels
 from sknet.losses import Loss
 from sknet.losses._wrappers import has_offset
@@ -169,7 +169,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
 
 def _accuracy(found: Any, y: Any, weight: Any) -> float:
     """Return the share of rows with all labels right."""
-    found, y = np.asarray(found), np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+    found, y = np.asarray(found), np.asarray(dense_targets(y))
     y = y[:, 0] if found.ndim == 1 and y.ndim == 2 and y.shape[1] == 1 else y
     if y.shape != found.shape:
         raise ValueError(f"y has the shape {y.shape}, expected that of the predictions, {found.shape}")
@@ -302,6 +302,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         float
             At most 1, the mean over outputs.
         """
+        y = dense_targets(y)
         if (seen := score_weights(y, sample_weight)) is not None:
             return r2_of_seen(y, self.predict(X, offset=offset), seen)
         return float(super().score(with_offset(X, offset), y, sample_weight))

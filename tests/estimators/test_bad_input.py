@@ -64,6 +64,18 @@ DATA = [
     ("regression", (X, Z, with_bad(ONES, np.inf)), "Input sample_weight contains infinity"),
     ("regression", (X, Z, with_bad(ONES, -1e6)), "sample_weight must have a positive sum, got -"),
     ("regression", (X, Z, 0 * ONES), "at least one (non-zero number|weight must be positive)"),
+    ("regression", (X, Z, 1e-310 * ONES), r"too small for float64: .* sum, which is 2.3e-308. Multiply the"),
+    ("multiclass", (X, Y, 1e306 * ONES), r"too large for float64: .* sum, which is inf. Divide the"),
+    (
+        "multiclass",
+        (X.astype("f"), Y, 1e37 * ONES),
+        "too large for float32: .* sum, which is 2.3e[+]39. Divide",
+    ),
+    (
+        "regression",
+        (X, Z, 1e-30 * ONES),
+        "a sum of 2.3e-28, by .* alpha=0.0001 it hides the data from a network",
+    ),
     ("regression", (X, Z, ONES[:9]), r"sample_weight.shape == \(9,\), expected \(230,\)"),
     ("regression", (X, Z, ONES[:, None]), "Sample weights must be 1D array or scalar"),
     ("regression", (X, Z, ["a"] * N), NO_NUMBER),

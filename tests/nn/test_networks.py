@@ -44,7 +44,7 @@ def test_stages_follow_the_size_of_images(kind, size, width):
     lambda n: nn.RNN(3, 4, num_layers=n),
 ])  # fmt: skip
 def test_more_layers_than_memory_holds_are_refused(make):
-    with pytest.raises(ValueError, match=r"(depth|num_layers)' parameter .* in the range \[1, 10000\]. Got 21474"):
+    with pytest.raises(ValueError, match=r"'(depth|num_layers)' parameter .* range \[1, 10000\]"):
         make(2**31)
 
 

@@ -61,7 +61,7 @@ def test_memory_follows_the_iterations(memory):
 
 
 def test_memory_that_does_not_exist():
-    with pytest.raises(MemoryError, match=r"10000000 past steps of 4 parameters take 8.2e\+06 GiB. Lower memory"):
+    with pytest.raises(MemoryError, match=r"10000000 past steps of 4 parameters take 8.2e\+06 GiB"):
         LBFGS(memory=10**9).minimize(rosenbrock, START, max_iter=10**7)
 
 

@@ -391,6 +391,18 @@ def test_a_function_must_return_a_number(found):
             caller(Progress(step=2))
 
 
+@pytest.mark.parametrize("rate", [lambda: 0.1, lambda progress, more: 0.1])
+def test_a_function_must_take_a_progress(rate):
+    for caller in (SGD(lr=rate).learning_rate, Product([rate])):
+        with pytest.raises(TypeError, match=r"is called with a Progress for a rate: "):
+            caller(Progress(step=2))
+
+
+def test_errors_within_a_function_stay():
+    with pytest.raises(TypeError, match=r"^bad operand"):
+        SGD(lr=lambda progress: -"").learning_rate(Progress(step=2))
+
+
 def test_the_base_is_abstract():
     with pytest.raises(TypeError, match="abstract"):
         Schedule()

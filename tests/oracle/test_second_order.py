@@ -80,7 +80,7 @@ def of_torch(function, x, y):
         if not total.requires_grad:
             return [torch.zeros_like(g) for g in operands]
         found = torch.autograd.grad(total, operands, create_graph=True, allow_unused=True)
-        return [torch.zeros_like(g) if part is None else part for g, part in zip(operands, found, strict=True)]
+        return [torch.zeros_like(x) if g is None else g for x, g in zip(operands, found, strict=True)]
 
     return [g.detach().numpy() for g in first_and_second(take, function(*leaves).sum(), *leaves)]
 
@@ -89,7 +89,7 @@ def of_torch(function, x, y):
 @pytest.mark.parametrize("name", BINARY)
 def test_edges_of_functions_of_two_operands(name, dtype):
     limits = np.finfo(dtype)
-    small = [float(limits.tiny), float(limits.tiny) / 4, float(limits.smallest_subnormal), float(limits.tiny) ** 0.5]
+    small = [float(x) for x in (limits.tiny, limits.tiny / 4, limits.smallest_subnormal, limits.tiny**0.5)]
     large = [float(limits.max) / 2, float(limits.max) ** 0.5 * 2]
     values = [0.0, -0.0, 0.5, 1.0, 2.0, 3.0, 40.0, 1e3, *small, *large]
     values = np.array([*values, *(-v for v in values if v)], dtype)

@@ -183,7 +183,12 @@ def rate_of(lr: Rate, progress: Progress) -> float:
     """Return the value of a rate (a number, a schedule or a function) at some progress."""
     if not callable(lr):
         return float(lr)
-    found = lr(progress)
+    try:
+        found = lr(progress)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # from within the function
+        raise TypeError(f"{shown(lr)} is called with a Progress for a rate: {error}") from error
     try:
         return float(found)
     except (TypeError, ValueError, OverflowError):
