@@ -21,6 +21,7 @@ from sknet._fields import ABSENT, COUNT, Each, Items, Named
 from sknet._frames import as_array, is_collection, is_record, sequences_in
 from sknet._hints import suggestion
 from sknet._late import above
+from sknet._params import arguments_of
 from sknet.device import MetaArray, active, device_of, is_array, namespace, to_host
 from sknet.engine._checks import check_given
 from sknet.engine._inputs import arguments, computed_dtype, each_input, first_input
@@ -170,6 +171,14 @@ def with_lengths(X: Any, lengths: Any) -> Any:
     if lengths is None:
         X, lengths = _padded(X)
     return X if lengths is None else Sequences(X, lengths)
+
+
+def joined_lengths(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a fit, given its `locals()`, with lengths as a part of the X they belong to."""
+    given = arguments_of(known)
+    for name in ("X", "X_val"):
+        given[name] = with_lengths(given[name], given.pop(name.replace("X", "lengths")))
+    return given
 
 
 def _padded(X: Any) -> tuple[Any, Any]:

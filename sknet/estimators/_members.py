@@ -47,26 +47,13 @@ def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from
     random_state = check_random_state(estimator.random_state)
     seeds = random_state.randint(SEEDS, size=estimator.n_members).tolist()
     counts = _counts(estimator, given, random_state)
-    inputs, offsets = SharedInputs(of_members=True), {"offset": given.offset, "offset_val": given.offset_val}
+    inputs = SharedInputs(of_members=True)
+    others = {name: x for name, x in given._asdict().items() if x is not None and name not in ("X", "y")}
     members = [_member(estimator, *each, inputs) for each in zip(seeds, counts, strict=True)]
     from sknet.engine._many import run_together  # one fit does without it
 
     members = run_together(
-        [
-            partial(
-                member.fit,
-                given.X,
-                given.y,
-                given.sample_weight,
-                X_val=given.X_val,
-                y_val=given.y_val,
-                sample_weight_val=given.sample_weight_val,
-                groups=given.groups,
-                callbacks=callbacks,
-                **{name: value for name, value in offsets.items() if value is not None},
-            )
-            for member in members
-        ],
+        [partial(member.fit, given.X, given.y, callbacks=callbacks, **others) for member in members],
         may_stack=[may_stack(member, given.X) for member in members],
     )
     _join(estimator, members)

@@ -15,7 +15,7 @@ from sknet.estimators._heads import (
     gives_sets,
     has_decoder,
 )
-from sknet.estimators._inputs import follows_namespace, with_lengths
+from sknet.estimators._inputs import follows_namespace, joined_lengths, with_lengths
 from sknet.estimators._options import Decisions
 from sknet.estimators._regressor import UncertainRegressor
 from sknet.estimators._transformer import BaseTransformer
@@ -208,19 +208,7 @@ class SequenceFit(SequenceLayers):
         TypeError
             For `lengths` of a network that takes none, and for real numbers where it needs integers.
         """
-        return super().fit(
-            with_lengths(X, lengths),
-            y,
-            sample_weight,
-            X_val=with_lengths(X_val, lengths_val),
-            y_val=y_val,
-            sample_weight_val=sample_weight_val,
-            groups=groups,
-            offset=offset,
-            offset_val=offset_val,
-            callbacks=callbacks,
-            resume_from=resume_from,
-        )
+        return super().fit(**joined_lengths(locals()))
 
 
 class SequenceClassifier(SequenceFit, Decisions):
@@ -243,17 +231,7 @@ class SequenceClassifier(SequenceFit, Decisions):
         offset_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
-        return super().partial_fit(  # type: ignore[no-any-return]
-            with_lengths(X, lengths),
-            y,
-            sample_weight,
-            classes,
-            X_val=with_lengths(X_val, lengths_val),
-            y_val=y_val,
-            sample_weight_val=sample_weight_val,
-            offset=offset,
-            offset_val=offset_val,
-        )
+        return super().partial_fit(**joined_lengths(locals()))  # type: ignore[no-any-return]
 
     @follows_namespace
     def predict(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
@@ -354,16 +332,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         offset_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
-        return super().partial_fit(  # type: ignore[no-any-return]
-            with_lengths(X, lengths),
-            y,
-            sample_weight,
-            X_val=with_lengths(X_val, lengths_val),
-            y_val=y_val,
-            sample_weight_val=sample_weight_val,
-            offset=offset,
-            offset_val=offset_val,
-        )
+        return super().partial_fit(**joined_lengths(locals()))  # type: ignore[no-any-return]
 
     @follows_namespace
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None, offset: Any = None) -> Any:
@@ -491,17 +460,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
             For parameters or inputs that cannot be used, for a network that returns arrays of another shape
             than it shall, and for a fit that diverges (`NonFiniteError`).
         """
-        return super().fit(
-            with_lengths(X, lengths),
-            y,
-            sample_weight,
-            X_val=with_lengths(X_val, lengths_val),
-            y_val=y_val,
-            sample_weight_val=sample_weight_val,
-            groups=groups,
-            callbacks=callbacks,
-            resume_from=resume_from,
-        )
+        return super().fit(**joined_lengths(locals()))
 
     @available_if(goes_in_steps)
     def partial_fit(
@@ -517,14 +476,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         lengths_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
-        return super().partial_fit(  # type: ignore[no-any-return]
-            with_lengths(X, lengths),
-            y,
-            sample_weight,
-            X_val=with_lengths(X_val, lengths_val),
-            y_val=y_val,
-            sample_weight_val=sample_weight_val,
-        )
+        return super().partial_fit(**joined_lengths(locals()))  # type: ignore[no-any-return]
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:

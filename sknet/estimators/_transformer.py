@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._late import available_if
+from sknet._params import arguments_of
 from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import active, device_of, to_device
@@ -181,17 +182,9 @@ class BaseTransformer(Coding, NamedOptions):
         ValueError
             For parameters or inputs that cannot be used, and for a fit that diverges (`NonFiniteError`).
         """
-        return super().fit(
-            X,
-            self._target(X, y),
-            sample_weight,
-            X_val=X_val,
-            y_val=y_val if X_val is None else self._target(X_val, y_val),
-            sample_weight_val=sample_weight_val,
-            groups=groups,
-            callbacks=callbacks,
-            resume_from=resume_from,
-        )
+        given = arguments_of(locals())
+        given |= {"y": self._target(X, y), "y_val": y_val if X_val is None else self._target(X_val, y_val)}
+        return super().fit(**given)
 
     @available_if(goes_in_steps)
     def partial_fit(
