@@ -145,7 +145,7 @@ def check_X_y(  # noqa: N802
         return X, y
     X, y = _with_dtype(as_host(X)), as_host(y)
     _check_kind(y, "y", TARGETS)
-    y, missing = (y, None) if is_reconstructed else _split_missing(estimator, y)
+    y, missing = (y, None) if is_reconstructed else split_missing(estimator, y)
     if is_on_device(X):
         X = _check_device_array(estimator, X, dtypes, reset)
         return _rows(X), with_missing(check_y(estimator, y, X.shape[0], numeric=numeric), missing)
@@ -170,7 +170,7 @@ def check_y(
     estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool, any_rank: bool = False
 ) -> Any:
     """Return targets as ``check_X_y`` does, for inputs that were checked elsewhere."""
-    y, missing = _split_missing(estimator, as_host(y))
+    y, missing = split_missing(estimator, as_host(y))
     _check_kind(y, "y", TARGETS)
     if y is None:
         raise ValueError(
@@ -193,7 +193,7 @@ def rank_of(y: Any) -> int:
     return int(y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim)
 
 
-def _split_missing(estimator: Any, y: Any) -> tuple[Any, Any]:
+def split_missing(estimator: Any, y: Any) -> tuple[Any, Any]:
     """Return targets with others for missing ones, and a mask of these: None if there are none of several."""
     if y is None or not estimator._targets_may_be_missing or hasattr(y, "tocsr") or rank_of(y) != 2:
         return y, None

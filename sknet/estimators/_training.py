@@ -337,7 +337,8 @@ def conformity_of(estimator: Any, rows: Rows, offset: Any = None) -> np.ndarray:
     """Return by how much held-out targets differ from their predictions, sorted."""
     X, y, weight = with_offset(rows.X, offset), rows.y, rows.sample_weight
     if weight is not None:
-        counted = np.flatnonzero(np.asarray(on_host(weight)))
+        weight = np.asarray(on_host(weight))
+        counted = np.flatnonzero(weight.reshape(len(weight), -1).all(axis=1))
         X, y = taken_rows(X, counted), taken_rows(y, counted)
     targets, y = estimator._targets, np.asarray(on_host(y))
     if targets.task != "regression":

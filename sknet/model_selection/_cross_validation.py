@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from sklearn import model_selection
+from sklearn.base import is_classifier
+from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
@@ -20,6 +22,7 @@ from sknet.model_selection._parallel_fits import (
     fits_networks,
     in_group_threads,
     is_stacked,
+    labels_to_split,
     last_step,
     stacked,
 )
@@ -187,6 +190,8 @@ def cross_val_predict(
 
 def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: Any) -> Any:
     estimator, n_jobs = data[0], options["n_jobs"]
+    if is_classifier(estimator) and (labels := labels_to_split(estimator, data[2])) is not data[2]:
+        options["cv"] = check_cv(options["cv"], labels, classifier=True)
     if is_stacked(estimator, data[1]):
         with stacked(n_jobs):
             # joblib asks a backend only if there are several jobs.

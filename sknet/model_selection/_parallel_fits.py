@@ -22,6 +22,7 @@ from sknet.device import device_of, is_array
 from sknet.engine._many import are_sent, in_common, in_group_of, new_group, on_the_cluster, run_together
 from sknet.engine._scheduler import grouped
 from sknet.estimators._base import BaseNet
+from sknet.estimators._checks import split_missing
 from sknet.estimators._members import may_stack
 
 
@@ -50,6 +51,12 @@ def last_step(estimator: Any) -> Any:
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
+
+
+def labels_to_split(estimator: Any, y: Any) -> Any:
+    """Return labels with others for missing ones, which say nothing of how rows are to be split."""
+    last = last_step(estimator)
+    return split_missing(last, y)[0] if getattr(last, "_targets_may_be_missing", False) else y
 
 
 class FoldRows(np.ndarray):

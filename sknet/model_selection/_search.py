@@ -36,7 +36,13 @@ from sknet.estimators._targets import kind_of_labels
 from sknet.exceptions import ContinuationWarning, InvalidParameterError
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
 from sknet.model_selection._indexable import indexable
-from sknet.model_selection._parallel_fits import Dispatch, TaskRunner, dispatch_of, rows_of_folds
+from sknet.model_selection._parallel_fits import (
+    Dispatch,
+    TaskRunner,
+    dispatch_of,
+    labels_to_split,
+    rows_of_folds,
+)
 
 ANY_KIND = "biufOUMmcS"
 MOST_CANDIDATES = 1_000_000
@@ -352,6 +358,7 @@ def check_splits(cv: Any, y: Any, search: Any) -> Any:
     """Return a splitter, after a check that what a user gives as `cv` can be split by."""
     are_labels = is_classifier(search.estimator)
     if are_labels and y is not None:
+        y = labels_to_split(search.estimator, y)
         kind_of_labels(y)
     try:
         with np.errstate(invalid="ignore"):  # scikit-learn casts labels to integers

@@ -35,6 +35,32 @@ def test_intervals_cover_other_rows(loss, coverage):
     assert abs(found - coverage) < 4 * math.sqrt(coverage * (1 - coverage) * (1 / 400 + 1 / 2000))
 
 
+def test_intervals_cover_as_often_as_ranks_of_exchangeable_rows_say():
+    """Another row is below that of the rank k among n rows with probability k / (n + 1)."""
+    rng, n, coverage, found = np.random.default_rng(7), 9, 0.8, []
+    for _ in range(120):
+        x = rng.normal(size=(30 + n + 100, 2))
+        y = np.exp(x[:, 0]) + rng.standard_t(2, size=len(x))
+        split = np.arange(30), np.arange(30, 30 + n)
+        reg = MLPRegressor((), max_iter=2, **FEW | {"validation_split": split}).fit(x[: 30 + n], y[: 30 + n])
+        low, high = np.moveaxis(reg.predict_interval(x[30 + n :], coverage), 1, 0)
+        found.append(np.mean((low <= y[30 + n :]) & (y[30 + n :] <= high)))
+    deviation = math.sqrt(coverage * (1 - coverage) / (n + 2) / len(found))  # of a mean of beta variates
+    assert abs(np.mean(found) - coverage) < 4 * deviation
+
+
+def test_rows_with_a_missing_target_or_one_without_weight_do_not_calibrate():
+    both, weight = np.c_[Y, 10 * Y], np.ones((3000, 2))
+    both[600:700, 0], weight[700:800, 1] = np.nan, 0.0
+    val = {"X_val": X[HELD_OUT], "y_val": both[HELD_OUT], "sample_weight_val": weight[HELD_OUT]}
+    reg = MLPRegressor((8,), calibrate="conformal", max_iter=3, random_state=0)
+    reg.fit(X[FITTED], both[FITTED], sample_weight=weight[FITTED], **val)
+    half = np.diff(reg.predict_interval(X[:4], 0.9), axis=1)[:, 0] / 2
+    residuals = np.abs(both[800:1000] - reg.predict(X[800:1000]))
+    wanted = np.sort(residuals, axis=0)[math.ceil(201 * 0.9) - 1]
+    np.testing.assert_allclose(half, np.tile(wanted, (4, 1)), rtol=1e-4)
+
+
 def test_intervals_are_quantiles_of_residuals():
     reg = regressor()
     residuals = np.sort(np.abs(Y[HELD_OUT] - reg.predict(X[HELD_OUT])))

@@ -4,8 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import sknet
 from sknet import (
@@ -16,6 +20,7 @@ from sknet import (
     TabularClassifier,
     TabularRegressor,
     losses,
+    model_selection,
     neural_network,
     nn,
 )
@@ -171,6 +176,19 @@ def test_ensembles_for_tables():
     clf = TabularClassifier(**options).fit(X, LABELS)
     assert clf.score(X, LABELS) > 0.5
     assert np.isfinite(clf.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("clf", [MLPClassifier(**SMALL), TabularClassifier(budget=0.02, random_state=0)])
+def test_searches_and_cross_validation_split_missing_labels(clf):
+    folds = KFold(3)
+    by_hand = [clone(clf).fit(X[a], LABELS[a]).score(X[b], LABELS[b]) for a, b in folds.split(X)]
+    for cv in (3, folds):
+        found = model_selection.cross_validate(clf, X, LABELS, cv=cv)["test_score"]
+        np.testing.assert_allclose(found, by_hand)
+    search = model_selection.GridSearchCV(clf, {"random_state": [0]}, cv=3).fit(X, LABELS)
+    assert search.best_score_ == pytest.approx(np.mean(by_hand))
+    pipe = make_pipeline(StandardScaler(), clf)
+    assert model_selection.cross_val_predict(pipe, X, LABELS, cv=3).shape == LABELS.shape
 
 
 def test_data_frames_and_lists():

@@ -4,12 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sknet
 from sknet import MLPClassifier, MLPRegressor, Tensor, nn, onnx
 from sknet.estimators._architecture import NEVER_FALLING
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import Quantile
+from tests.estimators.checks import run_check
 from tests.estimators.data import quiet
 
 RNG = np.random.default_rng(0)
@@ -111,6 +113,50 @@ def test_the_second_class_never_becomes_less_probable(case, tmp_path):
     assert_all_monotonic(fitted, "decision_function", tmp_path)
     if hasattr(fitted, "predict_proba"):
         assert_monotonic(lambda rows: fitted.predict_proba(rows)[:, list(fitted.classes_).index("yes")])
+
+
+class RisingWithTheFirst(MLPRegressor):
+    """A regressor that is constrained in its first column, however many there are."""
+
+    def fit(self, X, y, *args, **kwargs):
+        return self._constrained(super().fit, X, y, *args, **kwargs)
+
+    def partial_fit(self, X, y, *args, **kwargs):
+        return self._constrained(super().partial_fit, X, y, *args, **kwargs)
+
+    def _constrained(self, fit, X, *args, **kwargs):
+        shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+        if len(shape) == 2 and shape[1] > 0:
+            self.monotonic_cst = [1] + [0] * (shape[1] - 1)
+        try:
+            return fit(X, *args, **kwargs)
+        finally:
+            self.monotonic_cst = None
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([RisingWithTheFirst()])
+def test_scikit_learns_checks_of_constrained_fits(estimator, check):
+    run_check(estimator, check)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_weights_are_repeated_rows(make, optimizer):
+    repeats = np.random.default_rng(1).integers(0, 4, len(X))
+    y = Y if make is regressor else (Y > 0).astype(int)
+    options = {"optimizer": optimizer, "shuffle": False, "dtype": "float64", "alpha": 1.0}
+    weighted, repeated = (
+        make(monotonic_cst=DIRECTIONS, batch_size=n, **options) for n in (len(X), repeats.sum())
+    )
+    with quiet():
+        weighted.fit(X, y, repeats)
+        repeated.fit(np.repeat(X, repeats, axis=0), np.repeat(y, repeats))
+    rtol = 1e-9 if optimizer == "adam" else 1e-5
+    for mine, other in zip(weighted.coefs_, repeated.coefs_, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=0, atol=rtol * np.abs(other).max())
+    np.testing.assert_allclose(weighted.loss_curve_, repeated.loss_curve_, rtol=rtol)
+    assert_monotonic(weighted.predict if make is regressor else weighted.decision_function)
 
 
 def test_each_of_several_numbers_is_constrained():
