@@ -200,9 +200,8 @@ def split_missing(estimator: Any, y: Any) -> tuple[Any, Any]:
     if is_array(y) and not isinstance(y, np.ndarray):
         return y, None
     try:
-        found = as_array(y)
-        numbers = found.astype(np.float64) if found.dtype.kind == "O" else found
-    except (TypeError, ValueError):  # labels that are no numbers
+        numbers = _with_nan(y)
+    except (TypeError, ValueError):  # what cannot be read
         return y, None
     missing = np.isnan(numbers) if numbers.dtype.kind == "f" and numbers.shape[1] > 1 else np.False_
     if not missing.any():
@@ -210,6 +209,18 @@ def split_missing(estimator: Any, y: Any) -> tuple[Any, Any]:
     if missing.all():
         raise ValueError(f"every target of y is missing, {numbers.shape} of NaN: there is nothing to learn")
     return filled(numbers), missing
+
+
+def _with_nan(y: Any) -> Any:
+    """Return targets as an array, of objects of which some are None as numbers with NaN, if they are some."""
+    found = as_array(y)
+    if found.dtype.kind != "O":
+        return found
+    try:
+        numbers = found.astype(np.float64)
+    except (TypeError, ValueError):  # labels that are no numbers
+        return found
+    return numbers if np.isnan(numbers).any() else found
 
 
 def with_missing(y: Any, missing: Any) -> Any:
@@ -256,7 +267,7 @@ def score_weights(y: Any, weight: Any) -> Any:
     """Return a weight for each target to score; None if none is missing, and weights are of rows."""
     if hasattr(y, "tocsr") or rank_of(y) != 2:
         return None
-    y = as_array(y)
+    y = _with_nan(y)
     weight = None if weight is None else check_weights(weight, y, np.float64, y=y)
     found = of_seen(y, weight, np.float64)
     return found if np.ndim(found) == 2 else None
@@ -264,7 +275,7 @@ def score_weights(y: Any, weight: Any) -> Any:
 
 def r2_of_seen(y: Any, predicted: Any, weight: Any) -> float:
     """Return the mean over targets of R2, by weights of each target."""
-    y = filled(as_array(y)).astype(np.float64)
+    y = filled(_with_nan(y)).astype(np.float64)
     score = RSquared(y, weight, SquaredError())
     score.add(predicted, y, weight)
     return score.result()
@@ -272,7 +283,7 @@ def r2_of_seen(y: Any, predicted: Any, weight: Any) -> float:
 
 def accuracy_of_seen(y: Any, predicted: Any, weight: Any) -> float:
     """Return the share of rows with all labels right that count, by weights of each label."""
-    right = ((as_array(y) == predicted) | (weight == 0)).all(axis=1)
+    right = ((_with_nan(y) == predicted) | (weight == 0)).all(axis=1)
     return float(np.average(right, weights=row_weights(weight)))
 
 

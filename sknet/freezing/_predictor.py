@@ -227,20 +227,25 @@ class FrozenPipeline:
         """Return the pipeline's decision function for X; `params` are passed to the last step."""
         return self._last.decision_function(self._before(X), **params)
 
+    @available_if(_has("predict_set"))
+    def predict_set(self, X: Any, coverage: float = 0.9, **params: Any) -> Any:
+        """Return sets of classes for X; `params` are passed to the last step."""
+        return self._last.predict_set(self._before(X), coverage, **params)
+
     @available_if(_has("predict_std"))
-    def predict_std(self, X: Any) -> Any:
-        """Return the last step's standard deviations for X."""
-        return self._last.predict_std(self._before(X))
+    def predict_std(self, X: Any, **params: Any) -> Any:
+        """Return the last step's standard deviations for X; `params` are passed to it."""
+        return self._last.predict_std(self._before(X), **params)
 
     @available_if(_has("predict_quantiles"))
-    def predict_quantiles(self, X: Any) -> Any:
-        """Return the last step's quantiles for X."""
-        return self._last.predict_quantiles(self._before(X))
+    def predict_quantiles(self, X: Any, **params: Any) -> Any:
+        """Return the last step's quantiles for X; `params` are passed to it."""
+        return self._last.predict_quantiles(self._before(X), **params)
 
     @available_if(_has("predict_interval"))
-    def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
-        """Return the bounds within which the share `coverage` of targets is expected for X."""
-        return self._last.predict_interval(self._before(X), coverage)
+    def predict_interval(self, X: Any, coverage: float = 0.8, **params: Any) -> Any:
+        """Return the bounds of the share `coverage` of targets; `params` are passed to the last step."""
+        return self._last.predict_interval(self._before(X), coverage, **params)
 
     @available_if(_has("transform"))
     def transform(self, X: Any) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from sknet._fields import Arrays, Each, Together
+from sknet._frames import as_array
 from sknet._params import described_by, store_parameters
 from sknet._validation import StrOptions
 from sknet.estimators._attributions import chosen_classes, chosen_predictions
@@ -169,7 +170,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
 
 def _accuracy(found: Any, y: Any, weight: Any) -> float:
     """Return the share of rows with all labels right."""
-    found, y = np.asarray(found), np.asarray(dense_targets(y))
+    found, y = np.asarray(found), as_array(dense_targets(y))
     y = y[:, 0] if found.ndim == 1 and y.ndim == 2 and y.shape[1] == 1 else y
     if y.shape != found.shape:
         raise ValueError(f"y has the shape {y.shape}, expected that of the predictions, {found.shape}")

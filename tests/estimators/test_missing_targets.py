@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -189,6 +190,29 @@ def test_searches_and_cross_validation_split_missing_labels(clf):
     assert search.best_score_ == pytest.approx(np.mean(by_hand))
     pipe = make_pipeline(StandardScaler(), clf)
     assert model_selection.cross_val_predict(pipe, X, LABELS, cv=3).shape == LABELS.shape
+
+
+@pytest.mark.parametrize("kind", ["Int64", "boolean", "Float64", "object", "list"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MLPClassifier(**SMALL),
+        lambda: TabularClassifier(budget=0.02, random_state=0),
+        lambda: MLPRegressor(**SMALL),
+        lambda: TabularRegressor(budget=0.02, random_state=0),
+    ],
+)
+def test_containers_of_missing_targets(make, kind):
+    frame = pd.DataFrame(LABELS, columns=["a", "b", "c"])
+    if kind in ("object", "list"):
+        y = frame.astype(object).where(frame.notna(), None)
+        y = y.to_numpy().tolist() if kind == "list" else y
+    else:
+        y = frame.astype("Int64").astype(kind)
+    plain, fitted = make().fit(X, LABELS), make().fit(X, y)
+    np.testing.assert_array_equal(fitted.predict(X), plain.predict(X))
+    assert fitted.score(X, y) == plain.score(X, LABELS)
+    assert fitted.score(X, y, WEIGHT) == plain.score(X, LABELS, WEIGHT)
 
 
 def test_data_frames_and_lists():

@@ -449,6 +449,23 @@ def test_frozen_pipelines_pass_offsets_on():
         np.testing.assert_array_equal(getattr(frozen, name)(X, offset=MARGINS), expected)
 
 
+def test_frozen_pipelines_pass_offsets_to_intervals_and_sets():
+    options = SMALL | {"calibrate": "conformal", "early_stopping": True, "validation_fraction": 0.4}
+    fits = (
+        (MLPRegressor(loss="poisson", **options), COUNTS, LOG, "predict_interval"),
+        (MLPClassifier(**options), THREE, MARGINS, "predict_set"),
+        (MLPRegressor(loss="poisson", n_members=2, **SMALL), COUNTS, LOG, "predict_std"),
+        (MLPRegressor(loss=Quantile(0.7), **SMALL), COUNTS, LOG, "predict_quantiles"),
+    )
+    for net, y, offset, name in fits:
+        pipe = make_pipeline(StandardScaler(), net)
+        pipe.fit(X, y, **{f"{pipe.steps[-1][0]}__offset": offset})
+        expected = getattr(pipe[-1], name)(pipe[:-1].transform(X), offset=offset)
+        found = getattr(sknet.freeze(pipe), name)
+        np.testing.assert_array_equal(found(X, offset=offset), expected)
+        assert not np.array_equal(found(X), expected)
+
+
 def test_summary_and_representation():
     net = MLPRegressor(loss="poisson", **SMALL).fit(X, COUNTS, offset=LOG)
     assert "offset: added to the outputs" in str(net.summary())
