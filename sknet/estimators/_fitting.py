@@ -103,7 +103,7 @@ def new_request(
     extras, caller = fit_extras(estimator), type(estimator).__name__
     recipe = recipe_of(estimator)  # whose parameters are valid
     recipe = _decided(recipe, given, trainer, incremental, estimator._is_full_batch())
-    continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
+    continuing = (incremental or estimator.warm_start) and hasattr(estimator, "model_")
     check_given(recipe, given, incremental, caller)
     asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{caller}.fit")]
     fresh = fresh_callbacks(asked, estimator.callbacks_ if continuing else ())
