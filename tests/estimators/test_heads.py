@@ -680,6 +680,7 @@ class Perceptron(nn.Module):
         return {"y": self.body(x)}
 
 
+@pytest.mark.slow
 @parametrize_with_checks([MultiHeadNet(Perceptron, {"y": "squared_error"}, max_iter=5, random_state=0)])
 def test_scikit_learns_checks(estimator, check):
     run_check(estimator, check)

@@ -348,6 +348,7 @@ class BackAgain(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
 @parametrize_with_checks([NetTransformer(LazyCoder), NetTransformer(BackAgain())])
 def test_check(estimator, check):
     run_check(estimator, check)

@@ -128,6 +128,7 @@ def test_a_memory_of_the_users_own_is_kept(tmp_path):
     assert search.best_score_ > 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CLASSES)
 def test_scikit_learns_checks_pass(kind):
     told = {"cv": 2, "error_score": "raise"} | ({} if kind is GridSearchCV else {"n_iter": 2})

@@ -345,6 +345,7 @@ def test_a_search_is_cloned_pickled_and_compared_by_its_parameters():
     assert search.n_resources_ == [9]
 
 
+@pytest.mark.slow
 def test_scikit_learns_checks_pass():
     told = {"cv": 2, "error_score": "raise", "random_state": 0, "min_resources": "smallest"}
     theirs = Grid(LogisticRegression(), {"C": [0.1, 1.0]}, **told)

@@ -20,6 +20,7 @@ from tests.fuzz.tables import drawn, harmed
 ENCODERS = [TableEncoder(), TableEncoder(sparse_output=True), TableEncoder(piecewise=None, dtype="float64")]
 
 
+@pytest.mark.slow
 @parametrize_with_checks(ENCODERS)
 def test_check(estimator, check):
     check(estimator)
