@@ -21,7 +21,7 @@ from sknet.engine._network import Head, Part, Pass, apply_head, chunk_rows_of, i
 from sknet.engine._objective import as_operands
 from sknet.engine._programs import evaluate, on_one_row
 from sknet.exceptions import DeviceError, ShapeError
-from sknet.nn import Mixup, Module, Scope, run
+from sknet.nn import Module, Scope, run
 from sknet.nn._layer_outputs import RECORDED, Call, Calls, run_to
 from sknet.nn._lazy import shadows, shape_pass
 from sknet.nn._module import hold_statistics
@@ -102,7 +102,7 @@ def drawn_rows(model: ModelLike, X: Any, head: Head | None, keys: Sequence[tuple
     """Return a function of raw outputs for all rows and draws of dropout: (n_rows, n_draws, ...)."""
     module = detached(model).train().to(device=model.device)
     for each in module.modules():
-        if each._buffers or isinstance(each, Mixup):  # norms go on with their running statistics
+        if each._buffers or getattr(each, "augments", False):  # norms go on with their running statistics
             hold_statistics(each, True)
     at = count()
 

@@ -123,15 +123,15 @@ class _ImageNet(Module):
         body = _unit(width, channels)
         width = channels
         while min(sides) >= LEAST_SIZE and width < 4 * channels:
-            body += self._stage(width, 2 * width, depth)
+            self._add_stage(body, width, 2 * width, depth)
             width, sides = 2 * width, tuple(side // 2 for side in sides)
         self.body = Sequential(*body)
         means = tuple(min(side, self.most_means) for side in sides)
         last = Linear(width * means[0] * means[1], n_outputs)
         self.head = Sequential(AdaptiveAvgPool2d(means), Flatten(), Dropout(dropout), last)
 
-    def _stage(self, n_in: int, n_out: int, depth: int) -> list[Module]:
-        """Return layers that halve both sides of an image."""
+    def _add_stage(self, body: list[Module], n_in: int, n_out: int, depth: int) -> None:
+        """Append layers that halve both sides of an image."""
         raise NotImplementedError
 
     def forward(self, x: Any) -> Any:
@@ -164,9 +164,9 @@ class ConvNet(_ImageNet):
 
     Notes
     -----
-    A convolution of 3 x 3 with batch norm and ReLU; two stages of a maximum of 2 x 2 and `depth`
-    convolutions, fewer where images are small; a linear layer, which of large images reads means of 7 x 7
-    parts.
+    A convolution of 3 x 3 with batch norm and ReLU; two stages of a maximum of 2 x 2, taken before the norm,
+    and `depth` convolutions, fewer where images are small; a linear layer, which of large images reads means
+    of 7 x 7 parts.
 
     Examples
     --------
@@ -178,9 +178,10 @@ class ConvNet(_ImageNet):
 
     most_means = 7
 
-    def _stage(self, n_in: int, n_out: int, depth: int) -> list[Module]:
-        more = [layer for _ in range(depth - 1) for layer in _unit(n_out, n_out)]
-        return [MaxPool2d(2), *_unit(n_in, n_out), *more]
+    def _add_stage(self, body: list[Module], n_in: int, n_out: int, depth: int) -> None:
+        body.insert(-2, MaxPool2d(2))  # before norm and ReLU, which then have a quarter of the numbers
+        for number in range(depth):
+            body += _unit(n_out if number else n_in, n_out)
 
 
 class ResNet(_ImageNet):
@@ -216,16 +217,14 @@ class ResNet(_ImageNet):
 
     most_means = 1
 
-    def _stage(self, n_in: int, n_out: int, depth: int) -> list[Module]:
-        layers: list[Module] = []
+    def _add_stage(self, body: list[Module], n_in: int, n_out: int, depth: int) -> None:
         for number in range(depth):
             stride, width = (1, n_out) if number else (2, n_in)
             learned = [*_unit(width, n_out, stride), *_unit(n_out, n_out)[:-1]]
             shortcut = None
             if stride > 1:
                 shortcut = Sequential(Conv2d(width, n_out, 1, stride=stride, bias=False), BatchNorm(n_out))
-            layers += [Residual(Sequential(*learned), shortcut), ReLU()]
-        return layers
+            body += [Residual(Sequential(*learned), shortcut), ReLU()]
 
 
 # -- sequences -------------------------------------------------------------------------------------

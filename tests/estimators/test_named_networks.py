@@ -8,6 +8,8 @@ from sklearn.model_selection import GridSearchCV
 
 import sknet
 from sknet import NetClassifier, NetRegressor, nn
+from sknet.callbacks import Callback, Checkpoint
+from sknet.exceptions import FitInterruptedWarning
 from tests.estimators.data import quiet
 
 RNG = np.random.default_rng(0)
@@ -105,6 +107,54 @@ def test_augmented_fits_have_the_same_bits_for_a_seed():
         )
     np.testing.assert_array_equal(first, second)
     assert (first != other).any()
+
+
+def test_networks_of_images_have_a_plan(tmp_path):
+    def fit(n_rows=100, **given):
+        net = NetClassifier("conv", random_state=0, **given).set_params(module__channels=2)
+        return net, (IMAGES[:n_rows], LABELS[:n_rows])
+
+    net, rows = fit()
+    net.fit(*rows)  # without a warning that it has not converged
+    rates = net.history_["lr"]
+    assert net.n_iter_ == len(rates) == 100
+    assert max(rates) == pytest.approx(5e-3, rel=1e-2)
+    assert rates[0] < 1e-3
+    assert rates[-1] < 1e-6
+    assert fit(400)[0].fit(IMAGES[:400], LABELS[:400]).n_iter_ == 95  # 1900 / 20
+    for params in ({"lr": 1e-3}, {"optimizer": sknet.optim.Adam()}, {"max_iter": 3}):
+        other, _ = fit(**params)
+        with quiet():
+            other.fit(*rows)
+        assert set(other.history_["lr"]) == {1e-3}
+        assert other.n_iter_ <= params.get("max_iter", 200)
+    part, _ = fit()
+    assert set(part.partial_fit(*rows, classes=range(10)).history_["lr"]) == {1e-3}
+    path = tmp_path / "fit"
+    saving, _ = fit()
+    with pytest.warns(FitInterruptedWarning):
+        saving.fit(*rows, callbacks=[Checkpoint(path), _End(50)])
+    resumed = fit()[0].fit(*rows, resume_from=path)
+    np.testing.assert_array_equal(resumed.predict_proba(rows[0]), net.predict_proba(rows[0]))
+
+
+class _End(Callback):
+    """End a fit after some epochs."""
+
+    def __init__(self, epochs):
+        self.epochs = epochs
+
+    def on_epoch_end(self, fit):
+        if fit.epoch == self.epochs:
+            raise KeyboardInterrupt
+
+
+def test_draws_are_without_augmentation():
+    network = nn.ModuleFactory(nn.ConvNet, channels=2, dropout=0.0, augment="shift")
+    with quiet():
+        net = NetClassifier(network, max_iter=1, random_state=0).fit(IMAGES, LABELS)
+    with pytest.raises(ValueError, match="its network has no dropout"):
+        net.predict_samples(IMAGES, 2, random_state=0)
 
 
 def test_targets_of_any_kind():

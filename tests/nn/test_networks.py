@@ -58,6 +58,7 @@ def test_augmentations_by_name_and_as_layers():
     network = nn.ConvNet((8, 8), 2, augment=("shift", "flip", nn.RandomErasing(3)))
     assert [type(each) for each in network.augment] == [nn.RandomShift, nn.RandomFlip, nn.RandomErasing]
     assert isinstance(nn.ConvNet((8, 8), 2, augment="crop").augment[0], nn.RandomShift)
+    assert isinstance(nn.ConvNet((8, 8), 2, augment="mixup").augment[0], nn.Mixup)
     with pytest.raises(
         ValueError, match=r"'augment' parameter of ConvNet must be a str among .* mean 'flip'"
     ):

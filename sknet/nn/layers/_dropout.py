@@ -243,6 +243,8 @@ def _cut(x: Tensor, like: Tensor, axis: int, length: int) -> Tensor:
 class _Augmentation(Module):
     """Base of random changes of images, (n, channels, height, width), in training."""
 
+    augments = True  # and is not part of drawn predictions
+
     def forward(self, x: Any) -> Any:
         x = as_tensor(x)
         if x.ndim != 4:
@@ -422,6 +424,7 @@ class Mixup(Module):
     np.float64(1.0)
     """
 
+    augments = True
     _parameter_constraints = {"alpha": [Interval(Real, 0, None, closed="neither")]}
 
     def __init__(self, alpha: float = 0.2) -> None:
