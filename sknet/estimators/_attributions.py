@@ -256,8 +256,8 @@ def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
     if target is None:
         target = targets.decode(to_host(estimator._decided(X)), loss.threshold)
     labels, classes = _per_row(X, target), targets.classes
-    if not np.isin(labels, classes).all():
-        raise ValueError(f"target {target!r} is none of the classes {classes.tolist()}")
+    if labels.dtype.kind == "V" or not np.isin(labels, classes).all():
+        raise ValueError(f"target {shown(target)} is none of the classes {classes.tolist()}")
     numbers = np.searchsorted(classes, labels)
     if len(classes) > 2:
         return Chosen(numbers, np.ones(len(numbers)), head)

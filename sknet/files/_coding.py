@@ -311,7 +311,8 @@ class Encoder:
             is_equal = False
         if not is_equal:
             raise TypeError(
-                f"{place} is {x!r}, which a file cannot hold: it is missing, or finer than microseconds"
+                f"{place or 'the object'} is {x!r}, which a file cannot hold: "
+                "it is missing, or finer than microseconds"
             )
         return found
 
@@ -384,7 +385,7 @@ class Encoder:
             parts = np.stack([native.real, native.imag], axis=-1)
             self.spent += parts.nbytes
             return {"complex": parts}
-        raise TypeError(f"{place} is an array of dtype {x.dtype}, which a file cannot hold")
+        raise TypeError(f"{place or 'the object'} is an array of dtype {x.dtype}, which a file cannot hold")
 
     def _scorer(self, x: Any, place: str) -> Tree:
         self.spent += RARE_OBJECT
@@ -407,12 +408,16 @@ class Encoder:
 
     def _method(self, x: types.MethodType, place: str) -> Tree:
         if not (isinstance(x.__self__, Initializer) and x.__name__ in DRAWS):
-            raise TypeError(f"{place} is the method {x.__qualname__}, which a file cannot hold")
+            raise TypeError(
+                f"{place or 'the object'} is the method {x.__qualname__}, which a file cannot hold"
+            )
         return {"draw": [x.__name__, self.value(x.__self__, place)]}
 
     def _range(self, x: range, place: str) -> Tree:
         if len(x[: MOST_IN_RANGE + 1]) > MOST_IN_RANGE:
-            raise TypeError(f"{place} is {x}: a file holds ranges of up to {MOST_IN_RANGE} numbers")
+            raise TypeError(
+                f"{place or 'the object'} is {x}: a file holds ranges of up to {MOST_IN_RANGE} numbers"
+            )
         self.spent += NUMBER * len(x)
         return {"range": self._items((x.start, x.stop, x.step), place)}
 

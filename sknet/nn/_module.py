@@ -318,7 +318,8 @@ class Registry:
         for part in path.split(".") if path else ():
             if part not in module._children:
                 raise AttributeError(
-                    f"{type(self).__name__} has no module {path!r}: {type(module).__name__} has no {part!r}"
+                    f"{type(self).__name__} has no module {shown(path)}: "
+                    f"{type(module).__name__} has no {shown(part)}"
                     f"{nearest(part, module._children) or f', only {list(module._children)}'}"
                 )
             module = module._children[part]
@@ -376,7 +377,8 @@ class Registry:
         known = getattr(owner, registry)
         if name not in known:
             raise AttributeError(
-                f"{type(self).__name__} has no {kind} {path!r}: {type(owner).__name__} has no {name!r}"
+                f"{type(self).__name__} has no {kind} {shown(path)}: "
+                f"{type(owner).__name__} has no {shown(name)}"
                 f"{nearest(name, known) or f', only {list(known)}'}"
             )
         return owner, name

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from sknet._arguments import named_errors
+from sknet._constraints import shown
 from sknet.device import to_host
 from sknet.exceptions import StateError
 from sknet.nn._module import Module, join, nearest
@@ -180,6 +181,8 @@ def from_torch(state_dict: Mapping[str, Any], module: M, strict: bool = True) ->
     >>> net([[1.0, 1.0, 1.0]]).numpy()
     array([[6.5]])
     """
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(f"state_dict must be a dict of names and arrays, got {shown(state_dict)}")
     entries = list(_entries(module))
     own = {**dict(module.own_parameters()), **dict(module.named_buffers())}
     known = {name: entry for entry in entries for name in entry.layout.names}

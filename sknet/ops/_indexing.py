@@ -407,7 +407,7 @@ def _getitem_shape(x: Any, index: Any) -> tuple[Shape, np.dtype[Any]]:
         if is_copied:
             return ghost[(*with_ellipsis(index), slice(None))].shape[:-1], x.dtype
         return ghost[index].shape, x.dtype
-    except IndexError as error:
+    except (IndexError, OverflowError) as error:  # the latter of an integer of more than 64 bits
         raise IndexError(f"indexing: {error} (the tensor has shape {tuple(x.shape)})") from None
 
 

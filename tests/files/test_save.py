@@ -276,6 +276,10 @@ REFUSED = {
     "generator": (lambda: {"a": [iter([])]}, "list_iterator"),
     "itself": (itself, "refers to itself"),
     "records": (lambda: {"a": np.zeros(2, "f4,i4")}, "a is an array of dtype .*, which a file cannot hold"),
+    "long numbers": (
+        lambda: np.longdouble(1),
+        "the object is an array of dtype .*, which a file cannot hold",
+    ),
     "method": (
         lambda: {"a": nn.Linear(2, 2).forward},
         "a is the method Linear.forward, which a file cannot hold",

@@ -272,6 +272,8 @@ def test_looking_up_paths():
     [
         ("get_submodule", "enc.0", r"no module 'enc.0': Named has no 'enc' \(did you mean 'encoder'\?\)"),
         ("get_submodule", "encoder.7", r"no module 'encoder.7': Sequential has no '7', only \['0'\]"),
+        ("get_submodule", "a" * 10**5, r"no module 'a.{0,2000}: Named has no 'a.{0,2000}, only"),
+        ("get_buffer", "a" * 10**5, r"no buffer 'a.{0,2000}: Named has no 'a.{0,2000}"),
         ("get_parameter", "encoder.0.wait", r"no parameter 'encoder.0.wait': Linear has no 'wait'"),
         ("get_parameter", "encoder.0", r"no parameter 'encoder.0': Sequential has no '0', only \[\]"),
         (

@@ -95,6 +95,7 @@ class TestBrackets:
             ([5], "indexing: index 5 is out of bounds"),
             (np.ones(2, bool), "indexing: boolean index did not match"),
             ("a", "indexing: only integers, slices"),
+            (2**63, "indexing: Python int too large"),
             ([0.5], "indexing: arrays used as indices must be of integer"),
         ],
     )
