@@ -2,30 +2,46 @@
  *
  * In the columns of a block a row has its value in one bin; in steps, it has a half in the bins before that one and
  * minus a half in those behind it, so that sums of their weights are all that is needed. Results are made a few
- * vectors at a time, their tile. */
+ * vectors at a time, their tile; vectors are as long as registers: sums of a column do not depend on that. */
 
-enum { N(most_vectors) = 4, N(most_columns) = N(most_vectors) * N(lanes), N(group) = 4 };
+#ifdef LONG_BYTES
+typedef T N(long_vector) __attribute__((vector_size(LONG_BYTES)));
+#else
+typedef N(vector) N(long_vector);
+#endif
+
+enum { N(long_lanes) = sizeof(N(long_vector)) / sizeof(T) };
+
+static inline N(long_vector) N(load_long)(const T *x) {
+    N(long_vector) found;
+    memcpy(&found, x, sizeof found);
+    return found;
+}
+
+static inline void N(store_long)(T *out, N(long_vector) value) { memcpy(out, &value, sizeof value); }
+
+enum { N(most_vectors) = 4, N(most_columns) = N(most_vectors) * N(long_lanes), N(group) = 4 };
 
 /* Load and store a row of a tile, whose last vector may be a part of one. */
-static inline void N(load_row)(const T *x, int64_t width, N(vector) *out, const int vectors) {
-    T part[N(lanes)] = {0};
-    if (width == vectors * N(lanes))
+static inline void N(load_row)(const T *x, int64_t width, N(long_vector) *out, const int vectors) {
+    T part[N(long_lanes)] = {0};
+    if (width == vectors * N(long_lanes))
         for (int v = 0; v < vectors; v++)
-            out[v] = N(load)(x + v * N(lanes));
+            out[v] = N(load_long)(x + v * N(long_lanes));
     else {
         for (int64_t j = 0; j < width; j++)
             part[j] = x[j];
-        out[0] = N(load)(part);
+        out[0] = N(load_long)(part);
     }
 }
 
-static inline void N(store_row)(T *out, int64_t width, const N(vector) *x, const int vectors) {
-    T part[N(lanes)];
-    if (width == vectors * N(lanes))
+static inline void N(store_row)(T *out, int64_t width, const N(long_vector) *x, const int vectors) {
+    T part[N(long_lanes)];
+    if (width == vectors * N(long_lanes))
         for (int v = 0; v < vectors; v++)
-            N(store)(out + v * N(lanes), x[v]);
+            N(store_long)(out + v * N(long_lanes), x[v]);
     else {
-        N(store)(part, x[0]);
+        N(store_long)(part, x[0]);
         for (int64_t j = 0; j < width; j++)
             out[j] = part[j];
     }
@@ -33,10 +49,10 @@ static inline void N(store_row)(T *out, int64_t width, const N(vector) *x, const
 
 /* Write a tile of a matrix, padded with zeros, to contiguous rows. */
 static inline void N(pack)(const T *x, int64_t rows, int64_t step, int64_t width, T *out, const int vectors) {
-    N(vector) row[N(most_vectors)];
+    N(long_vector) row[N(most_vectors)];
     for (int64_t i = 0; i < rows; i++) {
         N(load_row)(x + i * step, width, row, vectors);
-        N(store_row)(out + i * vectors * N(lanes), vectors * N(lanes), row, vectors);
+        N(store_row)(out + i * vectors * N(long_lanes), vectors * N(long_lanes), row, vectors);
     }
 }
 
@@ -44,19 +60,19 @@ static inline void N(pack)(const T *x, int64_t rows, int64_t step, int64_t width
  * its own weights. */
 static inline void N(weights_of)(const struct coded *c, const T *weights, int64_t bins, int64_t width, T *out,
                                  const int vectors) {
-    N(vector) around[N(most_vectors)], row[N(most_vectors)];
+    N(long_vector) around[N(most_vectors)], row[N(most_vectors)];
     memset(around, 0, sizeof around);
     for (int64_t i = 0; i < bins; i++) {
         N(load_row)(weights + i * c->width, width, row, vectors);
         for (int v = 0; v < vectors; v++)
             around[v] -= row[v] * (T)0.5;
     }
-    for (int64_t i = 0; i < bins; i++, out += 2 * vectors * N(lanes)) {
+    for (int64_t i = 0; i < bins; i++, out += 2 * vectors * N(long_lanes)) {
         N(load_row)(weights + i * c->width, width, row, vectors);
         for (int v = 0; v < vectors; v++) {
-            const N(vector) half = row[v] * (T)0.5;
-            N(store)(out + v * N(lanes), around[v] + half);
-            N(store)(out + (vectors + v) * N(lanes), row[v]);
+            const N(long_vector) half = row[v] * (T)0.5;
+            N(store_long)(out + v * N(long_lanes), around[v] + half);
+            N(store_long)(out + (vectors + v) * N(long_lanes), row[v]);
             around[v] += row[v];
         }
     }
@@ -65,36 +81,36 @@ static inline void N(weights_of)(const struct coded *c, const T *weights, int64_
 /* Add to a tile what some blocks give, whose weights are in `tables`. */
 static inline void N(add_blocks)(const struct coded *c, const T *codes, const T *const tables[N(group)],
                                  const int n_blocks, T *sums, const int vectors, const int is_steps) {
-    const int64_t columns = vectors * N(lanes);
+    const int64_t columns = vectors * N(long_lanes);
     for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, sums += columns) {
-        N(vector) found[N(most_vectors)];
+        N(long_vector) found[N(most_vectors)];
         for (int v = 0; v < vectors; v++)
-            found[v] = N(load)(sums + v * N(lanes));
+            found[v] = N(load_long)(sums + v * N(long_lanes));
         for (int b = 0; b < n_blocks; b++) {
             const T *own = tables[b] + (is_steps + 1) * (int32_t)codes[2 * b] * columns, value = codes[2 * b + 1];
             for (int v = 0; v < vectors && is_steps; v++)
-                found[v] += N(load)(own + v * N(lanes)) + value * N(load)(own + (vectors + v) * N(lanes));
+                found[v] += N(load_long)(own + v * N(long_lanes)) + value * N(load_long)(own + (vectors + v) * N(long_lanes));
             for (int v = 0; v < vectors && !is_steps; v++)
-                found[v] += value * N(load)(own + v * N(lanes));
+                found[v] += value * N(load_long)(own + v * N(long_lanes));
         }
         for (int v = 0; v < vectors; v++)
-            N(store)(sums + v * N(lanes), found[v]);
+            N(store_long)(sums + v * N(long_lanes), found[v]);
     }
 }
 
 /* Add to a tile what columns give that are no bins. */
 static inline void N(add_columns)(const struct coded *c, const T *codes, const T *weights, int n_blocks, T *sums,
                                   const int vectors) {
-    const int64_t columns = vectors * N(lanes);
+    const int64_t columns = vectors * N(long_lanes);
     for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, sums += columns) {
-        N(vector) found[N(most_vectors)];
+        N(long_vector) found[N(most_vectors)];
         for (int v = 0; v < vectors; v++)
-            found[v] = N(load)(sums + v * N(lanes));
+            found[v] = N(load_long)(sums + v * N(long_lanes));
         for (int b = 0; b < n_blocks; b++)
             for (int v = 0; v < vectors; v++)
-                found[v] += codes[2 * b + 1] * N(load)(weights + b * columns + v * N(lanes));
+                found[v] += codes[2 * b + 1] * N(load_long)(weights + b * columns + v * N(long_lanes));
         for (int v = 0; v < vectors; v++)
-            N(store)(sums + v * N(lanes), found[v]);
+            N(store_long)(sums + v * N(long_lanes), found[v]);
     }
 }
 
@@ -145,7 +161,7 @@ static inline const T *N(add_group)(const struct coded *c, int64_t k, int n, con
         else
             N(pack)(weights, bins, c->width, width, room, vectors);
         weights += bins * c->width;
-        room += (is_steps + 1) * bins * vectors * N(lanes);
+        room += (is_steps + 1) * bins * vectors * N(long_lanes);
     }
     if (is_steps && n == N(group))
         N(add_blocks)(c, codes, tables, N(group), sums, vectors, 1);
@@ -158,7 +174,7 @@ static inline const T *N(add_group)(const struct coded *c, int64_t k, int n, con
 
 /* Write a tile of the product of rows and weights: `room` is for the tile, and for the weights of a group. */
 static inline void N(coded_tile)(const struct coded *c, int64_t first, int64_t width, const int vectors) {
-    const int64_t *blocks = at(c->blocks), columns = vectors * N(lanes);
+    const int64_t *blocks = at(c->blocks), columns = vectors * N(long_lanes);
     const T *codes = at(c->codes), *weights = (const T *)at(c->given) + first;
     T *sums = at(c->room), *room = sums + c->rows * columns, *out = (T *)at(c->out) + first;
     memset(sums, 0, (size_t)(c->rows * columns) * sizeof(T));
@@ -173,7 +189,7 @@ static inline void N(coded_tile)(const struct coded *c, int64_t first, int64_t w
         k += n;
     }
     for (int64_t i = 0; i < c->rows; i++) {
-        N(vector) row[N(most_vectors)];
+        N(long_vector) row[N(most_vectors)];
         N(load_row)(sums + i * columns, columns, row, vectors);
         N(store_row)(out + i * c->width, width, row, vectors);
     }
@@ -219,8 +235,8 @@ static void N(coded_product)(const struct coded *c) {
     int64_t first = 0;
     for (; first + N(most_columns) <= c->width; first += N(most_columns))
         N(coded_tile)(c, first, N(most_columns), N(most_vectors));
-    for (; first < c->width; first += N(lanes))
-        N(coded_tile)(c, first, least(N(lanes), c->width - first), 1);
+    for (; first < c->width; first += N(long_lanes))
+        N(coded_tile)(c, first, least(N(long_lanes), c->width - first), 1);
 }
 
 /* Sort the rows by the bin that each has in a block: write their numbers, their values, and the end of each bin. */
@@ -244,24 +260,24 @@ static void N(sort_rows)(const struct coded *c, const T *codes, int64_t bins, in
 /* Write sums over the rows of each bin: of the gradients, and of these times values. */
 static inline void N(sum_bins)(const T *g, const int32_t *order, const T *values, const int32_t *ends, int64_t bins,
                                T *out, const int vectors, const int is_steps) {
-    const int64_t columns = vectors * N(lanes);
+    const int64_t columns = vectors * N(long_lanes);
     int64_t i = 0;
     for (int64_t k = 0; k < bins; k++, out += 2 * columns) {
-        N(vector) sums[N(most_vectors)], products[N(most_vectors)];
+        N(long_vector) sums[N(most_vectors)], products[N(most_vectors)];
         memset(sums, 0, sizeof sums);
         memset(products, 0, sizeof products);
         for (; i < ends[k]; i++) {
             const T *row = g + order[i] * columns, value = values[i];
             for (int v = 0; v < vectors; v++) {
-                const N(vector) x = N(load)(row + v * N(lanes));
+                const N(long_vector) x = N(load_long)(row + v * N(long_lanes));
                 products[v] += value * x;
                 if (is_steps)
                     sums[v] += x;
             }
         }
         for (int v = 0; v < vectors; v++) {
-            N(store)(out + v * N(lanes), sums[v]);
-            N(store)(out + columns + v * N(lanes), products[v]);
+            N(store_long)(out + v * N(long_lanes), sums[v]);
+            N(store_long)(out + columns + v * N(long_lanes), products[v]);
         }
     }
 }
@@ -269,28 +285,28 @@ static inline void N(sum_bins)(const T *g, const int32_t *order, const T *values
 /* Write the sums of a tile of gradients times the values of a column that is no bin. */
 static inline void N(sum_column)(const struct coded *c, const T *g, const T *codes, T *out, int64_t width,
                                  const int vectors) {
-    N(vector) sums[N(most_vectors)];
+    N(long_vector) sums[N(most_vectors)];
     memset(sums, 0, sizeof sums);
-    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, g += vectors * N(lanes))
+    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, g += vectors * N(long_lanes))
         for (int v = 0; v < vectors; v++)
-            sums[v] += codes[1] * N(load)(g + v * N(lanes));
+            sums[v] += codes[1] * N(load_long)(g + v * N(long_lanes));
     N(store_row)(out, width, sums, vectors);
 }
 
 /* Write the gradients of the weights of a block from the sums of its bins. */
 static inline void N(write_bins)(const struct coded *c, const T *sums, int64_t bins, int is_steps, T *out,
                                  int64_t width, const int vectors) {
-    N(vector) around[N(most_vectors)], row[N(most_vectors)];
-    const int64_t columns = vectors * N(lanes);
+    N(long_vector) around[N(most_vectors)], row[N(most_vectors)];
+    const int64_t columns = vectors * N(long_lanes);
     memset(around, 0, sizeof around);
     for (int64_t i = 0; is_steps && i < bins; i++)
         for (int v = 0; v < vectors; v++)
-            around[v] += N(load)(sums + 2 * i * columns + v * N(lanes)) * (T)0.5;
+            around[v] += N(load_long)(sums + 2 * i * columns + v * N(long_lanes)) * (T)0.5;
     for (int64_t i = 0; i < bins; i++, sums += 2 * columns) {
         for (int v = 0; v < vectors; v++) {
-            row[v] = N(load)(sums + columns + v * N(lanes));
+            row[v] = N(load_long)(sums + columns + v * N(long_lanes));
             if (is_steps) {
-                const N(vector) own = N(load)(sums + v * N(lanes));
+                const N(long_vector) own = N(load_long)(sums + v * N(long_lanes));
                 row[v] += around[v] - own * (T)0.5;
                 around[v] -= own;
             }
@@ -300,7 +316,7 @@ static inline void N(write_bins)(const struct coded *c, const T *sums, int64_t b
 }
 
 static inline void N(coded_gradient_tile)(const struct coded *c, int64_t first, int64_t width, const int vectors) {
-    const int64_t *blocks = at(c->blocks), columns = vectors * N(lanes);
+    const int64_t *blocks = at(c->blocks), columns = vectors * N(long_lanes);
     const T *codes = at(c->codes), *values = at(c->values);
     const int32_t *order = at(c->order), *ends = at(c->ends);
     T *g = at(c->room), *sums = g + c->rows * columns, *out = (T *)at(c->out) + first;
@@ -368,6 +384,6 @@ static void N(coded_gradient)(const struct coded *c) {
         }
     for (; first + N(most_columns) <= c->width; first += N(most_columns))
         N(coded_gradient_tile)(c, first, N(most_columns), N(most_vectors));
-    for (; first < c->width; first += N(lanes))
-        N(coded_gradient_tile)(c, first, least(N(lanes), c->width - first), 1);
+    for (; first < c->width; first += N(long_lanes))
+        N(coded_gradient_tile)(c, first, least(N(long_lanes), c->width - first), 1);
 }

@@ -434,6 +434,7 @@ def add_rows(tape: Tape, call: Call) -> bool:
 
 BLOCKS_AT_A_TIME = 8  # at most; see `group` in sknet/_native/codes.inc.c
 MOST_COLUMNS = 64  # of a tile
+LINE = 16  # numbers in a line of the cache
 MOST_BINS = 2**23  # beyond that, numbers of single precision skip some
 
 
@@ -450,7 +451,8 @@ def coded(tape: Tape, call: Call) -> bool:
     if most >= MOST_BINS:
         return False
     of_tiles = (len(codes) + BLOCKS_AT_A_TIME * most) * MOST_COLUMNS
-    room = np.empty(max(of_tiles, 2 * counts.sum()), np.float32)
+    room = np.empty(max(of_tiles, 2 * counts.sum()) + LINE, np.float32)
+    room = room[-address_of(room) // room.itemsize % LINE :]  # no vector lies in two lines of the cache
     sorting = [0, 0, 0]
     if named["transposed"]:
         of_rows = (len(several), len(codes))
