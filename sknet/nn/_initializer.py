@@ -286,7 +286,7 @@ def _array(x: Any) -> Any:
 
 
 def rows_of(x: Any, most: int, random_state: RandomState) -> Any:
-    """Return an input's vectors along the last axis as rows on the host, in float64."""
+    """Return an input's vectors along the last axis as rows on the host."""
     if is_sparse(x):
         found = x
     else:
@@ -294,7 +294,22 @@ def rows_of(x: Any, most: int, random_state: RandomState) -> Any:
         found = found.reshape(-1, found.shape[-1])
     if found.shape[0] > most:
         found = found[np.sort(random_state.choice(found.shape[0], most, replace=False))]
-    return found.astype(np.float64)
+    return found
+
+
+AT_ONCE = 2**17  # elements that are converted together
+
+
+def in_float64(rows: Any, weight: Array) -> Array:
+    """Return the product of rows and weights in float64, of which there is no other copy of all rows."""
+    if is_sparse(rows):
+        return np.asarray(rows.astype(np.float64) @ weight)
+    found = np.empty((len(rows), weight.shape[-1]))
+    size = max(1, AT_ONCE // max(rows.shape[-1], 1))
+    for start in range(0, len(rows), size):
+        part = slice(start, start + size)
+        np.matmul(rows[part].astype(np.float64), weight, out=found[part])
+    return found
 
 
 def write(parameter: Parameter, values: Array) -> None:

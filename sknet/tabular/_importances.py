@@ -23,8 +23,10 @@ from sknet.tabular._training import Member
 SHARE, PASSES_OF_A_STEP = 0.04, 3
 # Rows of a fold that are permuted: at least, at most, and at least of tables with very many columns.
 FEWEST_ROWS, MOST_ROWS, FEWEST_PREDICTIONS = 8, 1000, 20_000
+# Permuted rows whose encodings are in memory together.
+ROWS_ENCODED = 128
 # Elements of the products of permuted rows that are in memory together, and rows that are predicted together.
-MOST_ELEMENTS, ROWS_AT_ONCE = 2**19, 4096
+MOST_ELEMENTS, ROWS_AT_ONCE = 2**19, 1024
 
 
 def permutation_importances(
@@ -51,10 +53,17 @@ def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np
     n_rows = min(_affordable(task, jobs), len(held_out))
     rows = random_state.choice(held_out, n_rows, replace=False)
     donors = random_state.choice(held_out, n_rows, replace=False)
-    weight = None if task.weight is None else task.weight[rows]
-    if weight is not None and not weight.sum() > 0:
-        return np.zeros(len(task.schema.features))
-    return n_rows * _rises(task, members, rows, donors, weight)
+    rises, total = np.zeros(len(task.schema.features)), 0.0
+    firsts = [_First(*each) for each in members]
+    for start in range(0, n_rows, ROWS_ENCODED):
+        part = slice(start, start + ROWS_ENCODED)
+        weight = None if task.weight is None else task.weight[rows[part]]
+        share = float(len(rows[part]) if weight is None else weight.sum())
+        if share > 0:
+            rises += share * _rises(task, firsts, rows[part], donors[part], weight)
+            total += share
+    found: np.ndarray = rises * (n_rows / total) if total else rises
+    return found
 
 
 def _affordable(task: Task, jobs: Sequence[Job]) -> int:
@@ -67,15 +76,15 @@ def _affordable(task: Task, jobs: Sequence[Job]) -> int:
 
 
 def _rises(
-    task: Task, members: Sequence[Counted], rows: np.ndarray, donors: np.ndarray, weight: Any
+    task: Task, firsts: "Sequence[_First]", rows: np.ndarray, donors: np.ndarray, weight: Any
 ) -> np.ndarray:
     """Return the rise of the mean loss of rows for each column whose values come from other rows."""
     table, others = task.table.take(rows), task.table.take(donors)
     y, loss = task.y[rows], task.loss
-    encoded = {
-        id(member.encoder): _Replaced(member.encoder, task.schema, table, others) for member, _ in members
-    }
-    firsts = [_First(member, encoded[id(member.encoder)], factor) for member, factor in members]
+    encoders = {id(first.encoder): first.encoder for first in firsts}
+    encoded = {key: _Replaced(encoder, task.schema, table, others) for key, encoder in encoders.items()}
+    for first in firsts:
+        first.see(encoded[id(first.encoder)])
     rises = np.zeros(len(task.schema.features))
     changed = np.flatnonzero(np.any([np.diff(each.starts) for each in encoded.values()], axis=0))
     same = np.array([len(rises)])  # no column
@@ -109,19 +118,31 @@ class _Replaced:
 class _First:
     """The products of a member's first weights and rows, in which the values of one column are replaced."""
 
-    def __init__(self, member: Member, rows: _Replaced, factor: float) -> None:
-        self._network, self._rows, self._factor = network_of(member.model), rows, np.float32(factor)
+    base: np.ndarray
+    _rows: _Replaced
+    _replacing: np.ndarray
+
+    def __init__(self, member: Member, factor: float) -> None:
+        self.encoder, self._network, self._factor = (
+            member.encoder,
+            network_of(member.model),
+            np.float32(factor),
+        )
         with no_grad(), active(self._network.device):
-            weights = [to_host(weight.data) for weight in member.model.module.first_weights()]
-        self.base = np.hstack([rows.rows @ weight for weight in weights])
-        self._weights = np.hstack([weight[rows.places] for weight in weights])
+            self._weights = [to_host(weight.data) for weight in member.model.module.first_weights()]
+
+    def see(self, rows: _Replaced) -> None:
+        """Compute the products of some rows."""
+        self._rows = rows
+        self.base = np.hstack([rows.rows @ weight for weight in self._weights])
+        self._replacing = np.hstack([weight[rows.places] for weight in self._weights])
 
     def outputs(self, columns: np.ndarray) -> np.ndarray:
         """Return outputs times the factor, of shape (n_columns, n_rows, n_outputs), for columns replaced."""
         products = np.tile(self.base, (len(columns), 1, 1))
         for product, column in zip(products, columns, strict=True):
             own = slice(*self._rows.starts[column : column + 2])
-            product += self._rows.change[:, own] @ self._weights[own]
+            product += self._rows.change[:, own] @ self._replacing[own]
         network, stacked = self._network, products.reshape(-1, self.base.shape[1])
         chunk = partial(network.chunk, comes_again=False, by=_after_first)
         outputs = to_host(in_chunks(chunk, stacked, ROWS_AT_ONCE, network.dtype, network.device))

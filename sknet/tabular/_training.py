@@ -286,16 +286,17 @@ def encoded_rows(
     rows: "np.ndarray | None" = None,
     fitted: "Mapping[int, Crossed] | None" = None,
     blocks: Blocks = (),
+    beside: int = 0,
 ) -> Any:
     """Return encoded rows of a table: an array, a CSR array, or `EncodedRows` if an array is too large.
 
-    Dense ones may be given by codes, for these blocks.
+    Dense ones may be given by codes, for these blocks. What is in memory `beside` them counts, in bytes.
     """
     if table.sparse is not None:
         table = table if rows is None else table.take(rows)
         return encoder.encode(table, *([dict(fitted)] if fitted else []))
     found = EncodedRows(encoder, table, rows, fitted, blocks)
-    is_large = found.nbytes > (KEPT_BYTES if found.is_native else MOST_BYTES)
+    is_large = found.nbytes + beside > (KEPT_BYTES if found.is_native else MOST_BYTES)
     return found if is_large else found[:]
 
 
