@@ -53,7 +53,16 @@ from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._encoder import fit_encoder
 from sknet.preprocessing._encodings import target_of
 from sknet.preprocessing._schema import Schema, Table
-from sknet.tabular._budget import LEAST_STEPS, Cost, Progress, is_affordable, planned, warn_of_more
+from sknet.tabular._budget import (
+    LEAST_STEPS,
+    Choice,
+    Cost,
+    Progress,
+    StopNeedless,
+    is_affordable,
+    planned,
+    warn_of_more,
+)
 from sknet.tabular._frozen import ENSEMBLE, FrozenTabular, Parts, check_ensemble
 from sknet.tabular._importances import attributions, permutation_importances
 from sknet.tabular._members import KINDS, Fold, Job, Members, Setting, Task, folds_of, setting_of
@@ -136,7 +145,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     members_ : list of Member
         The networks, each with its `kind`, ``fold``, `encoder`, `model` and ``history``.
     mix_ : dict of str to float
-        Weight of each kind.
+        Weight of each kind, without one that is left out.
     feature_importances_ : ndarray of shape (n_features_in_,)
         How much the loss of held-out rows rises where a column has the values of other rows, as shares of
         the sum over the columns.
@@ -327,7 +336,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             begun: dict[Any, Begun] = {}
             jobs, settings = self._within_budget(task, jobs, began, begun)
             task = replace(task, settings=settings)
-            trained = self._run(task, jobs, begun)
+            task, jobs, trained = self._run(task, jobs, begun)
         self._mix_up(task, jobs, trained, y, X)
         with blas_threads(1), grouped(1):
             self.feature_importances_ = permutation_importances(
@@ -449,16 +458,24 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         epoch = time.monotonic() - first
         return Cost(encoded - started, epoch, max(first - encoded - epoch, 0.0), done=2)
 
-    def _run(self, task: Task, jobs: list[Job], begun: "dict[Any, Begun]") -> list[list[Trained]]:
-        """Train all members, in threads."""
+    def _run(
+        self, task: Task, jobs: list[Job], begun: "dict[Any, Begun]"
+    ) -> "tuple[Task, list[Job], list[list[Trained]]]":
+        """Train all members, in threads; return them with their jobs, without a kind that is needless."""
         every = [task.settings[job.kind] for job in jobs for _ in range(task.settings[job.kind].per_fold)]
-        progress = Progress(self.verbose, every)
-        fits = [partial(self._trained, task, job, begun, progress) for job in jobs]
-        notes = [f"in the {job.kind} members of fold {job.fold}, counted from 0" for job in jobs]
+        progress, choice = Progress(self.verbose, every), Choice(task, jobs, self._by_error())
+        ordered = choice.ordered(jobs)
+        fits = [partial(self._trained, task, job, begun, progress, choice) for job in ordered]
+        notes = [f"in the {job.kind} members of fold {job.fold}, counted from 0" for job in ordered]
         try:
-            return run_in_threads(fits, self.n_jobs, notes)
+            trained = run_in_threads(fits, self.n_jobs, notes)
         finally:
             progress.close()
+        if choice.is_needless:
+            settings = {kind: x for kind, x in task.settings.items() if kind != choice.kind}
+            task, jobs = replace(task, settings=settings), [x for x in jobs if x.kind != choice.kind]
+        found = {id(job): each for job, each in zip(ordered, trained, strict=True)}
+        return task, jobs, [found[id(job)] for job in jobs]
 
     def _encoded(self, task: Task, job: Job) -> "Encoded":
         """Return the encoder of a kind in one fold, and rows encoded for that fold."""
@@ -477,10 +494,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         )
         is_host = self.device is None or Device(self.device).kind == "cpu"
         blocks = encoder.plan.blocks if is_host and reads_codes(task.table) else ()
-        inputs = (
-            encoded_rows(encoder, task.table, training, fitted, blocks),
-            encoded_rows(encoder, task.table, held_out, None, blocks),
-        )
+        known = encoded_rows(encoder, task.table, training, fitted, blocks)
+        beside = 0 if task.schema.is_sparse else known.nbytes
+        inputs = known, encoded_rows(encoder, task.table, held_out, None, blocks, beside)
         own, others = (
             Rows(X, task.y[chosen], None if task.weight is None else task.weight[chosen], blocks)
             for X, chosen in zip(inputs, job.rows, strict=True)
@@ -502,21 +518,31 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             device=self.device or "cpu",
         )
 
-    def _trained(self, task: Task, job: Job, begun: "dict[Any, Begun]", progress: Progress) -> list[Trained]:
-        """Train the members of one kind in one fold."""
-        setting, found = task.settings[job.kind], []
+    def _trained(
+        self, task: Task, job: Job, begun: "dict[Any, Begun]", progress: Progress, choice: Choice
+    ) -> list[Trained]:
+        """Train the members of one kind in one fold, unless they are needless."""
+        setting, found, may_drop = task.settings[job.kind], [], choice.may_drop(job)
         rows, training = begun.pop((job.kind, job.fold), (None, None))
-        rows = self._encoded(task, job) if rows is None else rows
-        encoder, _, others = rows
+        callbacks = *progress.callbacks(setting), *((StopNeedless(choice),) if may_drop else ())
         for seed in job.seeds[1 : 1 + setting.per_fold]:
+            if may_drop and choice.is_needless:
+                break
+            rows = self._encoded(task, job) if rows is None else rows
+            encoder, _, others = rows
             began = time.monotonic()
             training = self._training(task, job, rows, seed) if training is None else training
             progress.begun(setting, training.done)
-            model, history = training.finish(setting.epochs, progress.callbacks(setting))
+            model, history = training.finish(setting.epochs, callbacks)
             training = None
+            if may_drop and choice.is_needless:
+                break
             member = Member(job.kind, job.fold, encoder, model, history)
             progress.ended(member, setting, time.monotonic() - began)
             found.append((member, member.outputs(others)))
+        if len(found) < setting.per_fold:
+            progress.dropped([setting] * (setting.per_fold - len(found)))
+        choice.see(job, [outputs for _, outputs in found])
         return found
 
     def _mix_up(self, task: Task, jobs: list[Job], trained: list[list[Trained]], y: Any, X: Any) -> None:

@@ -1,4 +1,4 @@
-"""Budgets in seconds for the members of an ensemble, and the progress of their training."""
+"""Budgets of seconds for members of an ensemble, a kind that is left out, and the progress of training."""
 
 import math
 import sys
@@ -8,11 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, FitView
+from sknet.callbacks._callback import Answer
 from sknet.callbacks._logging import shared_bar
 from sknet.engine._scheduler import n_threads_for
-from sknet.tabular._members import Job, Setting
+from sknet.tabular._members import MANY_ROWS, Job, Setting, Task
+from sknet.tabular._predicting import Mix, mixed
 from sknet.tabular._training import Member
 
 # The largest multiple of the default work that is worthwhile.
@@ -145,6 +149,62 @@ def _ever_fewer(
     yield [job for job in kept if job.kind == first], {first: settings[first]}
 
 
+# Rows that a fold holds out at least, if they decide on a kind.
+LEAST_HELD_OUT = 5_000
+
+
+class Choice:
+    """Tells whether the kind with the larger networks has a weight in the first fold of a large table.
+
+    If not, its members are not trained in the other folds; whatever of them was trained by then is dropped.
+    """
+
+    def __init__(self, task: Task, jobs: Sequence[Job], by_error: bool) -> None:
+        self._task, self._by_error, self._lock = task, by_error, threading.Lock()
+        self._outputs: dict[str, np.ndarray] = {}
+        self._rows, self.kind, self.is_needless = jobs[0].rows[1], jobs[0].kind, False
+        self._fold, kinds, folds = jobs[0].fold, {job.kind for job in jobs}, {job.fold for job in jobs}
+        is_large = task.table.n_rows >= MANY_ROWS and len(self._rows) >= LEAST_HELD_OUT
+        self._decides = is_large and len(kinds) == 2 and len(folds) > 1
+
+    def ordered(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return the jobs in an order in which those that may be needless are last."""
+        if not self._decides:
+            return list(jobs)
+        return sorted(jobs, key=lambda job: (job.fold != self._fold) + self.may_drop(job))
+
+    def may_drop(self, job: Job) -> bool:
+        """Tell whether a job may be needless."""
+        return self._decides and job.kind == self.kind and job.fold != self._fold
+
+    def see(self, job: Job, outputs: Sequence[np.ndarray]) -> None:
+        """Look at the outputs of the members of a job for the rows that its fold holds out."""
+        if not self._decides or job.fold != self._fold:
+            return
+        with self._lock:
+            self._outputs[job.kind] = np.mean(outputs, axis=0)
+            if len(self._outputs) == 2:
+                self.is_needless = not self._mix().weights[self.kind]
+
+    def _mix(self) -> Mix:
+        task, rows = self._task, self._rows
+        weight = None if task.weight is None or not task.weight[rows].any() else task.weight[rows]
+        outputs = {kind: self._outputs[kind] for kind in task.settings}
+        return mixed(outputs, task.y[rows], weight, task.loss, self._by_error)
+
+
+class StopNeedless(Callback):
+    """Ends the training of members that turn out to be needless."""
+
+    may_warn = False
+
+    def __init__(self, choice: Choice) -> None:
+        self.choice = choice
+
+    def on_epoch_end(self, fit: FitView) -> Answer:
+        return "stop" if self.choice.is_needless else None
+
+
 def work_of(setting: Setting) -> int:
     """Return about how much work an epoch of a member is: its multiplications for a row."""
     return sum(size * size for size in setting.hidden_layer_sizes) or 1
@@ -191,6 +251,12 @@ class Progress:
                 self._bar.set_description_str(self._text(), refresh=False)
             elif self._prints and time.monotonic() - self._began >= self._silent:
                 print(self._line(member, seconds))
+
+    def dropped(self, settings: Sequence[Setting]) -> None:
+        """Expect these members no longer."""
+        with self._lock:
+            self._n_members -= len(settings)
+            self._works -= sum(setting.epochs * work_of(setting) for setting in settings)
 
     def close(self) -> None:
         """Let the bar stay as it is."""

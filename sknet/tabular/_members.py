@@ -57,6 +57,8 @@ ROWS_PER_COLUMN = 5
 FEW_ROWS = 1_000
 UNITS_OF_FEW = 64
 ROWS_PER_BIN, LEAST_BINS = 75, 4
+# Tables with so many rows have larger batches, and a higher rate with them, or still larger ones.
+MANY_ROWS, MOST_ROWS = 50_000, 200_000
 
 
 def _auto(*others: Any) -> list[Any]:
@@ -198,6 +200,10 @@ def setting_of(
     n_rows, n_columns = shape
     task = {"multilabel": "binary", "ordinal": "multiclass"}.get(task, task)
     recipe = {name: x[task] if isinstance(x, dict) else x for name, x in RECIPES[kind].items()}
+    given = {} if isinstance(chosen, str) else chosen.get_params(deep=False)
+    decided = {name: value for name, value in given.items() if not _is_auto(value)}
+    if MANY_ROWS <= n_rows < MOST_ROWS and "batch_size" not in decided:
+        recipe |= {"batch_size": 2 * recipe["batch_size"], "lr": math.sqrt(2) * recipe["lr"]}
     recipe["batch_size"] = _batch_size(recipe["batch_size"], n_rows)
     recipe["epochs"] = _epochs(recipe["epochs"], n_rows)
     if n_rows < FEW_ROWS:
@@ -208,8 +214,6 @@ def setting_of(
         recipe |= {"n_bins": 2, "piecewise": None}
     if not isinstance(per_fold, str):
         recipe["per_fold"] = per_fold
-    given = {} if isinstance(chosen, str) else chosen.get_params(deep=False)
-    decided = {name: value for name, value in given.items() if not _is_auto(value)}
     found = {**recipe, **decided}
     found["hidden_layer_sizes"] = tuple(int(size) for size in found["hidden_layer_sizes"])
     return Setting(**found)
@@ -223,7 +227,7 @@ def _batch_size(batch_size: int, n_rows: int) -> int:
     """Return the batch size: smaller for small tables, larger for very large ones."""
     if n_rows < 5_000:
         return int(max(16, min(128, 2 ** round(math.log2(max(n_rows, 1) / 16)))))
-    return batch_size if n_rows < 200_000 else 4 * batch_size
+    return batch_size if n_rows < MOST_ROWS else 4 * batch_size
 
 
 def _epochs(epochs: int, n_rows: int) -> int:
