@@ -172,14 +172,14 @@ class Watched:
             )
             yield (_training, "TabularNet"), partial(Shared, variant.shared)
 
-    def _trained(self, task: Any, job: Any, progress: Any = None) -> Any:
+    def _trained(self, task: Any, job: Any, *others: Any) -> Any:
         began = time.thread_time()
-        found = super()._trained(task, job, progress)  # type: ignore[misc]
+        found = super()._trained(task, job, *others)  # type: ignore[misc]
         self.seconds[job.kind] += time.thread_time() - began
         return found
 
-    def _mix_up(self, task: Any, jobs: Any, trained: Any, y: Any) -> None:
-        super()._mix_up(task, jobs, trained, y)  # type: ignore[misc]
+    def _mix_up(self, task: Any, jobs: Any, trained: Any, *others: Any) -> None:
+        super()._mix_up(task, jobs, trained, *others)  # type: ignore[misc]
         self.held = Held(task, jobs, trained, self._by_error())  # type: ignore[attr-defined]
 
 
