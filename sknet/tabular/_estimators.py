@@ -38,7 +38,8 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     loss : str or Loss, default="log_loss"
         The loss to minimize; see `sknet.losses`.
     members : int or "auto", default="auto"
-        Networks of each kind in each fold; "auto" is 2 smooth ones and 1 sharp one.
+        Networks of each kind in each fold; "auto" is 2 smooth ones, or 1 from 50,000 rows on, and 1
+        sharp one.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights.
 

@@ -57,7 +57,7 @@ ROWS_PER_COLUMN = 5
 FEW_ROWS = 1_000
 UNITS_OF_FEW = 64
 ROWS_PER_BIN, LEAST_BINS = 75, 4
-# Tables with so many rows have larger batches, and a higher rate with them, or still larger ones.
+# Tables with so many rows have one smooth member a fold, and larger batches, at a higher rate up to the last.
 MANY_ROWS, MOST_ROWS = 50_000, 200_000
 
 
@@ -204,6 +204,8 @@ def setting_of(
     decided = {name: value for name, value in given.items() if not _is_auto(value)}
     if MANY_ROWS <= n_rows < MOST_ROWS and "batch_size" not in decided:
         recipe |= {"batch_size": 2 * recipe["batch_size"], "lr": math.sqrt(2) * recipe["lr"]}
+    if n_rows >= MANY_ROWS and kind == "smooth":
+        recipe["per_fold"] = 1
     recipe["batch_size"] = _batch_size(recipe["batch_size"], n_rows)
     recipe["epochs"] = _epochs(recipe["epochs"], n_rows)
     if n_rows < FEW_ROWS:

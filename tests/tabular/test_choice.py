@@ -88,12 +88,13 @@ def test_small_tables_and_a_single_fold_keep_all_kinds(most, n_folds, trained, m
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "batch_size", "factor"),
-    [(49_999, 256, 1.0), (50_000, 512, 2**0.5), (199_999, 512, 2**0.5), (200_000, 1024, 1.0)],
+    ("n_rows", "batch_size", "factor", "per_fold"),
+    [(49_999, 256, 1.0, 2), (50_000, 512, 2**0.5, 1), (199_999, 512, 2**0.5, 1), (200_000, 1024, 1.0, 1)],
 )
-def test_batches_of_large_tables(n_rows, batch_size, factor):
+def test_members_of_large_tables(n_rows, batch_size, factor, per_fold):
     found = setting_of("smooth", "auto", "binary", (n_rows, 5), "auto")
     assert (found.batch_size, found.lr) == (batch_size, pytest.approx(0.03 * factor))
+    assert found.per_fold == per_fold
 
 
 def test_a_batch_size_that_is_given_leaves_the_rate():
