@@ -16,7 +16,7 @@ from sknet.callbacks._callback import Answer
 from sknet.callbacks._logging import shared_bar
 from sknet.engine._scheduler import n_threads_for
 from sknet.tabular._members import MANY_ROWS, Job, Setting, Task
-from sknet.tabular._predicting import Mix, mixed
+from sknet.tabular._predicting import Mix, badness, mixed
 from sknet.tabular._training import Member
 
 # The largest multiple of the default work that is worthwhile.
@@ -151,10 +151,12 @@ def _ever_fewer(
 
 # Rows that a fold holds out at least, if they decide on a kind.
 LEAST_HELD_OUT = 5_000
+# A smaller share of their loss is no gain.
+LEAST_GAIN = 1e-3
 
 
 class Choice:
-    """Tells whether the kind with the larger networks has a weight in the first fold of a large table.
+    """Tells whether the kind with the larger networks is a gain in the first fold of a large table.
 
     If not, its members are not trained in the other folds; whatever of them was trained by then is dropped.
     """
@@ -184,13 +186,20 @@ class Choice:
         with self._lock:
             self._outputs[job.kind] = np.mean(outputs, axis=0)
             if len(self._outputs) == 2:
-                self.is_needless = not self._mix().weights[self.kind]
+                self.is_needless = self._has_no_gain()
 
-    def _mix(self) -> Mix:
+    def _has_no_gain(self) -> bool:
+        """Tell whether the first fold's rows are predicted about as well without the kind."""
         task, rows = self._task, self._rows
         weight = None if task.weight is None or not task.weight[rows].any() else task.weight[rows]
         outputs = {kind: self._outputs[kind] for kind in task.settings}
-        return mixed(outputs, task.y[rows], weight, task.loss, self._by_error)
+        y, loss = task.y[rows], task.loss
+        mix = mixed(outputs, y, weight, loss, self._by_error)
+        if self._by_error or not mix.weights[self.kind]:
+            return not mix.weights[self.kind]
+        others = Mix({kind: float(kind != self.kind) for kind in outputs}, mix.temperatures)
+        least, without = (badness(each.of(outputs), y, weight, loss) for each in (mix, others))
+        return without - least < LEAST_GAIN * abs(least)
 
 
 class StopNeedless(Callback):

@@ -31,7 +31,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     trained on all rows that are not held out: smooth ones, small and strongly regularized, and sharp ones,
     larger and trained to convergence. The held-out rows determine the weights with which the kinds are
     mixed. Everything that depends on targets, encoders included, sees only the training rows of its fold.
-    Where there are 50,000 rows or more, sharp members without a weight in the first fold are left out.
+    Where there are 50,000 rows or more, sharp members that gain nothing in the first fold are left out.
 
     Parameters
     ----------
@@ -190,8 +190,8 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     trained on all rows that are not held out: smooth ones, small and strongly regularized, and sharp ones,
     larger and trained to convergence. The held-out rows determine the weights with which the kinds are
     mixed. Targets are standardized if the loss allows it, and predictions stay within the range of the
-    training targets, unless `extrapolate` is true. Where there are 50,000 rows or more, sharp members without
-    a weight in the first fold are left out.
+    training targets, unless `extrapolate` is true. Where there are 50,000 rows or more, sharp members that
+    gain nothing in the first fold are left out.
 
     Parameters
     ----------
