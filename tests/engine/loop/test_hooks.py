@@ -379,7 +379,7 @@ def test_errors_at_the_end_do_not_hide_each_other():
 def test_a_diverging_fit_calls_on_fit_end_too():
     recorder = Recorder(log=[])
     with pytest.raises(NonFiniteError):
-        in_steps([recorder], model=model_for(SGD(1e200)), weight=np.full(50, 1e300))
+        in_steps([recorder], model=model_for(SGD(1e308)), weight=np.full(50, 1e200))
     assert isinstance(recorder.exception, NonFiniteError)
     assert recorder.failed
     assert recorder.log[-1] == "on_fit_end"
