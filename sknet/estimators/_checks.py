@@ -98,6 +98,12 @@ def _check_kind(x: Any, name: str, expected: str) -> None:
     refuse_unreadable(x)
 
 
+def targets_to_score(y: Any) -> Any:
+    """Return targets on the host that predictions are compared with; raise a TypeError for what are none."""
+    _check_kind(y, "y", TARGETS)
+    return dense_targets(on_host(y))
+
+
 def _needs_no_conversion(estimator: BaseEstimator, X: Any, dtypes: list[type]) -> bool:
     """Tell whether X is valid as it is: scikit-learn's checks take longer than predicting one row."""
     return (

@@ -24,11 +24,12 @@ from sknet.estimators._checks import (
     lengths_of,
     score_weights,
     step_weights,
+    targets_to_score,
     without_ignored,
 )
 from sknet.estimators._fit import FitArguments, Fitted, Recipe
 from sknet.estimators._heads import gives_probabilities, probability_head
-from sknet.estimators._inputs import as_host, dense_targets, follows_namespace, on_host
+from sknet.estimators._inputs import as_host, follows_namespace, on_host
 from sknet.estimators._targets import (
     ClassEncoder,
     ClassTargets,
@@ -301,7 +302,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         float
             The accuracy.
         """
-        y, predicted, weight = dense_targets(on_host(y)), on_host(self.predict(X)), on_host(sample_weight)
+        y, predicted, weight = targets_to_score(y), on_host(self.predict(X)), on_host(sample_weight)
         if (seen := score_weights(y, weight)) is not None:
             return accuracy_of_seen(y, predicted, seen)
         counted = counted_labels(y, ignored_label(self))

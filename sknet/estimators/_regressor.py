@@ -14,7 +14,7 @@ from sknet.engine._layer_outputs import Chosen
 from sknet.engine._objective import mean_loss
 from sknet.estimators._attributions import chosen_predictions
 from sknet.estimators._base import BaseNet, goes_in_steps
-from sknet.estimators._checks import lengths_of, r2_of_seen, score_weights, step_weights
+from sknet.estimators._checks import lengths_of, r2_of_seen, score_weights, step_weights, targets_to_score
 from sknet.estimators._fit import FitArguments, Recipe
 from sknet.estimators._heads import (
     check_deviations,
@@ -23,7 +23,7 @@ from sknet.estimators._heads import (
     gives_quantiles,
     interval_head,
 )
-from sknet.estimators._inputs import as_host, dense_targets, follows_namespace, on_host, with_offset
+from sknet.estimators._inputs import as_host, follows_namespace, on_host, with_offset
 from sknet.estimators._targets import ArrayTargets, RealTargets
 from sknet.losses._wrappers import Averaged, WithOffset
 
@@ -116,7 +116,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
                 return self._minus_loss(X, y, sample_weight)
             found: float = score(on_host(y), on_host(self.predict(X)), on_host(sample_weight))
             return found
-        y, predicted, weight = dense_targets(on_host(y)), on_host(self.predict(X)), on_host(sample_weight)
+        y, predicted, weight = targets_to_score(y), on_host(self.predict(X)), on_host(sample_weight)
         if np.ndim(y) > 2:
             y, predicted, weight = counted_values(np.asarray(y), predicted, lengths_of(X), weight)
         if (seen := score_weights(y, weight)) is not None:

@@ -370,3 +370,17 @@ def test_divergence_is_an_error_and_no_warnings():
 def test_one_row_is_enough_for_a_regression():
     with quiet():
         assert estimator_for("regression", batch_size="auto").fit(X[:1], Z[:1]).predict(X[:1]).shape == (1,)
+
+
+class Unreadable:
+    def __repr__(self):
+        return repr(self)
+
+
+@pytest.mark.parametrize("estimator", [sknet.MLPClassifier, sknet.MLPRegressor])
+def test_scores_name_targets_that_are_no_collection(estimator):
+    fitted = estimator(max_iter=1, random_state=0)
+    with quiet():
+        fitted.fit(X, Y)
+    with pytest.raises(TypeError, match=r"y must be one target for each row.*got an object of"):
+        fitted.score(X, Unreadable())
