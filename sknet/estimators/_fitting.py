@@ -132,7 +132,8 @@ def _decided(
     if incremental or given.X_val is not None:
         stops = given.X_val is not None
     else:
-        stops = recipe.validation_split is not None or trainer.n_rows(given) > MOST_WITHOUT
+        has_many = trainer.n_rows(given) > MOST_WITHOUT and recipe.plan is None  # a plan ends at its best
+        stops = recipe.validation_split is not None or has_many
     return recipe._replace(early_stopping=stops and not is_full_batch)
 
 

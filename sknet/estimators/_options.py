@@ -256,7 +256,8 @@ class NamedOptions(BaseNet):
     early_stopping : bool or "auto", default="auto"
         Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
         weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows.
+        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows where no plan
+        decides the epochs.
     validation_fraction : float in (0, 1), default=0.1
         Share of rows to hold out; of groups, if `fit` gets them.
     validation_split : splitter of scikit-learn, pair of arrays or None, default=None
