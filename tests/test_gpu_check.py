@@ -101,7 +101,9 @@ def test_streams():
     assert found.figures["a stream of the user's own"] == "skipped: devices of kind 'fake' have no streams"
     assert found.figures["too little memory"].startswith("skipped")
     assert max(found.figures["two devices"].values()) < 1e-6
-    assert found.figures["events per step"]["reads"] > 0
+    events = found.figures["events per step"]
+    assert events["allocations"] > 0
+    assert events["reads"] < 1 / 4  # below one an epoch of four steps; time decides how many end in one
 
 
 def test_one_device_is_not_two():
