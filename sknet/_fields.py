@@ -85,6 +85,20 @@ class Arrays:
         return f"a {self.holder} of {kinds} of shape ({', '.join(map(str, self.lengths))})"
 
 
+class Texts(Arrays):
+    """An array of texts, or of objects that are texts, with as many axes as lengths are given."""
+
+    def __init__(self, *lengths: int | str) -> None:
+        super().__init__("OU", *lengths)
+
+    def is_satisfied_by(self, value: Any) -> bool:
+        """Tell whether a value is such an array, whose items are texts."""
+        return super().is_satisfied_by(value) and all(isinstance(item, str) for item in value.flat)
+
+    def __str__(self) -> str:
+        return f"an array of texts of shape ({', '.join(map(str, self.lengths))})"
+
+
 class Buffers(Arrays):
     """A buffer of a module; the arguments are as for `Arrays`."""
 
@@ -206,6 +220,12 @@ class Items:
         return f"a dict of {self.key} to {self.item}"
 
 
+def _is_float(value: Any) -> bool:
+    if isinstance(value, Integral):  # which a float holds
+        return not isinstance(value, bool) and WHOLE.is_satisfied_by(value)
+    return isinstance(value, Real)
+
+
 def _is_slice(value: Any) -> bool:
     if not isinstance(value, slice):
         return False
@@ -223,7 +243,7 @@ TYPES: dict[Any, Any] = {
     Any: ANYTHING,
     bool: _Check("a bool", lambda value: isinstance(value, (bool, np.bool_))),
     int: WHOLE,
-    float: _Check("a float", lambda value: isinstance(value, Real) and not isinstance(value, bool)),
+    float: _Check("a float", _is_float),
     str: _Check("a str", lambda value: isinstance(value, str)),
     types.NoneType: _Check("None", lambda value: value is None),
     np.dtype: Dtypes("biufOUSMmc"),

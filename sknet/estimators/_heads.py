@@ -47,7 +47,7 @@ def gives_intervals(regressor: Any) -> bool:
     """Return whether a regressor predicts intervals; for ``available_if``."""
     if _is_conformal(regressor):
         return True
-    advice = "loss=Quantile([0.1, 0.5, 0.9]), loss='gaussian_nll' or calibrate='conformal'"
+    advice = "loss=Quantile([0.1, 0.5, 0.9]), loss='gaussian_nll' or calibrate='conformal', and fit"
     # Bounds are two numbers: a loss with one output for a target has no interval.
     several = regressor._loss.outputs_per_target > 1
     return _learns(regressor, "predict_interval", "intervals", advice, where=several)
@@ -56,15 +56,19 @@ def gives_intervals(regressor: Any) -> bool:
 def gives_sets(classifier: Any) -> bool:
     """Return whether a classifier predicts sets of classes; for ``available_if``."""
     if not _is_conformal(classifier):
-        raise AttributeError(f"{type(classifier).__name__} predicts sets with calibrate='conformal' alone")
+        raise AttributeError(
+            f"{type(classifier).__name__} predicts sets where it was fitted with calibrate='conformal' alone"
+        )
     return True
 
 
 def _is_conformal(predictor: Any) -> bool:
-    """Tell whether held-out rows decide the size of intervals or sets, or shall do so."""
-    conformity = getattr(getattr(predictor, "_targets", None), "conformity", None)
+    """Tell whether held-out rows have decided the size of intervals or sets, or shall do so in a fit."""
+    targets = getattr(predictor, "_targets", None)
+    if targets is not None:
+        return getattr(targets, "conformity", None) is not None
     asked = getattr(predictor, "calibrate", None)
-    return conformity is not None or (isinstance(asked, str) and asked == "conformal")
+    return isinstance(asked, str) and asked == "conformal"
 
 
 def _learns(regressor: Any, method: str, what: str, advice: str, *, where: bool = True) -> bool:

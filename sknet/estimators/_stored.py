@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._fields import ABSENT, COUNT, POSITIVE, Arrays, Each, Fields, Named, Together
+from sknet._fields import ABSENT, COUNT, POSITIVE, Arrays, Each, Fields, Named, Texts, Together
 from sknet._params import StrOptions, may_be_same
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.device import PRECISIONS, MetaArray
@@ -103,7 +103,7 @@ LASTING = Fields.of(
 )
 ESTIMATOR: Mapping[str, Any] = {
     "n_features_in_": [COUNT, ABSENT],
-    "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+    "feature_names_in_": [Texts("n_features_in_"), ABSENT],
     "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
     "_architecture": Named("Architecture"),
     "_lasting": LASTING,
@@ -167,9 +167,7 @@ def check_scaling(scaling: "InputScaling | None", inputs: "int | Inputs | Encode
 
 def _check_names(estimator: Any) -> None:
     known, inputs = vars(estimator), estimator._inputs
-    names, encoder = known.get("feature_names_in_", ()), getattr(inputs, "encoder", None)
-    if not all(isinstance(name, str) for name in names):
-        raise ValueError("feature_names_in_ must be texts")
+    encoder = getattr(inputs, "encoder", None)
     if "n_features_in_" not in known and (inputs is None or encoder is not None):
         raise ValueError("an estimator of tables lacks its n_features_in_")
     if encoder is not None and encoder.n_features_in_ != estimator.n_features_in_:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sknet import nn, ops
 from sknet._constraints import StrOptions, shown
-from sknet._fields import ABSENT, COUNT, FINITE, LEVEL, POSITIVE, Arrays, Each, Named
+from sknet._fields import ABSENT, COUNT, LEVEL, POSITIVE, Arrays, Each, Named
 from sknet._frames import all_finite, are_indices
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.device import to_host
@@ -648,14 +648,19 @@ class RealTargets(Reconstructed):
         "n_outputs": POSITIVE,
         "n_columns": [POSITIVE, None, ABSENT],
         "dtype": [StrOptions({"float16", "float32", "float64"}), ABSENT],
-        "mean": [Arrays("f", "n_scales"), Arrays("f"), FINITE, ABSENT],
-        "scale": [Arrays("f", "n_scales"), Arrays("f"), FINITE, ABSENT],
+        "mean": [Arrays("f", "n_scales"), ABSENT],
+        "scale": [Arrays("f", "n_scales"), ABSENT],
     }
 
     def _check_stored(self) -> None:
         n_columns = self.n_outputs if self.n_columns is None else self.n_columns
-        if np.ndim(self.scale) and len(self.scale) != n_columns:
+        if self.scale is not None and len(self.scale) != n_columns:
             raise ValueError(f"there are {len(self.scale)} scales for {n_columns} columns")
+        self._check_mean()
+
+    def _check_mean(self) -> None:
+        if (self.mean is None) != (self.scale is None):
+            raise ValueError("targets have a mean and a scale, or neither")
 
     def __init__(self, y: Any, columns_per_target: int = 1) -> None:
         self.n_outputs = 1 if y.ndim == 1 else y.shape[1]
@@ -768,7 +773,7 @@ class ArrayTargets(RealTargets):
     }
 
     def _check_stored(self) -> None:
-        """Accept any number of scales: one is that of all columns."""
+        self._check_mean()  # of any number of scales: one is that of all columns
 
     def __init__(self, y: Any, loss: Loss, may_be_ids: bool = True) -> None:
         self._rank, self._may_be_ids = y.ndim, may_be_ids

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._fields import COUNT, Each, Fields, Items, Together
+from sknet._fields import COUNT, Each, Fields, Items, Together, shown
 from sknet.compile import Graph, Variable
 from sknet.compile._graph import OutputIndex
 from sknet.compile._symbolic import (
@@ -58,8 +58,8 @@ def graph(cls: type, state: dict[str, Any]) -> Graph:
     if symbolic.any_rows or any(isinstance(x, Counted) for x in symbolic.constants):
         raise ValueError("a graph for one number of rows has lengths that depend on it")
     own = symbolic.inputs[: symbolic.n_values]
-    if list(values) != [x.name for x in own]:
-        raise ValueError(f"the graph needs values of {[x.name for x in own]}, not of {list(values)}")
+    if not isinstance(values, dict) or list(values) != [x.name for x in own]:
+        raise ValueError(f"the graph needs values of {[x.name for x in own]}, not {shown(values)}")
     for x in own:
         array = values[x.name]
         if type(array) is not np.ndarray or (array.shape, array.dtype) != (x.shape, x.dtype):

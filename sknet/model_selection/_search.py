@@ -27,7 +27,7 @@ from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import _check_method_params
 
 from sknet._constraints import shown
-from sknet._fields import ABSENT, COUNT, NOT_NEGATIVE, POSITIVE, Arrays, Each, Fields, Items
+from sknet._fields import ABSENT, COUNT, NOT_NEGATIVE, POSITIVE, Arrays, Each, Fields, Items, Texts
 from sknet._fields import shown as shown_field
 from sknet._params import PlainNumbers, described_by, may_be_same, same, validate_parameters
 from sknet._warnings import warn_caller
@@ -72,7 +72,7 @@ SEARCH: Mapping[str, Any] = {
     "n_resources_": [Each(list, POSITIVE), ABSENT],
     "n_candidates_": [Each(list, POSITIVE), ABSENT],
     "brackets_": [Each(list, BRACKET), ABSENT],
-    "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+    "feature_names_in_": [Texts("n_features_in_"), ABSENT],
     "multimetric_": bool,
     "best_score_": [float, ABSENT],
     "best_params_": [dict[str, Any], ABSENT],

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_consistent_length, check_is_fitted
 
-from sknet._fields import ABSENT, COUNT, Arrays
+from sknet._fields import ABSENT, COUNT, Texts
 from sknet._params import ParameterObject, store_parameters
 from sknet._random import check_random_state
 from sknet._validation import Interval, RealNotInt, StrOptions
@@ -127,7 +127,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         "_plan": Plan,
         "n_features_in_": COUNT,
         "n_features_out_": COUNT,
-        "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+        "feature_names_in_": [Texts("n_features_in_"), ABSENT],
     }
 
     def _check_stored(self) -> None:

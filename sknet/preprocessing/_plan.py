@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sknet._fields import ABSENT, COUNT, Arrays
+from sknet._fields import ABSENT, COUNT, Texts
 from sknet._frames import names_of
 from sknet._late import cached_property, scipy_sparse
 from sknet.ops._codes import Blocks
@@ -399,7 +399,7 @@ class FittedEncoder:
         "n_features_out_": COUNT,
         "_dtype": Literal["float32", "float64"],
         "_is_sparse": bool,
-        "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+        "feature_names_in_": [Texts("n_features_in_"), ABSENT],
     }
 
     def _check_stored(self) -> None:

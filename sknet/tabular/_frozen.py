@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._fields import ABSENT, COUNT, FINITE, Arrays, Each, Named, Together
+from sknet._fields import ABSENT, COUNT, FINITE, Arrays, Each, Named, Texts, Together
 from sknet.core import Tensor
 from sknet.engine import History
 from sknet.engine._model_copies import slim_model
@@ -217,7 +217,7 @@ class FrozenTabularRegressor(Regresses, FrozenTabular):
 
 ENSEMBLE: Mapping[str, Any] = {
     "n_features_in_": COUNT,
-    "feature_names_in_": [Arrays("OU", "n_features_in_"), ABSENT],
+    "feature_names_in_": [Texts("n_features_in_"), ABSENT],
     "_targets": Named("ClassEncoder", "RealTargets", "ArrayTargets"),
     "_schema": Schema,
     "_loss_function": Loss,

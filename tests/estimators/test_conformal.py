@@ -176,5 +176,23 @@ def test_predictions_that_need_more_rows():
     ):
         regressor().predict_interval(X[:5], 0.999)
     plain = MLPClassifier((4,), max_iter=2, random_state=0).fit(X[:100], LABELS[:100])
-    with pytest.raises(AttributeError, match="predicts sets with calibrate='conformal' alone"):
+    with pytest.raises(AttributeError, match="predicts sets where it was fitted with calibrate='conformal'"):
         plain.predict_set(X[:5])
+
+
+@pytest.mark.parametrize("is_classifier", [False, True])
+def test_setting_the_parameter_after_a_fit_changes_nothing(tmp_path, is_classifier):
+    cls, y, method = (
+        (MLPClassifier, LABELS, "predict_set") if is_classifier else (MLPRegressor, Y, "predict_interval")
+    )
+    options = {"early_stopping": True, "validation_fraction": 0.4, "max_iter": 2, "random_state": 0}
+    plain = cls((4,), **options).fit(X[:300], y[:300])
+    fitted = cls((4,), calibrate="conformal", **options).fit(X[:300], y[:300])
+    expected = getattr(fitted, method)(X[:5])
+    save(plain.set_params(calibrate="conformal"), tmp_path / "plain")
+    for net in (plain, load(tmp_path / "plain"), plain.freeze()):
+        assert not hasattr(net, method)
+        with pytest.raises(AttributeError, match="calibrate='conformal'"):
+            getattr(net, method)(X[:5])
+    np.testing.assert_array_equal(getattr(fitted.set_params(calibrate=None), method)(X[:5]), expected)
+    assert hasattr(cls(calibrate="conformal"), method)

@@ -142,6 +142,8 @@ CONTRADICTIONS = {
     "another best score": ("classifier", MLP, ["state", "best_validation_score_"], 2.0),
     "scores of other epochs": ("classifier", MLP, ["state", "validation_scores_"], [1.0] * 9),
     "an activation with code": ("classifier", MLP, ["state", "out_activation_"], "planted()"),
+    "a mean of no axis": ("regressor", "RealTargets", ["mean"], np.array(0.0)),
+    "a mean alone": ("regressor", "RealTargets", ["scale"], ...),
     "outputs of a real target": ("regressor", "RealTargets", ["n_outputs"], 2),
     "an ensemble's classes": (
         "ensemble", "TabularClassifier", ["state", "classes_"], {"texts": np.array([[97], [98]], np.uint32)},

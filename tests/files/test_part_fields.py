@@ -6,17 +6,19 @@ import tracemalloc
 import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OrdinalEncoder
+from sklearn.preprocessing import Binarizer, OrdinalEncoder
 
 import sknet
-from sknet import nn
+from sknet import nn, ops
 from sknet.callbacks import EarlyStopping
+from sknet.compile import capture
 from sknet.exceptions import LoadError
 from sknet.losses import LogLoss, SquaredError
 from sknet.losses._wrappers import Averaged, Columns, Standardized, WithOffset
 from sknet.onnx import Network
 from sknet.onnx._writer import Node
 from sknet.persistence import read_any, write
+from sknet.tabular import TabularClassifier
 from tests.files.test_fields import put
 
 X = np.random.default_rng(0).normal(size=(60, 4))
@@ -52,6 +54,13 @@ HONEST = {
     "ordinal": lambda: sknet.freeze(
         make_pipeline(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)).fit(TABLE[:, 4:])
     ),
+    "thresholds": lambda: sknet.freeze(
+        make_pipeline(Binarizer(), sknet.MLPRegressor((3,), **SMALL)).fit(X, X[:, 0])
+    ),
+    "frozen table": lambda: (
+        TabularClassifier(n_folds=2, budget=0.02, random_state=0).fit(TABLE, LABELS).freeze()
+    ),
+    "graph": lambda: capture(ops.tanh, X),
     "network": network,
     "model": lambda: fitted().model_,
     "progress": lambda: fitted(early_stopping=True),
@@ -99,6 +108,11 @@ EDITS = {
     "a negative code": ("ordinal", "Levels", ["known", "b"], -1),
     "a code out of range": ("ordinal", "Levels", ["known", "b"], 9),
     "a fractional code": ("ordinal", "Levels", ["known", "b"], 0.5),
+    "a threshold beyond all floats": ("thresholds", "Binarizing", ["threshold"], 10**400),
+    "names of an encoder that are lists": (
+        "frozen table", "FittedEncoder", ["feature_names_in_"], {"cells": [[5], ["a", "b", "c", "d", [[]]]]},
+    ),
+    "values of a graph in an array": ("graph", "Graph", ["values"], np.ones(0)),
     "a constant of objects": ("network", "Network", ["settings", "constants", "two"], {"cells": [[1], [1]]}),
 }  # fmt: skip
 
