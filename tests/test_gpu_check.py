@@ -9,6 +9,7 @@ import pytest
 
 from sknet.compile.cuda import _splits
 from sknet.device import Device
+from sknet.engine import _runners
 from tests.devices import fake
 from tests.project import ROOT
 from tools.gpu_check import (
@@ -95,7 +96,8 @@ def test_a_fit_that_raises_names_the_line_in_sknet(monkeypatch):
     assert failure["line"] > 0
 
 
-def test_streams():
+def test_streams(monkeypatch):
+    monkeypatch.setattr(_runners, "SECONDS", 1e3)  # however slow the machine is
     found = _streams.streams(Fake())
     assert not found.failures
     assert found.figures["a stream of the user's own"] == "skipped: devices of kind 'fake' have no streams"
@@ -103,7 +105,8 @@ def test_streams():
     assert max(found.figures["two devices"].values()) < 1e-6
     events = found.figures["events per step"]
     assert events["allocations"] > 0
-    assert events["reads"] < 1 / 4  # below one an epoch of four steps; time decides how many end in one
+    for name in ("reads", "reads, held-out rows"):  # below one an epoch of four steps
+        assert events[name] < 1 / 4
 
 
 def test_one_device_is_not_two():

@@ -231,6 +231,8 @@ OTHERS = {
     ),
 }
 
+MANY = 1 << 20  # epochs ahead, where a callback needs no epoch before the next one
+
 Answer: TypeAlias = Literal["stop"] | None
 
 
@@ -253,6 +255,10 @@ class Callback(ParameterObject):
         with small batches.
     keeps_result : bool
         Whether the fit ends normally, with a warning, if this callback raises after `on_fit_begin`.
+    reads_model : bool
+        Whether `on_epoch_end` looks at the model although `epochs_ahead` allows more than one epoch: its
+        parameters are then those of the epoch it is called for, where steps can keep them, as on a GPU.
+        Elsewhere one epoch is trained at a time.
     pauses : bool
         Whether its ``"stop"`` is only a break: a fit that is resumed from a `Checkpoint` continues after it.
     order : int
@@ -285,6 +291,7 @@ class Callback(ParameterObject):
 
     steps_per_block: int | None = None
     keeps_result: bool = False
+    reads_model: bool = False
     pauses: ClassVar[bool] = False
     order: ClassVar[int] = 0
     of_one_fit: ClassVar[str | None] = None
@@ -308,8 +315,9 @@ class Callback(ParameterObject):
 
         More than one makes fits with short epochs faster. `on_epoch_end` is then called for each epoch in
         turn, when the last of them has been trained: all but the last call must return None, and must
-        neither change the fit nor look at its model. A subclass that defines `on_epoch_end` anew has to
-        define this anew, too; a callback with `on_epoch_begin` or `on_block_end` is always called in time.
+        neither change the fit nor, unless `reads_model` is True, look at its model. A subclass that
+        defines `on_epoch_end` anew has to define this anew, too; a callback with `on_epoch_begin` or
+        `on_block_end` is always called in time.
 
         Returns
         -------

@@ -11,7 +11,7 @@ from typing import Any, Self
 from sknet._constraints import Taking
 from sknet._late import optional
 from sknet._params import Interval
-from sknet.callbacks._callback import Callback, FitView
+from sknet.callbacks._callback import MANY, Callback, FitView
 
 FORMATS = {"loss": "loss = {:.8f}", "score": "score = {:.4f}", "validation_loss": "validation loss = {:.8f}"}
 LAST = {"lr": "learning rate = {:g}", "time": "time = {:.3f} s"}
@@ -50,6 +50,9 @@ class PrintLog(Callback):
     ) -> None:
         self.every = every
         self.report = report
+
+    def epochs_ahead(self) -> int:
+        return MANY
 
     def on_epoch_end(self, fit: FitView) -> None:
         if fit.epoch % self.every == 0:
@@ -111,6 +114,9 @@ class CSVLog(Callback):
     def on_fit_begin(self, fit: FitView) -> None:
         self._columns: list[str] = []
         self._write(fit, 0, "w")  # a file that cannot be written raises at once
+
+    def epochs_ahead(self) -> int:
+        return MANY
 
     def on_epoch_end(self, fit: FitView) -> None:
         if list(fit.history) == self._columns:
@@ -184,6 +190,9 @@ class TensorBoardLog(Callback):
             return
         tensorboard = optional("tensorboardX", "TensorBoardLog without a writer", "tensorboard")
         self._writer = tensorboard.SummaryWriter(None if self.log_dir is None else str(self.log_dir))
+
+    def epochs_ahead(self) -> int:
+        return MANY
 
     def on_epoch_end(self, fit: FitView) -> None:
         for name, value in fit.record.items():

@@ -13,7 +13,7 @@ from sknet._fields import ABSENT, COUNT, FINITE, Arrays, Each, Fields, Items, Nu
 from sknet._hints import suggestion
 from sknet._late import optional
 from sknet._params import Interval, Options
-from sknet.callbacks._callback import Answer, Callback, FitView
+from sknet.callbacks._callback import MANY, Answer, Callback, FitView
 from sknet.device import to_device, to_host
 from sknet.exceptions import StateError
 from sknet.optim.schedules import Schedule
@@ -94,7 +94,6 @@ def check_monitored(who: str, name: str, fit: FitView) -> None:
         )
 
 
-MANY = 1 << 20  # epochs
 SPOKEN = {
     "loss": "Training loss",
     "score": "Training score",
@@ -222,13 +221,18 @@ class EarlyStopping(Callback):
         self.verbose = verbose
 
     @property
+    def reads_model(self) -> bool:  # type: ignore[override]
+        """True if it copies the weights of the best epochs."""
+        return self.restore_best
+
+    @property
     def best_(self) -> float:
         """The best number so far."""
         return math.nan if self._plateau is None else self._plateau.best
 
     def epochs_ahead(self) -> int:
-        """Return after how many epochs it can first have something to do."""
-        if self.restore_best or self._plateau is None:
+        """Return after how many epochs it can first end the fit, or change it."""
+        if self._plateau is None:
             return 1
         optimizer, plateau = self._model.optimizer, self._plateau
         left = self.patience - plateau.count

@@ -522,7 +522,12 @@ class DeviceSteps(Steps):
         return self._issue_parts(order, [part], numbers, place)
 
     def _issue_parts(
-        self, order: Any, parts: Sequence[Part], numbers: np.ndarray, outputs: Any
+        self,
+        order: Any,
+        parts: Sequence[Part],
+        numbers: np.ndarray,
+        outputs: Any,
+        at_end: Callable[[], None] | None = None,
     ) -> np.ndarray:
         """Issue steps on the order that is on the device, and return their reports."""
         known = self.model.memory.untrained
@@ -531,8 +536,8 @@ class DeviceSteps(Steps):
         self._counter[...] = self.model.progress.step
         self._is_fine[...] = True
         self._ring.send(numbers)
-        done = 0
-        for part in parts:
+        done, of_epoch = 0, len(self.batches.alike)
+        for number, part in enumerate(parts, 1):
             whole = self._whole_block(part.n_rows, outputs)
             if whole is not None:
                 whole(part.n_steps, [part.row], part.output, done)
@@ -543,6 +548,11 @@ class DeviceSteps(Steps):
             done += issued
             if issued < part.n_steps:
                 break
+            if at_end is not None and number % of_epoch == 0:
+                try:
+                    at_end()
+                except Exception:  # it is tried again by the epoch alone, which raises the error
+                    break
         with suppress(Exception):  # it is tried again by the block that needs these rows
             self._rows.look_ahead(None if self._next_order is None else self._next_order())
         return np.asarray(to_host(self._ring.reports[:done]), dtype=np.float64)
@@ -566,18 +576,26 @@ class DeviceSteps(Steps):
 
     # -- several epochs -----------------------------------------------------------------------
 
-    def epochs_at_once(self, most: int) -> int:
+    goes_ahead = True
+
+    def epochs_at_once(self, most: int, kept: int = 0) -> int:
         batches, model = self.batches, self.model
         # Weights may be zero for whole batches; buffers change with every step, and schedules set them.
         if most < 2 or batches.weight is not None or model.buffers:
             return 1
         steps = min(self._most, steps_at_once(self._per_step))
         nbytes = batches.n_samples * math.prod(self._output.shape[1:]) * self._output.dtype.itemsize
-        limits = steps // batches.n_batches, self._bytes_of_outputs // nbytes, self._rows.most_epochs
+        limits = steps // batches.n_batches, self._bytes_of_outputs // (nbytes + kept), self._rows.most_epochs
         found: int = max(1, min(most, *limits))
         return found
 
-    def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
+    def run_epochs(
+        self,
+        orders: np.ndarray,
+        progress: Sequence[Progress],
+        scored: bool,
+        at_end: Callable[[], None] | None = None,
+    ) -> tuple[Any, Any]:
         model, batches = self.model, self.batches
         n_rows, shape, dtype = batches.n_samples, self._output.shape[1:], self._output.dtype
         with active(model.device, model.precision):
@@ -592,12 +610,12 @@ class DeviceSteps(Steps):
                 for epoch in range(len(orders))
                 for first, size, steps in batches.alike
             ]
-            if len(batches.alike) == 1:  # full batches alone go on from epoch to epoch
+            if len(batches.alike) == 1 and at_end is None:  # full batches alone go on from epoch to epoch
                 parts = [parts[0]._replace(n_steps=len(orders) * batches.n_batches)]
             started = time.perf_counter()
             with self._asking("a step"):
                 self._rows.start_several(orders)
-                reports = self._issue_parts(None, parts, numbers, self._outputs if scored else None)
+                reports = self._issue_parts(None, parts, numbers, self._outputs if scored else None, at_end)
             self._per_step = (time.perf_counter() - started) / len(reports)
             outputs = self._outputs[: orders.size].reshape((*orders.shape, *shape)) if scored else None
             return self._losses_of(reports), outputs

@@ -331,6 +331,11 @@ class Hooks:
             return 1
         return min([_epochs_ahead(callback) for callback in self._of["on_epoch_end"]], default=sys.maxsize)
 
+    @property
+    def reads_model(self) -> bool:
+        """True if a callback looks at the model of each epoch, also where epochs are trained ahead."""
+        return any(callback.reads_model for callback in self._of["on_epoch_end"])
+
     def __bool__(self) -> bool:
         return bool(self.callbacks)
 

@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from sknet._random import RandomSnapshot
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
+from sknet.core import Tensor
 from sknet.device import Device, active, leased, namespace, to_device, to_host
 from sknet.engine._batches import Batches, Orders, buckets_of, join_leftover, statistics_of_one
 from sknet.engine._checks import check_losses, look_at_output, note_inputs
@@ -23,7 +24,7 @@ from sknet.engine._fit import Fit, FitKeeper, History, Hooks, KeptError, Record,
 from sknet.engine._inputs import n_rows
 from sknet.engine._model_type import ModelLike
 from sknet.engine._network import predict_raw
-from sknet.engine._objective import mean_loss
+from sknet.engine._objective import Mean, mean_loss, mean_of, mean_per_output
 from sknet.engine._optimizer import stepping_optimizer
 from sknet.engine._programs import show_rows
 from sknet.engine._runner_cache import steps_of_fit
@@ -127,8 +128,18 @@ class Sums:
             self._outputs.add(waiting)
 
 
+class Passed(NamedTuple):
+    """Mean losses of the chunks of held-out rows, and their outputs if a score reads them."""
+
+    means: list[Mean]
+    outputs: list[Any]
+    n_outputs: int  # of a row
+
+
 class Validation:
     """Held-out rows, and how to score them."""
+
+    nbytes: int | None = None  # of the outputs that scores read; None before there were some
 
     def __init__(self, batches: Batches, new_score: Callable[[], Score]) -> None:
         self.batches = batches
@@ -136,18 +147,123 @@ class Validation:
 
     def evaluate(self, model: ModelLike) -> dict[str, float]:
         """Return the mean loss (without penalty) and the scores of the held-out rows by name."""
-        score, loss, total = self.new_score(), 0.0, 0.0
-        for chosen, (X, y, weight), look_ahead in self.batches.in_turn():
-            comes_again = n_rows(X) == self.batches.size < self.batches.n_samples
-            output = predict_raw(model, X, comes_again)
-            look_ahead()
+        score, loss, total, nbytes = self.new_score(), 0.0, 0.0, 0
+        for chosen, y, weight, output in self._outputs(model):
             if weight is None or to_host(weight).any():
                 mean, size = mean_loss(model, output, y, weight)
                 loss += mean * size
                 total += size
             if score.reads_outputs:
+                nbytes += output.nbytes
                 score.add(output, y, weight, chosen)
+        self.nbytes = nbytes
         return {"loss": loss / total if total else math.nan, **score.results()}
+
+    def _outputs(self, model: ModelLike) -> Iterator[tuple[slice, Any, Any, Any]]:
+        """Yield rows, targets, weights (or None) and outputs of each chunk."""
+        for chosen, (X, y, weight), look_ahead in self.batches.in_turn():
+            comes_again = n_rows(X) == self.batches.size < self.batches.n_samples
+            output = predict_raw(model, X, comes_again)
+            look_ahead()
+            yield chosen, y, weight, output
+
+    @property
+    def may_wait(self) -> bool:
+        """True if rows may be scored after further training, by `passed` and `results`."""
+        return self.nbytes is not None and self.batches.weight is None and may_wait(self.new_score())
+
+    def passed(self, model: ModelLike) -> Passed:
+        """Issue what `evaluate` reads, without waiting for it."""
+        means, outputs, n_outputs = list[Mean](), [], 1
+        for _, y, _, output in self._outputs(model):
+            means.append(mean_of(model, output, y))
+            outputs += [output] if self.nbytes else []
+            n_outputs = math.prod(output.shape[1:])
+        return Passed(means, outputs, n_outputs)
+
+    def results(self, model: ModelLike, passes: Sequence[Passed]) -> list[dict[str, float]]:
+        """Return what `evaluate` would have returned where `passed` was called."""
+        found, scores = list[dict[str, float]](), self._scores(passes)
+        terms = iter(_on_host([term for each in passes for mean in each.means for term in mean[:2]]))
+        for each, score in zip(passes, scores, strict=True):
+            loss = total = 0.0
+            for _ in each.means:
+                mean, size = next(terms), next(terms)
+                loss += mean_per_output(model.loss_function, mean, each.n_outputs) * size
+                total += size
+            found.append({"loss": loss / total if total else math.nan, **score.results()})
+        return found
+
+    def _scores(self, passes: Sequence[Passed]) -> list[Score]:
+        batches, n_epochs = self.batches, len(passes)
+        parts = [part for part, _ in batches.parts(None)]
+        outputs = [output for each in passes for output in each.outputs]
+        if not outputs:
+            return [self.new_score() for _ in passes]
+        xp, sizes = namespace(outputs[0]), [part.stop - part.start for part in parts]
+        y = xp.concatenate([batches.take_targets(slice(None))[0]] * n_epochs)
+        scores = self.new_score().of_epochs(n_epochs, xp.concatenate(outputs), y, sizes)
+        if scores is None:
+            scores = [self.new_score() for _ in passes]
+            for each, score in zip(passes, scores, strict=True):
+                for part, output in zip(parts, each.outputs, strict=True):
+                    score.add(output, batches.take_targets(part)[0], None, part)
+        return scores
+
+
+def _on_host(terms: Sequence[Any]) -> list[float]:
+    """Return numbers, of which some are tensors without axes, reading these at once."""
+    arrays = [term.data.astype(np.float64) for term in terms if isinstance(term, Tensor)]
+    read = iter(to_host(namespace(arrays[0]).stack(arrays)).tolist()) if arrays else iter(())
+    return [next(read) if isinstance(term, Tensor) else float(term) for term in terms]
+
+
+class Kept:
+    """Scores of held-out rows, and the state of a model, at the end of each epoch of a block."""
+
+    def __init__(self, model: ModelLike, validation: Validation | None, has_states: bool) -> None:
+        self._model, self._validation, self._has_states = model, validation, has_states
+        self._passes: list[Passed] = []
+        self._states: list[list[Any]] = []
+        self.results: list[dict[str, float]] = []
+
+    def __bool__(self) -> bool:
+        return self._validation is not None or self._has_states
+
+    def __len__(self) -> int:
+        """Return the number of epochs."""
+        return max(len(self._passes), len(self._states))
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes that are kept of an epoch."""
+        states = sum(array.nbytes for array in self._arrays()) if self._has_states else 0
+        return states + (0 if self._validation is None else self._validation.nbytes or 0)
+
+    def _arrays(self) -> list[Any]:
+        flat, slots = self._model.memory.flat_buffers()
+        return [flat, *slots.values()]
+
+    def add(self) -> None:
+        """Keep what there is at the end of an epoch."""
+        passed = None if self._validation is None else self._validation.passed(self._model)
+        if self._has_states:
+            self._states.append([array.copy() for array in self._arrays()])
+        self._passes += [] if passed is None else [passed]
+
+    def read(self, n_whole: int, is_all: bool) -> None:
+        """Read the scores of the whole epochs; if those are not all, keep the latest state, too."""
+        if self._validation is not None:
+            self.results = self._validation.results(self._model, self._passes[:n_whole])
+        if self._has_states and not is_all:
+            self._states[n_whole:] = [[array.copy() for array in self._arrays()]]
+
+    def restore(self, number: int) -> None:
+        """Give the model the state of the epoch of this index, or the latest one."""
+        if self._has_states:
+            for array, kept in zip(self._arrays(), self._states[number], strict=True):
+                array[...] = kept
+            self._model.memory.note_written("a fit")
 
 
 class Outcome(NamedTuple):
@@ -189,11 +305,11 @@ class Epochs(ABC):
     def train(self, number: int, most: int) -> tuple[int, np.ndarray[Any, Any]]:
         """Train on consecutive batches."""
 
-    def at_once(self, n_iter: int, most: int, most_steps: int) -> int:
+    def at_once(self, n_iter: int, most: int, most_steps: int, kept: Kept) -> int:
         """Return how many whole epochs `train_several` can train on."""
         return 1
 
-    def train_several(self, n_epochs: int) -> int:
+    def train_several(self, n_epochs: int, kept: Kept) -> int:
         """Train on whole epochs; then call `enter` for each and for the one not whole, if there is."""
         raise NotImplementedError
 
@@ -249,8 +365,10 @@ class Loop:
         with self.guard, active(fit.model.device, fit.model.precision), np.errstate(all="ignore"):
             stopped = hooks.begin()
             while self._number is not None or (not stopped and self._goes_on()):
-                several = self._at_once(hooks)
-                stopped = self._run_several(hooks, several) if several > 1 else self._run_one(hooks)
+                several, kept = self._at_once(hooks)
+                stopped = (
+                    self._run_several(hooks, several, kept) if kept is not None else self._run_one(hooks)
+                )
 
     def _run_one(self, hooks: Hooks) -> bool:
         """Train for one epoch, or for what is left of it; return whether the fit ends."""
@@ -267,41 +385,42 @@ class Loop:
         self._record(started)
         return hooks.call("on_epoch_end")
 
-    def _record(self, started: float) -> None:
+    def _record(self, started: float, validated: Mapping[str, float] | None = None) -> None:
         """Record an epoch that has been trained, and since when."""
         fit = self._fit
         self.n_iter, self._number = self.n_iter + 1, None
-        record = self._measured()
+        record = self._measured(validated)
         fit.model.progress = fit.model.progress.epoch_ended(self._epochs.sums.n_rows)
         fit.close_epoch({**record, "time": time.perf_counter() - started})
 
-    def _at_once(self, hooks: Hooks) -> int:
-        """Return how many epochs are trained before anything looks at them."""
-        left = self._fit.max_epochs - self.n_iter
-        if left < 2 or self._number is not None or self._validation is not None:
-            return 1
+    def _at_once(self, hooks: Hooks) -> tuple[int, Kept | None]:
+        """Return how many epochs are trained before anything looks at them, and what keeps what it reads."""
+        left, validation = self._fit.max_epochs - self.n_iter, self._validation
+        if left < 2 or self._number is not None:
+            return 1, None
         most = min(hooks.epochs_ahead, left)
-        if most < 2 or not may_wait(self._new_score()):
-            return 1
-        return self._epochs.at_once(self.n_iter, most, self._left)
+        if most < 2 or not (may_wait(self._new_score()) and (validation is None or validation.may_wait)):
+            return 1, None
+        kept = Kept(self._fit.model, validation, hooks.reads_model)
+        found = self._epochs.at_once(self.n_iter, most, self._left, kept)
+        return found, kept if found > 1 else None
 
-    def _run_several(self, hooks: Hooks, n_epochs: int) -> bool:
+    def _run_several(self, hooks: Hooks, n_epochs: int, kept: Kept) -> bool:
         """Train for several epochs, then go through them one by one; return whether the fit ends."""
         fit, epochs, started = self._fit, self._epochs, time.perf_counter()
         self.guard.poll()
         epochs.sums.begin(self._new_score())
-        n_whole, told = epochs.train_several(n_epochs), 0
+        n_whole, told = epochs.train_several(n_epochs, kept), 0
+        kept.read(n_whole, n_whole == n_epochs)
         each = (time.perf_counter() - started) / n_epochs
         try:
             while told < n_whole and not hooks.stopped_by:
                 told += 1
-                self._enter(told - 1)
-                self._record(time.perf_counter() - each)
+                self._tell(told - 1, kept, each)
                 hooks.call("on_epoch_end")
         finally:  # an error does not undo epochs that are trained
             for number in range(told, n_whole):
-                self._enter(number)
-                self._record(time.perf_counter() - each)
+                self._tell(number, kept, each)
         if hooks.stopped_by and told < n_epochs:
             epoch, more = fit.epoch - n_whole + told, n_epochs - told
             raise RuntimeError(
@@ -309,12 +428,18 @@ class Loop:
                 f"had allowed {more} more to be trained by then"
             )
         if n_whole < n_epochs:
-            self._number = self._enter(n_whole)
+            self._number = self._enter(n_whole, kept)
         return bool(hooks.stopped_by)
 
-    def _enter(self, number: int) -> int:
+    def _tell(self, number: int, kept: Kept, seconds: float) -> None:
+        """Record the epoch of this index among several, which took so long."""
+        self._enter(number, kept)
+        self._record(time.perf_counter() - seconds, kept.results[number] if kept.results else None)
+
+    def _enter(self, number: int, kept: Kept) -> int:
         """Be where the epoch of this index among several is trained; return its number of batches."""
         fit = self._fit
+        kept.restore(number)
         fit.epoch = self.n_iter + 1
         fit.losses = self._epochs.enter(number, self._new_score)
         fit.step += len(fit.losses)
@@ -348,13 +473,14 @@ class Loop:
                     epochs.refresh(self.n_iter)
         epochs.end(number)
 
-    def _measured(self) -> dict[str, float]:
-        """Return the numbers of the finished epoch."""
+    def _measured(self, validated: Mapping[str, float] | None) -> dict[str, float]:
+        """Return the numbers of the finished epoch; of held-out rows, those that are known already."""
         model, sums, validation = self._fit.model, self._epochs.sums, self._validation
         lr = model.optimizer.in_steps().learning_rate(model.progress)
         record = {"loss": sums.mean_loss, **sums.score.results(), "lr": lr}
         if validation is not None:
-            record |= {f"validation_{name}": value for name, value in validation.evaluate(model).items()}
+            found = validation.evaluate(model) if validated is None else validated
+            record |= {f"validation_{name}": value for name, value in found.items()}
         return record
 
     # -- saving ---------------------------------------------------------------------------------
@@ -436,13 +562,9 @@ class Several(NamedTuple):
 
     batches: Batches
     orders: np.ndarray
+    n_whole: int
     losses: Any
     outputs: Any
-
-    @property
-    def n_whole(self) -> int:
-        """Number of epochs with all steps."""
-        return len(self.losses) // self.batches.n_batches
 
     def scores(self, empty: Score, rows: Any) -> list[Score] | None:
         """Return the scores of all epochs; None if one is not whole, or they must be added up."""
@@ -523,15 +645,17 @@ class RowEpochs(Epochs):
     def begin(self) -> None:
         self._orders.begin()
 
-    def at_once(self, n_iter: int, most: int, most_steps: int) -> int:
+    def at_once(self, n_iter: int, most: int, most_steps: int, kept: Kept) -> int:
         most = min(most, most_steps // self._batches.n_batches)
         if most < 2:
             return 1
         self.refresh(n_iter)
-        found: int = self._steps.epochs_at_once(most)
+        if kept and not self._steps.goes_ahead:
+            return 1
+        found: int = self._steps.epochs_at_once(most, kept.nbytes)
         return found
 
-    def train_several(self, n_epochs: int) -> int:
+    def train_several(self, n_epochs: int, kept: Kept) -> int:
         model, batches, order = self.fit.model, self._batches, self._orders
         before = order.now, None if order.now is None else RandomSnapshot(model.random_state)
         orders = np.empty((n_epochs, batches.n_samples), np.int64)
@@ -540,9 +664,23 @@ class RowEpochs(Epochs):
             self.begin()
             orders[i] = np.arange(batches.n_samples) if order.now is None else order.now
             progress.append(progress[i].stepped(batches.n_batches).epoch_ended(batches.n_samples))
-        found = self._steps.run_epochs(orders, progress[:-1], self.sums.score.reads_outputs)
+
+        def at_end() -> None:
+            """Keep what there is at the end of the next epoch, with the counters of that point."""
+            model.progress = progress[len(kept)].stepped(batches.n_batches)
+            try:
+                kept.add()
+            finally:
+                model.progress = progress[0]
+
+        reads_outputs = self.sums.score.reads_outputs
+        losses, outputs = self._steps.run_epochs(
+            orders, progress[:-1], reads_outputs, at_end if kept else None
+        )
         model.memory.note_written("a fit")
-        self._several = several = Several(batches, orders, *found)
+        n_whole = len(losses) // batches.n_batches
+        n_whole = min(n_whole, len(kept)) if kept else n_whole
+        self._several = several = Several(batches, orders, n_whole, losses, outputs)
         self._scores = several.scores(self.sums.score, self._steps.rows_of(orders, slice(None)))
         if several.n_whole < n_epochs:  # the epochs after the next one have not begun
             order.now, drawn = before

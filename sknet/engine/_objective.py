@@ -238,12 +238,16 @@ def reported(model: ModelLike, result: StepResult) -> float:
     return per_output(model, result.data_loss, result.output) + result.penalty
 
 
-def mean_loss(model: ModelLike, output: Any, y: Any, sample_weight: Any = None) -> tuple[float, float]:
-    """Return the reported mean loss of raw outputs, without penalty."""
+def mean_of(model: ModelLike, output: Any, y: Any, sample_weight: Any = None) -> Mean:
+    """Return the mean loss of raw outputs, before `per_output`, without waiting for it."""
     weight = None if sample_weight is None else as_operand(model, sample_weight)
     with no_grad():
-        loss = model.loss_function.reporting
-        mean = mean_term(loss, Tensor(output), as_operand(model, y), weight)
+        return mean_term(model.loss_function.reporting, Tensor(output), as_operand(model, y), weight)
+
+
+def mean_loss(model: ModelLike, output: Any, y: Any, sample_weight: Any = None) -> tuple[float, float]:
+    """Return the reported mean loss of raw outputs, without penalty."""
+    mean = mean_of(model, output, y, sample_weight)
     return per_output(model, mean.value.item(), output), float(mean.weight)
 
 

@@ -185,12 +185,26 @@ class Steps(ABC):
     def end(self, is_reusable: bool = True) -> None:
         """End with these steps: leave them to a later fit, if that is possible."""
 
-    def epochs_at_once(self, most: int) -> int:
-        """Return how many whole epochs `run_epochs` trains on, at most these; 1 if it cannot."""
+    goes_ahead = False  # whether `run_epochs` calls `at_end`
+
+    def epochs_at_once(self, most: int, kept: int = 0) -> int:
+        """Return how many whole epochs `run_epochs` trains on, at most these; 1 if it cannot.
+
+        `kept` is how many bytes are kept of each epoch.
+        """
         return 1
 
-    def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
-        """Train on whole epochs, one after the other, without counting the steps."""
+    def run_epochs(
+        self,
+        orders: np.ndarray,
+        progress: Sequence[Progress],
+        scored: bool,
+        at_end: Callable[[], None] | None = None,
+    ) -> tuple[Any, Any]:
+        """Train on whole epochs, one after the other, without counting the steps.
+
+        `at_end` is called when the work of an epoch has been issued, and before that of the next one is.
+        """
         raise NotImplementedError
 
     def _at_once(self, order: Any, first: int, most: int, per_step: float) -> int:
@@ -440,7 +454,7 @@ class NativeSteps(CompiledSteps):
         # A step that fails in native code is repeated with NumPy, whose error names what is not finite.
         return self._replay(order, first, n_rows, 1, room) if block is None else block
 
-    def epochs_at_once(self, most: int) -> int:
+    def epochs_at_once(self, most: int, kept: int = 0) -> int:
         batches = self.batches
         # Weights may be zero for whole batches; buffers change with every step, and schedules set them.
         plain = most > 1 and batches.weight is None and self._window is None and not self.model.buffers
@@ -458,7 +472,13 @@ class NativeSteps(CompiledSteps):
             return max(1, min(found, runs[0].most // batches.n_batches))
         return max(1, min(found, MOST_TURNS // sum(run.nbytes for run in runs)))
 
-    def run_epochs(self, orders: np.ndarray, progress: Sequence[Progress], scored: bool) -> tuple[Any, Any]:
+    def run_epochs(
+        self,
+        orders: np.ndarray,
+        progress: Sequence[Progress],
+        scored: bool,
+        at_end: Callable[[], None] | None = None,
+    ) -> tuple[Any, Any]:
         batches, table_of = self.batches, self._programs.optimizer.hyper_table
         hyper = np.concatenate([table_of(each, batches.n_batches) for each in progress])
         chosen = batches.chosen

@@ -68,7 +68,9 @@ class Score(ABC):
             If the shapes do not match; nothing is broadcast.
         """
 
-    def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
+    def of_epochs(
+        self, n_epochs: int, output: Any, target: Any, sizes: Sequence[int] | None = None
+    ) -> "list[Score] | None":
         """Return the scores of several epochs, for which this score, which is empty, has the options.
 
         Parameters
@@ -77,6 +79,8 @@ class Score(ABC):
             Number of epochs, which have the same number of rows.
         output, target : array
             As for `add`, of all epochs: one after the other.
+        sizes : sequence of int or None, default=None
+            Numbers of rows that are added at a time to the score of one epoch; None for all rows.
 
         Returns
         -------
@@ -166,7 +170,9 @@ class Accuracy(Score):
         self._all += len(output)
         return True
 
-    def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
+    def of_epochs(
+        self, n_epochs: int, output: Any, target: Any, sizes: Sequence[int] | None = None
+    ) -> "list[Score] | None":
         if self._ignore_index is not None or type(self) is not Accuracy:
             return None
         counts = self._counts_of(n_epochs, output, target)
@@ -319,19 +325,29 @@ class RSquared(Score):
         self._total = self._sum((target - mean) ** 2, weight)
         self._residual = np.zeros_like(self._total)
 
+    def emptied(self) -> "RSquared":
+        """Return an empty score for the same targets."""
+        score = copy(self)
+        score._residual = np.zeros_like(self._total)
+        return score
+
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         self._add(to_host(self._predict(Tensor(output)).data), to_host(target), weight)
 
-    def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
-        n_rows = len(output) // n_epochs
-        if output.size // n_epochs > MOST_KEPT:  # an epoch is added in parts, whose sums have other bits
-            return None
+    def of_epochs(
+        self, n_epochs: int, output: Any, target: Any, sizes: Sequence[int] | None = None
+    ) -> "list[Score] | None":
+        if sizes is None:
+            if output.size // n_epochs > MOST_KEPT:  # an epoch is added in parts, whose sums have other bits
+                return None
+            sizes = [len(output) // n_epochs]
         predicted, target = to_host(self._predict(Tensor(output)).data), to_host(target)
-        found: list[Score] = []
-        for start in range(0, len(output), n_rows):
-            score, part = copy(self), slice(start, start + n_rows)
-            score._residual = np.zeros_like(self._total)
-            score._add(predicted[part], target[part], None)
+        found, start = list[Score](), 0
+        for _ in range(n_epochs):
+            score = self.emptied()
+            for size in sizes:
+                part = slice(start, start := start + size)
+                score._add(predicted[part], target[part], None)
             found.append(score)
         return found
 

@@ -1,6 +1,6 @@
 """Offsets: numbers that are added to the outputs of a network before the link of its loss."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -201,8 +201,10 @@ class OffsetScore(Score):
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         self._score.add(*self._split(output, target), weight, rows)
 
-    def of_epochs(self, n_epochs: int, output: Any, target: Any) -> "list[Score] | None":
-        found = self._score.of_epochs(n_epochs, *self._split(output, target))
+    def of_epochs(
+        self, n_epochs: int, output: Any, target: Any, sizes: Sequence[int] | None = None
+    ) -> "list[Score] | None":
+        found = self._score.of_epochs(n_epochs, *self._split(output, target), sizes)
         return None if found is None else [OffsetScore(each, self._loss) for each in found]
 
     def result(self) -> float:

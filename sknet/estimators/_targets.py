@@ -741,7 +741,7 @@ class RealTargets(Reconstructed):
         loss = without_offset(loss)
         loss = loss if self.scale is None else loss.loss  # of standardized predictions, as the targets are
         weight = drawn_weight(batches)
-        return lambda: RSquared(y, weight, loss)
+        return RSquared(y, weight, loss).emptied
 
     def restore(self, prediction: Any) -> Any:
         """Return a `prediction` as a reconstruction, which has all columns."""

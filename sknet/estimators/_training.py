@@ -11,7 +11,7 @@ from sknet import ops
 from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, FitView
-from sknet.callbacks._callback import Rows
+from sknet.callbacks._callback import MANY, Rows
 from sknet.device import active, device_of, namespace, to_host
 from sknet.engine import Batches, History, Model
 from sknet.engine._batches import ComputedRows, join_leftover
@@ -460,6 +460,9 @@ class Reductions(Callback):
 
     def __init__(self) -> None:
         self.found_: list[tuple[int, int]] = []
+
+    def epochs_ahead(self) -> int:
+        return MANY  # what lowers the rate ends a block
 
     def on_epoch_end(self, fit: FitView) -> None:
         self.found_.append((fit.step, fit.model.progress.reductions))

@@ -57,6 +57,7 @@ def steps(
         rows: dict[str, Any] = {}
         part = Found(rows)
         part.attempt("sknet", partial(fit_seconds, machine, each, rounds, dtype))
+        part.attempt("sknet, held-out rows", partial(fit_seconds, machine, each, rounds, dtype, True))
         part.attempt("launches", partial(fit_launches, machine, each, dtype))
         part.attempt("torch", partial(torch_seconds, each, dtype))
         if isinstance(measured, dict):
@@ -88,21 +89,32 @@ def rates(machine: Machine, side: int, dtype: str) -> dict[str, float]:
     }
 
 
-def fit(machine: Machine, each: Configuration, X: Any, y: np.ndarray, epochs: int, dtype: str) -> int:
-    """Train for a number of epochs; return the number of steps."""
+def fit(
+    machine: Machine,
+    each: Configuration,
+    X: Any,
+    y: np.ndarray,
+    epochs: int,
+    dtype: str,
+    is_validated: bool = False,
+) -> int:
+    """Train for a number of epochs; return the number of steps. The first batch may be the held-out rows."""
     estimator = epochs_of(MLPClassifier, each.sizes[1:-1], each.batch, epochs, machine.device, dtype)
-    estimator.fit(X, y)
+    held_out = {"X_val": X[: each.batch], "y_val": y[: each.batch]} if is_validated else {}
+    estimator.set_params(early_stopping=is_validated).fit(X, y, **held_out)
     machine.synchronize()
     return int(estimator.model_.progress.step)
 
 
-def fit_seconds(machine: Machine, each: Configuration, rounds: int, dtype: str) -> float:
+def fit_seconds(
+    machine: Machine, each: Configuration, rounds: int, dtype: str, is_validated: bool = False
+) -> float:
     """Return the seconds of a step in a whole fit."""
     X, y = each.data()
     there = to_device(X, machine.device)
 
     def train(epochs: int) -> int:
-        return fit(machine, each, there, y, epochs, dtype)
+        return fit(machine, each, there, y, epochs, dtype, is_validated)
 
     return per_step(train, each.few, each.many, rounds)
 

@@ -80,11 +80,17 @@ def out_of_memory(machine: Machine) -> str:
 
 def events(machine: Machine) -> dict[str, float]:
     """Return allocations and reads per step, the difference of a long and a short fit."""
+    return _events(machine) | {f"{name}, held-out rows": n for name, n in _events(machine, True).items()}
+
+
+def _events(machine: Machine, early_stopping: bool = False) -> dict[str, float]:
     counts, steps = [], []
     X, y, _ = CASE.data()
     for epochs in (FEW, MANY):
+        estimator = epochs_of(CASE.kind, (16, 8), 64, epochs, machine.device)
+        estimator.set_params(early_stopping=early_stopping)
         with quiet(), machine.counted() as counted:
-            estimator = epochs_of(CASE.kind, (16, 8), 64, epochs, machine.device).fit(X, y)
+            estimator.fit(X, y)
         counts.append(counted)
         steps.append(estimator.model_.progress.step)
     more = steps[1] - steps[0]
