@@ -6,6 +6,10 @@
 #ifndef SKNET_NATIVE_H
 #define SKNET_NATIVE_H
 
+#if defined(_M_X64) || (defined(__x86_64__) && defined(__GNUC__))
+#define SKNET_FLUSHES
+#include <xmmintrin.h>
+#endif
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
