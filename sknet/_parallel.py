@@ -162,7 +162,6 @@ class Pool:
 # machines, idle cores look taken. Both then take turns for milliseconds, as long as most shared work.
 
 
-@cache
 def jobs_of(n_jobs: int | None) -> int:
     """Return the number of parallel jobs that an `n_jobs` stands for in joblib's present configuration."""
     from joblib import effective_n_jobs  # predictors do without

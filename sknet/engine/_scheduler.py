@@ -61,9 +61,8 @@ def n_threads_for(n_jobs: int | None, n_fits: int) -> int:
 @contextmanager
 def grouped(n_threads: int) -> Iterator[Group]:
     """Return a context in which fits are those of one group, in threads that run copies of it."""
-    cores = max(1, jobs_of(-1) // n_threads)
     group = Group(n_threads, current_group())
-    with inside(group), blas_threads(cores if n_threads > 1 else None):
+    with inside(group), blas_threads(max(1, jobs_of(-1) // n_threads) if n_threads > 1 else None):
         yield group
 
 
