@@ -120,12 +120,23 @@ class _Fits(Generic[Result]):
     """Fits of a group, each in some thread, with their results."""
 
     def __init__(self, fits: Sequence[Callable[[], Result]], group: Group) -> None:
+        from joblib.parallel import get_active_backend
         from sklearn import get_config
 
         self._fits, self._group, self._lock = fits, group, threading.Lock()
         self._found: dict[int, Result] = {}
         self.error: BaseException | None = None
-        self._config = get_config()  # each thread has its own
+        # Each thread has its own.
+        self._config, self._backend = get_config(), get_active_backend(prefer="threads")[0]
+
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        """Return a context with scikit-learn's settings, and joblib's backend inside of parallel work."""
+        from joblib import parallel_config
+        from sklearn import config_context
+
+        with config_context(**self._config), parallel_config(self._backend.get_nested_backend()[0]):
+            yield
 
     @property
     def is_done(self) -> bool:
@@ -186,9 +197,7 @@ class _Threads(_Fits[Result]):
 
     def _work(self) -> None:
         self._go.wait()
-        from sklearn import config_context
-
-        with config_context(**self._config):
+        with self._settings():
             while not self._group.is_cancelled and self._fit_next():
                 pass
 
@@ -441,13 +450,11 @@ class _Fibers(_Fits[Result]):
             raise
 
     def _work(self, fiber: Fiber) -> None:
-        from sklearn import config_context
-
         fiber.begin()
         group = Group(1, self._group)
         group.fiber = fiber
         try:
-            with config_context(**self._config), inside(group):
+            with self._settings(), inside(group):
                 if not self._is_cooperative[fiber.number]:
                     fiber.leave()
                 if not self._group.is_cancelled:

@@ -14,17 +14,18 @@ from sklearn.utils.validation import _num_samples
 
 from sknet._arguments import named_errors
 from sknet._frames import is_frame
+from sknet.engine._many import are_sent
+from sknet.engine._scheduler import grouped
 from sknet.estimators._inputs import on_host
 from sknet.estimators._multihead import MultiHeadNet
 from sknet.estimators._targets import naming_labels
 from sknet.model_selection._indexable import indexable
 from sknet.model_selection._parallel_fits import (
     fits_networks,
-    in_group_threads,
+    gathered,
     is_stacked,
     labels_to_split,
     last_step,
-    stacked,
 )
 
 
@@ -71,7 +72,7 @@ def cross_validate(
     params : dict, default=None
         For the estimator's `fit`, the scorers and the splitter.
     pre_dispatch : int or str, default="2*n_jobs"
-        As scikit-learn's.
+        As scikit-learn's, for fits in processes.
     return_train_score, return_estimator, return_indices : bool, default=False
         What to return besides test scores and times.
     error_score : "raise" or float, default=nan
@@ -147,7 +148,7 @@ def cross_val_predict(
     params : dict, default=None
         For the estimator's `fit` and the splitter.
     pre_dispatch : int or str, default="2*n_jobs"
-        As scikit-learn's.
+        As scikit-learn's, for fits in processes.
     method : str, default="predict"
         The method that predicts, such as "predict_proba".
 
@@ -192,13 +193,14 @@ def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: An
     estimator, n_jobs = data[0], options["n_jobs"]
     if is_classifier(estimator) and (labels := labels_to_split(estimator, data[2])) is not data[2]:
         options["cv"] = check_cv(options["cv"], labels, classifier=True)
-    if is_stacked(estimator, data[1]):
-        with stacked(n_jobs):
+    may_stack = is_stacked(estimator, data[1])
+    has_network = hasattr(estimator, "get_params") and fits_networks(estimator)
+    with grouped(1) if has_network else nullcontext(), naming_labels(data[2]):
+        if not may_stack and (are_sent() or not has_network):
+            return function(*data, **options)
+        with gathered(n_jobs, may_stack):
             # joblib asks a backend only if there are several jobs.
             return function(*data, **options | {"n_jobs": 2, "pre_dispatch": "all"})
-    are_grouped = hasattr(estimator, "get_params") and fits_networks(estimator)
-    with in_group_threads(n_jobs) if are_grouped else nullcontext(), naming_labels(data[2]):
-        return function(*data, **options)
 
 
 def _by_fold(estimator: Any, X: Any, y: Any, method: str, options: dict[str, Any]) -> Any:

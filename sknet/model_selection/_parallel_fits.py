@@ -2,17 +2,16 @@
 
 import enum
 import operator
-import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from contextvars import copy_context
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from joblib import parallel_config
-from joblib.parallel import ParallelBackendBase, ThreadingBackend, get_active_backend
+from joblib.parallel import ParallelBackendBase, get_active_backend
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
@@ -115,15 +114,17 @@ class PendingTask:
         return self.found
 
 
-class StackedBackend(ParallelBackendBase):
+class GatheringBackend(ParallelBackendBase):
     """joblib's tasks as fits that run together, when all of them are there."""
 
     uses_threads = True
     supports_sharedmem = True
 
-    def __init__(self, n_threads: int, nesting_level: int | None = None, **options: Any) -> None:
+    def __init__(
+        self, n_threads: int, may_stack: bool, nesting_level: int | None = None, **options: Any
+    ) -> None:
         super().__init__(nesting_level=nesting_level, **options)
-        self._n_threads = n_threads
+        self._n_threads, self._may_stack = n_threads, may_stack
         self._tasks: list[PendingTask] = []
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
@@ -146,7 +147,9 @@ class StackedBackend(ParallelBackendBase):
 
     def _run(self) -> None:
         tasks, self._tasks = self._tasks, []
-        results = run_together([task.func for task in tasks], self._n_threads, [True] * len(tasks))
+        may_stack = [self._may_stack] * len(tasks)
+        with warnings.catch_warnings():  # scikit-learn's tasks change the filters, in several threads at once
+            results = run_together([task.func for task in tasks], self._n_threads, may_stack)
         for task, found in zip(tasks, results, strict=True):
             task.found = found
             if task.callback is not None:
@@ -158,10 +161,10 @@ class StackedBackend(ParallelBackendBase):
 
 
 @contextmanager
-def stacked(n_jobs: int | None) -> Iterator[None]:
-    """Return a context in which all tasks of joblib run at once, if they are dispatched at once."""
+def gathered(n_jobs: int | None, may_stack: bool) -> Iterator[None]:
+    """Return a context in which all tasks of joblib run together, if they are dispatched at once."""
     n_threads, (chosen, _) = jobs_of(n_jobs), get_active_backend(prefer="threads")
-    with parallel_config(backend=StackedBackend(n_threads, chosen.nesting_level)):
+    with parallel_config(backend=GatheringBackend(n_threads, may_stack, chosen.nesting_level)):
         yield
 
 
@@ -197,78 +200,6 @@ def fits_networks(estimator: Any, candidate: Mapping[str, Any] = NOTHING) -> boo
     return has_network and all(place in ON_THE_HOST for place in places)
 
 
-class GroupThreads(ThreadingBackend):
-    """joblib's threads, whose fits belong to a group, and end with it."""
-
-    def __init__(self, group: Any, nesting_level: int | None) -> None:
-        super().__init__(nesting_level=nesting_level)
-        self._group, self._context = group, copy_context()
-        self._idle = threading.Condition()
-        self._n_running = 0
-        self._error: BaseException | None = None
-
-    def submit(self, func: Callable[[], Any], callback: Any = None) -> Any:
-        """Run a function in a thread."""
-        return super().submit(self._in_group(func), callback)
-
-    def apply_async(self, func: Callable[[], Any], callback: Any = None) -> Any:
-        """Run a function in a thread: what `submit` is called in earlier versions of joblib."""
-        return super().apply_async(self._in_group(func), callback)
-
-    def _in_group(self, func: Callable[[], Any]) -> Callable[[], Any]:
-        # Threads of joblib ask for more work, too, in contexts of their own.
-        return partial(self._context.copy().run, self._run, func)
-
-    def _run(self, func: Callable[[], Any]) -> Any:
-        with self._idle:
-            self._n_running += 1
-        try:
-            return self._result(func)
-        finally:
-            with self._idle:
-                self._n_running -= 1
-                self._idle.notify_all()
-
-    def _result(self, func: Callable[[], Any]) -> Any:
-        """Call a function; an error ends all others, which raise the same one."""
-        if self._error is not None:
-            raise self._error
-        try:
-            return func()
-        except BaseException as error:
-            self._error = self._error or error
-            self._group.cancel()
-            raise self._error from None
-
-    def abort_everything(self, ensure_ready: bool = True) -> None:
-        """End all fits."""
-        self._group.cancel()
-        super().abort_everything(ensure_ready)
-
-    def wait(self) -> None:
-        """Wait until no fit is running, as after an error."""
-        with self._idle:
-            self._idle.wait_for(lambda: not self._n_running)
-
-
-@contextmanager
-def in_group_threads(n_jobs: int | None) -> Iterator[None]:
-    """Return a context in which joblib runs fits in threads of one group."""
-    chosen, _ = get_active_backend(prefer="threads")
-    n_threads = jobs_of(n_jobs)
-    if not isinstance(chosen, ThreadingBackend):
-        with grouped(1) if n_threads == 1 else nullcontext():
-            yield
-        return
-    with grouped(n_threads) as group:
-        backend = GroupThreads(group, chosen.nesting_level)
-        with parallel_config(backend=backend):
-            try:
-                yield
-            finally:
-                backend.wait()
-
-
 class TaskRunner:
     """Runs tasks: those of networks together, all others with joblib's own backend."""
 
@@ -290,15 +221,12 @@ class TaskRunner:
         """Run tasks; return their results in the same order."""
         if not tasks:
             return []
-        if dispatch is Dispatch.STACKED:
-            return run_together(tasks, jobs_of(self._n_jobs), [True] * len(tasks))
+        if dispatch is Dispatch.STACKED or (dispatch is Dispatch.THREADS and not are_sent()):
+            may_stack = [dispatch is Dispatch.STACKED] * len(tasks)
+            return run_together(tasks, jobs_of(self._n_jobs), may_stack)
         if dispatch is Dispatch.THREADS:
-            with (
-                in_group_threads(self._n_jobs),
-                on_the_cluster(in_common(tasks)),
-                Parallel(**self._options) as run,
-            ):
-                return list(run(map(self._of_the_group if are_sent() else _delayed, tasks)))
+            with on_the_cluster(in_common(tasks)), Parallel(**self._options) as run:
+                return list(run(map(self._of_the_group, tasks)))
         if self._others is None:  # starting processes takes time
             self._others = self._open.enter_context(Parallel(**self._options))
         return list(self._others(map(_delayed, tasks)))

@@ -417,7 +417,7 @@ class Search(PlainNumbers, BaseSearchCV):
     verbose : int, default=0
         As scikit-learn's.
     pre_dispatch : int or str, default="2*n_jobs"
-        As scikit-learn's.
+        As scikit-learn's, for fits in processes.
     error_score : "raise" or float, default=nan
         Score of a candidate whose fit fails.
     return_train_score : bool, default=True

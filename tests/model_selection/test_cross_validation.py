@@ -3,6 +3,7 @@
 import inspect
 import os
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -97,3 +98,28 @@ def test_networks_are_fitted_in_threads_of_this_process(function):
     net = MLPClassifier((4,), max_iter=1, callbacks=[Where()])
     getattr(sknet.model_selection, function)(net, X, y, n_jobs=2)
     assert Where.seen == {(os.getpid(), False)}
+
+
+class Overlaps(Callback):
+    """Lets the second fit end after the thread of the first one."""
+
+    both = threading.Barrier(2, timeout=20)
+    first: list = []
+
+    def on_fit_begin(self, fit):
+        if not Overlaps.both.wait():
+            Overlaps.first.append(threading.current_thread())
+
+    def on_fit_end(self, fit):
+        [first] = Overlaps.first
+        if first is not threading.current_thread():
+            first.join(20)
+
+
+def test_filters_of_warnings_are_restored():
+    """scikit-learn's tasks exchange them, for all threads: the last to end restores those of another."""
+    before, filters = warnings.filters, list(warnings.filters)
+    net = MLPClassifier((4,), max_iter=1, callbacks=[Overlaps()])
+    sknet.model_selection.cross_validate(net, X, y, cv=2, n_jobs=2)
+    assert warnings.filters is before
+    assert filters == before

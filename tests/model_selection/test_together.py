@@ -4,12 +4,15 @@ import os
 import signal
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
 import sklearn
 from joblib import parallel_config
+from joblib.parallel import ThreadingBackend, get_active_backend
 from sklearn import model_selection
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
@@ -20,6 +23,7 @@ from sknet import MLPClassifier, MLPRegressor, Model, TabularClassifier, nn
 from sknet._parallel import jobs_of
 from sknet.callbacks import Callback
 from sknet.engine import fit_many
+from sknet.engine._many import run_together
 from sknet.engine._scheduler import grouped
 from sknet.estimators._base import BaseNet
 from sknet.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
@@ -172,6 +176,32 @@ def test_jobs_are_those_of_the_present_configuration():
         with parallel_config("sequential"):
             assert jobs_of(2) == 1
         assert jobs_of(2) == 2
+
+
+class Around(Callback):
+    """Notes what holds in the thread of each fit."""
+
+    seen: list = []
+
+    def on_fit_begin(self, fit):
+        backend, _ = get_active_backend()
+        Around.seen.append((list(warnings.filters), type(backend), backend.nesting_level))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda net: GridSearchCV(net, {"alpha": [0.0, 1.0]}, cv=3, refit=False, n_jobs=2).fit(X, LABELS),
+        lambda net: run_together([lambda: clone(net).fit(X, LABELS)] * 3, 2),
+    ],
+    ids=["search", "fits"],
+)
+def test_filters_of_warnings_stay_and_joblib_starts_no_processes_inside(run):
+    Around.seen = []
+    run(MLPClassifier((4,), max_iter=2, callbacks=[Around()]))
+    assert len(Around.seen) >= 3
+    for filters, backend, level in Around.seen:
+        assert (filters, backend, level) == (warnings.filters, ThreadingBackend, 1)
 
 
 def test_a_chosen_backend_is_used():
