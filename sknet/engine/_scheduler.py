@@ -441,6 +441,8 @@ class _Fibers(_Fits[Result]):
             for fiber, _ in zip(self._fibers, self._threads, strict=False):
                 while not (fiber.has_ended or fiber.has_left):
                     fiber.interrupt()
+            for fiber in self._fibers[len(self._threads) :]:
+                fiber.give_up()  # Ctrl-C may have come between the start of its thread and the note of it
             for thread in self._threads:
                 thread.join()
         except BaseException:  # Ctrl-C again, while a callback takes its time: its thread may not wait for us

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sknet.engine import _scheduler
-from sknet.engine._scheduler import current_fiber, run_in_fibers
+from sknet.engine._scheduler import current_fiber, run_in_fibers, run_in_threads
 
 
 def together(waiting):
@@ -231,3 +231,22 @@ def test_ctrl_c_is_seen_while_others_run_beside(monkeypatch):
         run_in_fibers([beside, beside], [False, False], 1, together)
     presses.join()
     assert no_threads_are_left()
+
+
+@pytest.mark.parametrize("in_fibers", [True, False])
+def test_ctrl_c_between_the_start_of_a_thread_and_the_note_of_it(in_fibers, monkeypatch):
+    class Interrupted(threading.Thread):
+        def start(self):
+            super().start()
+            if self.name == "sknet-fit-1":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(_scheduler.threading, "Thread", Interrupted)
+    fits, begun = [lambda: begun.append(1)] * 3, []
+    with pytest.raises(KeyboardInterrupt):
+        run_in_fibers(fits, [True] * 3, 1, together) if in_fibers else run_in_threads(fits, 3)
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and not no_threads_are_left():
+        time.sleep(0.001)
+    assert no_threads_are_left()
+    assert not begun
