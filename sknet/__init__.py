@@ -140,15 +140,17 @@ def __getattr__(name: str) -> Any:
         return _imported(f"sknet.{name}")
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
-        raise AttributeError(f"module 'sknet' has no attribute {name!r}{_suggestion(name)}")
+        message = f"module 'sknet' has no attribute {name!r}"
+        if name.startswith("_"):
+            raise AttributeError(message)
+        # `from sknet import` looks for an attribute before it imports a module.
+        raise import_module("sknet._hints").MissingAttributeError(message, lambda: _suggestion(name))
     value = globals()[name] = getattr(_imported(home), name)
     return value
 
 
 def _suggestion(name: str) -> str:
     """Return the end of a message about an unknown name: where PyTorch's and NumPy's functions are here."""
-    if name.startswith("_"):
-        return ""
     ops, hints = import_module("sknet.ops"), import_module("sknet._hints")
     others = ("losses", "optim", "callbacks", "nn")
     advice = {

@@ -10,7 +10,7 @@ import sknet
 import sknet.losses
 import sknet.ops
 import sknet.optim
-from sknet import callbacks, neural_network, nn, optim
+from sknet import _hints, callbacks, neural_network, nn, optim
 from sknet._hints import advice_for, hints, module_getattr, parameter_hint, suggestion, tables
 from sknet._params import ParameterObject
 from sknet.callbacks import Callback
@@ -358,6 +358,11 @@ def test_a_model_is_not_compiled_by_a_call(tmp_path):
 def test_properties_keep_their_own_errors():
     with pytest.raises(AttributeError, match="is not fitted yet: call fit first"):
         sknet.MLPClassifier().coefs_  # noqa: B018
+
+
+def test_a_search_for_an_attribute_computes_no_hint(monkeypatch):
+    monkeypatch.setattr(_hints, "suggestion", None)
+    assert not hasattr(sknet, "no_such_name")
 
 
 def test_suggestion():
