@@ -256,7 +256,7 @@ def _holder(name: str, parts: Mapping[str, Any]) -> str | None:
 
 
 def arguments_of(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a constructor, given its `locals()`."""
+    """Return the arguments of a method, given its `locals()`."""
     return {name: value for name, value in known.items() if name not in ("self", "__class__")}
 
 

@@ -262,9 +262,7 @@ class Registry:
         def hint() -> str:
             return suggestion(name, dir(self), hints("sknet.nn.Module")).removesuffix(".")
 
-        raise MissingAttributeError(
-            message, hint, name=name, obj=self
-        )  # others are asked for, too, by hasattr
+        raise MissingAttributeError(message, hint, name=name, obj=self)
 
     def __delattr__(self, name: str) -> None:
         if not self._forget(name):
