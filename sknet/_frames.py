@@ -422,7 +422,8 @@ def all_finite(x: np.ndarray) -> bool:
         with np.errstate(all="ignore"):
             if math.isfinite(np.add.reduce(x, axis=None)):
                 return True  # otherwise, the sum may just have overflowed
-    return bool(np.isfinite(x).all())
+    found = np.isfinite(x)
+    return not x.size or bool(found.item(found.argmin()))  # `all` takes 2 us more
 
 
 # By integer dtype: the unsigned dtype of its size, and how many of that one's numbers it has, too.

@@ -17,7 +17,7 @@ from contextvars import copy_context
 from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -78,8 +78,10 @@ class Lock:
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        with suppress(RuntimeError):  # the thread that held it has forked, and in its child nobody holds it
+        try:  # noqa: SIM105  # it takes three calls more
             self._lock.release()
+        except RuntimeError:  # the thread that held it has forked, and in its child nobody holds it
+            pass
 
 
 _all: WeakSet[Lock] = WeakSet()
@@ -265,7 +267,7 @@ class _Limits:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._limits: WeakKeyDictionary[Any, Threads] = WeakKeyDictionary()  # by what has set them
+        self._limits: dict[object, Threads] = {}  # by what has set them
         self._before: list[tuple[Any, int]] = []  # limited libraries, and their numbers without limits
 
     def begin(self, owner: object, limit: Threads) -> None:
@@ -279,7 +281,7 @@ class _Limits:
         """Return how many threads there may be with one of BLAS each."""
         with self._lock:
             before = dict(self._before)
-            numbers = [before.get(library, library.get_num_threads()) for library in of_blas()[0]]
+            numbers = [before.get(library, _reads(library)()) for library in of_blas()[0]]
             limits = [each.blas for each in self._limits.values() if not each.leaves_cores]
             return min((count for count in (*numbers, *limits) if count is not None), default=1)
 
@@ -291,13 +293,13 @@ class _Limits:
                 self._before = []
 
     def _apply(self) -> None:
+        limits = [each.blas for each in self._limits.values() if each.blas is not None]
         for library, before in self._before:
-            limits = [each.blas for each in self._limits.values() if each.blas is not None]
             _set(library, min([before, *limits]))
 
     def begin_anew(self) -> None:
         """Forget the limits of a forked process, whose other threads are gone."""
-        self._limits = WeakKeyDictionary()
+        self._limits = {}
 
 
 @cache
@@ -320,9 +322,7 @@ def free_threads() -> int:
 def _numbers(found: list[Any], limit: int) -> list[tuple[Any, int]]:
     """Return libraries that use more threads than a limit, and how many; it is not known of all libraries."""
     return [
-        (library, count)
-        for library in found
-        if (count := library.get_num_threads()) is not None and count > limit
+        (library, count) for library in found if (count := _reads(library)()) is not None and count > limit
     ]
 
 
@@ -331,12 +331,25 @@ def _is_shared(library: Any) -> bool:
     return library.internal_api == "openblas" and getattr(library, "threading_layer", None) != "openmp"
 
 
+@cache
+def _own(library: Any, verb: str) -> Any:
+    """Return OpenBLAS's own function for its number of threads: threadpoolctl's takes ten calls more.
+
+    From 3.8 on, threadpoolctl also ignores all threads but the first one that has set a number.
+    """
+    shared = getattr(library, "dynlib", None) if _is_shared(library) else None
+    names = [name for name in getattr(library, "check_symbols", ()) if hasattr(shared, name)]
+    return getattr(shared, names[0].replace("_get_", f"_{verb}_")) if names else None
+
+
+def _reads(library: Any) -> Callable[[], int | None]:
+    found: Callable[[], int | None] = _own(library, "get") or library.get_num_threads
+    return found
+
+
 def _set(library: Any, count: int) -> None:
-    if library.get_num_threads() != count:
-        library.set_num_threads(count)
-        # From 3.8 on, threadpoolctl ignores all threads but one until that one lets go.
-        if hasattr(library, "clear_controlling_thread"):
-            library.clear_controlling_thread()
+    if _reads(library)() != count:
+        (_own(library, "set") or library.set_num_threads)(count)
 
 
 _limits = _Limits()

@@ -242,34 +242,35 @@ class EarlyStopping(Callback):
         return int(max(0, min(left, MANY))) + 1
 
     def on_fit_begin(self, fit: FitView) -> None:
-        self._name, self._model = self.monitor or fit.monitor, fit.model
-        self._reductions = fit.model.progress.reductions
-        loaded = self._loaded
+        model, loaded, name = fit.model, self._loaded, self.monitor or fit.monitor
+        # In one call: of those that set single attributes there are a dozen in a short fit.
+        vars(self).update(_name=name, _model=model, _reductions=model.progress.reductions)
         if fit.epoch:  # resumed: continue counting its epochs
             self.best_epoch_, self.best_step_ = loaded.get("best_epoch", 0), loaded.get("best_step", 0)
-        if self.higher_is_better is not None or self._name in fit.directions:
+        if self.higher_is_better is not None or name in fit.directions:
             self._plateau = self._new_plateau(fit)
-        if self.restore_best and loaded.get("monitor") == self._name and math.isfinite(loaded["best"]):
+        if self.restore_best and loaded.get("monitor") == name and math.isfinite(loaded["best"]):
             # The fit that is continued has had a best epoch: its weights are the model's, or in the state.
-            self._weights = _weights_of(fit.model, loaded.get("weights"))
+            self._weights = _weights_of(model, loaded.get("weights"))
 
     def on_epoch_end(self, fit: FitView) -> Answer:
-        if self._name not in fit.record:
+        record, plateau = fit.record, self._plateau
+        if self._name not in record:
             check_monitored("EarlyStopping", self._name, fit)
             return None
-        if self._plateau is None:
-            self._plateau = self._new_plateau(fit)
-        exhausted = self._plateau.observe(fit.record[self._name])
-        if self._plateau.is_best or not self.best_epoch_:
-            self.best_epoch_, self.best_step_ = fit.epoch, fit.step
-        if self.restore_best and (self._plateau.is_best or self._weights is None):
+        if plateau is None:
+            plateau = self._plateau = self._new_plateau(fit)
+        exhausted = plateau.observe(record[self._name])
+        if plateau.is_best or not self.best_epoch_:
+            vars(self).update(best_epoch_=fit.epoch, best_step_=fit.step)
+        if self.restore_best and (plateau.is_best or self._weights is None):
             self._weights = fit.model.weights()
-        return self._decided(fit.model, self._plateau, exhausted)
+        return self._decided(fit.model, plateau, exhausted)
 
     def on_fit_end(self, fit: FitView) -> None:
         if self._weights is not None and not fit.failed:
             fit.model.restore_weights(self._weights)
-        self._weights = self._model = None
+        vars(self).update(_weights=None, _model=None)
 
     def state(self) -> dict[str, Any]:
         """Return the best number so far, how long ago it was, and its weights (only during a fit)."""
@@ -299,7 +300,8 @@ class EarlyStopping(Callback):
         """Lower the learning rate if its schedule asks for it; return whether the fit ends."""
         optimizer, progress = model.optimizer, model.progress
         if not (exhausted or plateau.waited):  # nothing is due, whatever the schedules are
-            self._reductions = progress.reductions
+            if progress.reductions != self._reductions:
+                self._reductions = progress.reductions
             return None
         schedules = optimizer.schedules if optimizer.goes_in_steps else []
         own = min([s.patience for s in schedules if s.patience is not None], default=None)

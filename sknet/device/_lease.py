@@ -35,7 +35,7 @@ def leased(device: Device, poll: Callable[[], None]) -> AbstractContextManager[N
     share its lease. A process that has the lease of another device does not wait for this one: two that do
     might wait for each other.
     """
-    lease = _lease_of(device)
+    lease = None if device.kind == "cpu" else _lease_of(device)
     return nullcontext() if lease is None else _held(lease, poll)
 
 

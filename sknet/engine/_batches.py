@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -462,8 +462,8 @@ class Batches:
         rows = min(self.size, self.n_samples)
 
         def one(array: Any, dtype: Any) -> Any:
-            kind = SparseForm if ops.is_sparse(array) else MetaArray
-            return kind((rows, *array.shape[1:]), np.dtype(dtype))
+            is_dense = type(array) is np.ndarray or not ops.is_sparse(array)
+            return (MetaArray if is_dense else SparseForm)((rows, *array.shape[1:]), np.dtype(dtype))
 
         weight = None if self.weight is None else one(self.weight, self.weight.dtype)
         return Batch(each_input(one, self.X, self._dtypes), one(self.y, self.y.dtype), weight)
@@ -619,12 +619,14 @@ def join_leftover(model: ModelLike, batches: Batches) -> None:
         batches.join_leftover()
 
 
-@contextmanager
-def statistics_of_one(model: ModelLike, batches: Batches, is_part: bool) -> Iterator[None]:
+def statistics_of_one(model: ModelLike, batches: Batches, is_part: bool) -> AbstractContextManager[None]:
     """Let a part of a stream that has a single row be normalized by running statistics, with a warning."""
-    if not (is_part and batches.n_samples == 1 and _needs_two_rows(model, batches)):
-        yield
-        return
+    is_needed = is_part and batches.n_samples == 1 and _needs_two_rows(model, batches)
+    return _running_statistics(model) if is_needed else nullcontext()
+
+
+@contextmanager
+def _running_statistics(model: ModelLike) -> Iterator[None]:
     warn_caller(
         "a part of one row has no statistics of its own: batch norms have normalized it by their running "
         "statistics, and have not updated them. Give larger parts",

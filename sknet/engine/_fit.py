@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
 from types import TracebackType
@@ -287,7 +287,6 @@ def _no_state() -> dict[str, Any]:
     raise ValueError("a fit by L-BFGS has no state to save: use a stochastic optimizer, such as Adam")
 
 
-UNCHANGED = nullcontext()
 # The hooks that not all callbacks are called for, as those that do nothing define them.
 IN_EPOCHS = {name: getattr(Callback, name) for name in ("on_epoch_begin", "on_block_end", "on_epoch_end")}
 
@@ -344,23 +343,25 @@ class Hooks:
 
     def begin(self) -> bool:
         """Call `on_fit_begin`; return whether the fit ends there."""
-        with self._errors_as_outside():
-            for callback in self.callbacks:
-                self._begun.append(callback)
-                self._call(callback, "on_fit_begin")
-        return self.stopped_by is not None
+        return self._called("on_fit_begin", self.callbacks)
 
     def call(self, name: str) -> bool:
         """Call a hook of all callbacks; return whether the fit ends there."""
-        callbacks = self._of[name]
-        if callbacks:
-            with self._errors_as_outside():
-                for callback in callbacks:
-                    self._call(callback, name)
+        return self._called(name, self._of[name])
+
+    def _called(self, name: str, callbacks: Sequence[Callback]) -> bool:
+        if self._errors is None or not callbacks:
+            self._call_each(name, callbacks)
+        else:
+            with np.errstate(**self._errors):
+                self._call_each(name, callbacks)
         return self.stopped_by is not None
 
-    def _errors_as_outside(self) -> AbstractContextManager[Any]:
-        return UNCHANGED if self._errors is None else np.errstate(**self._errors)
+    def _call_each(self, name: str, callbacks: Sequence[Callback]) -> None:
+        for callback in callbacks:
+            if name == "on_fit_begin":
+                self._begun.append(callback)
+            self._call(callback, name)
 
     def stop(self, callback: Callback, hook: str = "") -> None:
         """Record which callback ends the fit; of several in one hook, an end outranks a break."""

@@ -352,6 +352,8 @@ class CompiledSteps(Steps):
         return outputs.free(n_rows, self._output.shape[1:], self._output.dtype)
 
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+        if self._copies is None:
+            return self._run(order, first, most, outputs)
         self._copy_parameters(True)
         try:
             return self._run(order, first, most, outputs)
@@ -544,8 +546,9 @@ class NativeSteps(CompiledSteps):
         if self._orders is None or self._order is not order:
             rows = np.arange(self.batches.n_samples) if order is None else order
             self._order = order
-            places = rows if chosen is None else np.asarray(chosen)[rows]
-            of_inputs, of_targets = (np.ascontiguousarray(x, np.int64) for x in (places, rows))
+            of_inputs = of_targets = np.ascontiguousarray(rows, np.int64)
+            if chosen is not None:
+                of_inputs = np.ascontiguousarray(np.asarray(chosen)[rows], np.int64)
             if self._window is not None:
                 self._rows, of_inputs = of_inputs, self._window.places(len(rows))
             self._orders = of_inputs, of_targets

@@ -267,7 +267,7 @@ def _prepared(network: Network, trainer: Trainer) -> tuple[Training, bool]:
             return training._replace(compared=compared), True
     if saved is not None and compared is not None:
         compared = replace(compared, since=saved.state["began"]["since"])
-    return training._replace(compared=compared), False
+    return training if compared is None else training._replace(compared=compared), False
 
 
 def not_converged(max_iter: int, *, advises: bool = True) -> str:

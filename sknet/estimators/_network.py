@@ -289,9 +289,9 @@ def _check_network(request: Request, loss: Loss) -> None:
             "call fit for a new network."
         )
     for name, value in recipe.lasting_parameters().items():
-        before = estimator._lasting.get(name, EARLIER.get(name))
-        if value is before:
+        if value is estimator._lasting.get(name):
             continue
+        before = estimator._lasting.get(name, EARLIER.get(name))
         if name == "dtype" and arrays_in(value) == arrays_in(before):
             continue  # weights of one dtype can be trained with products of any precision
         if not same(value, before):

@@ -92,10 +92,11 @@ def checked(given, expected):
         raise ValueError(f"expected the inputs {{list(expected)}}, got {{got}}: {{missing[-1]}} is missing")
     found, sizes = {{}}, {{}}
     for name, (shape, dtype) in expected.items():
-        x = np.asarray(given[name])
-        free = {{m: n for m, n in zip(shape, x.shape[1:]) if isinstance(m, str)}}
-        sizes = {{**free, **sizes}}
-        row = tuple([sizes.get(m, m) for m in shape])
+        x, row = np.asarray(given[name]), shape
+        if LENGTHS:  # some axes are free
+            free = {{m: n for m, n in zip(shape, x.shape[1:]) if isinstance(m, str)}}
+            sizes = {{**free, **sizes}}
+            row = tuple([sizes.get(m, m) for m in shape])
         if x.ndim != len(shape) + 1 or x.shape[1:] != row or x.dtype.kind not in "biuf":
             expects = ", ".join(["n_samples", *map(str, shape)])
             raise ValueError(
@@ -125,9 +126,7 @@ def standardized(given):
     """Return inputs less the means of the training rows, divided by their deviations; tables are clipped."""
     found = dict(given)
     with np.errstate(all="ignore"):
-        for name, mean, scale, limit in [{units}]:
-            z = (given[name] - mean) / scale
-            found[name] = (z if limit is None else z.clip(-limit, limit)).astype({dtype})
+{lines}
     return found
 '''
 
@@ -481,13 +480,17 @@ class _File:
         """Return the definition of the function that standardizes inputs, if there are such."""
         if self.frozen._scaling is None:
             return ""
-        units = [
-            f"({literal(name)}, {self.source.array(units.mean, f'mean of {name}')}, "
-            f"{self.source.array(units.scale, f'deviation of {name}')}, {literal(units.limit)})"
-            for name, units in self.frozen._scaling.inputs.items()
-        ]
-        text = STANDARDIZED.format(units=", ".join(units), dtype=literal(self.frozen._dtype.name))
-        return f"\n\n\n{text.strip()}"
+        lines, dtype = [], literal(self.frozen._dtype.name)
+        for name, units in self.frozen._scaling.inputs.items():
+            mean, scale = (
+                self.source.array(each, f"{what} of {name}")
+                for each, what in ((units.mean, "mean"), (units.scale, "deviation"))
+            )
+            z = f"(given[{literal(name)}] - {mean}) / {scale}"
+            if units.limit is not None:
+                z = f"np.maximum(np.minimum({z}, {literal(units.limit)}), {literal(-units.limit)})"
+            lines.append(f"        found[{literal(name)}] = ({z}).astype({dtype})")
+        return f"\n\n\n{STANDARDIZED.format(lines=chr(10).join(lines)).strip()}"
 
     def facts(self) -> str:
         """Return the constants that the functions read."""

@@ -64,16 +64,15 @@ class Units:
         if self.constant is None:
             return self
         x, [which] = x[:at_most], self.constant.nonzero()
-        mean = self.mean[which]
+        mean, values = self.mean[which], None if ops.is_sparse(x) else to_host(x).take(which, axis=1)
+        if values is not None and (values == mean).all():
+            return self
         with np.errstate(over="ignore"):
-            if ops.is_sparse(x):
+            if values is None:
                 largest = np.zeros(x.shape[1])
                 np.maximum.at(largest, to_host(x.indices), self.deviations(x))
                 largest = largest[which]
             else:
-                values = to_host(x).take(which, axis=1)
-                if (values == mean).all():
-                    return self
                 largest = (np.abs(values.astype(np.float64) - mean) / self.scale[which]).max(axis=0)
         least = ROUNDING * np.abs(mean) if x.shape[0] >= FEWEST_ROWS else FAR
         begins = (largest > least) & np.isfinite(largest)
@@ -88,10 +87,12 @@ class Units:
         """Tell whether rows `x` that are `z` in these units are near their means, as far as `z` can tell."""
         if type(x) is not np.ndarray or type(z) is not np.ndarray or not z.size:
             return False
-        if self.limit is None and z.ndim == 2:
-            return bool(np.einsum("ij,ij->j", z, z).max() <= limit * limit * len(z))  # not with NaN
         most = limit if self.limit is None else min(limit, self.limit)
-        return bool(-most < z.min() and z.max() < most)  # nothing is clipped, or NaN
+        if -most < z.item(z.argmin()) and z.item(z.argmax()) < most:  # nothing is clipped, or NaN
+            return True
+        if self.limit is not None or z.ndim != 2:
+            return False
+        return bool(np.einsum("ij,ij->j", z, z).max() <= limit * limit * len(z))  # not with NaN
 
     def _clip(self, z: Any) -> None:
         if self.limit is not None:

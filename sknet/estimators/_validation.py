@@ -213,11 +213,13 @@ def naming(what: str) -> Iterator[None]:
 
 def check_validation_split(validation_split: Any, caller: str) -> None:
     """Raise an InvalidParameterError unless it is None, a splitter, or a pair."""
+    if validation_split is None:
+        return
     is_pair = isinstance(validation_split, (tuple, list)) and len(validation_split) == 2
     is_splitter = hasattr(validation_split, "split") and not isinstance(
         validation_split, (str, bytes, type, ModuleType)
     )
-    if validation_split is None or is_pair or is_splitter:
+    if is_pair or is_splitter:
         return
     hint = ""
     if isinstance(validation_split, float):
