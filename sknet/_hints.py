@@ -103,12 +103,17 @@ class ForeignAttributes:
 
         def __getattr__(self, name: str) -> Any:
             cls = type(self)
-            found = (hints(f"attributes {base.__name__}") for base in cls.__mro__)
-            advice = next((known[name] for known in found if name in known), None)
-            if advice is None or hasattr(cls, name):
+            if hasattr(cls, name):
                 return object.__getattribute__(self, name)  # raises the error once more
-            text = advice.format(cls.__name__)
-            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}: {text}")
+
+            def hint() -> str:
+                found = (hints(f"attributes {base.__name__}") for base in cls.__mro__)
+                advice = next((known[name] for known in found if name in known), None)
+                return "" if advice is None else f": {advice.format(cls.__name__)}"
+
+            # Valid programs ask, too, by `hasattr`: they read no tables.
+            message = f"{cls.__name__!r} object has no attribute {name!r}"
+            raise MissingAttributeError(message, hint, name=name, obj=self)
 
 
 def parameter_hint(cls: type, name: str, known: Iterable[str], kind: str = "class") -> str:

@@ -175,6 +175,8 @@ class EarlyStopping(Callback):
     _model: Any = None  # set during a fit
     _loaded: Mapping[str, Any] = {}
     _plateau: Plateau | None = None
+    _name: str
+    _reductions: int
     best_epoch_ = best_step_ = 0
     _stored_fields = {
         "_name": str,

@@ -343,25 +343,24 @@ class Hooks:
 
     def begin(self) -> bool:
         """Call `on_fit_begin`; return whether the fit ends there."""
-        return self._called("on_fit_begin", self.callbacks)
+        for callback in self.callbacks:
+            self._begun.append(callback)
+            self._in_turn([callback], "on_fit_begin")
+        return self.stopped_by is not None
 
     def call(self, name: str) -> bool:
         """Call a hook of all callbacks; return whether the fit ends there."""
-        return self._called(name, self._of[name])
-
-    def _called(self, name: str, callbacks: Sequence[Callback]) -> bool:
-        if self._errors is None or not callbacks:
-            self._call_each(name, callbacks)
-        else:
-            with np.errstate(**self._errors):
-                self._call_each(name, callbacks)
+        self._in_turn(self._of[name], name)
         return self.stopped_by is not None
 
-    def _call_each(self, name: str, callbacks: Sequence[Callback]) -> None:
-        for callback in callbacks:
-            if name == "on_fit_begin":
-                self._begun.append(callback)
-            self._call(callback, name)
+    def _in_turn(self, callbacks: Sequence[Callback], name: str) -> None:
+        if self._errors is None:
+            for callback in callbacks:
+                self._call(callback, name)
+        elif callbacks:
+            with np.errstate(**self._errors):
+                for callback in callbacks:
+                    self._call(callback, name)
 
     def stop(self, callback: Callback, hook: str = "") -> None:
         """Record which callback ends the fit; of several in one hook, an end outranks a break."""

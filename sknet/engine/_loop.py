@@ -59,31 +59,29 @@ class Sums:
 
     def add(self, block: Block) -> None:
         """Add the results of some batches."""
-        self._count(block)
+        self._count(*block)
         if self.score.reads_outputs:
             self._outputs.add(block.n_rows)
             self._score(self._by_batch)
         else:
             self._scored = self.n_rows
 
-    def _count(self, block: Block) -> None:
-        rows = block.n_rows // len(block.losses)  # the last batch, which may be shorter, is its own block
-        for loss in block.losses.tolist():
+    def _count(self, losses: np.ndarray[Any, Any], n_rows: int) -> None:
+        rows = n_rows // len(losses)  # the last batch, which may be shorter, is its own block
+        for loss in losses.tolist():
             self._loss += loss * rows
-        self.n_rows += block.n_rows
+        self.n_rows += n_rows
 
     def add_several(self, blocks: Sequence[Block], outputs: Any) -> None:
         """Add the results of the first batches of an epoch, whose `outputs` are not in the buffer yet."""
-        if blocks:
-            room = self._outputs.free(len(outputs), outputs.shape[1:], outputs.dtype, namespace(outputs))
-            room[: len(outputs)] = outputs
+        room = self._outputs.free(len(outputs), outputs.shape[1:], outputs.dtype, namespace(outputs))
+        room[: len(outputs)] = outputs
         for block in blocks:
             self.add(block)
 
-    def add_losses(self, blocks: Sequence[Block]) -> None:
+    def add_losses(self, losses: np.ndarray[Any, Any], n_rows: int) -> None:
         """Add batches that are scored, or are not to be."""
-        for block in blocks:
-            self._count(block)
+        self._count(losses, n_rows)
         self._scored = self.n_rows
 
     def skip(self, n_rows: int) -> None:
@@ -577,13 +575,17 @@ class Several(NamedTuple):
     def add_to(self, sums: Sums, number: int, is_scored: bool) -> Any:
         """Add an epoch to empty sums, which may have its score already; return the losses of its steps."""
         n_batches = self.batches.n_batches
-        losses = self.losses[number * n_batches :][:n_batches]
-        parts = [(losses[first : first + count], rows) for first, rows, count in self.batches.alike]
-        blocks = [Block(part, len(part) * rows) for part, rows in parts if len(part)]
-        if is_scored or self.outputs is None:
-            sums.add_losses(blocks)
-            return losses
-        sums.add_several(blocks, self.outputs[number, : sum(block.n_rows for block in blocks)])
+        losses, blocks = self.losses[number * n_batches :][:n_batches], []
+        for first, rows, count in self.batches.alike:
+            part = losses[first : first + count]
+            if not len(part):
+                continue
+            if is_scored or self.outputs is None:
+                sums.add_losses(part, len(part) * rows)
+            else:
+                blocks.append(Block(part, len(part) * rows))
+        if blocks:
+            sums.add_several(blocks, self.outputs[number, : sum(block.n_rows for block in blocks)])
         return losses
 
 
@@ -608,7 +610,8 @@ class RowEpochs(Epochs):
     def __init__(self, fit: Fit, batches: Batches, settings: Settings) -> None:
         super().__init__(fit, Sums(batches.n_samples, self._targets))
         self._batches, self._settings = batches, settings
-        n_samples, shares, arranged = batches.n_samples, batches.shares, batches.arranged
+        n_samples, shares = batches.n_samples, batches.shares
+        arranged = None if batches.buckets is None else batches.arranged
         self._orders = Orders(fit.model, n_samples, settings.shuffle, settings.max_iter, shares, arranged)
         # What decides which steps there are, besides model and rows.
         self._how: Hashable = (settings.check_finite, native_setting(), fit.model.compile)
@@ -661,7 +664,7 @@ class RowEpochs(Epochs):
         orders = np.empty((n_epochs, batches.n_samples), np.int64)
         progress = [model.progress]
         for i in range(n_epochs):
-            self.begin()
+            order.begin()
             orders[i] = np.arange(batches.n_samples) if order.now is None else order.now
             progress.append(progress[i].stepped(batches.n_batches).epoch_ended(batches.n_samples))
 
