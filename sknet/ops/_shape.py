@@ -102,7 +102,8 @@ _broadcast_to = Primitive("broadcast_to").define(
 
 def lengths_of(shape: int | Sequence[int]) -> Shape:
     """Return a shape that may be one length as a tuple."""
-    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    lengths = (shape,) if isinstance(shape, (int, np.integer)) else shape
+    return tuple([int(n) if isinstance(n, (bool, np.integer)) else n for n in lengths])
 
 
 def reshape(x: Any, shape: int | Sequence[int]) -> Tensor:

@@ -87,3 +87,10 @@ def test_concat_gives_each_its_part_of_the_gradient():
 def test_the_same_tensor_twice():
     slope = grad(lambda a: (ops.concat([a, a]) * np.arange(4.0)).sum())(Tensor([1.0, 1.0]))
     assert slope.numpy().tolist() == [2.0, 4.0]
+
+
+def test_lengths_that_are_booleans_are_numbers():
+    x = np.arange(6.0).reshape(2, 3)
+    for found, shape in ((ops.reshape(x, (True, 6)), (1, 6)), (ops.broadcast_to(x, (True, 2, 3)), (1, 2, 3))):
+        assert found.shape == shape
+        np.testing.assert_array_equal(found.numpy(), x.reshape(shape))
