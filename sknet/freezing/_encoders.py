@@ -1,7 +1,7 @@
 """Encoders of categories, of numbers in bins, and of tables; steps in sequence and side by side."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,13 +14,15 @@ from sknet.freezing._transformers import (
     PRECISIONS,
     Elementwise,
     Imputing,
+    Known,
     Scaling,
+    Step,
     as_array,
     as_plain,
     dense,
     finite,
 )
-from sknet.preprocessing._plan import Plan
+from sknet.preprocessing._plan import Plan, check_plan
 from sknet.preprocessing._schema import Schema
 
 NOWHERE = -1  # the index of a level without an output
@@ -102,7 +104,7 @@ def one_hot_array(places: Any, width: int, dtype: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class OneHot:
+class OneHot(Step):
     """An output for every level of every column."""
 
     levels: tuple[Levels, ...]
@@ -125,17 +127,19 @@ class OneHot:
                 ):
                     raise ValueError(f"{column.column} has the output {place!r} of {self.width}")
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        self._check(len(self.levels), n)
+        return self.width
+
     def __call__(self, X: Any) -> Any:
-        """Return the outputs."""
         places = self.places(X)
         return one_hot(places, self.width, self.dtype, self.container)
 
-    def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes; None if it cannot."""
-        return self.width if self.dtype == np.float64 else None
+    @property
+    def can_write(self) -> bool:
+        return bool(self.dtype == np.float64)
 
     def write(self, row: Any, out: Any) -> None:
-        """Write the outputs of a row, an array or list of values, into `out`, zeros of shape (width,)."""
         unknown = []
         values = row if type(row) is list else row.tolist()
         for i, (levels, value) in enumerate(zip(self.levels, values, strict=True)):
@@ -168,7 +172,7 @@ class OneHot:
 
 
 @dataclass(frozen=True)
-class Ordinal:
+class Ordinal(Step):
     """A number for every level."""
 
     levels: tuple[Levels, ...]
@@ -183,17 +187,19 @@ class Ordinal:
             if not all(code == int(code) and 0 <= code <= len(codes) for code in codes):
                 raise ValueError(f"{column.column} has other codes than numbers of its {len(codes)} levels")
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        self._check(len(self.levels), n)
+        return n
+
     def __call__(self, X: Any) -> Any:
-        """Return the numbers."""
         columns = [levels.of(values)[0] for levels, values in zip(self.levels, _columns_of(X), strict=True)]
         return np.ascontiguousarray(np.array(columns, dtype=self.dtype).T)
 
-    def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes; None if it cannot."""
-        return len(self.levels) if self.dtype == np.float64 else None
+    @property
+    def can_write(self) -> bool:
+        return bool(self.dtype == np.float64)
 
     def write(self, row: Any, out: Any) -> None:
-        """Write the numbers of a row, an array or list of values, into `out` of shape (n_features,)."""
         values = row if type(row) is list else row.tolist()
         for i, (levels, value) in enumerate(zip(self.levels, values, strict=True)):
             place = levels.known.get(value)
@@ -270,7 +276,7 @@ def _kind_of_sparse(X: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Bins:
+class Bins(Step):
     """The index of a value's interval, or an output for each interval."""
 
     edges: tuple[Any, ...]
@@ -282,8 +288,11 @@ class Bins:
         "container": [Literal["array", "csr_array", "csr_matrix"], None],
     }
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        self._check(len(self.edges), n)
+        return n if self.container is None else sum(len(edges) + 1 for edges in self.edges)
+
     def __call__(self, X: Any) -> Any:
-        """Return the outputs."""
         X = np.array(finite(dense(X), PRECISIONS if self.dtype is None else (self.dtype,)))
         X = binned(X, self.edges)
         if self.container is None:
@@ -311,7 +320,7 @@ def k_bins(discretizer: Any) -> Bins:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class Encoding(Step):
     """The encoding of a table."""
 
     schema: Schema
@@ -323,8 +332,13 @@ class Encoding:
         "dtype": Literal["float32", "float64"],
     }
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        check_plan(self.schema, self.plan, n, self.plan.width)
+        if self.names is not None:
+            self._check(len(self.names), n)
+        return self.plan.width
+
     def __call__(self, X: Any) -> Any:
-        """Return the outputs."""
         X = X.ordered() if type(X) is Frame else X.tocsc() if issparse(X) else X
         table = self.schema.read_opened(X, self.names)
         encode = self.plan.csr if self.is_sparse else self.plan.dense
@@ -340,7 +354,6 @@ def table_encoder(encoder: Any) -> Encoding:
 
 # -- steps in sequence and side by side --------------------------------------------------------------
 
-Step = Callable[[Any], Any]
 Positions = slice | tuple[int, ...]
 IN_PLACE = (Imputing, Scaling)
 STEP = Named(
@@ -360,7 +373,7 @@ STEP = Named(
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(Step):
     """Steps in sequence."""
 
     steps: tuple[Step, ...]
@@ -368,28 +381,27 @@ class Chain:
         "steps": Each(tuple, STEP),
     }
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        for step in self.steps:
+            n = step.n_outputs(n, known)
+        return n
+
     def __call__(self, X: Any) -> Any:
-        """Return the output of the last step."""
         for step in self.steps:
             X = step(X)
         return X
 
-    def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes for `n_features` columns; None if it cannot."""
-        width: int | None = n_features
-        for i, step in enumerate(self.steps):
-            before, width = width, _row_width(step, width)
-            # Steps after the first overwrite the previous step's outputs.
-            if width is None or (i and (width != before or not isinstance(step, IN_PLACE))):
-                return None
-        return width
+    @property
+    def can_write(self) -> bool:
+        # Steps after the first overwrite the previous step's outputs.
+        in_place = all(isinstance(step, IN_PLACE) for step in self.steps[1:])
+        return in_place and all(step.can_write for step in self.steps)
 
     def write(self, row: Any, out: Any) -> None:
-        """Transform a row into `out`."""
         if not self.steps:
             out[:] = row
         for step in self.steps:
-            step.write(row, out)  # type: ignore[attr-defined]
+            step.write(row, out)
             row = out
 
 
@@ -418,14 +430,25 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(Step):
     """Steps for some of the columns each, with their outputs concatenated."""
 
     branches: tuple[Branch, ...]
     is_sparse: bool | None
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        found = 0
+        for branch in self.branches:
+            positions = branch.positions
+            if isinstance(positions, slice):
+                taken = len(range(n)[positions])
+            else:
+                self._check_positions(positions, n)
+                taken = len(positions)
+            found += branch.step.n_outputs(taken, known)
+        return found
+
     def __call__(self, X: Any) -> Any:
-        """Return the outputs of all steps."""
         if type(X) is np.ndarray and len(X) == 1 and self._writers is not None and X.dtype.char in "dO":
             out = np.zeros((1, self._writers[0]))
             self.write(X[0], out[0])
@@ -440,12 +463,11 @@ class Columns:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_writers"}
 
-    def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes; None if it cannot."""
-        return None if self._writers is None else self._writers[0]
+    @property
+    def can_write(self) -> bool:
+        return self._writers is not None
 
     def write(self, row: Any, out: Any) -> None:
-        """Write the outputs for a row, an array or list of values, into `out`, zeros of shape (width,)."""
         _, writers = self._writers  # type: ignore[misc]
         is_list = type(row) is list
         is_float = not is_list and row.dtype.char == "d"
@@ -462,11 +484,10 @@ class Columns:
         found, start = [], 0
         for branch in self.branches:
             positions = _numbered(branch.positions)
-            if self.is_sparse or branch.weight is not None or not positions:
+            writes = branch.step.can_write and branch.weight is None
+            if self.is_sparse or not (writes and positions):
                 return None
-            width = _row_width(branch.step, len(positions))
-            if width is None:
-                return None
+            width = branch.step.n_outputs(len(positions), {})
             first = branch.step
             while isinstance(first, Chain) and first.steps:
                 first = first.steps[0]
@@ -485,12 +506,6 @@ class Columns:
     def used(self) -> Sequence[Positions]:
         """The columns that are read."""
         return [branch.positions for branch in self.branches]
-
-
-def _row_width(step: Any, n_features: int | None) -> int | None:
-    known = getattr(step, "row_width", None)
-    found: int | None = None if known is None or n_features is None else known(n_features)
-    return found
 
 
 def _numbered(positions: Positions) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Steps that compute numeric columns, made from scikit-learn's transformers."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -73,6 +74,46 @@ def dense(X: Any) -> Any:
     return X
 
 
+Known = dict[tuple[int, int], int]
+
+
+class Step(ABC):
+    """A step of a pipeline, which computes columns from columns."""
+
+    @abstractmethod
+    def __call__(self, X: Any) -> Any:
+        """Return the outputs."""
+
+    @property
+    def can_write(self) -> bool:
+        """True if `write` transforms single rows in double precision."""
+        return False
+
+    def _n_outputs(self, n: int, known: Known) -> int:
+        return n
+
+    def n_outputs(self, n: int, known: Known) -> int:
+        """Return how many columns are made of `n`, or raise a ValueError if these are too few or too many."""
+        key = id(self), n
+        if key not in known:  # files can hold a step many times
+            known[key] = self._n_outputs(n, known)
+        return known[key]
+
+    def write(self, row: Any, out: Any) -> None:
+        """Transform a row into `out`, zeros of shape (width,)."""
+        raise NotImplementedError
+
+    def _check(self, takes: int, given: int) -> None:
+        if takes != given:
+            raise ValueError(f"a step {type(self).__name__} takes {takes} columns, but is given {given}")
+
+    def _check_positions(self, positions: Any, given: int) -> None:
+        if len(positions) and not (min(positions) >= 0 and max(positions) < given):
+            raise ValueError(
+                f"a step {type(self).__name__} takes column {max(positions)}, but is given {given} columns"
+            )
+
+
 UFUNCS: Mapping[str, Any] = {
     "add": np.add,
     "divide": np.divide,
@@ -83,7 +124,7 @@ INVERSE = {"add": "subtract", "subtract": "add", "multiply": "divide", "divide":
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Step):
     """Arithmetic with one number per column."""
 
     operations: tuple[tuple[str, Any], ...]
@@ -94,7 +135,6 @@ class Scaling:
     }
 
     def __call__(self, X: Any) -> Any:
-        """Return the columns scaled."""
         X = as_floats(X)
         return self._sparse(X) if issparse(X) else scaled(X, *self.data())
 
@@ -102,12 +142,16 @@ class Scaling:
         """Return what `scaled` takes besides X."""
         return [(UFUNCS[name], values) for name, values in self.operations], self.bounds, self.rounds
 
-    def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes for `n_features` columns."""
-        return n_features
+    def _n_outputs(self, n: int, known: Known) -> int:
+        for _, values in self.operations:
+            self._check(len(values), n)
+        return n
+
+    @property
+    def can_write(self) -> bool:
+        return True
 
     def write(self, row: Any, out: Any) -> None:
-        """Transform a row in double precision into `out`; both have shape (n_features,)."""
         if not math.isfinite(row.dot(row)):  # in a third of the time of a sum
             check_finite(row)
         for name, values in self.operations:
@@ -201,7 +245,7 @@ FUNCTIONS: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Elementwise:
+class Elementwise(Step):
     """A NumPy function by its name."""
 
     name: str | None
@@ -211,7 +255,6 @@ class Elementwise:
     }
 
     def __call__(self, X: Any) -> Any:
-        """Return the function of X."""
         if self.checks and not issparse(X):
             X = as_array(X)
             X = X if X.dtype.kind != "O" else X.astype(np.float64)
@@ -222,17 +265,16 @@ class Elementwise:
         found = FUNCTIONS[self.name](X.frame if type(X) is Frame else X)
         return Frame(found, X.names) if type(X) is Frame and hasattr(found, "columns") else found
 
-    def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes for `n_features` columns; None if it cannot."""
-        return None if self.checks else n_features
+    @property
+    def can_write(self) -> bool:
+        return not self.checks
 
     def write(self, row: Any, out: Any) -> None:
-        """Transform a row into `out`; both have shape (n_features,)."""
         out[:] = row if self.name is None else FUNCTIONS[self.name](row)
 
 
 @dataclass(frozen=True)
-class Imputing:
+class Imputing(Step):
     """Replaces missing values by a value for each column."""
 
     reads: str
@@ -249,18 +291,25 @@ class Imputing:
     }
 
     def __call__(self, X: Any) -> Any:
-        """Return the table without missing values."""
         if issparse(X):
             return self._sparse(X)
         return imputed(self._read(X), self.missing, self.values, self.kept, self.flagged)
 
-    def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes for `n_features` columns; None if it cannot."""
+    def _n_outputs(self, n: int, known: Known) -> int:
+        if self.kept is None:
+            self._check(len(self.values), n)
+        else:
+            self._check_positions(self.kept, n)
+        flagged = () if self.flagged is None else self.flagged
+        self._check_positions(flagged, n)
+        return len(self.values) + len(flagged)
+
+    @property
+    def can_write(self) -> bool:
         is_plain = self.reads == "floats" and self.kept is None and self.flagged is None
-        return n_features if is_plain and _is_nan(self.missing) else None
+        return is_plain and _is_nan(self.missing)
 
     def write(self, row: Any, out: Any) -> None:
-        """Transform a row in double precision into `out`; both have shape (n_features,)."""
         out[:] = row
         if not math.isfinite(row.dot(row)):
             np.copyto(out, self.values, where=np.isnan(row), casting="unsafe")
@@ -331,7 +380,7 @@ def simple_imputer(imputer: Any) -> Imputing:
 
 
 @dataclass(frozen=True)
-class Projection:
+class Projection(Step):
     """A matrix product."""
 
     memory: Any
@@ -353,8 +402,14 @@ class Projection:
         if wrong or self.n_columns > self.memory.shape[1]:
             raise ValueError(f"a projection to {n_outputs} columns has a memory of shape {self.memory.shape}")
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        takes, gives = self.memory.shape[0], self.n_columns
+        if self.is_turned:
+            takes, gives = gives, takes
+        self._check(takes, n)
+        return int(gives)
+
     def __call__(self, X: Any) -> Any:
-        """Return the outputs."""
         return projected(finite(X, PRECISIONS), *self.data())
 
     def data(self) -> tuple[Any, ...]:
@@ -406,7 +461,7 @@ def truncated_svd(svd: Any) -> Projection:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Step):
     """Some of the columns."""
 
     mask: Any
@@ -415,8 +470,11 @@ class Selection:
         "mask": Arrays("b", "n_features"),
     }
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        self._check(len(self.mask), n)
+        return int(self.mask.sum())
+
     def __call__(self, X: Any) -> Any:
-        """Return these columns."""
         X = X.tocsr() if issparse(X) else as_array(X)
         return selected(X, X.data if issparse(X) else X, *self.data())
 
@@ -444,7 +502,7 @@ def selector(chosen: Any) -> Selection:
 
 
 @dataclass(frozen=True)
-class Products:
+class Products(Step):
     """Columns and their products."""
 
     has_bias: bool
@@ -467,8 +525,17 @@ class Products:
                 )
             n_before = len(before)
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        for i, (before, columns) in enumerate(self.degrees):
+            self._check_positions(columns, n)
+            if not i:
+                self._check_positions(before, n)
+        gives = self.has_bias + n + sum(len(columns) for _, columns in self.degrees) - self.n_left_out
+        if gives < 0:
+            raise ValueError(f"a step Products leaves out {self.n_left_out} columns, which are too many")
+        return gives
+
     def __call__(self, X: Any) -> Any:
-        """Return the outputs."""
         return products(finite(dense(X)), *self.data())
 
     def data(self) -> tuple[Any, ...]:
@@ -509,7 +576,7 @@ def polynomial_features(polynomial: Any) -> Products:
 
 
 @dataclass(frozen=True)
-class Normalizing:
+class Normalizing(Step):
     """Rows divided by their norms."""
 
     norm: str
@@ -518,7 +585,6 @@ class Normalizing:
     }
 
     def __call__(self, X: Any) -> Any:
-        """Return the normalized rows."""
         return normalized(finite(dense(X)), *self.data())
 
     def data(self) -> tuple[Any, ...]:
@@ -544,13 +610,12 @@ def normalizer(found: Any) -> Normalizing:
 
 
 @dataclass(frozen=True)
-class Binarizing:
+class Binarizing(Step):
     """Thresholding of values to 0 and 1."""
 
     threshold: float
 
     def __call__(self, X: Any) -> Any:
-        """Return zeros and ones."""
         X = as_array(dense(X))
         X = np.array(X) if X.dtype.kind in "iu" else np.array(finite(X))
         X[...] = np.greater(X, self.threshold)
@@ -563,7 +628,7 @@ def binarizer(found: Any) -> Binarizing:
 
 
 @dataclass(frozen=True)
-class Powers:
+class Powers(Step):
     """The Yeo-Johnson transformation, with a parameter for each column."""
 
     lambdas: Any
@@ -572,8 +637,11 @@ class Powers:
         "lambdas": Arrays("f", "n_features"),
     }
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        self._check(len(self.lambdas), n)
+        return n if self.scaling is None else self.scaling.n_outputs(n, known)
+
     def __call__(self, X: Any) -> Any:
-        """Return the transformed columns; NaN is kept."""
         X = by_powers(np.array(as_floats(dense(X))), self.lambdas)
         return X if self.scaling is None else self.scaling(X)
 
@@ -601,17 +669,10 @@ def yeo_johnson(x: Any, power: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class BoxCox:
+class BoxCox(Powers):
     """The Box-Cox transformation, with a parameter for each column."""
 
-    lambdas: Any
-    scaling: Scaling | None
-    _stored_fields = {
-        "lambdas": Arrays("f", "n_features"),
-    }
-
     def __call__(self, X: Any) -> Any:
-        """Return the transformed columns; NaN is kept."""
         X = np.array(as_floats(dense(X)))
         if (X <= 0).any():
             raise ValueError("The Box-Cox transformation can only be applied to strictly positive data")
@@ -620,7 +681,7 @@ class BoxCox:
         return X if self.scaling is None else self.scaling(X)
 
 
-def power_transformer(transformer: Any) -> Powers | BoxCox:
+def power_transformer(transformer: Any) -> Powers:
     """Freeze a PowerTransformer."""
     scaling = standard_scaler(transformer._scaler) if transformer.standardize else None
     kind = BoxCox if transformer.method == "box-cox" else Powers
@@ -631,7 +692,7 @@ THRESHOLD = 1e-7  # quantiles of the normal distribution are clipped this near t
 
 
 @dataclass(frozen=True)
-class Quantiles:
+class Quantiles(Step):
     """The ranks of values among those of the fit."""
 
     quantiles: Any
@@ -646,8 +707,11 @@ class Quantiles:
         if not len(self.references):
             raise ValueError("ranks without quantiles")
 
+    def _n_outputs(self, n: int, known: Known) -> int:
+        self._check(self.quantiles.shape[1], n)
+        return n
+
     def __call__(self, X: Any) -> Any:
-        """Return the transformed columns; NaN is kept."""
         X = np.array(as_floats(dense(X)))
         for i in range(X.shape[1]):
             X[:, i] = self._ranks(X[:, i], self.quantiles[:, i])
