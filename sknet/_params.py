@@ -101,18 +101,7 @@ class ParameterObject(PlainNumbers):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether also those of objects among them, as ``lr__decay``.
-
-        Returns
-        -------
-        dict
-            Values by name.
-        """
+        """Return the parameters by name; if `deep`, also those of objects among them, as ``lr__decay``."""
         found: dict[str, Any] = {}
         for name in self._get_param_names():
             value = found[name] = getattr(self, name)

@@ -163,17 +163,9 @@ class Function:
 
     @classmethod
     def apply(cls, *inputs: Any) -> Any:
-        """Call the function on tensors (and anything else, passed through).
+        """Call the function on `inputs`: tensors, and anything else, which is passed through.
 
-        Parameters
-        ----------
-        *inputs : Tensor or object
-            Arguments of ``forward``.
-
-        Returns
-        -------
-        Tensor or tuple of Tensor
-            What ``forward`` returned, with this function's gradient; those that are not floating have none.
+        Results of ``forward`` have this function's gradient; those that are not floating have none.
 
         Raises
         ------

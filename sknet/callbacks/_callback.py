@@ -166,14 +166,10 @@ class FitView:
         return self._fit.directions
 
     def announce(self, name: str, *, higher_is_better: bool) -> None:
-        """Announce in `on_fit_begin` the direction of a number that will be added to `record`.
+        """Announce in `on_fit_begin` that a number `name` will be added to `record`, and its direction.
 
-        Parameters
-        ----------
-        name : str
-            Name of the number.
-        higher_is_better : bool
-            Its direction, for `EarlyStopping` and other callbacks that monitor it.
+        `EarlyStopping` and other callbacks that monitor it ask whether a higher one is better
+        (`higher_is_better`).
         """
         self._fit.directions[name] = higher_is_better
 
@@ -190,10 +186,7 @@ class FitView:
     def state(self) -> dict[str, Any]:
         """Return all that the rest of the fit depends on: model, random state, history, callbacks, position.
 
-        Returns
-        -------
-        dict
-            Nested dicts of numbers, texts and immutable arrays, which `Checkpoint` writes.
+        These are nested dicts of numbers, texts and immutable arrays, which `Checkpoint` writes.
 
         Raises
         ------
@@ -311,108 +304,53 @@ class Callback(ParameterObject):
     """True if it may trigger NumPy warnings; if not, calling it is cheaper."""
 
     def epochs_ahead(self) -> int:
-        """Return how many epochs may be trained before `on_epoch_end` is called for the first of them.
+        """Return how many epochs may be trained before `on_epoch_end` is called for the first: 1 here.
 
         More than one makes fits with short epochs faster. `on_epoch_end` is then called for each epoch in
         turn, when the last of them has been trained: all but the last call must return None, and must
         neither change the fit nor, unless `reads_model` is True, look at its model. A subclass that
         defines `on_epoch_end` anew has to define this anew, too; a callback with `on_epoch_begin` or
         `on_block_end` is always called in time.
-
-        Returns
-        -------
-        int
-            Here, 1.
         """
         return 1
 
     def on_fit_begin(self, fit: FitView) -> Answer:
-        """Called once, before the first epoch.
-
-        Parameters
-        ----------
-        fit : FitView
-            Read-only.
-
-        Returns
-        -------
-        "stop" or None
-            "stop" ends the fit.
-        """
+        """Called once, before the first epoch, with the `fit`, read-only; "stop" ends it."""
         return None
 
     def on_epoch_begin(self, fit: FitView) -> Answer:
-        """Called before each epoch.
-
-        Parameters
-        ----------
-        fit : FitView
-            Read-only.
-
-        Returns
-        -------
-        "stop" or None
-            "stop" ends the fit.
-        """
+        """Called before each epoch with the `fit`, read-only; "stop" ends it."""
         return None
 
     def on_block_end(self, fit: FitView) -> Answer:
-        """Called after each block of steps.
+        """Called after each block of steps with the `fit`, read-only; its ``losses`` are the block's.
 
-        Parameters
-        ----------
-        fit : FitView
-            Read-only; ``losses`` are those of the block.
-
-        Returns
-        -------
-        "stop" or None
-            "stop" ends the fit, and the epoch: its numbers are those of the rows so far.
+        "stop" ends the fit, and the epoch: its numbers are those of the rows so far.
         """
         return None
 
     def on_epoch_end(self, fit: FitView) -> Answer:
-        """Called after each epoch.
+        """Called after each epoch with the `fit`, read-only, except that scores can be added to `record`.
 
-        Parameters
-        ----------
-        fit : FitView
-            Read-only, except that scores can be added to `record`.
-
-        Returns
-        -------
-        "stop" or None
-            "stop" ends the fit.
+        "stop" ends the fit.
         """
         return None
 
     def on_fit_end(self, fit: FitView) -> None:
-        """Called last, also after an error, if `on_fit_begin` was called.
+        """Called last with the `fit`, also after an error, if `on_fit_begin` was called.
 
-        Parameters
-        ----------
-        fit : FitView
-            Read-only; ``exception`` is the error or interrupt that ended the fit early, if any.
+        Its ``exception`` is the error or interrupt that ended the fit early, if any.
         """
 
     def state(self) -> dict[str, Any]:
         """Return the state to keep when a fit is continued or resumed.
 
-        Returns
-        -------
-        dict
-            Numbers, strings, arrays, and lists and dicts of these; empty by default.
+        It may hold numbers, strings, arrays, and lists and dicts of these; here, it is empty.
         """
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a result of `state`; called before `on_fit_begin`.
-
-        Parameters
-        ----------
-        state : mapping
-            The state of a callback of the same class.
-        """
+        """Continue from a `state` of a callback of the same class; called before `on_fit_begin`."""
 
 
 def check_callbacks(callbacks: Any, caller: str) -> list[Callback]:

@@ -79,33 +79,15 @@ class Call(NamedTuple):
         return self.function(*self.args, **self.named)
 
     def on(self, values: Mapping[str, Any]) -> "Call":
-        """Return the call with the objects that its names stand for.
-
-        Parameters
-        ----------
-        values : mapping of str to object
-            The objects.
-
-        Returns
-        -------
-        Call
-            One that can run.
-        """
+        """Return the call, ready to run, with the objects that its names stand for in `values`."""
         named = {key: _value(x, values) for key, x in self.named.items()} if self.named else NOTHING_NAMED
         return Call(_value(self.function, values), tuple([_value(x, values) for x in self.args]), named)
 
     def text(self, values: Mapping[str, Any]) -> str:
-        """Return the call as a line of Python.
+        """Return the call as a line of Python, to be read.
 
-        Parameters
-        ----------
-        values : mapping of str to object
-            The functions that names stand for: methods and indices are written as Python writes them.
-
-        Returns
-        -------
-        str
-            The line, to be read.
+        `values` has the functions that names stand for: methods and indices are written as Python writes
+        them.
         """
         function, args = values.get(self.function, self.function), [_text(x) for x in self.args]
         if function is operator.setitem:

@@ -311,19 +311,11 @@ class Compiled:
         return self.result
 
     def fresh(self, slots: Tree = None) -> "Compiled":
-        """Return the same function with its own memory.
+        """Return the same function with its own memory; plan and calls are shared.
 
-        Parameters
-        ----------
-        slots : tuple of trees of arrays, default=None
-            Arrays to use as slots: structured like the arguments, with None where a new array is to be
-            allocated. Several functions can share parameters this way, such as one for full batches and
-            one for the last, shorter batch.
-
-        Returns
-        -------
-        Compiled
-            Shares the plan and its calls.
+        `slots` are arrays to use as slots, structured like the arguments, with None where a new array is to
+        be allocated. Several functions can share parameters this way, such as one for full batches and one
+        for the last, shorter batch.
 
         Raises
         ------
@@ -335,16 +327,9 @@ class Compiled:
     def over(self, slots: Tree) -> "Compiled":
         """Return the same function in the same memory, but reading other arrays.
 
-        Parameters
-        ----------
-        slots : tuple of trees of arrays
-            Structured like the arguments, with None where this function's own slot is to be used.
-            Slots that are not donated are only read, and may be read-only.
-
-        Returns
-        -------
-        Compiled
-            Running either overwrites the result of the other.
+        `slots` are structured like the arguments, with None where this function's own slot is to be used.
+        Those that are not donated are only read, and may be read-only. Running either overwrites the result
+        of the other.
 
         Raises
         ------

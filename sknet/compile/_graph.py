@@ -259,17 +259,7 @@ class Graph:
         return Graph(**{**mine, **parts})
 
     def with_values(self, values: Mapping[str, np.ndarray]) -> "Graph":
-        """Return this graph with other values of what the captured function's object held.
-
-        Parameters
-        ----------
-        values : mapping of str to ndarray
-            By the names of the first inputs.
-
-        Returns
-        -------
-        Graph
-            With the same inputs and equations.
+        """Return this graph with other `values`, by name, of what the captured function's object held.
 
         Raises
         ------
@@ -327,24 +317,13 @@ class Graph:
         return evaluated(self, args, values)
 
     def save(self, path: "str | PathLike[str]") -> None:
-        """Write the graph and `values` to a file, which `sknet.load` reads: ``sknet.save(graph, path)``.
-
-        Parameters
-        ----------
-        path : str or PathLike
-            The file; replaced if it is there.
-        """
+        """Write graph and `values` to a file at `path`, which `sknet.load` reads."""
         above("save")(self, path)
 
     # -- checking -----------------------------------------------------------------------------
 
     def verify(self) -> "Graph":
-        """Check that the graph is well-formed; runs after capture and after the passes.
-
-        Returns
-        -------
-        Graph
-            This graph.
+        """Check that the graph is well-formed, and return it; runs after capture and after the passes.
 
         Raises
         ------
@@ -374,11 +353,8 @@ class Graph:
     def key(self) -> Hashable:
         """Return a key that is equal for graphs of the same structure, and for no others.
 
-        Returns
-        -------
-        hashable
-            Holds the inputs' shapes and dtypes, primitives, wiring, and constants and parameters by type
-            and bits; of a slot for sparse matrices, shape, dtype and which equations read it.
+        It holds the inputs' shapes and dtypes, primitives, wiring, and constants and parameters by type and
+        bits; of a slot for sparse matrices, shape, dtype and which equations read it.
 
         Examples
         --------

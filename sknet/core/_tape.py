@@ -347,18 +347,7 @@ class TracedArray(MetaArray):
         raise _NoDataError(f"an array without values has no attribute {name!r}")
 
     def lifted(self, constant: Any) -> Any:
-        """Return a constant so that operations on it are recorded, where they can be.
-
-        Parameters
-        ----------
-        constant : Tensor
-            A constant.
-
-        Returns
-        -------
-        Tensor
-            The constant itself, unless it is captured.
-        """
+        """Return a `constant`, captured where it can be, so that operations on it are recorded."""
         return constant
 
     @abstractmethod

@@ -99,30 +99,12 @@ class IntervalDisplay(Display):
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Predict intervals, and draw them.
+        """Predict intervals of a fitted regressor, or of a Pipeline that ends with one, and draw them.
 
-        Parameters
-        ----------
-        estimator : estimator
-            A fitted regressor that has `predict_interval`; or a Pipeline that ends with one.
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,), default=None
-            Their targets.
-        coverage : float, default=0.8
-            As for `predict_interval`.
-        feature : int or str, default=None
-            The column of X for the horizontal axis. None is the only column, or if there are several the
-            rank of the prediction.
-        ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
-        **kwargs : dict
-            Of the band: passed to matplotlib's ``fill_between``.
-
-        Returns
-        -------
-        display
-            Drawn.
+        The `estimator` needs `predict_interval`, which gets `X` and `coverage`; `y` are targets, if there are
+        any. The horizontal axis is the column `feature` of X, a name or a number; None is the only column, or
+        if there are several the rank of the prediction. `ax` are the axes to draw into, None for a new
+        figure; `kwargs` are passed to matplotlib's ``fill_between`` for the band.
 
         Raises
         ------
@@ -153,19 +135,9 @@ class IntervalDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw predictions, intervals and targets.
+        """Draw predictions, intervals and targets into axes `ax`, None for a new figure; return the display.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
-        **kwargs : dict
-            Of the band: passed to matplotlib's ``fill_between``.
-
-        Returns
-        -------
-        display
-            This one.
+        `kwargs` are passed to matplotlib's ``fill_between`` for the band.
         """
         ax = self._axes(ax)
         label = "interval" if self.coverage is None else f"{self.coverage:.0%} interval"
@@ -312,23 +284,10 @@ class AttributionDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, *, n_columns: int | None = None, most: int = 15, **kwargs: Any) -> Self:
-        """Draw the attributions.
+        """Draw the attributions into axes `ax`, None for a new figure, and return the display.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
-        n_columns : int, default=None
-            Images in a row.
-        most : int, default=15
-            Bars at most.
-        **kwargs : dict
-            Passed to matplotlib's ``imshow`` or ``barh``.
-
-        Returns
-        -------
-        display
-            This one.
+        There are `n_columns` images in a row, or at `most` so many bars. `kwargs` are passed to matplotlib's
+        ``imshow`` or ``barh``.
         """
         ax = self._axes(ax)
         self.image_ = self.bars_ = None

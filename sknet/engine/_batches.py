@@ -231,13 +231,7 @@ class Batches:
         self._host_weight = None if weight is None else to_host(self.weight)
 
     def draw_by(self, shares: np.ndarray) -> None:
-        """Let each epoch draw as many rows as there are, with replacement.
-
-        Parameters
-        ----------
-        shares : ndarray of shape (n_samples,)
-            Numbers of 0 or more in proportion to which rows are drawn.
-        """
+        """Let each epoch draw as many rows as there are, with replacement, in proportion to `shares`."""
         self.shares = shares / shares.sum()
 
     def _divide(self, whole: int, last: int) -> None:
@@ -294,94 +288,36 @@ class Batches:
         return self._inputs(slice(None) if chosen is None else chosen)
 
     def parts(self, order: Any) -> Iterator[tuple[Any, int]]:
-        """Yield the rows to `take` for every batch of an epoch, and their number.
-
-        Parameters
-        ----------
-        order : ndarray of shape (n_samples,), dtype=int, or None
-            The order of the rows; None for that of the data.
-
-        Yields
-        ------
-        chosen : slice or ndarray of int
-            The rows.
-        n_rows : int
-            Their number.
-        """
+        """Yield the rows to `take` for every batch of an epoch in some `order`, and their number."""
         for number in range(self.n_batches):
             yield self.part(order, number)
 
     def part(self, order: Any, number: int) -> tuple[Any, int]:
-        """Return the rows to `take` for one batch of an epoch, and their number.
+        """Return the rows to `take` for the batch `number` of an epoch, from 0, and how many they are.
 
-        Parameters
-        ----------
-        order : ndarray of shape (n_samples,), dtype=int, or None
-            The order of the rows; None for that of the data.
-        number : int
-            Index of the batch, from 0.
-
-        Returns
-        -------
-        chosen : slice or ndarray of int
-            The rows.
-        n_rows : int
-            Their number.
+        `order` has the rows of the epoch; None is the order of the data, and gives a slice.
         """
         start = number * self.size
         stop = self.n_samples if number == self.n_batches - 1 else start + self.size
         return (slice(start, stop) if order is None else order[start:stop]), stop - start
 
     def width(self, chosen: Any) -> int | None:
-        """Return how many steps the sequences of a batch of these rows have; None if all.
-
-        Parameters
-        ----------
-        chosen : slice or ndarray of int
-            The rows.
-
-        Returns
-        -------
-        int or None
-            The number.
-        """
+        """Return how many steps the sequences of a batch of the rows `chosen` have; None if all."""
         return None if self.buckets is None else self.buckets.width_of(chosen)
 
     def arranged(self, order: Any, source: RandomState) -> Any:
-        """Return a drawn order, in which batches have rows of similar lengths if there are buckets.
+        """Return a drawn `order`, in which batches have rows of similar lengths if there are buckets.
 
-        Parameters
-        ----------
-        order : ndarray of shape (n_samples,), dtype=int
-            The order.
-        source : RandomState
-            What the batches are shuffled by.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=int
-            The order of the epoch.
+        Batches are then shuffled by `source`.
         """
         if self.buckets is None:
             return order
         return self.buckets.arranged(order, self.size, self.n_batches, source)
 
     def in_a_row(self, order: Any, first: int, most: int) -> int:
-        """Return how many consecutive batches have the first one's shape and a weight that is not zero.
+        """Return how many consecutive batches have the shape of batch `first` and a weight that is not zero.
 
-        Parameters
-        ----------
-        order : ndarray of shape (n_samples,), dtype=int, or None
-            The order of the rows; None for that of the data.
-        first : int
-            Number of the first batch.
-        most : int
-            The largest result, at least one.
-
-        Returns
-        -------
-        int
-            0 if all rows of the first batch have zero weight.
+        At `most` as many in an `order` as for `part`; 0 if all rows of the first batch have zero weight.
         """
         chosen, n_rows = self.part(order, first)
         whole = self.alike[0][2] if self.alike[0][1] == n_rows else first + 1
@@ -401,50 +337,18 @@ class Batches:
         return self.take_steps(chosen, self.width(chosen))
 
     def take_steps(self, chosen: Any, width: int | None) -> Batch:
-        """Return what `take` does, with sequences of some steps.
-
-        Parameters
-        ----------
-        chosen : slice or ndarray of int
-            The rows.
-        width : int or None
-            Number of steps; None for all.
-
-        Returns
-        -------
-        Batch
-            Inputs, targets and weights (or None).
-        """
+        """Return what `take` does for rows `chosen`, with `width` steps of sequences; None for all."""
         return Batch(self.narrowed(self._inputs(chosen), width), *self.take_targets(chosen))
 
     def narrowed(self, X: Any, width: int | None) -> Any:
-        """Return inputs with the first steps of sequences.
-
-        Parameters
-        ----------
-        X : array or dict of arrays
-            Inputs.
-        width : int or None
-            Number of steps; None for all.
-
-        Returns
-        -------
-        array or dict of arrays
-            The inputs, as views.
-        """
+        """Return inputs `X` with the first `width` steps of sequences, as views; None for all."""
         return X if width is None or self.buckets is None else self.buckets.narrowed(X, width)
 
     def in_turn(self) -> "Iterator[tuple[slice, Batch, Callable[[], None]]]":
         """Yield all batches in the order of the data, each valid until the next one.
 
-        Yields
-        ------
-        chosen : slice
-            The rows.
-        batch : Batch
-            Their inputs, targets and weights (or None).
-        look_ahead : callable
-            Begins to send the next batch to the device, while it computes what was issued.
+        Each comes as the slice of its rows, its inputs, targets and weights, and a function that begins to
+        send the next batch to the device, while it computes what was issued.
         """
         fed = fed_inputs(self.X, self.input_dtype, self.n_samples, self.size, self.device, self._chosen)
         for chosen, _ in self.parts(None):
@@ -493,13 +397,7 @@ class Batches:
             gather(x, places, slot)
 
     def refill(self, X: Any, y: Any, weight: Any) -> None:
-        """Replace all rows by others of the same shapes, in the same memory.
-
-        Parameters
-        ----------
-        X, y, weight : array, CSR matrix or dict of those, array, array or None
-            As many rows as before; only for batches of all rows.
-        """
+        """Replace all rows by as many others, `X`, `y` and `weight`, in the same memory."""
         self.X = each_input(self._refilled, self.X, X)
         self.y[...] = to_device(y, self.device)
         if self.weight is not None:

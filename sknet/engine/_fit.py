@@ -70,13 +70,7 @@ class History(dict[str, list[float]]):
         super().__init__(columns)
 
     def append(self, **values: float) -> None:
-        """Add one epoch.
-
-        Parameters
-        ----------
-        **values : float
-            One number per name.
-        """
+        """Add one epoch, with a number for each name in `values`."""
         if values.keys() != self.keys():
             epochs = self.n_epochs
             for name in values:
@@ -85,15 +79,7 @@ class History(dict[str, list[float]]):
             column.append(float(values.get(name, math.nan)))
 
     def amend(self, name: str, value: float) -> None:
-        """Add a number to the last epoch, or replace it.
-
-        Parameters
-        ----------
-        name : str
-            The name; earlier epochs without it get NaN.
-        value : float
-            The number.
-        """
+        """Add the number `value` of `name` to the last epoch, or replace it; earlier epochs get NaN."""
         self.setdefault(name, [math.nan] * self.n_epochs)[-1] = float(value)
 
     @property

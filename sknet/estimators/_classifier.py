@@ -322,13 +322,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         return float(np.average((np.asarray(y) == predicted).all(axis=1), weights=weight))
 
     def freeze(self) -> "FrozenClassifier":
-        """Return a predictor without any training state: small, picklable, fast for single rows.
-
-        Returns
-        -------
-        FrozenClassifier
-            With the parameters as they are now.
-        """
+        """Return a predictor without any training state: small, picklable, fast for single rows."""
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenClassifier  # fits do without it
 

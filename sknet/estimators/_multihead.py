@@ -461,13 +461,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
         return found
 
     def freeze(self) -> "FrozenMultiHeadNet":
-        """Return a predictor without any training state: small, picklable, fast for single rows.
-
-        Returns
-        -------
-        FrozenMultiHeadNet
-            With the parameters as they are now.
-        """
+        """Return a predictor without any training state: small, picklable, fast for single rows."""
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenMultiHeadNet  # fits do without it
 

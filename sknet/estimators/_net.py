@@ -40,17 +40,9 @@ class NetOptions(WithEncoder, NamedOptions):
     module: Any
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``module__hidden`` and ``optimizer__lr``.
+        """Set parameters by name, also nested ones such as ``module__hidden`` and ``optimizer__lr``.
 
-        Parameters
-        ----------
-        **params : dict
-            New values; a class becomes an ``nn.ModuleFactory`` when an argument of its constructor is set.
-
-        Returns
-        -------
-        self
-            The estimator.
+        A class becomes an ``nn.ModuleFactory`` when an argument of its constructor is in `params`.
 
         Raises
         ------

@@ -364,18 +364,10 @@ class NamedOptions(BaseNet):
     device: str | None
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``optimizer__lr``.
+        """Set parameters by name, also nested ones such as ``optimizer__lr``; return the estimator.
 
-        Parameters
-        ----------
-        **params : dict
-            New values; a loss, optimizer or encoder that is a name becomes an object when one of its own
-            parameters is set.
-
-        Returns
-        -------
-        self
-            The estimator.
+        A loss, optimizer or encoder that is a name becomes an object when one of its own parameters is in
+        `params`.
         """
         for option, registry in (("optimizer", OPTIMIZERS), ("loss", LOSSES), ("encoder", ENCODERS)):
             value = params.get(option, getattr(self, option, None))

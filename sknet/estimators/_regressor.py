@@ -139,13 +139,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
             return -mean_loss(model, output, y, on_host(sample_weight))[0]
 
     def freeze(self) -> "FrozenRegressor":
-        """Return a predictor without any training state: small, picklable, fast for single rows.
-
-        Returns
-        -------
-        FrozenRegressor
-            With the parameters as they are now.
-        """
+        """Return a predictor without any training state: small, picklable, fast for single rows."""
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenRegressor  # fits do without it
 

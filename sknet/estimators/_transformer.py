@@ -70,35 +70,14 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
         return super().transform(X, self._meant(layer))
 
     def get_feature_names_out(self, input_features: Any = None, layer: int | str | None = None) -> Any:
-        """Return names for the columns that `transform` returns.
+        """Return names for the columns that `transform` returns: the class in small letters, with numbers.
 
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Only compared with the names and the number of features of the fit.
-        layer : int, str or None, default=None
-            As for `transform`.
-
-        Returns
-        -------
-        ndarray of str of shape (n_features_out,)
-            The class in small letters, with numbers.
+        `input_features` are only compared with those of the fit; `layer` is as for `transform`.
         """
         return super().get_feature_names_out(input_features, self._meant(layer))
 
     def layer(self, layer: int | str | None = None) -> LayerOutput:
-        """Return a transformer whose output is the code or that of another layer, with a copy of the network.
-
-        Parameters
-        ----------
-        layer : int, str or None, default=None
-            As for `transform`.
-
-        Returns
-        -------
-        LayerOutput
-            Fitted already.
-        """
+        """Return a fitted transformer to the code or another `layer`, with a copy of the network."""
         return super().layer(self._meant(layer))
 
 
@@ -257,13 +236,7 @@ class BaseTransformer(Coding, NamedOptions):
         return np.asarray(found, kind if is_real else None)
 
     def freeze(self) -> FrozenTransformer:
-        """Return a transformer without any training state: small, picklable, fast for single rows.
-
-        Returns
-        -------
-        FrozenTransformer
-            With the parameters as they are now.
-        """
+        """Return a transformer without any training state: small, picklable, fast for single rows."""
         return self._frozen_as(FrozenTransformer, self._meant(None))
 
     def _chosen(self, X: Any, target: Any) -> Chosen:

@@ -140,13 +140,7 @@ class GraphModule(Module):
         return self.symbolic.at(self.n_rows).with_values({x.name: to_host(value.data) for x, value in own})
 
     def save(self, path: "str | PathLike[str]") -> None:
-        """Write it to a file that executes nothing when it is loaded: ``sknet.save(module, path)``.
-
-        Parameters
-        ----------
-        path : str or PathLike
-            The file, which `sknet.load` reads; an existing file is replaced.
-        """
+        """Write it to a file at `path` that runs nothing when loaded, as ``sknet.save(module, path)``."""
         above("save")(self, path)
 
     def __repr__(self) -> str:

@@ -126,19 +126,8 @@ class Loss(ParameterObject, ABC):
     def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
         """Return the loss of every target of every sample, for means in which targets have their own weights.
 
-        A loss of your own whose targets depend on each other overrides it.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
-            As for `values`.
-        target : Tensor or array of shape (n_samples, n_targets)
-            As for `values`.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_targets)
-            Their sum over targets are the `values`.
+        `output` and `target` are as for `values`, which are the sums of the result, of shape (n_samples,
+        n_targets), over targets. A loss of your own whose targets depend on each other overrides it.
         """
         z, y = as_tensor(output), as_tensor(target)
         if (
@@ -156,22 +145,10 @@ class Loss(ParameterObject, ABC):
         return ops.reshape(found, (n, count))
 
     def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
-        """Return how much each sample counts in a mean, where that depends on its target.
+        """Return how much each sample counts in a mean, where that depends on its target; None if each as 1.
 
-        A mean is the sum of `values` divided by the sum of these: a loss that ignores some
-        targets, or weights classes, has a mean over what counts.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, ...), dtype=floating
-            As for `values`.
-        target : Tensor or array of shape (n_samples, ...)
-            As for `values`.
-
-        Returns
-        -------
-        Tensor of shape (n_samples,) or None
-            None where each sample counts as 1.
+        A mean is the sum of `values` divided by the sum of these: a loss that ignores some targets, or
+        weights classes, has a mean over what counts. `output` and `target` are as for `values`.
         """
         return None
 
@@ -220,15 +197,7 @@ class Loss(ParameterObject, ABC):
     def for_task(self, task: str) -> "Loss":
         """Return the loss to use for a task: itself, or a copy with other parameters.
 
-        Parameters
-        ----------
-        task : {"binary", "multiclass", "multilabel", "ordinal", "regression"}
-            What the targets ask for.
-
-        Returns
-        -------
-        Loss
-            The loss for that task.
+        `task` is "binary", "multiclass", "multilabel", "ordinal" or "regression".
 
         Raises
         ------
@@ -249,19 +218,9 @@ class Loss(ParameterObject, ABC):
         return self
 
     def pair(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Bring output and target to the same shape and dtype, for losses that compare them elementwise.
+        """Bring `output` and `target` to the same shape and dtype, for losses that compare them elementwise.
 
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
-            What the network returned.
-        target : Tensor or array of the same shape, or (n_samples,) where n_outputs is 1
-            The target values.
-
-        Returns
-        -------
-        output, target : Tensor
-            Of equal shape and of the output's dtype; a single output loses its axis.
+        The dtype is the output's. A single output loses its axis, and matches a target of shape (n_samples,).
 
         Raises
         ------
@@ -280,18 +239,7 @@ class Loss(ParameterObject, ABC):
 
     @staticmethod
     def total(terms: Tensor) -> Tensor:
-        """Sum elementwise terms over everything but the samples.
-
-        Parameters
-        ----------
-        terms : Tensor of shape (n_samples, ...)
-            One term for each sample and output.
-
-        Returns
-        -------
-        Tensor of shape (n_samples,)
-            One value for each sample.
-        """
+        """Return the sum of `terms` of shape (n_samples, ...) over everything but the samples."""
         return terms if terms.ndim == 1 else ops.sum(terms, axis=tuple(range(1 - terms.ndim, 0)))
 
 

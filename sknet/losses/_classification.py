@@ -60,17 +60,7 @@ class LogitLoss(Loss):
         return ops.sigmoid(z) if self._is_bernoulli(z) else ops.softmax(z, axis=-1)
 
     def log_predict(self, output: Tensor) -> Tensor:
-        """Return the logarithm of what `predict` returns, accurate also where that is nearly 0.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
-            Logits.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_outputs)
-            Log probabilities.
+        """Return the logarithm of `predict` of the logits `output`, accurate also where that is nearly 0.
 
         Examples
         --------
@@ -87,20 +77,7 @@ class LogitLoss(Loss):
         return LogLoss(self.multilabel, ignore_index=self.ignore_index)
 
     def tempered(self, output: Tensor, temperature: float) -> Tensor:
-        """Return outputs divided by a temperature: above 1 it makes probabilities less confident.
-
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
-            Logits.
-        temperature : float
-            Positive.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_outputs)
-            What `predict` turns into probabilities.
-        """
+        """Return logits `output` divided by a `temperature`: above 1, probabilities are less confident."""
         return as_tensor(output) / temperature
 
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
@@ -722,15 +699,7 @@ class Ordinal(Loss):
     def log_predict(self, output: Tensor) -> Tensor:
         """Return the logarithm of each class's probability, accurate also where that is nearly 0.
 
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_classes - 1), dtype=floating
-            What the network returned.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_classes)
-            Log probabilities, from the lowest to the highest class.
+        An `output` of shape (n_samples, n_classes - 1) gives a column for each class, from lowest to highest.
         """
         z = as_tensor(output)
         columns, odds = _columns(z), self._log_odds(z)
@@ -748,19 +717,9 @@ class Ordinal(Loss):
         return self
 
     def tempered(self, output: Tensor, temperature: float) -> Tensor:
-        """Return outputs whose log odds are those of `output` divided by a temperature.
+        """Return outputs whose log odds are those of `output` divided by a `temperature`.
 
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_classes - 1), dtype=floating
-            What the network returned.
-        temperature : float
-            Above 1 it makes probabilities less confident.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_classes - 1)
-            What `predict` turns into probabilities.
+        Above 1, it makes probabilities less confident.
         """
         first, *others = _columns(as_tensor(output))
         # The inverse of the softplus, log(exp(x) - 1), in a form that does not overflow.

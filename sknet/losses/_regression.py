@@ -332,35 +332,17 @@ class GaussianNLL(Loss):
         return z[:, : z.shape[-1] // 2]
 
     def predict_std(self, output: Tensor) -> Tensor:
-        """Return the standard deviation of each target around its mean.
+        """Return the standard deviation of each target around its mean, given an `output` of the network.
 
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, 2 * n_targets), dtype=floating
-            What the network returned.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_targets)
-            Positive.
+        The output has shape (n_samples, 2 * n_targets), the result (n_samples, n_targets).
         """
         z = as_tensor(output)
         return ops.exp(0.5 * z[:, z.shape[-1] // 2 :])
 
     def predict_interval(self, output: Tensor, coverage: float) -> Tensor:
-        """Return the interval around each mean in which a share of the targets is expected.
+        """Return the interval around each mean in which the share `coverage` of targets is expected.
 
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, 2 * n_targets), dtype=floating
-            What the network returned.
-        coverage : float
-            The share, between 0 and 1.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, 2, n_targets)
-            Lower and upper bounds.
+        An `output` of shape (n_samples, 2 * n_targets) gives bounds of shape (n_samples, 2, n_targets).
         """
         from statistics import NormalDist  # a tenth of the time of all imports
 
@@ -471,17 +453,10 @@ class Quantile(Loss):
         return z[..., middle * count : (middle + 1) * count]
 
     def predict_quantiles(self, output: Tensor) -> Tensor:
-        """Return every quantile of each target.
+        """Return every quantile of each target; none is smaller than the one before.
 
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_quantiles * n_targets), dtype=floating
-            What the network returned.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_quantiles, n_targets)
-            In the order of `levels`; none is smaller than the one before.
+        An `output` of shape (n_samples, n_quantiles * n_targets) gives quantiles of shape (n_samples,
+        n_quantiles, n_targets), in the order of `levels`.
         """
         z = as_tensor(output)
         count = z.shape[-1] // len(self.levels)
@@ -489,19 +464,10 @@ class Quantile(Loss):
         return ops.stack(self._quantiles(blocks), axis=-2)
 
     def predict_interval(self, output: Tensor, coverage: float) -> Tensor:
-        """Return the two quantiles between which a share of targets is expected, half of the rest each side.
+        """Return the two quantiles with the share `coverage` between them, half of the rest on each side.
 
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_quantiles * n_targets), dtype=floating
-            What the network returned.
-        coverage : float
-            The share, between 0 and 1.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, 2, n_targets)
-            Lower and upper bounds.
+        An `output` of shape (n_samples, n_quantiles * n_targets) gives bounds of shape (n_samples, 2,
+        n_targets).
 
         Raises
         ------

@@ -208,19 +208,9 @@ class AFT(_OfTimes):
         return self._quantile(output, 0.5)
 
     def predict_interval(self, output: Tensor, coverage: float) -> Tensor:
-        """Return the interval in which a share of the times is expected, half of the rest on each side.
+        """Return the interval with the share `coverage` of times in it, half of the rest on each side.
 
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, 2), dtype=floating
-            What the network returned.
-        coverage : float
-            The share, between 0 and 1.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, 2, 1)
-            Lower and upper bounds.
+        An `output` of shape (n_samples, 2) gives bounds of shape (n_samples, 2, 1).
         """
         tails = 0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage
         return ops.stack([self._quantile(output, p) for p in tails], axis=-2)

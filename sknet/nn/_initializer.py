@@ -36,39 +36,15 @@ class Initializer(ParameterObject, ABC):
 
     @abstractmethod
     def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
-        """Draw a layer's weights.
+        """Draw a layer's weights of some `shape` from `random_state`, in float64.
 
-        Parameters
-        ----------
-        random_state : RandomState
-            What to draw from.
-        shape : tuple of int
-            Shape of the result.
-        fan_in, fan_out : int
-            How many inputs an output depends on, and how many outputs depend on an input.
-
-        Returns
-        -------
-        ndarray of shape `shape`, float64
-            The weights.
+        An output depends on `fan_in` inputs, and `fan_out` outputs depend on an input.
         """
 
     def draw_bias(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
-        """Draw a layer's bias, after its weights: zeros, unless the scheme says otherwise.
+        """Draw a layer's bias, after its weights: zeros of some `shape`, unless the scheme says otherwise.
 
-        Parameters
-        ----------
-        random_state : RandomState
-            What to draw from.
-        shape : tuple of int
-            Shape of the result.
-        fan_in, fan_out : int
-            Those of the weights.
-
-        Returns
-        -------
-        ndarray of shape `shape`, float64
-            The bias.
+        `random_state`, `fan_in` and `fan_out` are those of the weights.
         """
         return np.zeros(shape)
 
@@ -141,21 +117,9 @@ class FromData(Initializer):
     def fitted(self, random_state: RandomState, weight: Array, outputs: Array) -> tuple[Array, Array]:
         """Return weights and biases for outputs that were computed without biases.
 
-        Parameters
-        ----------
-        random_state : RandomState
-            What to draw from.
-        weight : ndarray of shape (..., n_outputs), dtype=float64
-            The weights as they were drawn.
-        outputs : ndarray of shape (n_rows, n_outputs), dtype=float64
-            Of the first data.
-
-        Returns
-        -------
-        weight : ndarray of shape (..., n_outputs), dtype=float64
-            Rescaled; columns without a positive, finite deviation are left as they are.
-        bias : ndarray of shape (n_outputs,), dtype=float64
-            For the rescaled weights.
+        Columns of `weight`, of shape (..., n_outputs), are rescaled for `outputs` of the first data, of shape
+        (n_rows, n_outputs), unless their deviation is not positive and finite. Draws come from
+        `random_state`.
         """
         n_rows, n_outputs = outputs.shape
         bias = np.zeros(n_outputs)

@@ -563,17 +563,9 @@ class ModuleFactory:
         return name in self._names() and name not in self._arguments
 
     def build(self, **known: Any) -> Module:
-        """Return a new module.
+        """Return a new module, whose weights have not been drawn yet.
 
-        Parameters
-        ----------
-        **known : object
-            More arguments; those that were given to the factory take precedence.
-
-        Returns
-        -------
-        Module
-            Its weights have not been drawn yet.
+        The arguments that were given to the factory take precedence over those in `known`.
 
         Raises
         ------
@@ -627,17 +619,7 @@ class ModuleFactory:
         return found
 
     def set_params(self, **params: Any) -> Self:
-        """Set arguments, also nested ones: all of them, or none if one does not exist.
-
-        Parameters
-        ----------
-        **params : object
-            New values by name.
-
-        Returns
-        -------
-        ModuleFactory
-            Itself.
+        """Set arguments by name, also nested ones: all of `params`, or none if one does not exist.
 
         Raises
         ------

@@ -70,14 +70,9 @@ class Registry:
 
     @named_errors
     def register_parameter(self, name: str, parameter: Parameter) -> None:
-        """Add a parameter; assigning it as an attribute does the same.
+        """Add a parameter as the attribute `name`; assigning it does the same.
 
-        Parameters
-        ----------
-        name : str
-            Its attribute, and its part of the path.
-        parameter : Parameter
-            May belong to other modules too: it is then shared.
+        Several modules may have the same `parameter`: it is then shared.
 
         Raises
         ------
@@ -96,14 +91,9 @@ class Registry:
 
     @named_errors
     def register_module(self, name: str, module: Any) -> None:
-        """Add a module as a child; assigning it as an attribute does the same.
+        """Add a module as the attribute `name`, a child; assigning it does the same.
 
-        Parameters
-        ----------
-        name : str
-            Its attribute, and its part of the path.
-        module : Module
-            May be registered several times: it then computes several times with the same parameters.
+        If a `module` is registered several times, it computes several times with the same parameters.
 
         Raises
         ------
@@ -124,18 +114,10 @@ class Registry:
     def register_buffer(
         self, name: str, value: Any, persistent: bool = True, *, device: "str | Device | None" = None
     ) -> None:
-        """Add a tensor that is state but not learned, such as a running mean.
+        """Add a tensor that is state but not learned, such as a running mean, as the attribute `name`.
 
-        Parameters
-        ----------
-        name : str
-            Its attribute, and its part of the path.
-        value : Tensor or array-like
-            Its first value; shape and dtype stay.
-        persistent : bool, default=True
-            Whether it is part of `state_dict`.
-        device : str or Device, default=None
-            Where it lives; None leaves the value where it is.
+        `value` is its first value, whose shape and dtype stay, on `device`, or where it is for None. It is
+        part of `state_dict` if it is `persistent`.
 
         Raises
         ------
@@ -149,17 +131,10 @@ class Registry:
 
     @named_errors
     def set_buffer(self, name: str, value: Any) -> None:
-        """Set the value of a buffer, as a forward pass does with its running statistics.
+        """Set the value of the buffer `name`, as a forward pass does with its running statistics.
 
-        Inside `functional_call` the value goes to the buffers that the call returns, and the
-        module stays as it was. Assigning the attribute does the same.
-
-        Parameters
-        ----------
-        name : str
-            A registered buffer.
-        value : Tensor or array-like
-            It is detached, and converted to the buffer's dtype.
+        `value` is detached and converted to the buffer's dtype. Inside `functional_call` it goes to the
+        buffers that the call returns, and the module stays as it was. Assigning the attribute does the same.
 
         Raises
         ------
@@ -295,17 +270,7 @@ class Registry:
 
     @named_errors
     def get_submodule(self, path: str) -> "Module":
-        """Return the module at a dotted path; this one itself for "".
-
-        Parameters
-        ----------
-        path : str
-            As `named_modules` gives it; any path to a shared module will do.
-
-        Returns
-        -------
-        Module
-            The module.
+        """Return the module at a dotted `path`, any path to a shared one; this one itself for "".
 
         Raises
         ------
@@ -325,17 +290,7 @@ class Registry:
 
     @named_errors
     def get_parameter(self, path: str) -> Parameter:
-        """Return the parameter at a dotted path, as the module's attribute would give it.
-
-        Parameters
-        ----------
-        path : str
-            As `named_parameters` gives it; any path to a shared parameter will do.
-
-        Returns
-        -------
-        Parameter
-            The parameter.
+        """Return the parameter at a dotted `path`, as the module's attribute would give it.
 
         Raises
         ------
@@ -347,17 +302,7 @@ class Registry:
 
     @named_errors
     def get_buffer(self, path: str) -> Tensor:
-        """Return the value of the buffer at a dotted path.
-
-        Parameters
-        ----------
-        path : str
-            As `named_buffers` gives it.
-
-        Returns
-        -------
-        Tensor
-            The value.
+        """Return the value of the buffer at a dotted `path`.
 
         Raises
         ------
@@ -574,18 +519,7 @@ class Module(Registry):
 
     @named_errors
     def train(self, mode: bool = True) -> Self:
-        """Set the mode of this module and all below it.
-
-        Parameters
-        ----------
-        mode : bool, default=True
-            True for training, False for prediction.
-
-        Returns
-        -------
-        Module
-            Itself.
-        """
+        """Set the mode of this module and all below it, training or (False) prediction; return the module."""
         for module in self.modules():
             vars(module)["_training"] = bool(mode)
         return self
@@ -596,36 +530,17 @@ class Module(Registry):
 
     @named_errors
     def apply(self, function: Callable[["Module"], Any]) -> Self:
-        """Call a function with every module: those below first, this one last.
-
-        Parameters
-        ----------
-        function : callable
-            ``function(module)``; what it returns is ignored.
-
-        Returns
-        -------
-        Module
-            Itself.
-        """
+        """Call ``function(module)`` with every module, those below first; return this one."""
         _apply(self, function, set())
         return self
 
     @named_errors
     def requires_grad_(self, mode: bool = True) -> Self:
-        """Make all parameters trainable, or freeze them.
+        """Make all parameters trainable, or for a `mode` of False freeze them; return the module.
 
-        Parameters
-        ----------
-        mode : bool, default=True
-            False freezes: no gradient is computed, and a `Model` leaves the parameters out of its
-            steps, from the next one on. Running statistics, which are no parameters, still follow the
-            batches; ``frozen=`` of an estimator holds them too, until True or another fit releases them.
-
-        Returns
-        -------
-        Module
-            Itself.
+        No gradient is computed of frozen parameters, and a `Model` leaves them out of its steps, from the
+        next one on. Running statistics, which are no parameters, still follow the batches; ``frozen=`` of an
+        estimator holds them too, until True or another fit releases them.
         """
         for _, parameter in self.own_parameters():
             parameter.requires_grad = bool(mode)
@@ -635,14 +550,9 @@ class Module(Registry):
         return self
 
     def zero_grad(self) -> Self:
-        """Clear the gradients that ``backward`` of a tensor has accumulated in the parameters.
+        """Clear gradients that ``backward`` of a tensor has accumulated in the parameters; return the module.
 
         A `Model` needs no such call: its gradients are returned, and stored nowhere.
-
-        Returns
-        -------
-        Module
-            Itself.
 
         Examples
         --------
@@ -657,23 +567,10 @@ class Module(Registry):
         return self
 
     def as_pure(self, function: Callable[..., Any]) -> Any:
-        """Return this module, or a method of it, as a function of its parameters and buffers.
+        """Return this module, or a method of it, as a `function` of its parameters and buffers.
 
-        `sknet.compile.capture` asks for it; `functional_call` is for all else.
-
-        Parameters
-        ----------
-        function : callable
-            The module itself or its method, which will run in evaluation mode.
-
-        Returns
-        -------
-        values : dict of str to ndarray
-            Copies of parameters and buffers, by path.
-        parameters : list of inspect.Parameter
-            What the function takes.
-        call : callable
-            ``call(values, *args)``.
+        `sknet.compile.capture` asks for copies of the values by path, the parameters of the function, and
+        ``call(values, *args)``, which runs in evaluation mode; `functional_call` is for all else.
         """
         return as_pure(self, function)
 
@@ -716,17 +613,9 @@ class Module(Registry):
     def register_forward_pre_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:
         """Register a function that sees, and may replace, the arguments of every forward pass.
 
-        Parameters
-        ----------
-        hook : callable
-            ``hook(module, args)`` returns None, or new arguments, a tuple or a single one.
-        with_kwargs : bool, default=False
-            Call ``hook(module, args, kwargs)``, which returns None or ``(args, kwargs)``.
-
-        Returns
-        -------
-        HookHandle
-            Its `remove` removes the hook.
+        ``hook(module, args)`` returns None, or new arguments, a tuple or a single one; with `with_kwargs`,
+        ``hook(module, args, kwargs)`` returns None or ``(args, kwargs)``. `remove` of the handle that is
+        returned removes the `hook`.
 
         Notes
         -----
@@ -740,17 +629,8 @@ class Module(Registry):
     def register_forward_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:
         """Register a function that sees, and may replace, the output of every forward pass.
 
-        Parameters
-        ----------
-        hook : callable
-            ``hook(module, args, output)`` returns None or a new output.
-        with_kwargs : bool, default=False
-            Call ``hook(module, args, kwargs, output)``.
-
-        Returns
-        -------
-        HookHandle
-            Its `remove` removes the hook.
+        ``hook(module, args, output)``, or with `with_kwargs` ``hook(module, args, kwargs, output)``, returns
+        None or a new output. `remove` of the handle that is returned removes the `hook`.
         """
         return _hooks.register(self, "forward", hook, with_kwargs)
 
@@ -758,16 +638,9 @@ class Module(Registry):
     def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Register a function that sees, and may replace, the gradients of the outputs.
 
-        Parameters
-        ----------
-        hook : callable
-            ``hook(module, grad_output)`` returns None or new gradients; ``grad_output`` is a tuple
-            with a tensor for every leaf of the output, None for one that has no gradient.
-
-        Returns
-        -------
-        HookHandle
-            Its `remove` removes the hook.
+        ``hook(module, grad_output)`` returns None or new gradients; ``grad_output`` is a tuple with a tensor
+        for every leaf of the output, None for one that has no gradient. `remove` of the handle removes the
+        `hook`.
         """
         return _hooks.register(self, "backward_pre", hook)
 
@@ -775,17 +648,9 @@ class Module(Registry):
     def register_full_backward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Register a function that sees the gradients of inputs and outputs.
 
-        Parameters
-        ----------
-        hook : callable
-            ``hook(module, grad_input, grad_output)`` returns None, or gradients to take the place of
-            ``grad_input``: a tuple with a tensor for every leaf of the positional arguments, None for
-            one that needs no gradient.
-
-        Returns
-        -------
-        HookHandle
-            Its `remove` removes the hook.
+        ``hook(module, grad_input, grad_output)`` returns None, or gradients to take the place of
+        ``grad_input``: a tuple with a tensor for every leaf of the positional arguments, None for one that
+        needs no gradient. `remove` of the handle that is returned removes the `hook`.
 
         Notes
         -----
@@ -806,17 +671,9 @@ class Module(Registry):
     # -- state ----------------------------------------------------------------------------------
 
     def initialize(self, random_state: "int | RandomState | None" = None) -> Self:
-        """Draw every parameter that was not drawn yet, in the order of `named_parameters`.
+        """Draw each parameter that was not drawn yet, in the order of `named_parameters`; return the module.
 
-        Parameters
-        ----------
-        random_state : int, RandomState or None, default=None
-            What to draw from; None is NumPy's global state, as everywhere in scikit-learn.
-
-        Returns
-        -------
-        Module
-            Itself.
+        A `random_state` of None is NumPy's global state, as everywhere in scikit-learn.
 
         Notes
         -----
@@ -830,23 +687,17 @@ class Module(Registry):
         return self
 
     def init_versions(self) -> dict[str, int]:
-        """Return which version of the default initial weights modules were made for, by path.
+        """Return the version of the default initial weights of each module that took them, by path.
 
-        Returns
-        -------
-        dict of str to int
-            For the modules that took the default; see `sknet.nn.init.version`.
+        See `sknet.nn.init.version`.
         """
         found = {path: module._init_version for path, module in self.named_modules()}
         return {path: version for path, version in found.items() if version is not None}
 
     def state_dict(self) -> StateDict:
-        """Return copies of all parameters and persistent buffers.
+        """Return copies of all parameters and persistent buffers: arrays on the host by path.
 
-        Returns
-        -------
-        StateDict
-            A dict of host arrays by path. What two modules share appears under its first path.
+        What two modules share appears under its first path.
         """
         return state_dict(self)
 
@@ -857,17 +708,9 @@ class Module(Registry):
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Keys:
         """Copy values into the parameters and persistent buffers: all of them, or after an error none.
 
-        Parameters
-        ----------
-        state : mapping of str to array
-            As `state_dict` returns it; converted to this module's dtypes and devices.
-        strict : bool, default=True
-            Require the same paths. False loads those that both have.
-
-        Returns
-        -------
-        Keys
-            Which paths were missing, and which unexpected.
+        Arrays in `state`, as `state_dict` returns it, are converted to this module's dtypes and devices.
+        `strict` requires the same paths; False loads those that both have. The paths that were missing, and
+        those that were unexpected, are returned as `Keys`.
 
         Raises
         ------
@@ -885,17 +728,8 @@ class Module(Registry):
     def to(self, dtype: DTypeLike | None = None, device: "str | Device | None" = None) -> Self:
         """Convert the floating parameters and buffers to a dtype, and move all of them to a device.
 
-        Parameters
-        ----------
-        dtype : {"float32", "float64"}, default=None
-            None leaves dtypes as they are.
-        device : str or Device, default=None
-            None leaves everything where it is.
-
-        Returns
-        -------
-        Module
-            Itself, changed in place.
+        `dtype` is "float32" or "float64"; None leaves dtypes, or for `device` everything, as and where they
+        are. The module is changed in place, and returned.
 
         Raises
         ------
@@ -923,14 +757,10 @@ class Module(Registry):
     def copy(self) -> Self:
         """Return the same tree of new modules, with new parameters that share their values with these.
 
-        Loading, moving, drawing or training the copy leaves this module alone, as long as arrays are
-        replaced and not written to. All other attributes are shared.
-
-        Returns
-        -------
-        Module
-            Of the same class; what was shared inside the tree is shared inside the copy. Parameters
-            that a `Model` owns, which writes to them in place, are copied with their values.
+        Loading, moving, drawing or training the copy leaves this module alone, as long as arrays are replaced
+        and not written to; parameters that a `Model` owns, which writes to them in place, are copied with
+        their values. All other attributes are shared. What was shared inside the tree is shared inside the
+        copy.
         """
         return copy_with(self, {})
 

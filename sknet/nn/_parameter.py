@@ -199,14 +199,9 @@ class Parameter(Tensor):
         return None if home is None else home()
 
     def settle(self, home: Home | None, data: Any) -> None:
-        """Let an owner keep the values from now on, in an array of its own; None ends that.
+        """Let an owner keep the values from now on, in `data`, which holds them already; None ends that.
 
-        Parameters
-        ----------
-        home : Home or None
-            Of the owner; referred to weakly, so that the parameter is free when the owner is gone.
-        data : array
-            Which holds the values already.
+        The `home` of the owner is referred to weakly, so that the parameter is free when the owner is gone.
         """
         self._home = None
         self.data = data
@@ -242,12 +237,7 @@ class Parameter(Tensor):
         return self._undrawn is None
 
     def draw(self, random_state: "int | RandomState | None" = None) -> None:
-        """Draw the values, unless it has some.
-
-        Parameters
-        ----------
-        random_state : int, RandomState or None, default=None
-            What to draw from; None for fresh entropy.
+        """Draw the values from `random_state`, None for fresh entropy, unless there are some.
 
         Raises
         ------
@@ -290,12 +280,8 @@ class Parameter(Tensor):
     def copy(self) -> "Parameter":
         """Return a new parameter that shares this one's values, or is drawn like it.
 
-        The values of one that a `Model` owns are copied.
-
-        Returns
-        -------
-        Parameter
-            Without a gradient; trainable if this one is.
+        The values of one that a `Model` owns are copied. The copy has no gradient, and is trainable if this
+        one is.
         """
         if self._undrawn is not None:
             return self.like(None)

@@ -95,17 +95,9 @@ class BaseOptimizer(ParameterObject, ABC):
         return type(self)
 
     def with_lr(self, lr: "float | Schedule") -> Self:
-        """Return a copy with another learning rate, wherever the optimizer has one.
+        """Return a copy with another learning rate `lr`, a float or Schedule, wherever the optimizer has one.
 
-        Parameters
-        ----------
-        lr : float or Schedule
-            The learning rate: for `Groups` of all groups, for a combinator of the optimizer inside.
-
-        Returns
-        -------
-        BaseOptimizer
-            The copy.
+        `Groups` get it in all groups, combinators in the optimizer inside.
 
         Raises
         ------
@@ -130,12 +122,7 @@ class BaseOptimizer(ParameterObject, ABC):
         return changed
 
     def in_steps(self) -> "Optimizer":
-        """Return the optimizer as one that makes one update per batch.
-
-        Returns
-        -------
-        Optimizer
-            The same object.
+        """Return the optimizer itself, as one that makes one update per batch.
 
         Raises
         ------
@@ -191,12 +178,7 @@ class BaseOptimizer(ParameterObject, ABC):
         )
 
     def check_parameters(self, shapes: Shapes) -> None:
-        """Check that the paths and patterns in the optimizer's parameters fit the network's parameters.
-
-        Parameters
-        ----------
-        shapes : mapping of str to tuple of int
-            Paths and shapes of all parameters.
+        """Check that paths and patterns in the optimizer's parameters fit the network's `shapes` by path.
 
         Raises
         ------
@@ -206,19 +188,9 @@ class BaseOptimizer(ParameterObject, ABC):
         return
 
     def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
-        """Return the parameters to predict with, which some optimizers average.
+        """Return the parameters to predict with, by path: `params`, unless the optimizer averages.
 
-        Parameters
-        ----------
-        params : mapping of str to Tensor
-            The trained parameters by path.
-        slots : mapping of str to mapping of str to Tensor
-            At least those that `averaging` names.
-
-        Returns
-        -------
-        dict of str to Tensor
-            The given ones, unless the optimizer averages.
+        `slots` are at least those that `averaging` names, for each an array by path.
         """
         return dict(params)
 
@@ -314,18 +286,7 @@ class Optimizer(BaseOptimizer):
         return (as_schedule(self.lr),)
 
     def learning_rate(self, progress: Progress) -> float:
-        """Return the learning rate of the next update.
-
-        Parameters
-        ----------
-        progress : Progress
-            The progress of the fit.
-
-        Returns
-        -------
-        float
-            What the schedule says, or the number that `lr` is.
-        """
+        """Return the learning rate of the next update at this `progress`, or the number that `lr` is."""
         # Called before every update, so no schedule object is made for a number.
         return rate_of(self.lr, progress)
 
@@ -371,19 +332,9 @@ class Optimizer(BaseOptimizer):
         return {"lr": self.learning_rate(progress)}
 
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
-        """Return what `hyper` returns for each of the next updates.
+        """Return `hyper` of each of the next `n_steps` updates, all within one epoch.
 
-        Parameters
-        ----------
-        progress : Progress
-            The progress of the fit.
-        n_steps : int
-            Number of the updates, all within one epoch.
-
-        Returns
-        -------
-        ndarray of shape (n_steps, n_numbers), dtype=float64
-            A row for each update, in the order of `hyper`'s names.
+        The result has a row for each update from `progress` on, and a column for each name, in float64.
         """
         first = progress.step
         rows = [
@@ -425,55 +376,24 @@ class Optimizer(BaseOptimizer):
     ) -> dict[str, Tensor]:
         """Return numbers over all gradients, such as their norm, that `rule` takes besides `hyper`.
 
-        Parameters
-        ----------
-        gradients : sequence of Tensor
-            Of all parameters, or one flat array of them.
-        slots : sequence of tuple of Tensor
-            For each gradient, one array for each name in `slots`.
-        hyper : dict of str to float or Tensor of shape ()
-            What `hyper` returned.
-
-        Returns
-        -------
-        dict of str to Tensor of shape ()
-            Empty here; a class that overrides it sets `measures`.
+        `gradients` are those of all parameters, or one flat array of them; `slots` has for each of them an
+        array for each name of `Optimizer.slots`. Nothing is measured here; a class that overrides this sets
+        `measures`.
         """
         return {}
 
     def marks(self, path: str, shape: tuple[int, ...]) -> dict[str, float]:
-        """Return constant numbers of one parameter that `rule` takes besides `hyper`.
+        """Return constant numbers, by the same names for each, of the parameter at `path` of this `shape`.
 
-        Parameters
-        ----------
-        path : str
-            The parameter's path.
-        shape : tuple of int
-            Its shape.
-
-        Returns
-        -------
-        dict of str to float
-            The same names for every parameter.
+        `rule` takes them besides `hyper`.
         """
         return {}
 
     def measured(self, gradients: Named, slots: Slots, hyper: Hyper) -> Hyper:
         """Return all numbers that are the same for every parameter: `hyper`, and what `measure` returns.
 
-        Parameters
-        ----------
-        gradients : mapping of str to Tensor
-            All of them, by path or by other names.
-        slots : mapping of str to mapping of str to Tensor
-            For each name in `slots`, an array for each gradient.
-        hyper : dict of str to float or Tensor of shape ()
-            What `hyper` returned.
-
-        Returns
-        -------
-        dict of str to float or Tensor of shape ()
-            By name.
+        `gradients` are by path or by other names, and `slots` has for each of its names an array for each of
+        them.
         """
         if not self.measures:
             return hyper
@@ -481,26 +401,12 @@ class Optimizer(BaseOptimizer):
         return {**hyper, **self.measure(list(gradients.values()), own, hyper)}
 
     def rules(self, gradients: Named, params: Named, slots: Slots, hypers: Hypers) -> Updated:
-        """Return what to add to each of some arrays, and their new slots.
+        """Return what to add to each of some arrays, and their new slots, both by the names of `params`.
 
         Every update is made here: of parameters by path, and of parts of the flat array of all parameters.
-        An optimizer that is composed of others overrides it.
-
-        Parameters
-        ----------
-        gradients, params : mapping of str to Tensor
-            By path, or by another name.
-        slots : mapping of str to mapping of str to Tensor
-            For each name in `slots`, an array for each path.
-        hypers : mapping of str to dict
-            For each path what `hyper`, `measure` and `marks` returned.
-
-        Returns
-        -------
-        deltas : dict of str to Tensor
-            By path.
-        slots : dict of str to dict of str to Tensor
-            The new slots.
+        `gradients` have the names of `params`; `slots` has for each of its names an array for each of them,
+        and `hypers` for each of them what `hyper`, `measure` and `marks` returned. An optimizer that is
+        composed of others overrides it.
 
         Raises
         ------
@@ -524,40 +430,17 @@ class Optimizer(BaseOptimizer):
     def updated(self, gradients: Named, params: Named, slots: Slots, hyper: Hyper) -> Updated:
         """Return what to add to each of some parameters, and their new slots.
 
-        Parameters
-        ----------
-        gradients, params : mapping of str to Tensor
-            By path.
-        slots : mapping of str to mapping of str to Tensor
-            For each name in `slots`, an array for each path.
-        hyper : dict of str to float or Tensor of shape ()
-            What `hyper` returned.
-
-        Returns
-        -------
-        deltas : dict of str to Tensor
-            By path.
-        slots : dict of str to dict of str to Tensor
-            The new slots.
+        `gradients` and `params` are by path; `slots` has for each of its names an array for each path, and
+        `hyper` is what the method of this name returned.
         """
         numbers = self.measured(gradients, slots, hyper)
         hypers = {path: {**numbers, **self.marks(path, param.shape)} for path, param in params.items()}
         return self.rules(gradients, params, slots, hypers)
 
     def averaged(self, params: Tree, state: OptimizerState) -> Tree:
-        """Return the parameters for prediction and evaluation; training continues from `params`.
+        """Return the parameters for prediction, given trained `params` and the `state` of the last update.
 
-        Parameters
-        ----------
-        params : tree of arrays
-            The trained parameters.
-        state : OptimizerState
-            From the last update.
-
-        Returns
-        -------
-        tree of arrays
-            Like the parameters. For most optimizers they are the parameters themselves.
+        For most optimizers they are the parameters themselves. Training continues from `params`.
         """
         places = paths(params)
         named = dict(zip(places, map(as_tensor, leaves(params)), strict=True))

@@ -254,19 +254,9 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return self._schema.read(self, X)
 
     def encode(self, table: Table, fitted: "dict[int, Crossed] | None" = None) -> Any:
-        """Encode a table that has been read with the schema of the fit; for estimators that read it once.
+        """Encode a `table` that has been read with the schema of the fit; for estimators that read it once.
 
-        Parameters
-        ----------
-        table : Table
-            Rows.
-        fitted : dict of int to Crossed, default=None
-            The encoder fitted to these rows.
-
-        Returns
-        -------
-        ndarray or CSR array of shape (n_samples, n_features_out_)
-            As for `transform`.
+        For the rows that the encoder was fitted to, it takes what was `fitted`.
         """
         return self._encoded(table, fitted)
 
@@ -306,17 +296,9 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return self._schema.notes
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the outputs.
+        """Return the names of the outputs, such as ``age``, ``age_tree3``, ``age_missing``, ``city_Rome``.
 
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Names of the columns, which must be those of `fit`.
-
-        Returns
-        -------
-        ndarray of str of shape (n_features_out_,)
-            Such as ``age``, ``age_tree3``, ``age_quantile0``, ``age_missing``, ``city_Rome``, ``zip_target``.
+        `input_features` are None, or the names of the columns of `fit`.
         """
         check_is_fitted(self)
         _check_feature_names_in(self, input_features)

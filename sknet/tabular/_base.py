@@ -172,18 +172,10 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``sharp__epochs``.
+        """Set parameters by name, also nested ones such as ``sharp__epochs``; return the estimator.
 
-        Parameters
-        ----------
-        **params : dict
-            New values. If a nested parameter is set, "auto" becomes a `Members`, and the name of a
-            loss becomes the loss.
-
-        Returns
-        -------
-        self
-            The estimator.
+        If a nested one is among `params`, "auto" becomes a `Members`, and the name of a loss becomes the
+        loss.
 
         Raises
         ------
@@ -642,14 +634,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         """Return which output of each row is meant."""
 
     def slim(self) -> Self:
-        """Return a copy that predicts the same and has nothing that only training needs.
+        """Return a fitted copy that predicts the same and has nothing that only training needs.
 
         Its members have no history, and `oof_prediction_` has no rows.
-
-        Returns
-        -------
-        estimator
-            Fitted. This one stays as it is.
 
         Raises
         ------

@@ -135,10 +135,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     def freeze(self) -> "FrozenTabularClassifier":
         """Return a predictor without any training state: smaller, picklable, fast for single rows.
 
-        Returns
-        -------
-        FrozenTabularClassifier
-            With the members as they are now; what it predicts has the same bits.
+        What it predicts has the same bits.
         """
         return FrozenTabularClassifier(self._frozen_parts())
 
@@ -314,10 +311,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     def freeze(self) -> "FrozenTabularRegressor":
         """Return a predictor without any training state: smaller, picklable, fast for single rows.
 
-        Returns
-        -------
-        FrozenTabularRegressor
-            With the members as they are now; what it predicts has the same bits.
+        What it predicts has the same bits.
         """
         return FrozenTabularRegressor(self._frozen_parts(), self._bounds)
 

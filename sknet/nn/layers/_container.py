@@ -72,53 +72,18 @@ class Indexed(Module):
     # -- a list -------------------------------------------------------------------------------------
 
     def append(self, layer: Any) -> Self:
-        """Add an entry at the end.
-
-        Parameters
-        ----------
-        layer : Module
-            Its name is its index.
-
-        Returns
-        -------
-        Indexed
-            Itself.
-        """
+        """Add a `layer` at the end, whose name is its index; return the container."""
         self._enter(str(len(self)), layer)
         return self
 
     def extend(self, layers: Iterable[Any]) -> Self:
-        """Add entries at the end.
-
-        Parameters
-        ----------
-        layers : iterable of Module
-            Their names are their indices.
-
-        Returns
-        -------
-        Indexed
-            Itself.
-        """
+        """Add `layers` at the end, whose names are their indices; return the container."""
         for layer in layers:
             self.append(layer)
         return self
 
     def insert(self, index: int, layer: Any) -> Self:
-        """Add an entry before another one.
-
-        Parameters
-        ----------
-        index : int
-            Where, as in a list.
-        layer : Module
-            Its name is its index, and the numbers after it go up by one.
-
-        Returns
-        -------
-        Indexed
-            Itself.
-        """
+        """Add a `layer` before the one at `index`; those behind it go up by one. Return the container."""
         items = list(self._entries().items())
         items.insert(index, ("0", layer))
         self._arrange(items)
@@ -247,13 +212,7 @@ class _Named(Module):
         self.register_module(name, value)
 
     def update(self, entries: Mapping[str, Any]) -> None:
-        """Add or replace entries.
-
-        Parameters
-        ----------
-        entries : mapping of str to Module or Parameter
-            In their order.
-        """
+        """Add or replace `entries`, in their order."""
         for name, value in entries.items():
             self._enter(name, value)
 

@@ -149,18 +149,7 @@ class Linear(Module):
         return product if bias is None else product + bias
 
     def effective(self, weight: Any) -> Any:
-        """Return the factors of the input for values of the parameter `weight`: here these.
-
-        Parameters
-        ----------
-        weight : array or Tensor of shape (in_features, out_features)
-            Values of the parameter.
-
-        Returns
-        -------
-        array or Tensor of shape (in_features, out_features)
-            The factors.
-        """
+        """Return the factors of the input for values `weight` of the parameter: here these."""
         return weight
 
     # -- initialization from data: see `nn.init.FromData` -------------------------------------------
@@ -177,15 +166,7 @@ class Linear(Module):
         return 0 if self._from_data is None else self._from_data.n_rows
 
     def see_data(self, x: Any, random_state: RandomState) -> None:
-        """Fit the weights, and a bias that is as it was drawn, to an input.
-
-        Parameters
-        ----------
-        x : array, CSR matrix or Tensor of shape (..., in_features)
-            The input.
-        random_state : RandomState
-            What to draw from.
-        """
+        """Fit the weights, and a bias as it was drawn, to an input `x`, drawing from `random_state`."""
         found = FromData() if self._from_data is None else self._from_data
         weight, bias = self._parameters["weight"], self._parameters.get("bias")
         values = np.asarray(to_host(weight.data), np.float64)

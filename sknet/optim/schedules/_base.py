@@ -50,48 +50,15 @@ class Progress(NamedTuple):
     counts_epochs: bool = True
 
     def stepped(self, n_steps: int = 1) -> "Progress":
-        """Return the progress after some more updates.
-
-        Parameters
-        ----------
-        n_steps : int, default=1
-            The number of updates.
-
-        Returns
-        -------
-        Progress
-            With everything else unchanged.
-        """
+        """Return the progress after `n_steps` more updates."""
         return Progress(self[0] + n_steps, *self[1:])  # half the time of `_replace`, and called at every step
 
     def epoch_ended(self, n_samples: int) -> "Progress":
-        """Return the progress after an epoch has ended.
-
-        Parameters
-        ----------
-        n_samples : int
-            The number of training samples seen in it.
-
-        Returns
-        -------
-        Progress
-            With everything else unchanged.
-        """
+        """Return the progress after an epoch in which `n_samples` were seen has ended."""
         return Progress(self[0], self[1] + 1, self[2] + n_samples, *self[3:])
 
     def planned(self, total_steps: int | None) -> "Progress":
-        """Return the progress at the beginning of a fit by a loop, which counts epochs.
-
-        Parameters
-        ----------
-        total_steps : int or None
-            The step at which the fit is planned to end.
-
-        Returns
-        -------
-        Progress
-            With everything else unchanged.
-        """
+        """Return the progress at the beginning of a fit by a loop, planned to end at `total_steps`."""
         return Progress(*self[:4], total_steps, True)
 
 
@@ -116,32 +83,10 @@ class Schedule(ParameterObject, ABC):
 
     @abstractmethod
     def __call__(self, progress: Progress) -> float:
-        """Return the learning rate of the next update.
-
-        Parameters
-        ----------
-        progress : Progress
-            The progress of the fit.
-
-        Returns
-        -------
-        float
-            The learning rate.
-        """
+        """Return the learning rate of the next update, at this `progress` of the fit."""
 
     def can_reduce(self, progress: Progress) -> bool:
-        """Tell whether a plateau reduces the rate; if not, a fit may stop there.
-
-        Parameters
-        ----------
-        progress : Progress
-            The progress of the fit.
-
-        Returns
-        -------
-        bool
-            False, unless a schedule overrides it.
-        """
+        """Tell whether a plateau at this `progress` reduces the rate; if not, as here, a fit may stop."""
         return False
 
     patience: int | None = None
