@@ -11,7 +11,6 @@ from sklearn.base import clone
 
 import sknet
 from sknet import Model, callbacks, losses, model_selection, neural_network, nn, optim
-from sknet._params import ParameterObject
 from sknet.nn import init
 from sknet.optim import schedules
 
@@ -43,7 +42,7 @@ def classes() -> Iterator[type]:
             if isinstance(value, type) and value is not neural_network.BernoulliRBM:
                 found[value] = None
     for cls in found:
-        has_parameters = issubclass(cls, (ParameterObject, nn.Module)) or hasattr(cls, "get_params")
+        has_parameters = issubclass(cls, nn.Module) or hasattr(cls, "get_params")
         if has_parameters and not inspect.isabstract(cls):
             yield cls
 

@@ -83,6 +83,8 @@ class EpochScoring(Callback):
         rows = fit.validation if self.on == "validation" else fit.training
         if rows is None:
             raise ValueError(f"EpochScoring(on={self.on!r}) found no {self.on} rows: {self._instead(fit)}")
+        if fit.estimator is None:
+            raise ValueError("EpochScoring scores an estimator, and Model.fit has none: use its scores=")
         self._rows, self._scorer = rows, _scorer(self.scoring)
         prefix = "validation_" if self.on == "validation" else ""
         self.name_ = self.name or f"{prefix}{_name_of(self.scoring)}"
@@ -118,8 +120,9 @@ class EpochScoring(Callback):
         if fit.epoch % self.every == 0 and self._rows is not None:
             X, y, weight = self._rows
             more = {} if weight is None or not _takes_weights(self._scorer) else {"sample_weight": weight}
-            with naming_classes(getattr(fit.estimator, "classes_", None), y, f"the {self.on} rows"):
-                fit.record[self.name_] = self._scorer(fit.estimator, X, y, **more)
+            estimator = fit.estimator
+            with naming_classes(getattr(estimator, "classes_", None), y, f"the {self.on} rows"):
+                fit.record[self.name_] = self._scorer(estimator, X, y, **more)
 
     def on_fit_end(self, fit: FitView) -> None:
         self._rows = None

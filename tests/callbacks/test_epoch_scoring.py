@@ -9,8 +9,6 @@ from sklearn.metrics import f1_score, make_scorer, roc_auc_score
 
 from sknet import MLPRegressor, Model
 from sknet.callbacks import Callback, EarlyStopping, EpochScoring
-from sknet.engine import Accuracy, Batches, History
-from sknet.engine._loop import Settings, train
 from sknet.nn import Linear
 from sknet.optim import Adam
 from tests.callbacks.helpers import X, Y, classifier, fitted, unconverged
@@ -153,9 +151,11 @@ def test_missing_rows():
     with pytest.raises(ValueError, match=r"\(on='validation'\) found no validation rows: give the fit"):
         fitted(EpochScoring("accuracy"))
     model = Model(Linear(3, 1), "log_loss", random_state=0)
-    batches = Batches(X, (Y == "yes")[:, None].astype("float32"), None, 16, model.dtype, model.device)
+    for callback in (EpochScoring(on="training"), EpochScoring("accuracy", on="training")):
+        with pytest.raises(ValueError, match=r"EpochScoring scores an estimator, and Model\.fit has none"):
+            model.fit(X, Y == "yes", epochs=2, callbacks=[callback])
     with pytest.raises(ValueError, match=r"found no training rows: it needs the fit of an estimator"):
-        train(model, batches, History(), Settings(2), Accuracy, callbacks=[EpochScoring(on="training")])
+        model.train([(X, Y == "yes")], callbacks=[EpochScoring(on="training")])
 
 
 def test_a_duplicate_name_raises():

@@ -10,7 +10,6 @@ import pytest
 from sklearn.base import clone
 
 import sknet.optim
-from sknet._tree import leaves, map_leaves
 from sknet.core import Tensor
 from sknet.exceptions import ShapeError, StateError
 from sknet.optim import (
@@ -115,6 +114,13 @@ def nested(seed):
     }
 
 
+def leaves(tree):
+    """Return what is inside of dicts, lists and tuples, in order."""
+    if isinstance(tree, (dict, list, tuple)):
+        return [x for part in (tree.values() if isinstance(tree, dict) else tree) for x in leaves(part)]
+    return [tree]
+
+
 def test_every_public_optimizer_has_a_row():
     public = [getattr(sknet.optim, name) for name in sknet.optim.__all__]
     concrete = {
@@ -155,8 +161,7 @@ def test_update_does_not_change_its_arguments(case):
     first = case.optimizer.update(gradients, state, params)
     assert pickle.dumps(given) == before
     second = case.optimizer.update(gradients, state, params)
-    for a, b in zip(leaves(first), leaves(second), strict=True):
-        np.testing.assert_array_equal(a, b)
+    np.testing.assert_equal(second, first)
 
 
 @each_case
@@ -167,7 +172,7 @@ def test_trees_are_updated_leaf_by_leaf(case):
     assert tuple(state.slots) == case.optimizer.slots
     for tree in (deltas, *state.slots.values()):
         assert isinstance(tree["more"][1], tuple)
-        assert map_leaves(np.shape, tree) == map_leaves(np.shape, params)
+        assert list(map(np.shape, leaves(tree))) == list(map(np.shape, leaves(params)))
     alone, _ = case.optimizer.update(
         gradients["0"]["bias"], case.optimizer.init(params["0"]["bias"]), params["0"]["bias"]
     )

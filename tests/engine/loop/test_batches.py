@@ -6,7 +6,6 @@ import scipy.sparse
 
 from sknet.device import Device
 from sknet.engine import Batches
-from sknet.engine._batches import take_rows
 
 X = np.arange(44.0).reshape(11, 4)
 Y = np.arange(11)
@@ -57,8 +56,3 @@ def test_real_numbers_take_the_computing_dtype_and_classes_stay():
 def test_inputs_are_not_copied_as_a_whole():
     assert make(dtype="float32").X is X
     assert np.shares_memory(make().take(slice(2, 5))[0], X)
-
-
-def test_rows_of_a_slice_are_a_view():
-    assert np.shares_memory(take_rows(X, slice(1, 3)), X)
-    np.testing.assert_array_equal(take_rows(X, np.array([2, 0])), X[[2, 0]])

@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, History
-from sknet.engine._loop import Settings, train
 from sknet.optim import EMA, SGD, Adam
 from tests.engine.helpers import CLASSES, X, network
 
 
 def fit(model, epochs=2):
-    batches = Batches(X, CLASSES, None, 5, model.dtype, model.device)
-    train(model, batches, History(), Settings(max_iter=epochs), Accuracy)
+    model.fit(X, CLASSES, epochs=epochs, batch_size=5, scores="accuracy")
 
 
 def fitted(optimizer, compile, device="cpu"):

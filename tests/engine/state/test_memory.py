@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from sknet import Model, Tensor, nn, no_grad
-from sknet.engine import Accuracy, Batches, History
-from sknet.engine._loop import Settings, train
 from sknet.exceptions import GradientError, StateError
 from sknet.optim import EMA, SGD, Adam
 from tests.combinations import every
@@ -460,9 +458,7 @@ def one_step(model):
 
 
 def one_fit(model):
-    batches = Batches(X, CLASSES, None, 5, model.dtype, model.device)
-    settings = Settings(max_iter=1)
-    train(model, batches, History(), settings, Accuracy)
+    model.fit(X, CLASSES, epochs=1, batch_size=5)
 
 
 def donated(model):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, compiled_step
-from sknet.engine._loop import Validation
+from sknet.engine import compiled_step
 from sknet.losses import LogLoss
+from sknet.optim import SGD
 
 W = [0.2, 3.0, 1.0]
 RNG = np.random.default_rng(0)
@@ -17,12 +17,11 @@ RNG = np.random.default_rng(0)
 def test_held_out_rows_in_parts(loss, weighted):
     X, y = RNG.normal(size=(30, 4)), np.repeat([0, 2, 1], 10)
     weight = RNG.uniform(0.1, 2, 30) if weighted else None
-    model = Model(nn.Linear(4, 3), loss, dtype="float64", random_state=0)
-    found = [
-        Validation(Batches(X, y, weight, size, model.dtype, model.device), Accuracy).evaluate(model)["loss"]
-        for size in (30, 7, 1)
-    ]
-    np.testing.assert_allclose(found, model.loss(model(X), y, weight).item(), rtol=1e-12)
+    held_out = {"X_val": X, "y_val": y, "sample_weight_val": weight}
+    for size in (30, 7, 1):
+        model = Model(nn.Linear(4, 3), loss, SGD(0.1), dtype="float64", random_state=0)
+        found = model.fit(X, y, weight, epochs=2, batch_size=size, **held_out)["validation_loss"]
+        np.testing.assert_allclose(found[-1], model.loss(model(X), y, weight).item(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
