@@ -12,6 +12,7 @@ import numpy as np
 from sknet._fields import ABOVE_ZERO, ABSENT, COUNT, Dtypes, Each, Named
 from sknet._frames import RowReader, is_frame, read_frame, refuse_collection, rows_of_records, with_columns
 from sknet._late import available_if, cached_property
+from sknet._params import described_by
 from sknet.core import Tensor, no_grad
 from sknet.engine._inputs import arguments, computed_dtype, each_input
 from sknet.engine._layer_outputs import Layer, detached, find_layer
@@ -59,7 +60,23 @@ Targets = ClassEncoder | RealTargets | ArrayTargets
 
 
 class Frozen:
-    """A network in evaluation mode, and a compiled pass for each kind of prediction."""
+    """A network in evaluation mode, and a compiled pass for each kind of prediction.
+
+    Parameters
+    ----------
+    model : Model
+        A fitted network; what it predicts with is copied.
+    inputs : int, Inputs or Encoded
+        Columns of X, or a description of the inputs if they are not a table.
+    label : str
+        What the network is called.
+    names : array of str, default=None
+        Of the columns of X, if they have names.
+    scaling : InputScaling or None, default=None
+        Means and deviations by which X is standardized.
+    allows_nan : bool, default=False
+        Whether the network reads missing values, NaN.
+    """
 
     _kind: str
     _stored: ClassVar[tuple[str, ...]] = (
@@ -356,6 +373,7 @@ def given_rows(X: Any, lengths: Any, offset: Any) -> Any:
     return with_offset(with_lengths(X, lengths), offset)
 
 
+@described_by(Frozen)
 class FrozenClassifier(Frozen):
     """A classifier that only predicts: small, picklable, and with no state of a training.
 
@@ -364,22 +382,10 @@ class FrozenClassifier(Frozen):
 
     Parameters
     ----------
-    model : Model
-        A fitted perceptron; what it predicts with is copied.
     targets : ClassEncoder
         The labels.
-    inputs : int, Inputs or Encoded
-        Columns of X, or a description of the inputs if they are not a table.
-    label : str
-        What the network is called.
     temperature : float, tuple of float or None, default=None
         By which probabilities are calibrated.
-    names : array of str, default=None
-        Of the columns of X, if they have names.
-    scaling : InputScaling or None, default=None
-        Means and deviations by which X is standardized.
-    allows_nan : bool, default=False
-        Whether the network reads missing values, NaN.
 
     Examples
     --------
@@ -466,6 +472,7 @@ class FrozenClassifier(Frozen):
         return conformal_sets(self._targets, probable, coverage)
 
 
+@described_by(Frozen)
 class FrozenTransformer(Frozen):
     """A transformer that only transforms: small, picklable, and with no state of a training.
 
@@ -474,22 +481,10 @@ class FrozenTransformer(Frozen):
 
     Parameters
     ----------
-    model : Model
-        A fitted network; what it computes with is copied.
     targets : RealTargets or ArrayTargets
         What it has learned.
-    inputs : int, Inputs or Encoded
-        Columns of X, or what else the network takes.
-    label : str
-        What the network is called.
     code : int or str
         The layer whose output `transform` returns.
-    names : array of str, default=None
-        Of the columns of X, if they have names.
-    scaling : InputScaling or None, default=None
-        Means and deviations by which X is standardized.
-    allows_nan : bool, default=False
-        Whether the network reads missing values, NaN.
 
     Examples
     --------
@@ -560,6 +555,7 @@ class FrozenTransformer(Frozen):
         return super().layer(self._code if layer is None else layer)
 
 
+@described_by(Frozen)
 class FrozenRegressor(Frozen):
     """A regressor that only predicts: small, picklable, and with no state of a training.
 
@@ -568,20 +564,8 @@ class FrozenRegressor(Frozen):
 
     Parameters
     ----------
-    model : Model
-        A fitted perceptron; what it predicts with is copied.
     targets : RealTargets
         The number of outputs.
-    inputs : int, Inputs or Encoded
-        Columns of X, or a description of the inputs if they are not a table.
-    label : str
-        What the network is called.
-    names : array of str, default=None
-        Of the columns of X, if they have names.
-    scaling : InputScaling or None, default=None
-        Means and deviations by which X is standardized.
-    allows_nan : bool, default=False
-        Whether the network reads missing values, NaN.
 
     Examples
     --------
@@ -632,6 +616,7 @@ class FrozenRegressor(Frozen):
         return self._targets.decode(self._predicted(X, name, head))
 
 
+@described_by(Frozen)
 class FrozenMultiHeadNet(Frozen):
     """A network with several heads that only predicts: small, picklable, and with no state of a training.
 
@@ -640,20 +625,8 @@ class FrozenMultiHeadNet(Frozen):
 
     Parameters
     ----------
-    model : Model
-        A fitted network; what it predicts with is copied.
     targets : HeadTargets
         The heads.
-    inputs : int, Inputs or Encoded
-        Columns of X, or a description of the inputs if they are not a table.
-    label : str
-        What the network is called.
-    names : array of str, default=None
-        Of the columns of X, if they have names.
-    scaling : InputScaling or None, default=None
-        Means and deviations by which X is standardized.
-    allows_nan : bool, default=False
-        Whether the network reads missing values, NaN.
 
     Examples
     --------

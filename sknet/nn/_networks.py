@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from sknet import ops
 from sknet._constraints import invalid, shown
 from sknet._fields import ABSENT, Named
-from sknet._params import Interval, StrOptions, resolve
+from sknet._params import Interval, StrOptions, described_by, resolve
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
 from sknet.nn._lazy import ModuleFactory
@@ -184,6 +184,7 @@ class ConvNet(_ImageNet):
             body += _unit(n_out if number else n_in, n_out)
 
 
+@described_by(ConvNet)
 class ResNet(_ImageNet):
     """Residual network for images, sized by them: ``NetClassifier("resnet")``.
 
@@ -191,14 +192,8 @@ class ResNet(_ImageNet):
     ----------
     input_shape : tuple of int
         Shape of an image, as for `ConvNet`. Estimators supply it.
-    n_outputs : int
-        Number of outputs. Estimators supply it.
-    channels : int, default=32
-        Channels of the first stage; each of the next ones has twice as many, at half the size.
     depth : int, default=1
         Residual blocks of each stage, of two convolutions each.
-    dropout : float, default=0.2
-        Probability of dropout before the outputs.
     augment : str, Module, or sequence of those, default=()
         Random changes of images in training, as for `ConvNet`.
 
@@ -434,25 +429,18 @@ class TransformerNet(_SequenceNet):
         return self.head(_mean_of_steps(self.encoder(found, key_mask=mask), mask))
 
 
+@described_by(TransformerNet)
 class TemporalConvNet(_SequenceNet):
     """Network of dilated convolutions for sequences, sized by them: ``NetClassifier("tcn")``.
 
     Parameters
     ----------
-    input_shape : tuple of int
-        Shape of a sequence: (steps,) or (steps, features). Estimators supply it.
-    n_outputs : int
-        Number of outputs. Estimators supply it.
-    n_ids : int or None, default=None
-        One more than the largest id, as for `RecurrentNet`. Estimators supply it.
     channels : int, default=64
         Size of the vectors of steps.
     num_layers : int, default=4
         Residual convolutions, each of which looks twice as far as the one before.
     kernel_size : int, default=3
         Steps that a convolution reads.
-    dropout : float, default=0.1
-        Probability of dropout in the layers and before the outputs.
 
     Notes
     -----

@@ -4,7 +4,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from sknet._fields import ABSENT, Named
-from sknet._params import Interval, resolve
+from sknet._params import Interval, described_by, resolve
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
@@ -335,30 +335,19 @@ class TransformerEncoderLayer(_Layer):
         return self.norm2(x + self.dropout(self.feedforward(x)))
 
 
+@described_by(TransformerEncoderLayer)
 class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to a memory and a feed-forward network, with norms, each added to its input.
 
     Parameters
     ----------
-    embed_dim : int
-        Size of the vectors.
     num_heads : int
         Heads of both attentions.
-    feedforward_dim : int, default=None
-        Width of the feed-forward network; None is four times `embed_dim`.
     dropout : float, default=0.1
         Dropout probability of attention weights, inside the feed-forward network, and of what all
         three add.
-    activation : str or Module, default="gelu"
-        Of the feed-forward network.
     norm_first : bool, default=True
         Whether norms come before what is added or after the sums, as for `TransformerEncoderLayer`.
-    eps : float, default=1e-5
-        That of the norms.
-    init : Initializer or str, default=None
-        Scheme of all projections; None is that of `init.version` for attention and for `Linear`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Notes
     -----
@@ -444,6 +433,7 @@ class _Stack(Module):
         self.norm = LayerNorm(embed_dim, eps, device=device) if norm_first else None
 
 
+@described_by(TransformerEncoderLayer)
 class TransformerEncoder(_Stack):
     """A stack of `TransformerEncoderLayer`, each with weights of its own.
 
@@ -451,10 +441,6 @@ class TransformerEncoder(_Stack):
     ----------
     num_layers : int
         Number of layers.
-    embed_dim : int
-        Size of the vectors.
-    num_heads : int
-        Heads of the attention.
     feedforward_dim : int, default=None
         Width of the feed-forward networks; None is four times `embed_dim`.
     dropout : float, default=0.1
@@ -463,12 +449,8 @@ class TransformerEncoder(_Stack):
         As for a layer.
     norm_first : bool, default=True
         As for a layer; if true, the stack ends with a norm.
-    eps : float, default=1e-5
-        That of the norms.
     init : Initializer or str, default=None
         As for a layer.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Notes
     -----
@@ -491,31 +473,14 @@ class TransformerEncoder(_Stack):
         return x if self.norm is None else self.norm(x)
 
 
+@described_by(TransformerEncoder)
 class TransformerDecoder(_Stack):
     """A stack of `TransformerDecoderLayer`, each with weights of its own.
 
     Parameters
     ----------
-    num_layers : int
-        Number of layers.
-    embed_dim : int
-        Size of the vectors.
     num_heads : int
         Heads of the attentions.
-    feedforward_dim : int, default=None
-        Width of the feed-forward networks; None is four times `embed_dim`.
-    dropout : float, default=0.1
-        As for a layer.
-    activation : str or Module, default="gelu"
-        As for a layer.
-    norm_first : bool, default=True
-        As for a layer; if true, the stack ends with a norm.
-    eps : float, default=1e-5
-        That of the norms.
-    init : Initializer or str, default=None
-        As for a layer.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Notes
     -----

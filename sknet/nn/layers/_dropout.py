@@ -61,7 +61,6 @@ class _Scheduled(Module):
         return rate
 
     def extra_repr(self) -> str:
-        """Return the probability."""
         return f"{self.p}"
 
 

@@ -12,7 +12,7 @@ from numpy.random import RandomState
 from sknet import ops
 from sknet._constraints import WHOLE, shown
 from sknet._fields import ABSENT, POSITIVE, Buffers, Named, Params
-from sknet._params import Interval, StrOptions, resolve
+from sknet._params import Interval, StrOptions, described_by, resolve
 from sknet.core import Tensor, TracedArray, as_tensor
 from sknet.device import Device, to_device
 from sknet.exceptions import DtypeError, InvalidParameterError, ShapeError
@@ -198,23 +198,18 @@ class PositionalEncoding(Module):
         return self.dropout(x + waves.astype(x.dtype))
 
 
+@described_by(Embedding)
 class EmbeddingBag(Embedding):
     """The sum, mean or maximum of several learned vectors, such as those of a bag of words.
 
     Parameters
     ----------
-    num_embeddings : int
-        Number of vectors.
-    embedding_dim : int
-        Their length.
     mode : {"sum", "mean", "max"}, default="mean"
         How the vectors of a bag are combined.
     padding_idx : int, default=None
         Index of the padding, which is left out of every bag.
     init : Initializer or str, default=None
         Scheme of the vectors, as for `Embedding`.
-    device : str or Device, default=None
-        Where the parameter lives; None is the CPU.
 
     Attributes
     ----------

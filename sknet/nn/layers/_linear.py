@@ -9,7 +9,7 @@ from numpy.random import RandomState
 
 from sknet._constraints import invalid, shown
 from sknet._fields import ABSENT, Buffers, Named, Params
-from sknet._params import Interval, StrOptions
+from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_host
 from sknet.exceptions import ShapeError
@@ -447,15 +447,12 @@ class EnsembleView(Module):
         return f"{self.n_members}"
 
 
+@described_by(Linear)
 class BatchEnsembleLinear(Module):
     r"""Linear layers of several members that share one weight, each with factors of its own.
 
     Parameters
     ----------
-    in_features : int
-        Length of the input's last axis.
-    out_features : int
-        Length of the output's last axis.
     n_members : int, default=32
         Number of members.
     factors : {"ones", "signs", "normal"}, default="ones"
@@ -466,8 +463,6 @@ class BatchEnsembleLinear(Module):
         Whether each member adds a bias.
     init : Initializer or str, default=None
         Scheme of the weight, as of `Linear`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -568,25 +563,20 @@ class BatchEnsembleLinear(Module):
         return f"{self.in_features}, {self.out_features}, {self.n_members}, factors={self.factors!r}{bias}"
 
 
+@described_by(Linear)
 class EnsembleLinear(Module):
     """A linear layer for each member of an ensemble, and their mean: the head of one.
 
     Parameters
     ----------
-    in_features : int
-        Length of the input's last axis.
-    out_features : int
-        Length of the output's last axis.
     n_members : int, default=32
         Number of members.
-    reduce : {"mean"} or None, default="mean"
-        Whether to return the mean over members; None returns what each computes.
     bias : bool, default=True
         Whether each member adds a bias.
+    reduce : {"mean"} or None, default="mean"
+        Whether to return the mean over members; None returns what each computes.
     init : Initializer or str, default=None
         Scheme of each member's weight, as of `Linear`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------

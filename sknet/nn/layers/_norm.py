@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from sknet._fields import ABSENT, Buffers, Named, Params
-from sknet._params import Interval
+from sknet._params import Interval, described_by
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
@@ -170,6 +170,7 @@ class RMSNorm(Affine):
         return _over_last_axes(self, x, rms_norm, self.weight, self.eps)
 
 
+@described_by(LayerNorm)
 class GroupNorm(Affine):
     r"""Give every group of channels of every sample mean 0 and variance 1, then scale and shift channels.
 
@@ -179,14 +180,6 @@ class GroupNorm(Affine):
         Number of groups of channels; one per channel gives an instance norm.
     num_channels : int
         Length of the input's second axis.
-    eps : float, default=1e-5
-        Added to the variance.
-    affine : bool, default=True
-        Whether to scale and shift what is normalized.
-    bias : bool, default=True
-        Whether to shift as well, if `affine`.
-    device : str or Device, default=None
-        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -310,6 +303,7 @@ class _RunningNorm(Affine, ABC):
         self.set_buffer("num_batches", seen)
 
 
+@described_by(LayerNorm)
 class BatchNorm(_RunningNorm):
     r"""Give every feature mean 0 and variance 1 over the batch, then a learned scale and shift.
 
@@ -317,14 +311,8 @@ class BatchNorm(_RunningNorm):
     ----------
     num_features : int
         Length of the input's second axis.
-    eps : float, default=1e-5
-        Added to the variance.
     momentum : float or None, default=0.1
         Weight of a batch in the running statistics; None averages all batches equally.
-    affine : bool, default=True
-        Whether to scale and shift what is normalized.
-    bias : bool, default=True
-        Whether to shift as well, if `affine`.
     track_running_stats : bool, default=True
         Whether to keep running statistics. Without them, prediction uses those of its batch as well.
     device : str or Device, default=None
@@ -401,6 +389,7 @@ class BatchNorm(_RunningNorm):
         return output
 
 
+@described_by(BatchNorm)
 class InstanceNorm(_RunningNorm):
     r"""Give every channel of every sample mean 0 and variance 1, then possibly scale and shift channels.
 
@@ -408,19 +397,11 @@ class InstanceNorm(_RunningNorm):
     ----------
     num_features : int
         Length of the input's second axis: channels.
-    eps : float, default=1e-5
-        Added to the variance.
-    momentum : float or None, default=0.1
-        Weight of a batch in the running statistics; None averages all batches equally.
     affine : bool, default=False
         Whether to scale and shift what is normalized.
-    bias : bool, default=True
-        Whether to shift as well, if `affine`.
     track_running_stats : bool, default=False
         Whether to keep running statistics, the means of those of all samples, and to predict with
         them as `BatchNorm` does.
-    device : str or Device, default=None
-        Where parameters and buffers live; None is the CPU.
 
     Attributes
     ----------

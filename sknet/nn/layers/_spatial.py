@@ -116,6 +116,7 @@ class Pad1d(_Pad):
     rank = 1
 
 
+@described_by(Pad1d)
 class Pad2d(_Pad):
     """Add elements around images.
 
@@ -123,11 +124,6 @@ class Pad2d(_Pad):
     ----------
     padding : int or tuple of two
         A number for all ends, or for each of height and width a number or a pair (before, after).
-    mode : {"constant", "reflect", "replicate", "circular"}, default="constant"
-        What is added: `value`; the elements mirrored at the outermost one; the outermost
-        element; or the elements from the other end.
-    value : float, default=0.0
-        What "constant" adds.
 
     Notes
     -----
@@ -144,6 +140,7 @@ class Pad2d(_Pad):
     rank = 2
 
 
+@described_by(Pad1d)
 class Pad3d(_Pad):
     """Add elements around volumes.
 
@@ -151,11 +148,6 @@ class Pad3d(_Pad):
     ----------
     padding : int or tuple of three
         A number for all ends, or for each of depth, height and width a number or a pair (before, after).
-    mode : {"constant", "reflect", "replicate", "circular"}, default="constant"
-        What is added: `value`; the elements mirrored at the outermost one; the outermost
-        element; or the elements from the other end.
-    value : float, default=0.0
-        What "constant" adds.
 
     Notes
     -----

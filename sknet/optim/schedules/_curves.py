@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 
 from sknet._constraints import constraint, satisfies, shown
-from sknet._params import Composite, Interval, StrOptions
+from sknet._params import Composite, Interval, StrOptions, described_by
 from sknet.exceptions import InvalidParameterError
 from sknet.optim.schedules._base import (
     COUNT,
@@ -108,17 +108,9 @@ class Polynomial(Schedule):
         return float(self.min_lr + (self.lr - self.min_lr) * left**self.power)
 
 
+@described_by(Polynomial)
 class Cosine(Schedule):
     r"""Cosine decay.
-
-    Parameters
-    ----------
-    lr : float
-        The initial rate.
-    min_lr : float, default=0.0
-        The final rate, at most `lr`.
-    n_steps : int or None, default=None
-        Number of updates until the rate reaches `min_lr`, where it stays. None takes the whole fit.
 
     Notes
     -----
