@@ -28,7 +28,6 @@ class Setting:
         )
 
     def checked(self, value: str, what: str) -> str:
-        """Return a value that is one of the choices."""
         if value not in self.choices:
             hint = suggestion(str(value), self.choices)
             raise ValueError(f"{what} must be one of {self.choices}, got {shown(value)}{hint}")

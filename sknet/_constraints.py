@@ -101,7 +101,6 @@ class Options:
         self.type, self.options = type, options
 
     def is_satisfied_by(self, value: Any) -> bool:
-        """Tell whether a value is among them."""
         return isinstance(value, self.type) and value in self.options
 
     def __str__(self) -> str:

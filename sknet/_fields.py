@@ -63,7 +63,6 @@ class Arrays:
         self.kinds, self.lengths, self.itemsize = kinds, lengths, itemsize
 
     def is_satisfied_by(self, value: Any) -> bool:
-        """Tell whether a value is such an array."""
         return (
             any(cls.__name__ == self.holder for cls in type(value).__mro__)
             and value.dtype.kind in self.kinds
@@ -126,7 +125,6 @@ class Dtypes(NamedTuple):
     kinds: str
 
     def is_satisfied_by(self, value: Any) -> bool:
-        """Tell whether a value is such a dtype."""
         return isinstance(value, np.dtype) and value.kind in self.kinds
 
     def __str__(self) -> str:
@@ -166,7 +164,6 @@ class Either:
         self.checks = [check_of(spec) for spec in specs]
 
     def is_satisfied_by(self, value: Any) -> bool:
-        """Tell whether a value satisfies one of them."""
         return any(check.is_satisfied_by(value) for check in self.checks)
 
     def __str__(self) -> str:
@@ -180,7 +177,6 @@ class Each:
         self.kinds, self.check = kind if isinstance(kind, tuple) else (kind,), check_of(spec)
 
     def is_satisfied_by(self, value: Any) -> bool:
-        """Tell whether a value is such a collection."""
         return type(value) in self.kinds and (
             self.check is ANYTHING or all(map(self.check.is_satisfied_by, value))
         )
@@ -211,7 +207,6 @@ class Items:
         self.key, self.item = check_of(key), check_of(item)
 
     def is_satisfied_by(self, value: Any) -> bool:
-        """Tell whether a value is such a dict."""
         return isinstance(value, (dict, types.MappingProxyType)) and all(
             self.key.is_satisfied_by(name) and self.item.is_satisfied_by(x) for name, x in value.items()
         )
@@ -301,7 +296,6 @@ class Fields(NamedTuple):
 
     @classmethod
     def of(cls, holder: str, declared: Mapping[str, Any]) -> "Fields":
-        """Return declared fields."""
         checks = {name: check_of(spec) for name, spec in declared.items()}
         absent = [name for name, each in checks.items() if isinstance(each, Either) and ABSENT in each.checks]
         rest = checks.pop("*", None)
@@ -327,7 +321,6 @@ class Fields(NamedTuple):
                 self._compare(name, check, values, lengths)
 
     def is_satisfied_by(self, values: Any) -> bool:
-        """Tell whether a value is a dict of such fields."""
         try:
             self.check(values)
         except (ValueError, AttributeError, TypeError):

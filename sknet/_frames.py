@@ -166,7 +166,6 @@ class Frame:
         return Frame(self.frame[:, list(positions)])
 
     def array(self, dtypes: "tuple[Any, ...] | Any" = None) -> Any:
-        """Return the table as an array."""
         own = self.ordered()
         found, is_early = _common(list(own.dtypes)) if self.is_pandas else (None, False)
         if found is not None and found.kind == "c":

@@ -112,7 +112,6 @@ class SpecialFunction:
 
 @cache
 def scipy_sparse() -> Any:
-    """Return `scipy.sparse`."""
     return import_module("scipy.sparse")
 
 

@@ -114,7 +114,6 @@ class Cache:
             return value
 
     def put(self, key: Hashable, value: Any) -> None:
-        """Set the value of a key."""
         with self._lock:
             self._values.pop(key, None)
             self._values[key] = value
@@ -364,7 +363,6 @@ class BlasThreads:
         self._others: list[tuple[Any, int]] = []
 
     def begin(self, limit: int | None, leaves_cores: bool = False) -> None:
-        """Begin to limit."""
         if limit is None:
             return
         _limits.begin(self, Threads(limit, leaves_cores))

@@ -43,7 +43,6 @@ def core() -> Core | None:
 
 
 def needed() -> Core:
-    """Return the extension."""
     found = core()
     if found is None:
         raise RuntimeError(

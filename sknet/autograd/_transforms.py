@@ -117,7 +117,6 @@ def _point(connected: bool, x: Any) -> Tensor:
 
 
 def argument_positions(argnums: Argnums) -> tuple[int, ...]:
-    """Return positions as a tuple."""
     found = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
     if not found:
         raise ValueError("argnums must be the position of an argument, or several, got none")

@@ -245,7 +245,6 @@ def _is_best(fit: FitView) -> bool:
 
 
 def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
-    """Read a checkpoint."""
     file = Path(path)
     file = file / LAST if file.is_dir() else file
     if not file.is_file():

@@ -65,7 +65,6 @@ class PrintLog(Callback):
 
 
 def _line(epoch: int, record: Mapping[str, Any]) -> str:
-    """Return the numbers of an epoch as one line."""
     said = [f"Iteration {epoch}"]
     for name, value in record.items():
         if name not in LAST:

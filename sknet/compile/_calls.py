@@ -274,7 +274,6 @@ class Writer:
         ]
 
     def constant(self, value: Any, dtype: Any = None) -> Name:
-        """Return the name of a constant array."""
         try:
             array = np.asarray(value, dtype)
         except OverflowError:  # a comparison with a number that the dtype cannot hold
@@ -392,7 +391,6 @@ class Writer:
         return self.of(TRANSPOSE, "t", x, axes)
 
     def viewed(self, x: Name, dtype: Any) -> Name:
-        """Return the name of a view of an array in another dtype."""
         return self.of(VIEW, "v", x, dtype)
 
     def copies(self, equation: Equation) -> Iterator[tuple[Name, Name | None]]:

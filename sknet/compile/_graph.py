@@ -147,7 +147,6 @@ class OutputIndex(int):
     """The position of an output; it replaces the array in a tree of results."""
 
     def __new__(cls, position: int) -> Self:
-        """Make it of a number."""
         return super().__new__(cls, position)
 
 
@@ -629,7 +628,6 @@ class _Identity:
 
 
 def key_of(value: Any) -> Hashable:
-    """Return a key that identifies a value."""
     found = _KEYS.get(type(value))
     return found(value) if found is not None else _other(value)
 

@@ -175,7 +175,6 @@ class Views:
         return self._whole.get(x, True)
 
     def is_contiguous(self, x: Variable) -> bool:
-        """Tell whether `x` is C-contiguous."""
         return x not in self._sources or bool(self.ghost(x).flags.c_contiguous)
 
     def applied(self, equation: Equation, array: Any) -> Any:

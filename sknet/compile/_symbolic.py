@@ -263,7 +263,6 @@ class Position(int):
     """The position of a variable among inputs, constants and results, in this order."""
 
     def __new__(cls, position: int) -> Self:
-        """Make it of a number."""
         return super().__new__(cls, position)
 
 

@@ -116,7 +116,6 @@ class Context(ABC):
         """Undo the latest `_enter`."""
 
     def _fresh(self) -> Self:
-        """Return a context like this one."""
         return type(self)()
 
     def __enter__(self) -> Self:

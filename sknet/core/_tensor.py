@@ -215,8 +215,6 @@ class Operators:
 
 
 def _in_place(operation: Callable[[Any, Any], Any], sign: str) -> Any:
-    """Return the method that does an operation in place."""
-
     def change(self: Any, other: Any) -> Any:
         if _is_recorded(self, other):
             _become(self, sign, lambda: operation(self, other))
@@ -317,7 +315,6 @@ def _become(x: "Tensor", sign: str, compute: "Callable[[], Tensor]") -> None:
 
 
 def _write(x: "Tensor", sign: str, index: Any, values: Any) -> None:
-    """Write to the memory of a tensor."""
     if modes.capturing:
         raise _frozen(x, sign)
     data = x._memory_to_write()

@@ -349,7 +349,6 @@ class Backend(ABC):
         """Return the array as a NumPy array (or a SciPy CSR array)."""
 
     def device_of(self, array: Any) -> Device:
-        """Return the device that holds `array`."""
         return Device(self.kind)
 
     def check(self, device: Device) -> None:
@@ -531,7 +530,6 @@ def _load_owner(array: Any) -> "Backend | None":
 
 
 def backend_of(array: Any) -> Backend:
-    """Return the backend that owns `array`."""
     found = _by_type.get(type(array)) or _load_owner(array)
     if found is None:
         raise TypeError(f"expected an array of a known device {sorted(_loaders)}, got {type(array).__name__}")
@@ -544,7 +542,6 @@ def is_array(obj: Any) -> bool:
 
 
 def device_of(array: Any) -> Device:
-    """Return the device on which `array` lives."""
     return backend_of(array).device_of(array)
 
 

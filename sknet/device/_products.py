@@ -86,7 +86,6 @@ class Form(NamedTuple):
 
 
 def form_of(x: Any, y: Any, out: Any) -> Form | None:
-    """Return the form of a product into an array."""
     if not (x.dtype == y.dtype == out.dtype and x.size and y.size):
         return None
     lifted = [

@@ -441,7 +441,6 @@ def _can_be_read(array: Any, dtype: Any) -> bool:
 
 
 def take_rows(array: Any, chosen: Any) -> Any:
-    """Return some rows."""
     if isinstance(array, np.ndarray) and not isinstance(chosen, slice):
         return array.take(chosen, axis=0)
     if isinstance(chosen, slice) or ops.is_sparse(array) or isinstance(array, ComputedRows):
@@ -470,7 +469,6 @@ class Orders:
         self._ahead: _Ahead | None = None
 
     def begin(self) -> None:
-        """Begin an epoch."""
         self._left -= 1
         if self.now is not None:
             ahead, self._ahead = self._ahead, None

@@ -473,7 +473,6 @@ class DeviceSteps(Steps):
         self._state = DeviceInputs(flat, slots, buffers, self._counter, self._is_fine, hyper)
 
     def program_for(self, n_rows: int) -> Compiled:
-        """Return the program of a step on this many rows."""
         found = self._programs.get(n_rows)
         if found is None:
             function = step_function(self.model, self.batches.weight is not None, self.check_finite)

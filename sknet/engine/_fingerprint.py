@@ -273,7 +273,6 @@ def structure_of(module: Module | None, *parts: Any) -> Hashable | None:
 
 
 def _key_of(value: Any, seen: dict[int, int]) -> Hashable:
-    """Return the key of a value."""
     kind = type(value)
     if kind in VALUE_TYPES:
         return key_of(value)
@@ -362,7 +361,6 @@ def has_slots(kind: type) -> bool:
 
 
 def _key_of_module(module: Module, seen: dict[int, int]) -> Hashable:
-    """Return the key of a module and its submodules."""
     kind = type(module)
     forward: Any = kind.forward
     if not (kind.__module__.startswith(OWN) and forward.__module__.startswith(OWN)):

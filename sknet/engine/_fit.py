@@ -466,7 +466,6 @@ def load_model_state(model: ModelLike, saved: Mapping[str, Any], path: str) -> N
 
 
 def other_network(path: str, difference: str) -> StateError:
-    """Return the error for a checkpoint of another network."""
     return StateError(f"{path} is a checkpoint of another network: {difference}")
 
 

@@ -96,7 +96,6 @@ class Prepared:
         self.history = History()
 
     def new_score(self) -> NamedScores:
-        """Return empty scores."""
         return self._new_scores(self._model.loss_function)
 
     def validation(self, trained_on: Any) -> Validation | None:
@@ -118,7 +117,6 @@ class Prepared:
 
 
 def _shown(verbose: Any, caller: str) -> list[Callback]:
-    """Return the callbacks that `verbose` asks for."""
     if isinstance(verbose, str):
         if verbose != "bar":
             raise ValueError(

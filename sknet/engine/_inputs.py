@@ -34,7 +34,6 @@ def first_input(X: Any) -> Any:
 
 
 def n_rows(X: Any) -> int:
-    """Return how many rows there are."""
     shape = first_input(X).shape
     if not shape:
         raise ShapeError("X must have an axis of rows, got a single number")
@@ -42,7 +41,6 @@ def n_rows(X: Any) -> int:
 
 
 def row_shapes(X: Any) -> Any:
-    """Return the shape of a row of each input."""
     return each_input(lambda x: tuple(x.shape[1:]), X)
 
 

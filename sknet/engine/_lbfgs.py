@@ -109,7 +109,6 @@ class _Objective:
         self.latest: list[Any] = [to_host(fit.model.weights().flat).astype(np.float64), 0]
 
     def value_and_grad(self, x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
-        """Return the objective and its gradient."""
         self._guard.poll()
         model, (X, y, weight) = self._model, self._batch
         model.restore_weights(Weights(_on_device(x, model), {}, {}))

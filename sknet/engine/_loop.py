@@ -485,7 +485,6 @@ class Loop:
 
     @property
     def steps_name(self) -> str:
-        """Name of the kind of steps."""
         return self._epochs.steps_name
 
     def state(self) -> dict[str, Any]:
@@ -763,7 +762,6 @@ def train(
     source: Source | None = None,
     saved: SavedFit | None = None,
 ) -> Outcome:
-    """Train a model in place."""
     stepping_optimizer(model.materialize(batches.X))
     check_losses(model, batches.y, batches.weight)
     join_leftover(model, batches)

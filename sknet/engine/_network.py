@@ -120,7 +120,6 @@ class Predictor(_HoldsPrograms):
         self._made: tuple[Fingerprint | Fixed | None, dict[Any, list[Any]]] = (None, {})
 
     def has(self, head: Head | None) -> bool:
-        """Tell whether this predicts with a `head`."""
         return self._head is head or are_equal(self._head, head)
 
     def in_parts(self, X: Any, most_rows: int = MOST_ROWS) -> Any:

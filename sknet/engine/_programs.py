@@ -58,7 +58,6 @@ class GradientInputs(NamedTuple):
 
     @property
     def batch(self) -> Batch:
-        """The batch."""
         return Batch(self.X, self.y, self.weight)
 
 

@@ -165,7 +165,6 @@ class SplitStep:
         )
 
     def room(self, like: Batch) -> Batch:
-        """Return arrays to write a batch to."""
         program = self._program_for(like)
         if program is not None:
             found: Batch = program.slots.batch

@@ -143,7 +143,6 @@ class Feed:
 
     @property
     def most_epochs(self) -> int:
-        """The most epochs."""
         if self._left is None:
             return self._epochs or 1
         size = self._per_epoch or self._n_batches or 1

@@ -100,7 +100,6 @@ class SymmetricCoder(Architecture):
 
 
 def _between(layers: "list[Any]", activation: nn.Module) -> nn.Sequential:
-    """Return layers with copies of an activation between them."""
     found: list[nn.Module] = [layers[0]]
     for layer in layers[1:]:
         found += [activation.copy(), layer]

@@ -153,7 +153,6 @@ def settings_of(estimator: Any, **more: Any) -> Settings:
 
 
 def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
-    """Return the sizes as a tuple."""
     is_one = not hasattr(hidden_layer_sizes, "__iter__") or getattr(hidden_layer_sizes, "ndim", 1) == 0
     # `Iterable` would ask hundreds of classes
     sizes = [hidden_layer_sizes] if is_one else list(hidden_layer_sizes)
@@ -276,7 +275,6 @@ class Request(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """Settings of the loop."""
         settings = self.recipe.settings
         return _of_a_part(settings) if self.incremental else settings
 

@@ -201,7 +201,6 @@ class HeadTargets(RealTargets):
 
     @property
     def classes(self) -> dict[str, Any]:
-        """The classes of each head that has some."""
         return {name: each.classes for name, each in self.heads.items() if isinstance(each, ClassEncoder)}
 
     @property

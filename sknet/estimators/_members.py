@@ -34,7 +34,6 @@ OF_ONE = ("_batch", "_fit_extras", "best_epoch_", "refit_history_", "temperature
 
 
 def are_several(estimator: Any) -> bool:
-    """Tell whether an estimator is an ensemble."""
     count = getattr(estimator, "n_members", 1)
     is_number = type(count) is int or isinstance(count, Integral)  # asking the abstract class takes long
     return is_number and int(count) > 1  # anything else is an invalid parameter

@@ -325,7 +325,6 @@ class _Columns:
         self._n_rows = x.shape[0] if rows is None else len(rows)
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Yield columns and weights."""
         return self.chosen(slice(None))
 
     def chosen(self, which: Any) -> Iterator[tuple[Any, Any]]:

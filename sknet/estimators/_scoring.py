@@ -174,7 +174,6 @@ def _name_of(scorer: Any) -> str:
 def evaluated(
     scorers: Sequence[Scorer], estimator: Any, X: Any, y: Any, weight: Any, rows: str
 ) -> dict[str, float]:
-    """Return what each scorer says of an estimator."""
     return {scorer.name: _evaluated(scorer, estimator, X, y, weight, rows) for scorer in scorers}
 
 

@@ -50,7 +50,6 @@ def html_of(
     history: Mapping[str, Sequence[float]],
     best_epoch: int | None,
 ) -> str:
-    """Return a summary as HTML."""
     escape = html.escape
     head = "".join(f"<th>{name}</th>" for name in ("layer", "output shape", "parameters"))
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table)

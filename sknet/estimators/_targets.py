@@ -117,7 +117,6 @@ def by_labels(loss: Loss, classes: Any, ignored: int | None = None) -> Loss:
 
 
 def label_weights(weights: Mapping[Any, Any], classes: Any, of: str = "") -> list[Any]:
-    """Return the weight of each class."""
     labels, found = classes.tolist(), [1.0] * len(classes)
     # A date of NumPy has another hash than that of Python, which `tolist` returns.
     numbers = {label: k for same in (labels, classes) for k, label in enumerate(same)}
@@ -213,7 +212,6 @@ class ClassEncoder(ABC):
         """Return a function that creates an empty score of training rows, for a `loss`."""
 
     def unlike(self, classes: Any) -> bool:
-        """Tell whether some classes are others than these."""
         return not np.array_equal(self.classes, unique_labels(classes))
 
     def found_in(self, y: Any) -> Any:
@@ -406,7 +404,6 @@ class ColumnTargets(ClassEncoder):
 
     @property
     def n_classes(self) -> tuple[int, ...]:
-        """Number of classes of each column."""
         return tuple(len(classes) for classes in self.classes)
 
     def encode(self, y: Any) -> Any:

@@ -48,12 +48,10 @@ MOST_ELEMENTS = 1 << 36  # of a variable: no host computes with more
 
 
 def of_graph(x: Graph) -> dict[str, Any]:
-    """Describe a graph and its values."""
     return {"symbolic": _of_symbolic(SymbolicGraph.of(x)), "values": dict(x.values)}
 
 
 def graph(cls: type, state: dict[str, Any]) -> Graph:
-    """Return a graph that is described."""
     symbolic, values = _symbolic(state["symbolic"]), state["values"]
     if symbolic.any_rows or any(isinstance(x, Counted) for x in symbolic.constants):
         raise ValueError("a graph for one number of rows has lengths that depend on it")
@@ -92,7 +90,6 @@ def _of_layers(x: GraphLayers) -> dict[str, Any]:
 
 
 def graph_module(cls: Any, state: dict[str, Any]) -> Any:
-    """Return a graph module that is described."""
     values, n_rows, transient = state["values"], state["n_rows"], state["transient"]
     for path, value in values.items():
         if not isinstance(value, (Parameter, np.ndarray)):

@@ -434,7 +434,6 @@ OTHERS = Kind((object,), _attributes, _with_attributes)
 
 
 def kind_of(cls: type) -> Kind:
-    """Return the kind of a class."""
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return RECORDS
     if cls.__module__ == SPLITTERS:

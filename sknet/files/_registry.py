@@ -202,7 +202,6 @@ class Registry:
             self._trusted[full_name(thing)] = thing
 
     def find(self, name: str, fits: Callable[[Any], bool]) -> Any:
-        """Return the object that a name stands for."""
         package, _, last = name.rpartition(".")
         found = _named(package, last) if package in _packages() else NUMPYS.get(name)
         if found is None:

@@ -137,7 +137,6 @@ class GatheringBackend(ParallelBackendBase):
         return self.effective_n_jobs(n_jobs)
 
     def submit(self, func: Callable[[], Any], callback: Any = None) -> PendingTask:
-        """Take a task."""
         self._tasks.append(PendingTask(self._run, func, callback))
         return self._tasks[-1]
 

@@ -178,11 +178,9 @@ class NoContext:
     """Replaces scikit-learn's callback context if the installed version has none."""
 
     def subcontext(self, **kwargs: Any) -> Self:
-        """Return itself."""
         return self
 
     def call_on_fit_task_begin(self, **kwargs: Any) -> Self:
-        """Return itself."""
         return self
 
     def call_on_fit_task_end(self, **kwargs: Any) -> None:

@@ -168,7 +168,6 @@ def _written_model(model: Any, example: Any, dtype: Any) -> "Written":
 
 
 def graph_module_of(graph: Graph) -> GraphModule:
-    """Return a graph as a module of its values."""
     return GraphModule(SymbolicGraph.of(graph), dict(graph.values))
 
 

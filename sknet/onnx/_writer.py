@@ -167,7 +167,6 @@ class Writer:
         return self.cast(x, dtype) if x.dtype.kind == "f" else x
 
     def cast(self, x: Value, dtype: Any) -> Value:
-        """Return x in another dtype."""
         dtype = np.dtype(dtype)
         return x if x.dtype == dtype else self.add("Cast", x, dtype=dtype, to=dtype)
 
@@ -214,7 +213,6 @@ class Writer:
         return number
 
     def reshaped(self, x: Value, shape: Sequence[Any]) -> Value:
-        """Return x in another shape."""
         shape = tuple(shape)
         if shape == x.shape:
             return x
@@ -225,7 +223,6 @@ class Writer:
         return self.add("Reshape", x, self.lengths(shape), shape=shape, allowzero=1)
 
     def expanded(self, x: Value, shape: Sequence[Any]) -> Value:
-        """Return x broadcast to a shape."""
         shape = tuple(shape)
         known = [n for n in shape if isinstance(n, int)]
         if 0 in known and len(known) == len(shape):

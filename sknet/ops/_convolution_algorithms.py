@@ -595,7 +595,6 @@ def _tile_grid(windows: Windows) -> Pair:
 
 
 def _winograd_work(x: Shape, filters: int, groups: int, windows: Windows) -> int:
-    """Return the number of multiplications."""
     return POINTS * x[0] * math.prod(_tile_grid(windows)) * filters * x[1] // groups
 
 

@@ -69,7 +69,6 @@ class Divided(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Number of columns of the weights."""
         return CELLS[self.cell].gates * self.size
 
     @property

@@ -67,7 +67,6 @@ class Place(NamedTuple):
 
 
 def write_file(path: Path, contents: Contents, *, compress: bool = False, spent: int = 0) -> None:
-    """Write a file atomically."""
     arrays = {name: plain(name, array) for name, array in contents.arrays.items()}
     # The format allows no gaps; with the widest elements first, all arrays are aligned.
     arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
@@ -293,7 +292,6 @@ def compressed(text: str) -> str:
 
 
 def uncompressed(path: Path, text: str, most: int) -> str:
-    """Return a compressed text."""
     code = zlib.decompressobj(zdict=WORDS)
     try:
         found = code.decompress(binascii.a2b_base64(text, strict_mode=True), most + 1).decode("ascii")

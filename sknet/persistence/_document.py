@@ -59,7 +59,6 @@ def _contents(tree: Any, kind: str, arrays: "JoinedArrays | NamedArrays") -> Con
 
 
 def read(path: "str | PathLike[str]", kind: str) -> Any:
-    """Read a document that `write` has written."""
     found, tree = read_any(path)
     if found != kind:
         raise LoadError(f"{path} is an sknet file of kind {found!r}, not {kind!r}")
@@ -156,7 +155,6 @@ class NamedArrays:
         return place
 
     def gathered(self) -> dict[str, Array]:
-        """Return the arrays of the file."""
         return self._arrays
 
 
@@ -178,7 +176,6 @@ class JoinedArrays:
         return [CODES[array.dtype.newbyteorder("=")], list(array.shape)]
 
     def gathered(self) -> dict[str, Array]:
-        """Return the arrays of the file."""
         return {**self._arrays, **({JOINED: np.concatenate(self._small)} if self._small else {})}
 
 

@@ -724,7 +724,6 @@ def is_ensemble(model: Any) -> bool:
 def ensemble_computation(
     ensemble: Any, *, raw_scores: bool = False, takes_offset: bool = True
 ) -> Computation:
-    """Return what an ensemble computes."""
     if not isinstance(ensemble, FrozenTabular):
         check_is_fitted(ensemble)
         ensemble = ensemble.freeze()
@@ -750,7 +749,6 @@ def ensemble_computation(
 def summary_of(
     title: str, members: Sequence[Member], mix: Mix, loss: Loss, facts: Mapping[str, str]
 ) -> EstimatorSummary:
-    """Return the summary of an ensemble."""
     kinds = _by_kind(members, mix)
     optimizers = {kind: with_values(found[0].model.optimizer) for kind, found in kinds.items()}
     model = members[0].model

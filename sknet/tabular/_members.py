@@ -196,7 +196,6 @@ class Setting:
 def setting_of(
     kind: str, chosen: Members | str, task: str, shape: tuple[int, ...], per_fold: int | str
 ) -> Setting:
-    """Return the settings of the members of a kind."""
     n_rows, n_columns = shape
     task = {"multilabel": "binary", "ordinal": "multiclass"}.get(task, task)
     recipe = {name: x[task] if isinstance(x, dict) else x for name, x in RECIPES[kind].items()}

@@ -189,11 +189,9 @@ class Mix:
     }
 
     def factor(self, kind: str) -> float:
-        """Return the factor of the outputs of a kind."""
         return self.weights[kind] / self.temperatures[kind]
 
     def of(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the mixed outputs."""
         parts = [self.factor(kind) * output for kind, output in outputs.items() if self.weights[kind]]
         found: np.ndarray = np.sum(parts, axis=0)
         return found
@@ -230,7 +228,6 @@ def _temperature(loss: Any, output: np.ndarray, y: np.ndarray, weight: np.ndarra
 
 
 def badness(output: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: Loss) -> float:
-    """Return the mean loss of outputs."""
     with no_grad(), np.errstate(under="ignore"):  # what is certain has no loss
         return mean_loss_of(loss, Tensor(output.astype(np.float64)), Tensor(y), weight)
 

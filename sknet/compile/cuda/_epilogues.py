@@ -68,7 +68,6 @@ class _Chain(NamedTuple):
         return self.finish.output
 
     def plus(self, equation: Equation, **changed: Any) -> "_Chain":
-        """Return it with one more equation."""
         return _Chain(self.finish._replace(**changed), (*self.equations, equation))
 
     def of_parts(self, parts: tuple[str, ...]) -> "_Chain":

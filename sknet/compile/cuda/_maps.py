@@ -243,7 +243,6 @@ def is_map(equation: Equation) -> bool:
 
 
 def written(name: str, group: Group, plan: Plan) -> Kernel:
-    """Return the kernel of a group of maps."""
     writer = MapWriter(group, plan)
     lines, used = live([*writer.loads, *writer.lines], writer.stores)
     size, parameters = math.prod(writer.shape), ", ".join(writer.parameters(used))

@@ -197,7 +197,6 @@ class _PhaseWriter(GroupWriter):
     # -- memory -------------------------------------------------------------------------------
 
     def phases(self) -> Phases:
-        """Return all phases."""
         plan, graph = self.plan, self.plan.graph
         starts = plan.arena_size + plan.pinned_size
         memory = np.zeros(_nbytes(plan), np.uint8)

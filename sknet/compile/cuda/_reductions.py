@@ -163,7 +163,6 @@ class Reducer(NamedTuple):
 
     @property
     def totals(self) -> list[Total]:
-        """Totals of all sections."""
         return [total for section in self.sections for total in section.totals]
 
     @property

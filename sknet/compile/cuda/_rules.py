@@ -51,7 +51,6 @@ takes = registry(CONDITIONS)  # registers of which operands; if nothing is, of a
 
 
 def has_rule(equation: Equation) -> bool:
-    """Tell whether an equation is computed by a rule."""
     name = equation.primitive.name
     if name not in RULES or not CONDITIONS.get(name, _has_arrays_only)(equation):
         return False

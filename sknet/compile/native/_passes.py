@@ -133,7 +133,6 @@ class NativeNorms:
     def norm_gradient(
         self, g: Any, x: Any, w: Any, eps: float, block: int, group: int, rooms: Any, dx: Any
     ) -> bool:
-        """Write the gradient of `norm`."""
         apart = block * g.strides[0] if len(g) == len(x) else 0
         return self._normalized(Work.NORM_GRADIENT, x, (w, None, dx, g), eps, (block, group, apart), rooms)
 

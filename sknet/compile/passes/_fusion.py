@@ -239,7 +239,6 @@ class _Waiting:
         self._waiting: list[Group] = []
 
     def take(self, group: Group, has_totals: bool) -> None:
-        """Take the next group."""
         made = {x for each in self._waiting for x in each.internal}
         after = group.epilogue if has_totals else ()
         read = {x for e in group.equations if e not in after for x in e.variables}
@@ -270,7 +269,6 @@ class _Waiting:
             self._waiting = []
 
     def all(self) -> list[Group]:
-        """Return all groups."""
         self._go_on()
         return self._done
 

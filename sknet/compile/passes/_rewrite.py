@@ -48,7 +48,6 @@ class Rules:
         return found
 
     def apply_to(self, graph: Graph) -> bool:
-        """Tell whether there is a rule for any equation of a graph."""
         return any(equation.primitive.name in self._table for equation in graph.equations)
 
     @property
@@ -110,7 +109,6 @@ class Rewriter:
         return self._add(Equation(record, operands, params))
 
     def constant(self, value: np.ndarray) -> Variable:
-        """Return the variable of a computed constant."""
         if any(value.strides):
             value = np.ascontiguousarray(value)
         key = key_of(value)
