@@ -112,16 +112,8 @@ class ParameterObject(PlainNumbers):
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also nested ones (``optimizer__lr``): all of them, or none if a name is unknown.
 
-        Parameters
-        ----------
-        **params : dict
-            Values by the names that `get_params` returns, in any order. If a nested object is replaced in the
-            same call, its parameters are set on the new object.
-
-        Returns
-        -------
-        self
-            The object.
+        `params` has values by the names that `get_params` returns, in any order. If a nested object is
+        replaced in the same call, its parameters are set on the new object. The object is returned.
 
         Raises
         ------

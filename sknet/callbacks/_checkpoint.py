@@ -154,12 +154,7 @@ class Checkpoint(Callback):
             self._write(fit, fit.state())
 
     def saved(self) -> SavedFit | None:
-        """Return the fit to resume from the folder.
-
-        Returns
-        -------
-        SavedFit or None
-            None if there is none, or `resume` is False.
+        """Return the fit to resume from the folder; None if there is none, or `resume` is False.
 
         Raises
         ------

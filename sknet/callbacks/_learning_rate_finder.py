@@ -146,17 +146,7 @@ class LearningRateFinder(Callback):
         return losses
 
     def plot(self, ax: Any = None) -> Any:
-        """Plot losses against rates, with the suggestion; needs matplotlib.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            The axes to plot into; None creates a figure.
-
-        Returns
-        -------
-        Axes
-            The axes.
+        """Plot losses against rates, with the suggestion, into axes `ax`, None for new ones; return the axes.
 
         Raises
         ------

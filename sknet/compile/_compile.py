@@ -276,17 +276,9 @@ class Compiled:
     # -- calls ------------------------------------------------------------------------------
 
     def __call__(self, *args: Tree) -> Tree:
-        """Copy the arguments into the slots, run, and return the result.
+        """Copy the arguments into the slots, run, and return `result`, whose arrays the next run overwrites.
 
-        Parameters
-        ----------
-        *args : trees of arrays
-            With the structure, shapes and dtypes of the examples.
-
-        Returns
-        -------
-        tree of arrays
-            `result`; the next run overwrites its arrays.
+        `args` are trees of arrays with the structure, shapes and dtypes of the examples.
 
         Raises
         ------

@@ -289,18 +289,9 @@ class Graph:
     def __call__(self, *args: Any, values: Mapping[str, Any] = NO_VALUES) -> Any:
         """Compute what the captured function does, one operation after the other.
 
-        Parameters
-        ----------
-        *args : trees of tensors or arrays
-            With the structure, shapes and kinds of dtypes (floating, integer, ...) of the examples.
-        values : mapping of str to tensor or array
-            Other values in place of some of `values`.
-
-        Returns
-        -------
-        tree of Tensor
-            Like the function's result. It can be differentiated by arguments and by `values`, captured and
-            compiled.
+        `args` have the structure, shapes and kinds of dtypes (floating, integer, ...) of the examples;
+        `values` stand in for some of the graph's own. The result is like the function's, of tensors, which
+        can be differentiated by arguments and by `values`, captured and compiled.
 
         Raises
         ------

@@ -570,21 +570,11 @@ class Plan:
     def arrays(
         self, memory: Any, slots: Sequence[Any], constants: Mapping[Variable, Any] | None = None
     ) -> dict[Variable, Any]:
-        """Return the array of every variable that has one.
+        """Return the array of every variable that has one: views of `memory`, the slots, or constants.
 
-        Parameters
-        ----------
-        memory : array of shape (arena_size + pinned_size,), dtype=uint8
-            On any device, aligned; the pinned part must be zero.
-        slots : sequence of array
-            One for each input of the graph.
-        constants : mapping of Variable to array, default=None
-            The graph's constants, if they are not on the host.
-
-        Returns
-        -------
-        dict of Variable to array
-            Views of `memory`, the slots, or constants.
+        `memory` has shape (arena_size + pinned_size,) and dtype uint8, on any device, aligned; the pinned
+        part must be zero. There is one of `slots` for each input of the graph, and `constants` are those that
+        are not on the host.
         """
         found: dict[Variable, Any] = dict(zip(self.graph.inputs, slots, strict=True))
         found.update(self.constants if constants is None else constants)

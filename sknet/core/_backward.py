@@ -124,22 +124,13 @@ class Hookable:
     node: Node | None
 
     def register_hook(self: T, hook: Callable[[T], T | None]) -> HookHandle:
-        """Call `hook` with the gradient of this tensor whenever one is computed.
+        """Call ``hook(gradient)`` with the gradient of this tensor whenever one is computed.
 
-        The gradient is complete: summed over all that was computed from the tensor. What the hook
-        returns replaces the gradient, for later hooks, for `grad`, and for everything further down;
-        None leaves it as it is. Hooks run in the order in which they were registered. Compiled
-        programs call none.
-
-        Parameters
-        ----------
-        hook : callable
-            ``hook(gradient) -> Tensor or None``. It must not change the gradient in place.
-
-        Returns
-        -------
-        HookHandle
-            Its ``remove`` removes the hook.
+        The gradient is complete: summed over all that was computed from the tensor, and must not be changed
+        in place. What the `hook` returns replaces the gradient, for later hooks, for `grad`, and for
+        everything further down; None leaves it as it is. Hooks run in the order in which they were
+        registered. Compiled programs call none. The ``remove`` of the handle that is returned removes the
+        hook.
 
         Raises
         ------

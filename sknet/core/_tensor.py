@@ -674,17 +674,10 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
     ) -> None:
         """Add the gradient of this tensor to the `grad` of every leaf it was computed from.
 
-        Parameters
-        ----------
-        gradient : Tensor, default=None
-            Gradient of something with respect to this tensor; may be left out for a scalar.
-        create_graph : bool, default=False
-            Record the computation of the gradients too, so that they can be differentiated.
-        retain_graph : bool, default=True
-            Keep the tape, so that it can be walked again. False frees what it holds: memory, for all
-            tensors that this one was computed from.
-        inputs : Tensor or sequence of Tensor, default=None
-            Fill the `grad` of these only, leaves or not; None fills that of all leaves.
+        The `gradient` of something with respect to this tensor may be left out for a scalar. `create_graph`
+        records the computation of the gradients too, so that they can be differentiated.
+        ``retain_graph=False`` frees what the tape holds, memory, for all tensors that this one was computed
+        from. `inputs`, leaves or not, get a `grad` instead of all leaves.
 
         Raises
         ------

@@ -92,18 +92,10 @@ class History(dict[str, list[float]]):
         return History({name: list(values) for name, values in self.items()})
 
     def to_frame(self, library: str | None = None) -> Any:
-        """Return the history as a data frame, one row per epoch.
+        """Return the history as a data frame of "pandas" or "polars", one row per epoch.
 
-        Parameters
-        ----------
-        library : {"pandas", "polars"} or None, default=None
-            The library of the frame; None is pandas if installed, else polars.
-
-        Returns
-        -------
-        pandas.DataFrame or polars.DataFrame
-            In pandas the epochs, counted from 1, are the index; in polars they are the first column. Both
-            are called ``"epoch"``.
+        A `library` of None is pandas if installed, else polars. In pandas the epochs, counted from 1, are the
+        index; in polars they are the first column. Both are called ``"epoch"``.
 
         Raises
         ------

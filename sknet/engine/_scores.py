@@ -49,18 +49,10 @@ class Score(ABC):
 
     @abstractmethod
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
-        """Add some rows.
+        """Add some rows: raw outputs of the network, targets as the loss expects them, and weights or None.
 
-        Parameters
-        ----------
-        output : array of shape (n_samples, n_outputs)
-            The network's raw outputs.
-        target : array of shape (n_samples,) or (n_samples, n_outputs)
-            Targets, encoded as the loss expects them.
-        weight : array of shape (n_samples,) or None
-            Sample weights.
-        rows : slice or ndarray of int, default=None
-            Their indices in the data set, for scores that look them up.
+        `output` has shape (n_samples, n_outputs), `target` one value or as many for each row, `weight` one.
+        Scores that look them up get the indices `rows` in the data set.
 
         Raises
         ------
@@ -71,21 +63,11 @@ class Score(ABC):
     def of_epochs(
         self, n_epochs: int, output: Any, target: Any, sizes: Sequence[int] | None = None
     ) -> "list[Score] | None":
-        """Return the scores of several epochs, for which this score, which is empty, has the options.
+        """Return the scores of `n_epochs` epochs of equally many rows; this one, empty, has the options.
 
-        Parameters
-        ----------
-        n_epochs : int
-            Number of epochs, which have the same number of rows.
-        output, target : array
-            As for `add`, of all epochs: one after the other.
-        sizes : sequence of int or None, default=None
-            Numbers of rows that are added at a time to the score of one epoch; None for all rows.
-
-        Returns
-        -------
-        list of Score or None
-            None if the rows of each epoch must be added to an empty score instead.
+        `output` and `target` are as for `add`, one epoch after the other; `sizes` are the numbers of rows that
+        are added at a time to the score of one epoch, None for all. None means that the rows of each epoch
+        must be added to an empty score instead.
         """
         return None
 

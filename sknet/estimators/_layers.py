@@ -174,19 +174,10 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
 
     @follows_namespace
     def transform(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return the output of the layer.
+        """Return the output of the layer for `X`, of several arrays the first.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        lengths : array-like of shape (n_samples,), dtype=int, default=None
-            Number of steps of each sequence in X that are not padding, for a network that takes them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            What the layer returns; of several arrays the first.
+        `lengths` are the numbers of steps of sequences in X that are not padding, for a network that takes
+        them.
         """
         _check_feature_names(self, X, reset=False)
         if type(X) is np.ndarray or not is_array(X):

@@ -48,19 +48,7 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str | None = None) -> Any:
-        """Return the code of X, or the output of another layer.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        layer : int, str or None, default=None
-            The number or the path of another layer, as for the `transform` of classifiers.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            What the layer returns. As `set_output` asks for it.
+        """Return the code of `X`, or the output of another `layer`, its number or path, as for classifiers.
 
         Raises
         ------
@@ -197,21 +185,9 @@ class BaseTransformer(Coding, NamedOptions):
             return to_device(targets.restore(found), device_of(first_input(codes)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return minus the mean loss: the larger, the better.
+        """Return minus the mean loss of reconstructing `X`, or of `y` for ``target="y"``.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Not looked at, unless ``target="y"``.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            Of reconstructing X (for the squared error half of the mean square), or of y.
+        For the squared error, it is half of the mean square. `sample_weight` has a weight for each row.
         """
         check_is_fitted(self)
         model, targets = self.model_, self._targets

@@ -107,17 +107,8 @@ class GraphModule(Module):
     def forward(self, *args: Any, **named: Any) -> Any:
         """Compute the captured function.
 
-        Parameters
-        ----------
-        *args : trees of tensors or arrays, each of shape (n_samples, ...)
-            With the structure and dtype kinds of the examples.
-        **named : tensor or array
-            The last arguments, by name.
-
-        Returns
-        -------
-        tree of Tensor
-            Like the function's result.
+        `args`, and the last of them in `named`, are trees of arrays, each of shape (n_samples, ...), with the
+        structure and kinds of dtypes of the examples. The result is like the function's.
 
         Raises
         ------

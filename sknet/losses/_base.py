@@ -158,32 +158,17 @@ class Loss(ParameterObject, ABC):
         return 0.5 if self.of_probabilities else 0.0
 
     def predict(self, output: Tensor) -> Tensor:
-        """Apply the inverse link: from what the network returns to what it predicts.
+        """Apply the inverse link: from the `output` of the network to what it predicts.
 
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
-            What the network returned.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_outputs)
-            Probabilities for a classification; means or quantiles for a regression, a column for each
-            target.
+        These are probabilities for a classification; means or quantiles for a regression, a column for each
+        target.
         """
         return as_tensor(output)
 
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
-        """Check that the loss is defined for these targets.
+        """Check that the loss is defined for targets `y`, which a message calls `name`.
 
-        Parameters
-        ----------
-        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            The targets.
-        name : str, default="y"
-            What to call them in a message.
-        n_outputs : int or None, default=None
-            How many outputs the network has, where the domain depends on it.
+        The domain may depend on how many outputs, `n_outputs`, the network has.
 
         Raises
         ------

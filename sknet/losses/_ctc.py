@@ -143,17 +143,8 @@ class CTC(Loss):
     def blank_after(self, output: Any, lengths: Any) -> Tensor:
         """Return logits that predict the blank with certainty after each row's real steps.
 
-        Parameters
-        ----------
-        output : Tensor or array of shape (n_samples, n_steps, n_classes), dtype=floating
-            Logits.
-        lengths : Tensor or array of shape (n_samples,), dtype=integer
-            How many steps of each row are real.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n_steps, n_classes)
-            What a network returns for `values`.
+        The `output` has logits of shape (n_samples, n_steps, n_classes), and `lengths` how many steps of each
+        row are real.
 
         Examples
         --------

@@ -22,23 +22,12 @@ class _OfTimes(Loss):
     sign: ClassVar[int]  # 1 if predictions rise with the times, -1 if they fall
 
     def score(self, y: Any, prediction: Any, sample_weight: Any = None) -> float:
-        """Return the concordance of predictions with times.
+        """Return the concordance of predictions with times: the share of comparable pairs in the right order.
 
-        Parameters
-        ----------
-        y : array-like of shape (n_samples, 2)
-            Times, and 1 for an event or 0.
-        prediction : array-like of shape (n_samples,)
-            What `predict` returns.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows: a pair counts by the product of two.
-
-        Returns
-        -------
-        float
-            The share of comparable pairs that are in the right order, 0.5 for equal predictions; NaN without
-            pairs. Two rows are comparable if an event was seen at the shorter time, or at the same time in
-            one of them only.
+        Each row of `y` has a time, and 1 for an event or 0; `prediction` is what `predict` returns, and a
+        pair counts by the product of two of `sample_weight`. Equal predictions count .5; without pairs it is
+        NaN. Two rows are comparable if an event was seen at the shorter time, or at the same time in one of
+        them only.
 
         Notes
         -----

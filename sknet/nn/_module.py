@@ -577,21 +577,11 @@ class Module(Registry):
     def export(self, *example: Any, any_rows: bool = True, unroll: bool = False) -> Any:
         """Return this module as a graph with its parameters, which needs no class of one's own to compute.
 
-        The short way to `sknet.graphs.export`.
-
-        Parameters
-        ----------
-        *example : trees of arrays, each of shape (n_samples, ...)
-            Examples of the arguments of `forward`: dtypes count, and the lengths of all axes but the first.
-        any_rows : bool, default=True
-            Whether the first axis of each array may have any length; False takes the example's shapes only.
-        unroll : bool, default=False
-            Let Python read the example's values, and freeze what it does with them; for its shapes only.
-
-        Returns
-        -------
-        GraphModule
-            In evaluation mode for ever: dropout does nothing, and batch norms use their running statistics.
+        It is the short way to `sknet.graphs.export`, and stays in evaluation mode: dropout does nothing, and
+        batch norms use their running statistics. Of each `example` of an argument of `forward`, the dtype
+        counts, and the lengths of all axes but the first; without `any_rows`, that one's, too. To `unroll`
+        lets Python read the example's values, and freezes what it does with them; the graph is then for its
+        shapes only.
 
         Raises
         ------

@@ -143,29 +143,12 @@ class BaseOptimizer(ParameterObject, ABC):
         verbose: bool | int = False,
         callback: Callable[[int, float, Vector], object] | None = None,
     ) -> MinimizeResult:
-        """Minimize an objective, starting from `x0`.
+        """Minimize an objective, starting from parameters `x0` of shape (n_parameters,), in float64.
 
-        Parameters
-        ----------
-        value_and_grad : callable
-            Takes parameters of shape (n_parameters,) and returns the objective, a float, and its
-            gradient, of the same shape; dtype=float64.
-        x0 : ndarray of shape (n_parameters,), dtype=float64
-            The initial parameters.
-        max_iter : int, default=15000
-            The maximum number of iterations.
-        gtol : float, default=1e-5
-            The largest component of the gradient at which to stop, unless the optimizer has its own.
-        verbose : bool or int, default=False
-            Whether to print the objective after each iteration.
-        callback : callable or None, default=None
-            Called after each iteration with its number (from 1), the objective, and a copy of the
-            parameters. Returning True ends the minimization.
-
-        Returns
-        -------
-        MinimizeResult
-            The result.
+        ``value_and_grad(parameters)`` returns the objective, a float, and its gradient. It ends after
+        `max_iter` iterations, when no component of the gradient is above `gtol`, unless the optimizer has a
+        bound of its own, or when ``callback(number, objective, parameters)``, called after each iteration,
+        returns True. `verbose` prints the objectives.
 
         Raises
         ------
@@ -349,26 +332,14 @@ class Optimizer(BaseOptimizer):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return what to add to one parameter, and its new slots.
 
-        A rule is written in `sknet.ops`, so that it can be captured. It multiplies arrays by the numbers
-        it is given, but does not combine these with one another, which would round differently in the
-        precision of the parameters: `hyper` does that.
+        `gradient` and `param` have one shape, that of the parameter; if `elementwise`, they may be many in
+        one flat array. There is an array in `slots` for each of the names, and `hyper` has what `hyper`,
+        `measure` and `marks` returned; marks of a flat array have its shape. The new parameter is ``param +
+        delta``.
 
-        Parameters
-        ----------
-        gradient, param : Tensor of shape (...)
-            The parameter, and the gradient of the objective in it. If `elementwise`, also many of
-            them in one flat array.
-        slots : tuple of Tensor of shape (...)
-            One for each name in `slots`.
-        hyper : dict of str to float or Tensor of shape ()
-            What `hyper`, `measure` and `marks` returned; marks of a flat array have its shape.
-
-        Returns
-        -------
-        delta : Tensor of shape (...)
-            The new parameter is ``param + delta``.
-        slots : tuple of Tensor of shape (...)
-            The new slots.
+        A rule is written in `sknet.ops`, so that it can be captured. It multiplies arrays by the numbers it
+        is given, but does not combine these with one another, which would round differently in the precision
+        of the parameters: `hyper` does that.
         """
 
     def measure(
@@ -454,24 +425,9 @@ class Optimizer(BaseOptimizer):
     ) -> tuple[Tree, OptimizerState]:
         """Return what to add to every parameter, and the new state; nothing is changed.
 
-        Parameters
-        ----------
-        gradients : tree of arrays
-            Like the parameters.
-        state : OptimizerState
-            From `init`, or from the previous update.
-        params : tree of arrays
-            The parameters.
-        progress : Progress or None, default=None
-            The progress of the fit; None takes the number of updates from the state.
-
-        Returns
-        -------
-        deltas : tree of arrays
-            Like the parameters: new parameters are ``params + deltas``, leaf by leaf. Where a
-            parameter is a Tensor, so are its delta and its slots.
-        state : OptimizerState
-            The state after this update.
+        `gradients`, like `params`, is a tree of arrays, and so are the deltas: new parameters are ``params +
+        deltas``, leaf by leaf. Where a parameter is a Tensor, so are its delta and its slots. The `state` is
+        that of `init` or of the update before; a `progress` of None takes the number of updates from it.
 
         Raises
         ------

@@ -54,44 +54,16 @@ class Combinator(Optimizer, ABC):
     def before(self, gradient: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
         """Return the gradient for the wrapped optimizer, and the combinator's own new slots.
 
-        Parameters
-        ----------
-        gradient : Tensor of shape (...)
-            Of one parameter, or of many in one flat array.
-        own : tuple of Tensor of shape (...)
-            One for each name in `own_slots`.
-        hyper : dict of str to float or Tensor
-            All numbers.
-
-        Returns
-        -------
-        gradient : Tensor of shape (...)
-            What the wrapped optimizer receives.
-        own : tuple of Tensor of shape (...)
-            New slots.
+        The `gradient` is that of one parameter, or of many in one flat array; `own` has a slot for each name
+        in `own_slots`, and `hyper` all numbers.
         """
         return gradient, own
 
     def after(self, delta: Tensor, param: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
         """Return the wrapped optimizer's step as it is to be applied, and the combinator's own new slots.
 
-        Parameters
-        ----------
-        delta : Tensor of shape (...)
-            The step.
-        param : Tensor of shape (...)
-            The parameter before it.
-        own : tuple of Tensor of shape (...)
-            From `before`.
-        hyper : dict of str to float or Tensor
-            All numbers.
-
-        Returns
-        -------
-        delta : Tensor of shape (...)
-            The new parameter is ``param + delta``.
-        own : tuple of Tensor of shape (...)
-            New slots.
+        The new parameter is `param` plus the `delta` that is returned; `own` are the slots of `before`, and
+        `hyper` has all numbers.
         """
         return delta, own
 
@@ -102,17 +74,8 @@ class Combinator(Optimizer, ABC):
     def numbers(self, count: int, progress: Progress) -> dict[str, float]:
         """Return the combinator's own numbers that change from update to update; `hyper` returns all.
 
-        Parameters
-        ----------
-        count : int
-            Number of the update, counted from 1.
-        progress : Progress
-            The progress of the fit.
-
-        Returns
-        -------
-        dict of str to float
-            Always the same names, in the same order.
+        `count` is the number of the update, from 1, and `progress` that of the fit. There are always the same
+        names, in the same order.
         """
         return {}
 

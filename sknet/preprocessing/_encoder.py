@@ -181,19 +181,9 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit the encoding of every column, and encode the rows, none by its own target.
+        """Fit the encoding of every column of `X`, and encode the rows, none by its own target in `y`.
 
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            As for `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            As for `fit`.
-
-        Returns
-        -------
-        ndarray or CSR array of shape (n_samples, n_features_out_)
-            Outputs to train on. Those of `transform` differ for target-encoded columns.
+        What is returned is to be trained on: outputs of `transform` differ for target-encoded columns.
         """
         table, fitted = self._learn(X, y)
         return self._encoded(table, fitted)
@@ -229,17 +219,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return fitted
 
     def transform(self, X: Any) -> Any:
-        """Encode rows.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of `fit`.
-
-        Returns
-        -------
-        ndarray or CSR array of shape (n_samples, n_features_out_)
-            Finite numbers.
+        """Encode the rows of `X`, with the columns of `fit`, as finite numbers of shape (n, n_features_out_).
 
         Raises
         ------

@@ -140,23 +140,9 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         return FrozenTabularClassifier(self._frozen_parts())
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return the accuracy: the share of rows with all labels right.
+        """Return the accuracy: the share of rows of `X` with all labels of `y` right.
 
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            As for `predict`.
-
-        Returns
-        -------
-        float
-            The accuracy.
+        `sample_weight` has a weight for each row; an `offset` is as for `predict`.
         """
         return _accuracy(self.predict(X, offset=offset), y, sample_weight)
 
@@ -285,23 +271,10 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         self.oof_score_ = float(r2_score(known, found, sample_weight=weight)) if several else np.nan
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return R2, the share of the targets' variance that is explained.
+        """Return R2, the share of the variance of targets `y` that is explained, as a mean over outputs.
 
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets; those that are missing, NaN, are not scored.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of samples, or of targets.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            As for `predict`.
-
-        Returns
-        -------
-        float
-            At most 1, the mean over outputs.
+        `X` and an `offset` are as for `predict`. Targets that are missing, NaN, are not scored;
+        `sample_weight` has weights of samples, or of targets.
         """
         y = dense_targets(y)
         if (seen := score_weights(y, sample_weight)) is not None:

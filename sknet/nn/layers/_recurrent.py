@@ -104,25 +104,12 @@ class _Cell(Module, ABC):
 
     @abstractmethod
     def scan(self, x: Any, state: Any = None, lengths: Any = None, reverse: bool = False) -> tuple[Any, Any]:
-        """Run the cell over sequences, as the function of `sknet.ops` does.
+        """Run the cell over sequences `x`, as the function of `sknet.ops` does.
 
-        Parameters
-        ----------
-        x : Tensor or array of shape (n, steps, input_size)
-            The sequences.
-        state : Tensor or array of shape (n, hidden_size), default=None
-            What comes before the first step; two of them for an LSTM.
-        lengths : Tensor or array of shape (n,), dtype=integer, default=None
-            How many steps of each row are real.
-        reverse : bool, default=False
-            Run from the last step to the first.
-
-        Returns
-        -------
-        output : Tensor of shape (n, steps, hidden_size)
-            The hidden state after every step.
-        state : Tensor of shape (n, hidden_size), or a tuple of two
-            The state after all steps.
+        The `state` before the first step has shape (n, hidden_size), and an LSTM has two of them; `lengths`
+        tells how many steps of each row are real, and `reverse` runs from the last step to the first. What is
+        returned are the hidden states after every step, of shape (n, steps, hidden_size), and the state after
+        all steps.
         """
 
     def forward(self, x: Any, state: Any = None) -> Any:
