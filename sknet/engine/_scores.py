@@ -65,9 +65,9 @@ class Score(ABC):
     ) -> "list[Score] | None":
         """Return the scores of `n_epochs` epochs of equally many rows; this one, empty, has the options.
 
-        `output` and `target` are as for `add`, one epoch after the other; `sizes` are the numbers of rows that
-        are added at a time to the score of one epoch, None for all. None means that the rows of each epoch
-        must be added to an empty score instead.
+        `output` and `target` are as for `add`, one epoch after the other; `sizes` are the numbers of rows
+        that are added at a time to the score of one epoch, None for all. None means that the rows of each
+        epoch must be added to an empty score instead.
         """
         return None
 
