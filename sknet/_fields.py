@@ -216,9 +216,10 @@ class Items:
 
 
 def _is_float(value: Any) -> bool:
-    if isinstance(value, Integral):  # which a float holds
-        return not isinstance(value, bool) and WHOLE.is_satisfied_by(value)
-    return isinstance(value, Real)
+    if isinstance(value, bool):
+        return False
+    # A float holds integers.
+    return WHOLE.is_satisfied_by(value) if isinstance(value, Integral) else isinstance(value, Real)
 
 
 def _is_slice(value: Any) -> bool:
