@@ -28,7 +28,6 @@ from sknet.device import (
     to_device,
     to_host,
 )
-from sknet.device._backend import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
 
 try:
@@ -180,7 +179,7 @@ def test_rows_are_added_one_after_the_other(dtype, length):
 
 
 @pytest.mark.parametrize("kind", ["cpu", "fake", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("name", SPECIAL_FUNCTIONS)
+@pytest.mark.parametrize("name", ["erf", "erfc", "expit", "logit", "xlogy"])
 def test_special_functions_have_the_dtypes_of_scipys(kind, name, fake_device):
     owner, theirs = backend(kind), getattr(scipy.special, name)
     for dtypes in itertools.product("?hlefd", repeat=theirs.nin):
