@@ -138,7 +138,6 @@ class GraphModule(Module):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """Return the text between the parentheses of the repr."""
         return f"{len(self.symbolic.lines)} operations, {', '.join(map(str, self.symbolic.arguments))}"
 
 

@@ -29,32 +29,26 @@ class Wrapping(Loss):
 
     @property
     def tasks(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The supported tasks: those of the loss inside."""
         return self.loss.tasks
 
     @property
     def mean_over_outputs(self) -> bool:  # type: ignore[override]
-        """True if the loss is reported as the mean over outputs."""
         return self.loss.mean_over_outputs
 
     @property
     def of_probabilities(self) -> bool:  # type: ignore[override]
-        """True if it expects probabilities."""
         return self.loss.of_probabilities
 
     @property
     def has_probabilities(self) -> bool:  # type: ignore[override]
-        """True if `predict` returns probabilities, where the task is a classification."""
         return self.loss.has_probabilities
 
     @property
     def outputs_per_target(self) -> int:
-        """Outputs of the network for each column of the targets."""
         return self.loss.outputs_per_target
 
     @property
     def columns_per_target(self) -> int:  # type: ignore[override]
-        """Columns of y that are one target."""
         return self.loss.columns_per_target
 
     @property
@@ -149,7 +143,6 @@ class Standardized(Wrapping):
 
     @property
     def reporting(self) -> Loss:
-        """The loss of the targets in their own units."""
         return _OfTargets(self.loss, self.scale)
 
     @property
@@ -260,13 +253,11 @@ class WithOffset(Wrapping):
 
     @property
     def reporting(self) -> Loss:
-        """The loss that is reported."""
         reporting = self.loss.reporting
         return self if reporting is self.loss else self.around(reporting)
 
     @property
     def unit(self) -> float:
-        """The reported value of a loss of 1."""
         return self.loss.unit
 
     def in_units(self, offset: Any) -> Any:
@@ -540,7 +531,6 @@ class Averaged(Wrapping):
 
     @property
     def reporting(self) -> Loss:
-        """The losses that are reported."""
         return Averaged([loss.reporting for loss in self.losses])
 
     def parts(self, output: Any) -> list[Any]:
@@ -698,17 +688,14 @@ class FrozenLoss(Loss):
 
     @property
     def outputs_per_target(self) -> int:
-        """Outputs of the network for each column of the targets."""
         return self.n_outputs
 
     @property
     def scaling(self) -> Scaling | None:
-        """The dependence of the loss on the unit of the targets."""
         return None if self.scales is None else Scaling(*self.scales)
 
     @property
     def threshold(self) -> float:
-        """The output that separates two classes, where a single output stands for both."""
         return self.middle
 
     def __getattr__(self, name: str) -> Any:

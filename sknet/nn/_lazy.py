@@ -304,7 +304,6 @@ class Lazy(Module):
         )
 
     def extra_repr(self) -> str:
-        """Return the arguments that it was given."""
         return ", ".join(f"{name}={value!r}" for name, value in vars(self)["_arguments"].items())
 
 

@@ -182,7 +182,6 @@ class Network(nn.Module):
         return found[self.outputs[0]] if len(found) == 1 else found
 
     def extra_repr(self) -> str:
-        """Return the text between the parentheses of the repr."""
         return f"{len(self.nodes)} operators, inputs {', '.join(self.inputs)}"
 
 

@@ -664,7 +664,6 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     _loss_function: Loss
 
     def _mixed(self, X: Any) -> np.ndarray:
-        """Return the mixed raw outputs, of shape (n_samples, n_outputs)."""
         check_is_fitted(self)
         return blended(counted(self.members_, self._mix), self._schema.read(self, X))
 

@@ -173,7 +173,6 @@ class PReLU(Module):
         return ops.prelu(x, slope)
 
     def extra_repr(self) -> str:
-        """Return the number of slopes, if there are several."""
         return f"{self.num_parameters}" if self.num_parameters > 1 else ""
 
 
@@ -658,5 +657,4 @@ class ParametricActivation(Module):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """Return the number of columns."""
         return f"{self.n_features}"

@@ -203,7 +203,6 @@ class MultiheadAttention(Module):
         return multiply(mask, keys) if mask.dtype.kind == "b" else where(keys, mask, -float("inf"))
 
     def extra_repr(self) -> str:
-        """Return the length of the vectors, and how many heads there are."""
         return f"{self.embed_dim}, {self.num_heads}"
 
 

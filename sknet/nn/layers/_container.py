@@ -190,7 +190,6 @@ class ParameterList(Indexed):
         return iter([bound_parameter(parameter) for parameter in self._parameters.values()])
 
     def extra_repr(self) -> str:
-        """Return names and shapes."""
         return _shapes(self._parameters)
 
 
@@ -310,7 +309,6 @@ class ParameterDict(_Named):
         self.register_parameter(name, value)
 
     def extra_repr(self) -> str:
-        """Return names and shapes."""
         return _shapes(self._parameters)
 
 
@@ -516,5 +514,4 @@ class Lambda(Module):
         return self.function(x)
 
     def extra_repr(self) -> str:
-        """Return the function's name."""
         return str(getattr(self.function, "__qualname__", self.function))

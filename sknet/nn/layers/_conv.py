@@ -170,7 +170,6 @@ class _Convolution(Module):
         return [(n // 2, n - n // 2) for n in whole]
 
     def extra_repr(self) -> str:
-        """Return the channels, the kernel, and what differs from the defaults."""
         usual = {"padding": 0, "output_padding": 0}
         options = {k: v for k, v in self._options().items() if v != usual.get(k, 1)}
         options |= {} if self.bias is not None else {"bias": False}

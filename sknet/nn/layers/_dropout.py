@@ -206,7 +206,6 @@ class AlphaDropout(Module):
         return (x * keep + (1.0 - keep) * low) * scale - scale * self.p * low
 
     def extra_repr(self) -> str:
-        """Return the probability."""
         return f"{self.p}"
 
 
@@ -301,7 +300,6 @@ class RandomShift(_Augmentation):
         return _cut(_cut(wide, x, -1, width), x, -2, height)
 
     def extra_repr(self) -> str:
-        """Return the limit and the mode."""
         return f"{self.limit}, mode={self.mode!r}"
 
 
@@ -337,7 +335,6 @@ class RandomFlip(_Augmentation):
         return where(_coins(x, self.p), flip(x, self.axis), x)
 
     def extra_repr(self) -> str:
-        """Return the probability and the axis."""
         return f"{self.p}, axis={self.axis}"
 
 
@@ -384,7 +381,6 @@ class RandomErasing(_Augmentation):
         return _cut(Tensor(to_device(marks.reshape(shape), x.device)), x, axis, length) > 0
 
     def extra_repr(self) -> str:
-        """Return the size."""
         return f"{self.size}"
 
 
@@ -460,5 +456,4 @@ class Mixup(Module):
         return sum_of(where(equal(numbers, number), shares, 0.0), axis=-1)
 
     def extra_repr(self) -> str:
-        """Return the parameter of the distribution."""
         return f"{self.alpha}"

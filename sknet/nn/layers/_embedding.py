@@ -437,7 +437,6 @@ class CategoryEmbeddings(Module):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """Return the numbers of levels."""
         return f"{list(self.cardinalities)}"
 
 
@@ -560,7 +559,6 @@ class PeriodicEmbedding(Module):
         return out if self.activation is None else self.activation(out)
 
     def extra_repr(self) -> str:
-        """Return the lengths."""
         lengths = f"{self.n_features}, {self.embedding_dim}, n_frequencies={self.n_frequencies}"
         return f"{lengths}, sigma={self.sigma}"
 
@@ -658,7 +656,6 @@ class PiecewiseLinearEncoding(Module):
         return limited
 
     def extra_repr(self) -> str:
-        """Return how many features and bins there are."""
         more = "" if self.extrapolation is None else f", extrapolation={self.extrapolation}"
         return f"{self.n_features} features, {self.n_bins} bins{more}"
 

@@ -181,7 +181,6 @@ class Linear(Module):
             write(bias, offsets)
 
     def extra_repr(self) -> str:
-        """Return the lengths, and what differs from the defaults."""
         bias = ", bias=False" if self.bias is None else ""
         form = "" if self.parametrization == "standard" else f", parametrization={self.parametrization!r}"
         return f"{self.in_features}, {self.out_features}{bias}{form}"
@@ -275,7 +274,6 @@ class MonotonicLinear(Linear):
         return where(equal(rows, 0.0), weight, size * (rows * self.out_directions))
 
     def extra_repr(self) -> str:
-        """Return the lengths, the numbers of inputs and outputs with a direction, and other options."""
         counts = [np.count_nonzero(to_host(x.data)) for x in (self.in_directions, self.out_directions)]
         return f"{super().extra_repr()}, monotonic={counts[0]} to {counts[1]}"
 
@@ -334,7 +332,6 @@ class Saturation(Module):
         return minimum(x, self.limits)
 
     def extra_repr(self) -> str:
-        """Return the numbers of bounded units and of all."""
         limits = to_host(self.limits.data)
         return f"{np.isfinite(limits).sum()} of {len(limits)}"
 
@@ -403,7 +400,6 @@ class Scale(Module):
         return scaled
 
     def extra_repr(self) -> str:
-        """Return the number of columns."""
         return f"{self.n_features}"
 
 
@@ -443,7 +439,6 @@ class EnsembleView(Module):
         return broadcast_to(expand_dims(x, -2), (*x.shape[:-1], self.n_members, x.shape[-1]))
 
     def extra_repr(self) -> str:
-        """Return the number of members."""
         return f"{self.n_members}"
 
 
@@ -558,7 +553,6 @@ class BatchEnsembleLinear(Module):
         return out if self.bias is None else out + self.bias
 
     def extra_repr(self) -> str:
-        """Return the lengths and the number of members."""
         bias = ", bias=False" if self.bias is None else ""
         return f"{self.in_features}, {self.out_features}, {self.n_members}, factors={self.factors!r}{bias}"
 
@@ -654,7 +648,6 @@ class EnsembleLinear(Module):
         return joined if self.bias is None else joined + mean(self.bias, axis=0)
 
     def extra_repr(self) -> str:
-        """Return the lengths and the number of members."""
         bias = ", bias=False" if self.bias is None else ""
         reduce = "" if self.reduce == "mean" else f", reduce={self.reduce}"
         return f"{self.in_features}, {self.out_features}, {self.n_members}{reduce}{bias}"

@@ -40,7 +40,6 @@ class Affine(Module):
         self.bias = Parameter(zeros(shape, device)) if affine and bias else None
 
     def extra_repr(self) -> str:
-        """Return the arguments that differ from their defaults."""
         kept = repr_arguments(self, leave_out=("bias",))
         return kept + (", bias=False" if self.affine and self.bias is None else "")
 
@@ -163,7 +162,6 @@ class RMSNorm(Affine):
         self._make_affine(self.normalized_shape, affine, False, device)
 
     def extra_repr(self) -> str:
-        """Return the arguments that differ from their defaults."""
         return repr_arguments(self)
 
     def forward(self, x: Any) -> Any:
