@@ -24,15 +24,7 @@ from sknet.ops import SparseSlot
 
 
 class Program(Protocol):
-    """The calls of a plan, which can be bound to memory many times.
-
-    Attributes
-    ----------
-    plan : Plan
-        The operations, and the memory of their results.
-    source : str
-        The calls as Python source, to be read.
-    """
+    """The calls of a plan, which can be bound to memory many times; `source` shows them as Python."""
 
     plan: Plan
 

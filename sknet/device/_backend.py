@@ -239,11 +239,6 @@ class Transfers:
     """Copies to a device that need not be done when the next line runs; here they are.
 
     Work on a device is ordered by marks: what `mark` and `send` return stands for all work until then.
-
-    Parameters
-    ----------
-    from_host : callable
-        Returns a host array as one of the device.
     """
 
     def __reduce__(self) -> NoReturn:
@@ -568,15 +563,7 @@ META = Device("meta")
 
 
 class MetaArray:
-    """An array without data, with the shape and dtype of a real one.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Its shape.
-    dtype : dtype
-        Its dtype.
-    """
+    """An array without data, with the shape and dtype of a real one."""
 
     __slots__ = ("device", "dtype", "shape")
 

@@ -119,17 +119,7 @@ class Feed:
 class Issued:
     """Work on a device: launches at first, and from the second time on one graph of them, if that can be.
 
-    Parameters
-    ----------
-    launches : callable
-        Issues the work.
-    device : Device
-        Where it runs.
-
-    Attributes
-    ----------
-    refusal : str or None
-        Why there is no graph; None before it is tried.
+    `launches` issues the work; `refusal` tells why there is no graph, and is None before one is tried.
     """
 
     def __reduce__(self) -> NoReturn:

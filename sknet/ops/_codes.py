@@ -98,22 +98,10 @@ _coded = Primitive("coded_matmul").define(
 def coded_matmul(codes: Any, y: Any, blocks: Sequence[tuple[int, int]], transposed: bool = False) -> Tensor:
     """Return the product of the rows that codes stand for (or their transpose) and a matrix.
 
-    Parameters
-    ----------
-    codes : Tensor or array of shape (n_rows, 2 * n_blocks)
-        For each block the column of a row's value, counted from 0, and the value. They have no gradient.
-    y : Tensor or array of shape (n_columns, m)
-        The second factor; of shape (n_rows, m) if `transposed`.
-    blocks : sequence of pairs of int
-        For each block how many columns it has, and 1 if they are steps, whose elements are 1/2 before the
-        column of the value and -1/2 behind it; 0 if these are 0.
-    transposed : bool, default=False
-        Whether the rows are transposed.
-
-    Returns
-    -------
-    Tensor of shape (n_rows, m)
-        Or (n_columns, m).
+    `codes` of shape (n_rows, 2 * n_blocks) have for each block the column of a row's value, counted from 0,
+    and the value; they have no gradient. `blocks` tell for each block how many columns it has, and 1 if they
+    are steps, whose elements are 1/2 before the column of the value and -1/2 behind it; 0 if these are 0. `y`
+    has as many rows as there are columns or, if the codes are `transposed`, rows.
 
     Raises
     ------

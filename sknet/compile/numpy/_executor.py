@@ -22,17 +22,8 @@ from sknet.ops import SparseSlot
 class NumpyProgram:
     """The calls of a plan, which can be bound to memory many times.
 
-    Parameters
-    ----------
-    plan : Plan
-        The operations, and the memory of their results.
-    exact : bool, default=False
-        Whether results must equal those of the primitives' own forwards to the last bit.
-
-    Attributes
-    ----------
-    source : str
-        The calls as Python source, to be read.
+    If `exact`, results equal those of the primitives' own forwards to the last bit; `source` shows the calls
+    as Python, to be read.
     """
 
     def __reduce__(self) -> NoReturn:
