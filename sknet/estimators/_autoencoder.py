@@ -108,7 +108,7 @@ def _between(layers: "list[Any]", activation: nn.Module) -> nn.Sequential:
 
 @described_by(NamedOptions)
 class Autoencoder(BaseTransformer):
-    """A perceptron that learns to return its inputs through a narrow layer, whose output is their code.
+    """Perceptron that reconstructs its inputs through a narrow layer, whose output is the code.
 
     With ``activation="identity"`` and the squared error its codes span what the first principal components
     of the standardized inputs do; with others it finds curved coordinates.

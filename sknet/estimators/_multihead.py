@@ -55,7 +55,7 @@ WEIGHT = Interval(Real, 0, None, closed="left")
 
 @described_by(NamedOptions)
 class MultiHeadNet(NetOptions, SequenceFit):
-    """Several targets of different kinds by one network: each head has a loss of its own.
+    """Network with several heads for targets of different kinds, each with a loss of its own.
 
     A loss for classes makes a head a classification, any other a regression. Targets are given by the names
     of the heads, as a dict of arrays or as a frame of columns, and predictions are returned in the same way.

@@ -325,7 +325,7 @@ class Focal(LogitLoss):
 
 
 class Hinge(LogitLoss):
-    r"""Hinge loss, as in support vector machines: wrong decisions cost, and those within the margin.
+    r"""Hinge loss, as in support vector machines, of wrong decisions and of right ones within the margin.
 
     Parameters
     ----------

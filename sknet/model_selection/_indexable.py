@@ -48,7 +48,7 @@ class IndexableDict(dict[str, Any]):
 
 
 def indexable(X: Any) -> Any:
-    """Return inputs or targets whose rows scikit-learn can take: a dict of arrays as one that has rows.
+    """Return inputs or targets, also a dict of arrays, as an object whose rows scikit-learn can take.
 
     The searches and cross-validation of this package do so on their own. Functions of scikit-learn, such as
     ``cross_val_score`` or ``learning_curve``, take what this function returns.

@@ -202,7 +202,7 @@ class ELU(Module):
 
 
 class CELU(Module):
-    r"""ELU of continuous slope, :math:`\alpha (e^{x / \alpha} - 1)` for negative inputs (Barron, 2017).
+    r"""ELU with a continuous slope, :math:`\alpha (e^{x / \alpha} - 1)` for negative inputs (Barron, 2017).
 
     Parameters
     ----------

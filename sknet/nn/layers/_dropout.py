@@ -167,7 +167,7 @@ class Dropout2d(_ChannelDropout):
 
 
 class AlphaDropout(Module):
-    r"""Dropout for networks of SELU: mean and variance stay what they were.
+    r"""Dropout for networks of SELU, which keeps mean and variance.
 
     Parameters
     ----------

@@ -559,7 +559,7 @@ class BatchEnsembleLinear(Module):
 
 @described_by(Linear)
 class EnsembleLinear(Module):
-    """A linear layer for each member of an ensemble, and their mean: the head of one.
+    """A linear layer for each member of an ensemble, and the mean of their outputs.
 
     Parameters
     ----------
