@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from types import FrameType, TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -135,7 +135,11 @@ class _Fits(Generic[Result]):
         from joblib import parallel_config
         from sklearn import config_context
 
-        with config_context(**self._config), parallel_config(self._backend.get_nested_backend()[0]):
+        nested, _ = self._backend.get_nested_backend()
+        with (
+            config_context(**self._config),
+            parallel_config(nested) if self._group.is_parallel else nullcontext(),
+        ):
             yield
 
     @property

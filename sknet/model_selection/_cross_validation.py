@@ -14,6 +14,7 @@ from sklearn.utils.validation import _num_samples
 
 from sknet._arguments import named_errors
 from sknet._frames import is_frame
+from sknet._parallel import jobs_of
 from sknet.engine._many import are_sent
 from sknet.engine._scheduler import grouped
 from sknet.estimators._inputs import on_host
@@ -196,7 +197,7 @@ def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: An
     may_stack = is_stacked(estimator, data[1])
     has_network = hasattr(estimator, "get_params") and fits_networks(estimator)
     with grouped(1) if has_network else nullcontext(), naming_labels(data[2]):
-        if not may_stack and (are_sent() or not has_network):
+        if not may_stack and (are_sent() or not has_network or jobs_of(n_jobs) == 1):
             return function(*data, **options)
         with gathered(n_jobs, may_stack):
             # joblib asks a backend only if there are several jobs.

@@ -204,6 +204,21 @@ def test_filters_of_warnings_stay_and_joblib_starts_no_processes_inside(run):
         assert (filters, backend, level) == (warnings.filters, ThreadingBackend, 1)
 
 
+@pytest.mark.parametrize("n_jobs", [None, 1])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda net, n_jobs: GridSearchCV(net, {"alpha": [0.0]}, cv=2, n_jobs=n_jobs).fit(X, LABELS),
+        lambda net, n_jobs: cross_validate(net, X, LABELS, cv=2, n_jobs=n_jobs),
+    ],
+    ids=["search", "folds"],
+)
+def test_one_fit_at_a_time_may_have_threads_of_its_own(run, n_jobs):
+    Around.seen = []
+    run(MLPClassifier((4,), max_iter=2, callbacks=[Around()]), n_jobs)
+    assert {level for _, _, level in Around.seen} == {0}
+
+
 def test_a_chosen_backend_is_used():
     with parallel_config("loky"):
         assert places(n_jobs=2) == set()  # noted in other processes
