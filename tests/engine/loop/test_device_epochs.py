@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from sknet import MLPClassifier, MLPRegressor, Model, nn
-from sknet._parallel import Cache
 from sknet.callbacks import Callback, EarlyStopping, PrintLog
 from sknet.device import to_host
 from sknet.engine import _device_runner, _network, _runners
@@ -95,11 +94,12 @@ OF_NUMBERS = (
     ("kind", "name"),
     [(MLPClassifier, name) for name in CASES] + [(MLPRegressor, name) for name in OF_NUMBERS],
 )
-def test_the_same_bits_as_one_by_one(kind, name, fake_device, blocks, monkeypatch):
+def test_the_same_bits_as_one_by_one(kind, name, fake_device, blocks, monkeypatch, request):
     y, params = CLASSES if kind is MLPClassifier else NUMBERS, dict(CASES[name])
     if "chunk" in params:
         monkeypatch.setattr(_network, "CHUNK_ELEMENTS", 6 * params.pop("chunk"))
-        monkeypatch.setattr(_network, "_by_structure", Cache(256))
+        _network._by_structure.clear()
+        request.addfinalizer(_network._by_structure.clear)
     alone = fitted(kind, y, fake_device, [Watching()], **params)
     assert not blocks
     together = fitted(kind, y, fake_device, [], **params)
